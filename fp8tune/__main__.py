@@ -1,0 +1,5 @@
+"""Run the command line as ``python -m fp8tune``."""
+
+from fp8tune.cli import main
+
+main()

@@ -1,0 +1,19 @@
+"""Named quantities that follow from a job, without torch.
+
+Each public function of a module here is a fact named ``module.function``; its
+parameters are fields of the job or other facts (``memory.logits_gib`` is spelled
+``memory_logits_gib``). The docstring gives meaning, unit in brackets, and source.
+"""
+
+from __future__ import annotations
+
+from fp8tune.facts import fp8, gpu, memory, step
+from fp8tune.job import Source, sources
+
+FACTS: dict[str, Source] = {
+    **sources(step, "step."),
+    **sources(fp8, "fp8."),
+    **sources(gpu, "gpu."),
+    **sources(memory, "memory."),
+}
+"""All facts by name."""

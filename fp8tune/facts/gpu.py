@@ -1,0 +1,26 @@
+"""Figures of the GPU that the run is for, from ``gpus.toml``."""
+
+from __future__ import annotations
+
+from fp8tune.facts.gpus import find
+from fp8tune.job import known
+
+
+def title(gpu: str) -> str:
+    """The GPU's full name."""
+    return find(gpu).title
+
+
+def compute_capability(gpu: str) -> float:
+    """CUDA compute capability."""
+    return known("gpu.compute_capability", find(gpu).compute_capability)
+
+
+def fp8_matmul(gpu: str) -> bool:
+    """Whether ``torch._scaled_mm`` runs on it."""
+    return known("gpu.fp8_matmul", find(gpu).fp8_matmul)
+
+
+def memory_gib(gpu: str) -> float:
+    """Memory that torch reports as total [GiB]."""
+    return known("gpu.memory_gib", find(gpu).memory_gib)

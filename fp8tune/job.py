@@ -1,0 +1,206 @@
+"""The job: what a run is, in words that every trainer shares.
+
+A job is a mapping from names to values that are worked out when first asked for:
+config keys (``train.batch_size``), fields of the job (``micro_batch``), and facts
+(``memory.peak_gib``). What cannot be known raises ``Unknown``; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+FIELDS: dict[str, str] = {
+    "precision": "compute precision of the linears: bf16, fp16, fp32 or fp8",
+    "micro_batch": "sequences per data-parallel rank and forward pass",
+    "seq_len": "tokens per sequence",
+    "grad_accum": "micro-batches per optimizer step",
+    "max_steps": "optimizer steps of the run",
+    "warmup_steps": "steps of linear learning-rate warmup",
+    "learning_rate": "peak learning rate",
+    "optimizer": "optimizer, by the trainer's name",
+    "schedule": "learning-rate schedule, by the trainer's name",
+    "ac": "activation checkpointing mode, by the trainer's name",
+    "ac_attention_only": "whether AC covers the attention modules alone",
+    "compile": "whether the model is compiled",
+    "hidden_size": "width of the residual stream",
+    "layers": "transformer blocks",
+    "heads": "query heads",
+    "kv_heads": "key/value heads",
+    "head_dim": "size of one attention head",
+    "ffn_size": "width of a dense FFN",
+    "ffn_matrices": "linears per FFN: 3 when gated (SwiGLU), else 2",
+    "dense_ffn_layers": "blocks whose FFN is dense",
+    "moe_layers": "blocks whose FFN is a mixture of experts",
+    "vocab_size": "rows of the embedding, columns of the head",
+    "max_seq_len": "longest sequence that positions are built for",
+    "tied_embeddings": "whether head and embedding share one weight",
+    "experts": "experts per MoE block, 0 for a dense model",
+    "tp": "tensor-parallel degree",
+    "pp": "pipeline stages",
+    "cp": "context-parallel degree",
+    "ep": "expert-parallel degree",
+    "dp_shard": "FSDP shards",
+    "dp_replicate": "replicas of the sharded group",
+    "fp8_recipe": "torchao recipe of the FP8 linears",
+    "fp8_all_gather": "whether FSDP2 gathers weights in FP8",
+    "fp8_converts_head": "whether the output head runs in FP8",
+    "fp8_tokens": "M of the FP8 linears on one rank, one per token stream",
+    "gpu": "GPU model the run is for",
+    "world_size": "GPUs of the run",
+}
+"""Every field of the job and what it means; an adapter gives those it knows."""
+
+
+class Unknown(Exception):
+    """A name has no known value here; ``args[0]`` is that name."""
+
+
+def known(name: str, value: T | None) -> T:
+    """``value``, or ``Unknown(name)`` when there is none."""
+    if value is None:
+        raise Unknown(name)
+    return value
+
+
+class Target(NamedTuple):
+    """What the run is for, and where each figure was said."""
+
+    gpu: str = ""
+    world_size: int = 0
+    gpu_origin: str = ""
+    world_size_origin: str = ""
+
+
+class Source(NamedTuple):
+    """A function of the job: its parameters name what it reads."""
+
+    call: Callable[..., Any]
+    parameters: tuple[str, ...]
+    optional: tuple[str, ...]
+
+
+def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
+    """The public functions of a module, as names of the job."""
+    found = {}
+    for name, value in vars(module).items():
+        if name[0] != "_" and getattr(value, "__module__", "") == module.__name__:
+            code = getattr(value, "__code__", None)
+            if code is not None:
+                names = code.co_varnames[: code.co_argcount]
+                required = len(names) - len(value.__defaults__ or ())
+                found[prefix + name] = Source(value, names, names[required:])
+    return found
+
+
+class Vocabulary(NamedTuple):
+    """All names that the jobs of one trainer know.
+
+    ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
+    ``computed`` holds the fields and facts that are functions.
+    """
+
+    keys: frozenset[str]
+    renamed: dict[str, str]
+    computed: dict[str, Source]
+    spelled: dict[str, str]
+
+    def knows(self, name: str) -> bool:
+        """Whether some job of this trainer may have the name."""
+        return (
+            name in self.renamed
+            or name in self.computed
+            or name in self.keys
+            or name in ("gpu", "world_size")
+        )
+
+    def names(self) -> Iterator[str]:
+        """Every name, for did-you-mean."""
+        yield from (*FIELDS, *self.computed, *self.keys)
+
+    def origins(self, name: str) -> list[str]:
+        """Config keys, and ``gpu`` or ``world_size``, that a name depends on."""
+        found: dict[str, None] = {}
+        self._collect(name, found)
+        return list(found)
+
+    def _collect(self, name: str, found: dict[str, None]) -> None:
+        name = self.spelled.get(name, name)
+        if name in self.renamed:
+            found[self.renamed[name]] = None
+        elif name in self.computed:
+            for parameter in self.computed[name].parameters:
+                self._collect(parameter, found)
+        else:
+            found[name] = None
+
+
+def vocabulary(
+    keys: frozenset[str], renamed: dict[str, str], computed: dict[str, Source]
+) -> Vocabulary:
+    """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
+    spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
+    return Vocabulary(keys, renamed, computed, spelled)
+
+
+class Job(dict[str, Any]):
+    """The values of one config, worked out on demand.
+
+    ``job["tp"]`` gives the value or raises ``Unknown``; ``written`` are the config
+    keys that stand in the file.
+    """
+
+    def __init__(
+        self,
+        words: Vocabulary,
+        values: dict[str, Any],
+        written: set[str],
+        target: Target,
+    ) -> None:
+        super().__init__(values)
+        self.words = words
+        self.written = written
+        self.target = target
+        if target.gpu:
+            self["gpu"] = target.gpu
+        if target.world_size:
+            self["world_size"] = target.world_size
+
+    def __missing__(self, name: str) -> Any:
+        words = self.words
+        if name in words.renamed:
+            value = self[words.renamed[name]]
+        elif name in words.computed:
+            value = self._call(words.computed[name])
+        elif words.spelled.get(name, name) != name:
+            value = self[words.spelled[name]]
+        else:
+            raise Unknown(name)
+        self[name] = value
+        return value
+
+    def _call(self, source: Source) -> Any:
+        arguments = {}
+        for name in source.parameters:
+            try:
+                arguments[name] = self[name]
+            except Unknown:
+                if name not in source.optional:
+                    raise
+        try:
+            return source.call(**arguments)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise Unknown(source.call.__name__) from error
+
+    def key(self, name: str) -> str:
+        """The config key that says ``name``: one that is written, if any is."""
+        keys = self.keys_of(name)
+        return next((key for key in keys if key in self.written), keys[0])
+
+    def keys_of(self, name: str) -> list[str]:
+        """The config keys that a name depends on, or the name itself."""
+        origins = self.words.origins(name)
+        return [key for key in origins if key in self.words.keys] or [name]

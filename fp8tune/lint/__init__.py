@@ -1,0 +1,1 @@
+"""Static checks of train configs: rules as data, and the engine that runs them."""

@@ -1,0 +1,228 @@
+"""Run the rules over one config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.job import Job, Target, Unknown
+from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
+from fp8tune.lint.directive import Directive, read_directive
+from fp8tune.lint.rules import At, Rule, Scope
+from fp8tune.lint.wording import Words
+from fp8tune.toml.document import Document, InvalidToml, parse
+from fp8tune.toml.spans import Path, Span
+from fp8tune.trainers.faults import Fault, Loaded
+from fp8tune.trainers.trainer import Trainer, recognise, trainer
+
+PROSE = ("key", "name", "names", "table", "hint", "type", "bound", "reason", "section")
+"""Facts of faults that are words of ours or names, not values of the config."""
+
+
+class Rules:
+    """The rules of a run, by what makes them fire."""
+
+    def __init__(self, rules: list[Rule], severity: dict[str, str]) -> None:
+        self.by_fault = {rule.fault: rule for rule in rules if rule.fault}
+        self.conditions = [rule for rule in rules if rule.source]
+        self.severity = severity
+
+    def __len__(self) -> int:
+        return len(self.by_fault) + len(self.conditions)
+
+
+def check(
+    path: str,
+    data: bytes,
+    rules: Rules,
+    target: Target,
+    *,
+    only: str = "",
+    explicit: bool = True,
+) -> Report:
+    """Check the bytes of one file.
+
+    ``target`` is what the command line says; the file's own header comment fills
+    what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
+    ``only`` names the trainer instead of recognising it, ``explicit`` tells that
+    the user named the file. Raises ``Unreadable``.
+    """
+    try:
+        document = parse(data)
+    except InvalidToml as error:
+        return _invalid(path, error, rules)
+    kind = recognise(document.values)
+    name = only or kind.trainer
+    if not only and (not name or (kind.fragment and not explicit)):
+        return Report(path, [], skipped=kind.description)
+    return _Case(path, document, trainer(name), rules, target).report()
+
+
+def _invalid(path: str, error: InvalidToml, rules: Rules) -> Report:
+    rule = rules.by_fault.get("invalid-toml")
+    if rule is None:
+        return Report(path, [])
+    line, column = error.position
+    label = Label("", Region(line, column, line, column + 1), "here")
+    scope: Any = {"fault.reason": Words(error.reason)}
+    found = _diagnostic(path, rule, rules, rule.message.fill(scope), "", (label,))
+    lines = error.text.split("\n")
+    shown = lines[line - 1].rstrip("\r") if line <= len(lines) else ""
+    return Report(path, [found], lines={line: shown})
+
+
+def _diagnostic(
+    path: str,
+    rule: Rule,
+    rules: Rules,
+    message: str,
+    help_line: str,
+    labels: tuple[Label, ...],
+) -> Diagnostic:
+    severity = rules.severity.get(rule.name, rule.severity)
+    url = rule.references[0] if rule.references else ""
+    return Diagnostic(
+        path,
+        rule.name,
+        rule.code,
+        rule.category,
+        severity,
+        message,
+        help_line,
+        url,
+        labels,
+    )
+
+
+class _Case:
+    def __init__(
+        self,
+        path: str,
+        document: Document,
+        known: Trainer,
+        rules: Rules,
+        target: Target,
+    ) -> None:
+        self.path = path
+        self.document = document
+        self.rules = rules
+        directive = read_directive(document.text)
+        self.directive = directive
+        self.loaded: Loaded = known.load(document.values)
+        self.job: Job = known.job(self.loaded, directive.complete(target))
+        self.trainer = known.name
+        self.unjudged: dict[str, str] = {}
+
+    def report(self) -> Report:
+        found = [*self._faults(), *self._conditions()]
+        found.sort(key=lambda d: (d.region, d.code))
+        lines = {
+            number: self.document.lines.line(number)
+            for finding in found
+            for label in finding.labels
+            for number in (label.region.line,)
+        }
+        return Report(self.path, found, self.unjudged, lines=lines)
+
+    def _faults(self) -> Iterator[Diagnostic]:
+        for fault in (*_own_faults(self.document, self.directive), *self.loaded.faults):
+            rule = self.rules.by_fault.get(fault.kind)
+            if rule is not None:
+                facts = {
+                    name: _prose(value) if name in PROSE else value
+                    for name, value in fault.facts.items()
+                }
+                yield self._finding(rule, Scope(self.job, facts), fault)
+
+    def _conditions(self) -> Iterator[Diagnostic]:
+        job = self.job
+        for rule in self.rules.conditions:
+            if rule.trainer and rule.trainer != self.trainer:
+                continue
+            try:
+                fires = rule.when.evaluate(job)
+            except Unknown as missing:
+                name = str(missing.args[0])
+                if name in ("gpu", "world_size"):
+                    self.unjudged[rule.name] = name
+                continue
+            if fires:
+                yield self._finding(rule, job, None)
+
+    def _finding(self, rule: Rule, scope: Any, fault: Fault | None) -> Diagnostic:
+        message = rule.message.fill(scope) + self._origin(rule)
+        labels = tuple(self._labels(rule, scope, fault))
+        help_line = rule.help.fill(scope)
+        return _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+
+    def _origin(self, rule: Rule) -> str:
+        """Where a GPU or world size came from, for a message that rests on it."""
+        target = self.job.target
+        said = {
+            "gpu": f"GPU from {target.gpu_origin}",
+            "world_size": f"world size from {target.world_size_origin}",
+        }
+        if rule.fault:
+            return ""
+        words = [said[name] for name in rule.targets]
+        return f" ({'; '.join(words)})" if words else ""
+
+    def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
+        for index, at in enumerate(rule.at):
+            if at.names == ["fault"] and fault is not None:
+                key = fault.facts["key"] if "key" in fault.facts else ""
+                region = self._fault_region(fault, at.mark)
+            else:
+                key, found = self._place(at)
+                if found is None and index:
+                    continue
+                region = found or self._home(key)
+            yield Label(str(key), region, rule.label(index).fill(scope))
+
+    def _place(self, at: At) -> tuple[str, Region | None]:
+        """The key of a span and where it stands: the first that is written."""
+        first = ""
+        for name in at.names:
+            for key in self.job.keys_of(name):
+                first = first or key
+                region = self._region(tuple(key.split(".")), at.mark)
+                if region is not None:
+                    return first if len(at.names) > 1 else key, region
+        return first, None
+
+    def _region(self, path: Path, mark: str) -> Region | None:
+        span = self.document.span(path, mark)
+        return None if span is None else self._at(span)
+
+    def _at(self, span: Span) -> Region:
+        start = self.document.lines.position(span[0])
+        end = self.document.lines.position(span[1])
+        return Region(*start, *end)
+
+    def _fault_region(self, fault: Fault, mark: str) -> Region:
+        """Where a fault stands: its key, or the nearest table that is written."""
+        if fault.span is not None:
+            return self._at(fault.span)
+        for length in range(len(fault.path), 0, -1):
+            region = self._region(fault.path[:length], mark)
+            if region is not None:
+                return region
+        return Region(1, 1, 1, 1)
+
+    def _home(self, key: str) -> Region:
+        """Where a key that does not stand would go: its section, else line 1."""
+        section = key.partition(".")[0]
+        return self._region((section,), "key") or Region(1, 1, 1, 1)
+
+
+def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
+    if document.bom:
+        yield Fault("byte-order-mark", (), {}, (0, 0))
+    for problem in directive.problems:
+        yield Fault("bad-directive", (), {"reason": problem}, directive.span)
+
+
+def _prose(value: Any) -> Any:
+    if isinstance(value, list):
+        return Words(", ".join(map(str, value[:12])))
+    return Words(value) if isinstance(value, str) else value

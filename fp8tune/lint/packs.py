@@ -1,0 +1,205 @@
+"""Rule packs of users: untrusted, so every part is checked before use."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fp8tune.lint.expression import ExpressionError
+from fp8tune.lint.rules import (
+    CATEGORIES,
+    CONFIDENCES,
+    SEVERITIES,
+    STATUSES,
+    BadRule,
+    Rule,
+    rule_files,
+)
+from fp8tune.suggest import closest
+from fp8tune.toml.document import Document, InvalidToml, Unreadable, parse
+from fp8tune.toml.spans import Path
+from fp8tune.trainers import faults
+from fp8tune.trainers.trainer import NAMES
+
+MAX_FILES = 2000
+MAX_BYTES = 1 << 16
+
+_TEXTS = (
+    "name",
+    "code",
+    "summary",
+    "severity",
+    "confidence",
+    "since",
+    "message",
+    "status",
+    "trainer",
+    "when",
+    "fault",
+    "help",
+    "why",
+)
+_REQUIRED = ("name", "code", "summary", "severity", "confidence", "since", "message")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "severity": SEVERITIES,
+    "confidence": CONFIDENCES,
+    "status": STATUSES,
+    "trainer": NAMES,
+    "fault": tuple(faults.FACTS),
+}
+_ENTRIES: dict[str, dict[str, bool]] = {
+    "at": {"key": True, "mark": False, "label": False},
+    "bad": {"config": True, "also": False},
+    "good": {"config": True, "also": False},
+}
+
+
+def read_pack(folder: str) -> list[Rule]:
+    """Read and check a rule pack.
+
+    Raises ``BadRule`` with file, line and column of the first thing wrong.
+    """
+    if not os.path.isdir(folder):
+        raise BadRule(f"{folder}: no such folder of rules")
+    files = list(rule_files(folder))
+    if not files:
+        places = ", ".join(CATEGORIES)
+        raise BadRule(f"{folder}: no rules; they go in folders named {places}")
+    if len(files) > MAX_FILES:
+        raise BadRule(f"{folder}: more than {MAX_FILES} rules")
+    return [read_rule(path, category) for category, path in files]
+
+
+def read_rule(path: str, category: str) -> Rule:
+    """Read and check one rule file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadRule(f"{path}: {error.strerror}") from None
+    if len(data) > MAX_BYTES:
+        raise BadRule(f"{path}: larger than {MAX_BYTES >> 10} KiB")
+    try:
+        document = parse(data)
+    except InvalidToml as error:
+        line, column = error.position
+        raise BadRule(f"{path}:{line}:{column}: {error.reason}") from None
+    except Unreadable as error:
+        raise BadRule(f"{path}: {error}") from None
+    return _Reader(path, category, document).rule()
+
+
+class _Reader:
+    def __init__(self, path: str, category: str, document: Document) -> None:
+        self.path = path
+        self.category = category
+        self.document = document
+
+    def fail(self, place: Path, reason: str, inside: int = -1) -> BadRule:
+        span = self.document.span(place, "value" if inside >= 0 else "key")
+        offset = span[0] if span else 0
+        if inside >= 0:
+            offset += self._quote(offset) + inside
+        line, column = self.document.lines.position(offset)
+        return BadRule(f"{self.path}:{line}:{column}: {reason}")
+
+    def _quote(self, offset: int) -> int:
+        text = self.document.text
+        for quote in ('"""', "'''"):
+            if text.startswith(quote, offset):
+                newline = text.startswith(("\n", "\r\n"), offset + 3)
+                return 3 + (newline and text.index("\n", offset) - offset - 2)
+        return 1
+
+    def rule(self) -> Rule:
+        values = self.document.values
+        self._shape(values)
+        rule = Rule(self.path, self.category, values)
+        name = os.path.basename(self.path).removesuffix(".toml")
+        if rule.name != name:
+            raise self.fail(("name",), f"the name must be the file's: {name}")
+        self._expressions(rule)
+        return rule
+
+    def _shape(self, values: dict[str, Any]) -> None:
+        for key, value in values.items():
+            if key in _TEXTS:
+                self._text(key, value)
+            elif key in _ENTRIES:
+                self._entries(key, value)
+            elif key == "references":
+                if not _texts(value):
+                    raise self.fail((key,), "references is an array of addresses")
+            else:
+                near = closest(key, (*_TEXTS, *_ENTRIES, "references"))
+                raise self.fail((key,), f"unknown key `{key}`{_meant(near)}")
+        for key in _REQUIRED:
+            if key not in values:
+                raise self.fail((), f"the rule lacks `{key}`")
+        if ("when" in values) == ("fault" in values):
+            raise self.fail((), "a rule has either `when` or `fault`")
+        if not values.get("references"):
+            raise self.fail((), "the rule lacks `references`: name its evidence")
+        if not values.get("at"):
+            raise self.fail((), "the rule lacks `[[at]]`: say which key it is about")
+
+    def _text(self, key: str, value: Any) -> None:
+        if not isinstance(value, str):
+            raise self.fail((key,), f"{key} is a string")
+        if key in _CHOICES and value not in _CHOICES[key]:
+            near = closest(value, _CHOICES[key])
+            allowed = ", ".join(_CHOICES[key])
+            raise self.fail((key,), f"{key} is one of {allowed}{_meant(near)}")
+
+    def _entries(self, key: str, value: Any) -> None:
+        if not isinstance(value, list) or not all(isinstance(e, dict) for e in value):
+            raise self.fail((key,), f"write [[{key}]]")
+        for index, entry in enumerate(value):
+            fields = _ENTRIES[key]
+            for field, content in entry.items():
+                if field not in fields:
+                    near = closest(field, fields)
+                    reason = f"unknown key `{field}`{_meant(near)}"
+                    raise self.fail((key, index, field), reason)
+                many = field in ("key", "also") and _texts(content)
+                if not (isinstance(content, str) or many):
+                    raise self.fail((key, index, field), f"{field} is a string")
+            for field, required in fields.items():
+                if required and field not in entry:
+                    raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
+            if entry.get("mark", "value") not in ("key", "value"):
+                raise self.fail((key, index, "mark"), "mark is key or value")
+
+    def _expressions(self, rule: Rule) -> None:
+        parts: list[tuple[Path, str]] = [(("message",), "message"), (("help",), "help")]
+        if rule.source:
+            parts.insert(0, (("when",), "when"))
+        for place, attribute in parts:
+            try:
+                getattr(rule, attribute)
+            except ExpressionError as error:
+                raise self._expression(rule, place, error) from None
+        for index, at in enumerate(rule.at):
+            try:
+                rule.label(index)
+            except ExpressionError as error:
+                raise self._expression(rule, ("at", index, "label"), error) from None
+            for name in at.names:
+                if name != "fault" and not rule.knows(name):
+                    near = _meant(closest(name, rule.vocabulary()))
+                    reason = f"unknown name `{name}`{near}"
+                    raise self.fail(("at", index, "key"), reason, inside=0)
+
+    def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
+        reason = error.reason
+        if reason.startswith("unknown name"):
+            reason += _meant(closest(reason.split("`")[1], rule.vocabulary()))
+        return self.fail(place, reason, inside=error.offset)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _meant(near: str) -> str:
+    return f"; did you mean `{near}`?" if near else ""

@@ -1,0 +1,197 @@
+"""Rules: one TOML file each, read from ``rules/<consequence>/<name>.toml``.
+
+The folder names the category, the file the rule. Built-in rules are compiled
+when first used; packs of users are checked whole when they load.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from fp8tune.facts import FACTS
+from fp8tune.job import FIELDS, Job, Unknown
+from fp8tune.lint.expression import Expression, compile_expression
+from fp8tune.lint.wording import Template, Words, compile_template
+from fp8tune.trainers import faults
+from fp8tune.trainers.trainer import NAMES, trainer
+
+CATEGORIES = (
+    "rejected",
+    "crash",
+    "silent",
+    "slow",
+    "memory",
+    "stability",
+    "hygiene",
+)
+"""Consequences, worst first."""
+
+SEVERITIES = ("error", "warning", "note")
+CONFIDENCES = ("certain", "high", "medium")
+STATUSES = ("stable", "preview", "deprecated")
+
+class BadRule(Exception):
+    """A rule file cannot be used: ``path:line:column: reason``."""
+
+
+class At(NamedTuple):
+    """A span of the finding: what it is about, which part of it, and its label.
+
+    Of several names the first that stands in the file gives the span.
+    """
+
+    names: list[str]
+    mark: str
+    label: str
+
+
+class Example(NamedTuple):
+    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one."""
+
+    config: str
+    also: list[str]
+
+
+class Rule:
+    """One rule, as its file says it."""
+
+    def __init__(self, path: str, category: str, data: dict[str, Any]) -> None:
+        self.path = path
+        self.category = category
+        self.name: str = data["name"]
+        self.code: str = data["code"]
+        self.summary: str = data["summary"]
+        self.severity: str = data["severity"]
+        self.confidence: str = data["confidence"]
+        self.since: str = data["since"]
+        self.status: str = data.get("status", "stable")
+        self.trainer: str = data.get("trainer", "")
+        self.fault: str = data.get("fault", "")
+        self.source: str = data.get("when", "")
+        self.why: str = data.get("why", "")
+        self.references: list[str] = data.get("references", [])
+        self.at = [_at(entry) for entry in data.get("at", [])]
+        self.bad = [_example(entry) for entry in data.get("bad", [])]
+        self.good = [_example(entry) for entry in data.get("good", [])]
+        self._texts = {"message": data["message"], "help": data.get("help", "")}
+
+    @cached_property
+    def when(self) -> Expression:
+        """The compiled condition."""
+        return self._compile(self.source)
+
+    @cached_property
+    def message(self) -> Template:
+        """The compiled message."""
+        return compile_template(self._texts["message"], self._compile)
+
+    @cached_property
+    def help(self) -> Template:
+        """The compiled help line."""
+        return compile_template(self._texts["help"], self._compile)
+
+    def label(self, index: int) -> Template:
+        """The compiled label of one span."""
+        return compile_template(self.at[index].label, self._compile)
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Which of ``gpu`` and ``world_size`` the message or condition rests on."""
+        names = {*self.message.names, *(self.when.names if self.source else ())}
+        words = trainer(self.trainer or NAMES[0]).vocabulary
+        found = {origin for name in names for origin in words.origins(name)}
+        return tuple(name for name in ("gpu", "world_size") if name in found)
+
+    def knows(self, name: str) -> bool:
+        """Whether the rule may speak of ``name``."""
+        if name.startswith("fault."):
+            return name.removeprefix("fault.") in faults.FACTS.get(self.fault, ())
+        if self.trainer:
+            return trainer(self.trainer).vocabulary.knows(name)
+        return name in FIELDS or name in FACTS
+
+    def vocabulary(self) -> Iterator[str]:
+        """Every name that the rule may use, for did-you-mean."""
+        yield from (f"fault.{name}" for name in faults.FACTS.get(self.fault, ()))
+        if self.trainer:
+            yield from trainer(self.trainer).vocabulary.names()
+        else:
+            yield from (*FIELDS, *FACTS)
+
+    def _compile(self, source: str) -> Expression:
+        return compile_expression(source, self.knows, ON_SCOPE)
+
+
+class Scope:
+    """A job with the facts of one fault, as a rule's message sees it."""
+
+    def __init__(self, job: Job, facts: dict[str, Any]) -> None:
+        self.job = job
+        self.facts = {f"fault.{name}": value for name, value in facts.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.facts[name] if name in self.facts else self.job[name]
+
+
+def _job(scope: Any) -> Job:
+    job: Job = scope.job if isinstance(scope, Scope) else scope
+    return job
+
+
+def _defined(scope: Any, name: str) -> bool:
+    try:
+        scope[name]
+    except Unknown:
+        return False
+    return True
+
+
+ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
+    "defined": _defined,
+    "written": lambda scope, name: _job(scope).key(name) in _job(scope).written,
+    "key": lambda scope, name: Words(_job(scope).key(name)),
+}
+"""Functions of a name: is it known, does it stand in the file, what is its key."""
+
+
+def _at(entry: dict[str, Any]) -> At:
+    names = entry["key"]
+    return At(
+        [names] if isinstance(names, str) else list(names),
+        entry.get("mark", "value"),
+        entry.get("label", ""),
+    )
+
+
+def _example(entry: dict[str, Any]) -> Example:
+    return Example(entry["config"], entry.get("also", []))
+
+
+def builtin_folder() -> str:
+    """The folder of the built-in rules: in the wheel, else beside the package."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    inside = os.path.join(package, "rules")
+    return inside if os.path.isdir(inside) else os.path.join(package, "..", "rules")
+
+
+def rule_files(folder: str) -> Iterator[tuple[str, str]]:
+    """Category and path of every rule file below ``folder``, sorted."""
+    for category in CATEGORIES:
+        place = os.path.join(folder, category)
+        if os.path.isdir(place):
+            for name in sorted(os.listdir(place)):
+                if name.endswith(".toml"):
+                    yield category, os.path.join(place, name)
+
+
+def read_builtin() -> list[Rule]:
+    """The built-in rules, trusted to be well-formed; tests check them."""
+    rules = []
+    for category, path in rule_files(builtin_folder()):
+        with open(path, "rb") as file:
+            rules.append(Rule(path, category, tomllib.load(file)))
+    return rules

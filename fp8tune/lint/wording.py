@@ -1,0 +1,115 @@
+"""Messages with values filled in, and values as people write them in TOML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fp8tune.lint.expression import Compiled, Expression, ExpressionError
+
+MAX_SHOWN = 80
+"""Longest value in a message [characters]."""
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class Words(str):
+    """Text that is prose, shown without quotes."""
+
+    __slots__ = ()
+
+
+class Template(NamedTuple):
+    """A compiled message: fixed text, and expressions with their formats."""
+
+    parts: tuple[str | tuple[Compiled, str], ...]
+    names: tuple[str, ...]
+
+    def fill(self, scope: Any) -> str:
+        """The text for one config; raises ``Unknown`` where a value is unknown."""
+        return "".join(
+            part if isinstance(part, str) else _formatted(part[0](scope), part[1])
+            for part in self.parts
+        )
+
+
+def compile_template(text: str, compile_one: Callable[[str], Expression]) -> Template:
+    """Compile ``text`` with ``{expression}`` or ``{expression:.1f}`` in it.
+
+    Raises ``ExpressionError`` with an offset into ``text``.
+    """
+    parts: list[str | tuple[Compiled, str]] = []
+    names: dict[str, None] = {}
+    end = 0
+    for match in _PLACEHOLDER.finditer(text):
+        parts.append(text[end : match.start()])
+        end = match.end()
+        if match[0] in ("{{", "}}"):
+            parts.append(match[0][0])
+        elif match[1] is None:
+            raise ExpressionError("a lone brace; write {{ or }}", match.start())
+        else:
+            compiled, spec = _placeholder(match, compile_one)
+            names.update(dict.fromkeys(compiled.names))
+            parts.append((compiled.evaluate, spec))
+    parts.append(text[end:])
+    return Template(tuple(parts), tuple(names))
+
+
+def _placeholder(
+    match: re.Match[str], compile_one: Callable[[str], Expression]
+) -> tuple[Expression, str]:
+    form = _FORMAT.match(match[1])
+    source, spec = (form[1], form[2]) if form else (match[1], "")
+    try:
+        return compile_one(source), spec
+    except ExpressionError as error:
+        raise ExpressionError(error.reason, match.start(1) + error.offset) from None
+
+
+def _formatted(value: Any, spec: str) -> str:
+    if spec and isinstance(value, (int, float)):
+        try:
+            return format(value, spec)
+        except (ValueError, OverflowError):
+            return shown(value)
+    return shown(value)
+
+
+def shown(value: Any) -> str:
+    """A value as TOML would write it, on one line and of bounded length."""
+    text = _text(value, 4)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]} ..."
+
+
+def plain(text: str) -> str:
+    """Text with control and direction characters escaped, safe on a terminal."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _text(value: Any, depth: int) -> str:
+    if isinstance(value, Words):
+        return plain(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        quoted = value[: 2 * MAX_SHOWN].replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{plain(quoted)}"'
+    if isinstance(value, (list, tuple, dict)):
+        return _container(value, depth)
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of more than 77 digits"
+    return "unset" if value is None else plain(str(value))
+
+
+def _container(value: Any, depth: int) -> str:
+    if depth == 0:
+        return "..."
+    if isinstance(value, dict):
+        items = list(value.items())[:8]
+        inside = (f"{plain(str(k)[:40])} = {_text(v, depth - 1)}" for k, v in items)
+        return f"{{ {', '.join(inside)} }}" if value else "{}"
+    return f"[{', '.join(_text(item, depth - 1) for item in value[:16])}]"

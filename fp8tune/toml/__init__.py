@@ -1,0 +1,1 @@
+"""TOML text to values and exact source positions."""

@@ -1,0 +1,155 @@
+"""Decode and parse one TOML file; keep its text for positions.
+
+``tomllib`` alone decides what is valid, because it is also what the trainers
+parse with. Positions are scanned only when a finding asks for them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from fp8tune.toml.spans import Path, Span, Spans, scan
+
+MAX_BYTES = 1 << 20
+"""Largest file that is read, in bytes; real train configs stay under 16 KiB."""
+
+MAX_KEY_PARTS = 100
+"""Longest dotted key; ``tomllib`` needs time quadratic in this."""
+
+_BOM = "\ufeff"
+_WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_LONG_INTEGER = re.compile(r"\d[\d_]{4000}")
+_LONG_KEY = re.compile(
+    r"""(?:\.[ \t]*(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*){%d}"""
+    % MAX_KEY_PARTS
+)
+_DEEP = re.compile(r"(?:[\[{][ \t\r\n]*+){64}")
+
+
+class Position(NamedTuple):
+    """A place in a text; lines and columns count characters from 1."""
+
+    line: int
+    column: int
+
+
+class InvalidToml(Exception):
+    """The bytes are not TOML, with the position and the parser's reason."""
+
+    def __init__(self, reason: str, position: Position, text: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.position = position
+        self.text = text
+
+
+class Unreadable(Exception):
+    """The file is not read at all: too large, or a key nested beyond reason."""
+
+
+class Lines:
+    """Lines of a text by number, and positions by character offset."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0, *(m.end() for m in re.finditer("\n", text))]
+
+    def position(self, offset: int) -> Position:
+        """The line and column of a character offset."""
+        line = bisect_right(self._starts, offset)
+        return Position(line, offset - self._starts[line - 1] + 1)
+
+    def line(self, number: int) -> str:
+        """The text of line ``number`` (from 1) without its line ending."""
+        start = self._starts[number - 1]
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+
+class Document:
+    """A valid TOML text: its values, and on demand where each one stands.
+
+    ``bom`` tells whether a byte-order mark was cut off the front of ``text``.
+    """
+
+    def __init__(self, text: str, values: dict[str, Any], *, bom: bool) -> None:
+        self.text = text
+        self.values = values
+        self.bom = bom
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Where keys and values stand, as character offsets into ``text``."""
+        return scan(self.text)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Offsets to lines and columns."""
+        return Lines(self.text)
+
+    def span(self, path: Path, part: str) -> Span | None:
+        """The span of ``"key"`` or ``"value"`` at ``path``, if it stands there."""
+        table = self.spans.values if part == "value" else self.spans.keys
+        return table.get(path) or self.spans.keys.get(path)
+
+
+def parse(data: bytes) -> Document:
+    """Parse the bytes of a file.
+
+    Raises ``InvalidToml`` where the trainer's parser would refuse the text (a
+    byte-order mark alone is left to the caller), and ``Unreadable`` where the
+    bytes pass the bounds above.
+    """
+    if len(data) > MAX_BYTES:
+        size = len(data) / MAX_BYTES
+        raise Unreadable(f"{size:.1f} MiB is no train config (limit: 1 MiB)")
+    text = _decode(data)
+    bom = text.startswith(_BOM)
+    text = text.removeprefix(_BOM)
+    if text.count(".") >= MAX_KEY_PARTS and _LONG_KEY.search(text):
+        raise Unreadable(f"a key has more than {MAX_KEY_PARTS} dotted parts")
+    return Document(text, _values(text), bom=bom)
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        text = data[: error.start].decode()
+        position = Lines(text).position(len(text))
+        byte = data[error.start]
+        reason = f"not UTF-8: byte 0x{byte:02x} ({error.reason})"
+        raise InvalidToml(reason, position, data.decode(errors="replace")) from None
+
+
+def _values(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _invalid(text, str(error)) from None
+    except RecursionError:
+        raise _found(text, _DEEP, "nested too deeply for the parser") from None
+    except ValueError:
+        reason = "an integer of more than 4300 digits"
+        raise _found(text, _LONG_INTEGER, reason) from None
+
+
+def _invalid(text: str, message: str) -> InvalidToml:
+    where = _WHERE.search(message)
+    if where is None:
+        return InvalidToml(message, Position(1, 1), text)
+    reason = message[: where.start()]
+    if where[1]:
+        return InvalidToml(reason, Position(int(where[1]), int(where[2])), text)
+    return InvalidToml(
+        f"{reason} at the end of the file", Lines(text).position(len(text)), text
+    )
+
+
+def _found(text: str, pattern: re.Pattern[str], reason: str) -> InvalidToml:
+    match = pattern.search(text)
+    return InvalidToml(reason, Lines(text).position(match.start() if match else 0), text)

@@ -1,0 +1,1 @@
+"""What each trainer accepts, and how its config describes a job."""

@@ -1,0 +1,66 @@
+"""What a trainer's own loader refuses, before any rule speaks of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fp8tune.toml.spans import Path, Span
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "invalid-toml": ("reason",),
+    "byte-order-mark": (),
+    "unknown-key": ("key", "name", "table", "hint"),
+    "missing-header": ("key", "names", "section"),
+    "bad-directive": ("reason",),
+    "value-not-allowed": ("key", "value", "allowed", "hint"),
+    "unknown-precision": ("key", "value", "allowed", "hint"),
+    "value-not-convertible": ("key", "value", "type"),
+    "wrong-type": ("key", "value", "type"),
+    "value-out-of-range": ("key", "value", "bound"),
+    "section-not-a-table": ("key", "value"),
+    "entry-not-a-table": ("key", "value", "table"),
+    "missing-key": ("key", "name"),
+    "dataset-without-source": ("key",),
+    "steps-not-increasing": ("key", "value"),
+    "bad-modalities": ("key", "value", "reason"),
+    "bad-experts": ("key", "value", "reason"),
+}
+"""The kinds of faults, and the facts that a rule's message may name for each."""
+
+
+class Fault(NamedTuple):
+    """One thing that the loader refuses.
+
+    ``path`` is where it stands (a key that does not stand in the file points at
+    its table), ``facts`` are the values for the rule's message; ``span`` is given
+    where there is no path.
+    """
+
+    kind: str
+    path: Path
+    facts: dict[str, Any]
+    span: Span | None = None
+
+
+class Loaded(NamedTuple):
+    """A config as the trainer would hold it after loading.
+
+    ``values`` maps dotted keys to coerced values with defaults filled in; a key
+    with a fault, or of an absent optional section, is missing. ``written`` holds
+    the dotted keys that stand in the file.
+    """
+
+    values: dict[str, Any]
+    written: set[str]
+    faults: list[Fault]
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: ``data.datasets[0].weight``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text

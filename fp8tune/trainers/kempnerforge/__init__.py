@@ -1,0 +1,1 @@
+"""KempnerForge: schema as data, its loader's semantics, and its config as a job."""

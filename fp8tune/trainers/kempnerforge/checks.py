@@ -1,0 +1,243 @@
+"""The checks of KempnerForge's ``__post_init__`` methods that data cannot say.
+
+They run the trainer's own operations on whatever was written, so that a value of
+an odd type passes or fails as it does there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.toml.spans import Path
+from fp8tune.trainers.faults import Fault, dotted
+from fp8tune.trainers.schema import Key, Schema
+
+Check = Callable[[dict[str, Any], Path, object], Iterator[Fault]]
+
+
+class Unbuilt(dict[str, Any]):
+    """A table that the loader wraps in a list but never makes a config object."""
+
+
+class Problem(NamedTuple):
+    """A value outside its range, or of a type that no number compares with."""
+
+    value: Any
+    type: str
+    bound: str | None
+    path: Path = ()
+
+
+def out_of_range(spec: Key, value: Any) -> Iterator[Problem]:
+    """Why ``__post_init__`` refuses the value of a number, pair or weight table."""
+    if spec.base == "tuple[float, float]":
+        yield from _pair(spec, value)
+    elif spec.base == "dict[str, float]" and spec.min is not None:
+        yield from _weights(spec, value)
+    elif spec.base in ("int", "float") and (_bound(spec) or spec.compared):
+        yield from _number(spec, value)
+
+
+def _number(spec: Key, value: Any) -> Iterator[Problem]:
+    if not isinstance(value, (int, float)):
+        yield Problem(value, spec.base, None)
+    elif not _inside(spec, value):
+        yield Problem(value, spec.base, _bound(spec))
+
+
+def _pair(spec: Key, value: Any) -> Iterator[Problem]:
+    kind = "an array of two numbers"
+    try:
+        fine = _inside(spec, value[0]) and _inside(spec, value[1])
+    except (TypeError, IndexError, KeyError):
+        yield Problem(value, kind, None)
+    else:
+        if not fine:
+            yield Problem(value, kind, _bound(spec))
+
+
+def _weights(spec: Key, value: Any) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield Problem(value, "table", None)
+        return
+    for name, weight in value.items():
+        for problem in _number(spec._replace(type="float"), weight):
+            yield problem._replace(path=(name,))
+
+
+def _inside(spec: Key, value: Any) -> bool:
+    """Whether a number passes; nan passes every check but ``within``."""
+    if spec.above is not None and value <= spec.above:
+        return False
+    if spec.min is not None and value < spec.min:
+        return False
+    if spec.nonzero and value == 0:
+        return False
+    return not spec.within or _within(spec.within, value)
+
+
+def _within(interval: str, value: Any) -> bool:
+    low, high = (float(edge) for edge in interval[1:-1].split(","))
+    above = low <= value if interval[0] == "[" else low < value
+    return bool(above and (value <= high if interval[-1] == "]" else value < high))
+
+
+def _bound(spec: Key) -> str:
+    if spec.within:
+        low, high = (edge.strip() for edge in spec.within[1:-1].split(","))
+        start = "at least" if spec.within[0] == "[" else "above"
+        return f"{start} {low} and {'at most' if ']' in spec.within else 'below'} {high}"
+    if spec.nonzero:
+        return f"{spec.min} or above 0"
+    if spec.above is not None:
+        return f"above {spec.above}"
+    return "" if spec.min is None else f"at least {spec.min}"
+
+
+def headerless(raw: dict[str, Any], schema: Schema) -> tuple[str, list[str]] | None:
+    """The section whose header is missing above two or more of its keys.
+
+    Returns the section and the stray keys, if all unknown top-level keys belong
+    to one section that the file does not have.
+    """
+    stray = [name for name in raw if name not in schema.sections]
+    if len(stray) < 2:
+        return None
+    for section in schema.sections:
+        keys = schema.classes[schema.section_class(section)]
+        if section not in raw and all(name in keys for name in stray):
+            return section, stray
+    return None
+
+
+def _sources(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fault]:
+    """Every dataset of ``data.datasets`` names a path or a hub dataset."""
+    for here, source in _entries(values, "datasets", path, faulty):
+        if not _built(source):
+            yield _not_a_table(here, source, "data.datasets")
+        elif not source.get("path") and not source.get("hf_name"):
+            yield Fault("dataset-without-source", here, {"key": dotted(here)})
+
+
+def _phases(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fault]:
+    """``data.phases`` start later and later."""
+    yield from _increasing(values, "phases", path, faulty, default=0)
+
+
+def _freeze_schedule(
+    values: dict[str, Any], path: Path, faulty: object
+) -> Iterator[Fault]:
+    """``vlm.freeze_schedule`` stages start later and later."""
+    yield from _increasing(values, "freeze_schedule", path, faulty, default=None)
+
+
+def _entries(
+    values: dict[str, Any], key: str, path: Path, faulty: object
+) -> list[tuple[Path, Any]]:
+    entries = values.get(key)
+    if entries is faulty or not isinstance(entries, list):
+        return []
+    return [((*path, key, index), entry) for index, entry in enumerate(entries)]
+
+
+def _built(entry: Any) -> bool:
+    return isinstance(entry, dict) and not isinstance(entry, Unbuilt)
+
+
+def _not_a_table(path: Path, value: Any, table: str) -> Fault:
+    facts = {"key": dotted(path), "value": value, "table": table}
+    return Fault("entry-not-a-table", path, facts)
+
+
+def _increasing(
+    values: dict[str, Any], key: str, path: Path, faulty: object, *, default: Any
+) -> Iterator[Fault]:
+    entries = _entries(values, key, path, faulty)
+    bad = [(here, entry) for here, entry in entries if not _built(entry)]
+    for here, entry in bad:
+        yield _not_a_table(here, entry, dotted((*path, key)))
+    steps = [entry.get("start_step", default) for _, entry in entries if not bad]
+    if not steps or faulty in steps or None in steps:
+        return
+    try:
+        fine = steps == sorted(steps) and len(steps) == len(set(steps))
+    except TypeError:
+        fine = False
+    if not fine:
+        here = (*path, key)
+        facts = {"key": dotted(here), "value": steps}
+        yield Fault("steps-not-increasing", here, facts)
+
+
+def _modalities(
+    key: str,
+) -> Check:
+    def check(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fault]:
+        if key not in values or values[key] is faulty:
+            return
+        value = values[key]
+        reason = _modality_problem(value)
+        if reason:
+            here = (*path, key)
+            facts = {"key": dotted(here), "value": value, "reason": reason}
+            values[key] = faulty
+            yield Fault("bad-modalities", here, facts)
+
+    return check
+
+
+def _modality_problem(value: Any) -> str:
+    try:
+        if len(value) < 2:
+            return "needs at least two entries"
+        for name in ("text", "image"):
+            if name not in value:
+                return f'lacks "{name}"'
+        if len(set(value)) != len(value):
+            return "holds a duplicate"
+    except TypeError:
+        return "is not an array of names"
+    return ""
+
+
+def _experts(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fault]:
+    """MoMa has experts for each modality, and for nothing else."""
+    modalities = values.get("moma_modalities", ("image", "text"))
+    experts = values.get("moma_experts_per_modality", {"image": 4, "text": 4})
+    if faulty in (modalities, experts):
+        return
+    reason = _experts_problem(modalities, experts)
+    if reason:
+        written = "moma_experts_per_modality" in values
+        name = "moma_experts_per_modality" if written else "moma_modalities"
+        here = (*path, name)
+        facts = {"key": dotted(here), "value": experts, "reason": reason}
+        yield Fault("bad-experts", here, facts)
+
+
+def _experts_problem(modalities: Any, experts: Any) -> str:
+    if not isinstance(experts, dict):
+        return "is not a table of expert counts"
+    missing = sorted(map(str, set(modalities) - set(experts)))
+    extra = sorted(map(str, set(experts) - set(modalities)))
+    if missing or extra:
+        words = "lacks" if missing else "has an unknown modality:"
+        return f"{words} {', '.join(missing or extra)}"
+    for name, count in experts.items():
+        if not isinstance(count, (int, float)):
+            return f"needs a number for {name}"
+        if count <= 0:
+            return f"needs at least one expert for {name}"
+    return ""
+
+
+BY_CLASS: dict[str, tuple[Check, ...]] = {
+    "DataConfig": (_sources, _phases),
+    "VLMConfig": (_freeze_schedule,),
+    "JointDecoderConfig": (_freeze_schedule,),
+    "CrossAttentionConfig": (_freeze_schedule,),
+    "MoTConfig": (_freeze_schedule, _modalities("mot_modalities")),
+    "MoMaConfig": (_freeze_schedule, _modalities("moma_modalities"), _experts),
+}
+"""Checks by config class, in the order of the trainer's ``__post_init__``."""

@@ -1,0 +1,92 @@
+"""Which key or value the author probably meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.suggest import closest
+from fp8tune.toml.spans import Path
+from fp8tune.trainers.faults import dotted
+from fp8tune.trainers.schema import Key, Schema
+
+
+class Hints:
+    """Suggestions from the names of one schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def for_key(self, path: Path) -> str:
+        """A question about the key or section that was meant, or ``""``."""
+        meant = self._meant(path)
+        return f"did you mean {meant}?" if meant else ""
+
+    def _meant(self, path: Path) -> str:
+        name = str(path[-1])
+        if len(path) == 1:
+            return self._section(name)
+        if len(path) > 2:
+            return ""
+        section = str(path[0])
+        homes = self._variant_of(name, section) or self._homes(name)
+        if name in self.schema.sections:
+            return f"[{name}], a section of its own"
+        if homes:
+            return homes
+        near = closest(name, self._section_keys(section))
+        if near:
+            return f"`{near}`"
+        return self._elsewhere(name, section)
+
+    def in_some_variant(self, name: str, key: str, table: dict[str, Any]) -> bool:
+        """Whether ``key`` is right for some variant while the variant is unknown."""
+        variants = self.schema.variants.get(name)
+        if variants is None or variants.key not in table:
+            return False
+        return any(
+            key in self.schema.classes[other] for other in variants.classes.values()
+        )
+
+    def for_value(self, spec: Key, value: Any) -> str:
+        """A question about the allowed value that was meant, or ``""``."""
+        if not isinstance(value, (str, bool, int)):
+            return ""
+        word = str(value).strip().casefold()
+        near = (meant for meant, words in spec.near.items() if word in words)
+        meant = next(near, "") or closest(word, spec.allowed)
+        return f'did you mean "{meant}"?' if meant else ""
+
+    def _variant_of(self, name: str, section: str) -> str:
+        """The variant that has the key, if another one than the chosen has it."""
+        variants = self.schema.variants.get(self.schema.section_class(section))
+        for value, owner in (variants.classes if variants else {}).items():
+            if name in self.schema.classes[owner]:
+                return f'{variants.key} = "{value}"' if variants else ""
+        return ""
+
+    def _section(self, name: str) -> str:
+        near = closest(name, self.schema.sections)
+        return f"[{near}]" if near else self._homes(name)
+
+    def _section_keys(self, section: str) -> list[str]:
+        prefix = f"{section}."
+        names = (name for name, _ in self.schema.keys() if name.startswith(prefix))
+        return [name.removeprefix(prefix) for name in names]
+
+    def _homes(self, name: str) -> str:
+        """Sections that have a key of exactly this name."""
+        homes = [
+            section
+            for section in self.schema.sections
+            if name in self._section_keys(section)
+        ]
+        return " or ".join(f"`{dotted((home, name))}`" for home in homes[:2])
+
+    def _elsewhere(self, name: str, section: str) -> str:
+        by_name = {
+            key.rpartition(".")[2]: key
+            for key, _ in self.schema.keys()
+            if not key.startswith(f"{section}.")
+        }
+        near = closest(name, by_name)
+        return f"`{by_name[near]}`" if near else ""

@@ -1,0 +1,164 @@
+"""A KempnerForge config as a job: what its keys mean beyond their values.
+
+Every public function is a field of the job or a fact of this trainer; its
+parameters name what it reads (``model_dim`` is the key ``model.dim``). A
+parameter that is unknown makes the result unknown.
+
+Source: KempnerForge at commit 5666d0d, files named in each docstring.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fp8tune.job import Unknown, known
+
+
+def seq_len(vlm: bool, train_seq_len: int, vlm_positions: int | None = None) -> int:
+    """Tokens of the residual stream per sequence [tokens] (scripts/train.py)."""
+    return known("vlm_positions", vlm_positions) if vlm else train_seq_len
+
+
+def head_dim(hidden_size: int, heads: int) -> int:
+    """Size of one attention head (config/model.py)."""
+    return hidden_size // heads
+
+
+def ffn_size(
+    model_ffn_hidden_dim: int | None, model_dim: int, model_ffn_dim_multiplier: float
+) -> int:
+    """FFN size of a dense block (config/model.py, computed_ffn_hidden_dim)."""
+    if model_ffn_hidden_dim is not None:
+        return model_ffn_hidden_dim
+    scaled = int(4 * model_dim * (2 / 3) * model_ffn_dim_multiplier)
+    return 256 * math.ceil(scaled / 256)
+
+
+def ffn_matrices(model_activation: str) -> int:
+    """Linears of one FFN: 3 with SwiGLU, else 2 (model/mlp.py)."""
+    return 3 if model_activation == "silu" else 2
+
+
+def dense_ffn_layers(
+    layers: int, experts: int, model_moe_frequency: int, vlm_arch_name: str
+) -> int:
+    """Blocks whose FFN is dense; block i is MoE if (i + 1) % frequency == 0."""
+    if vlm_arch_name == "moma":
+        return 0
+    return layers - layers // model_moe_frequency if experts > 0 else layers
+
+
+def moe_layers(layers: int, dense_ffn_layers: int) -> int:
+    """Blocks whose FFN is a mixture of experts."""
+    return layers - dense_ffn_layers
+
+
+def dp_shard(
+    distributed_dp_shard: int,
+    world_size: int,
+    dp_replicate: int,
+    tp: int,
+    pp: int,
+    cp: int,
+    ep: int,
+) -> int:
+    """FSDP shards, with -1 resolved (config/distributed.py)."""
+    if distributed_dp_shard > 0:
+        return distributed_dp_shard
+    shards, rest = divmod(world_size, dp_replicate * tp * pp * cp * ep)
+    if rest or not shards:
+        raise Unknown("dp_shard")
+    return shards
+
+
+def fp8_recipe(precision: str) -> str:
+    """The torchao recipe: always tensorwise (distributed/parallel.py)."""
+    return "tensorwise" if precision == "fp8" else ""
+
+
+def fp8_all_gather(precision: str) -> bool:
+    """Whether FSDP2 gathers weights in FP8: always (distributed/parallel.py)."""
+    return precision == "fp8"
+
+
+def fp8_converts_head(precision: str) -> bool:
+    """Whether the output head becomes a Float8Linear: always (parallel.py)."""
+    return precision == "fp8"
+
+
+def ac_attention_only(ac: str) -> bool:
+    """Whether AC wraps the attention module alone (distributed/parallel.py)."""
+    return ac == "selective"
+
+
+def fp8_tokens(
+    micro_batch: int,
+    seq_len: int,
+    vlm_arch_name: str,
+    vlm_max_text_len: int | None = None,
+    vlm_visual_tokens: int | None = None,
+) -> tuple[int, ...]:
+    """M of the Float8Linears of one rank, one value per token stream [tokens].
+
+    Text runs have one stream. VLM archs put image and text together or apart,
+    and the head sees text alone (model/vlm.py).
+    """
+    if not vlm_arch_name:
+        return (micro_batch * seq_len,)
+    text = micro_batch * known("vlm.max_text_len", vlm_max_text_len)
+    image = micro_batch * known("vlm_visual_tokens", vlm_visual_tokens)
+    joint = vlm_arch_name in ("joint_decoder", "moma")
+    return (image + text, text) if joint else (image, text)
+
+
+def vlm_arch_name(vlm: bool, vlm_arch: str | None = None) -> str:
+    """The VLM architecture, ``""`` for a text run (config/vlm.py)."""
+    return known("vlm.arch", vlm_arch) if vlm else ""
+
+
+def vlm_grid(vision_encoder_num_tokens: int, adapter_type: str) -> int:
+    """Side of the patch grid that a pooling adapter sees [tokens]; 0 if none.
+
+    -1 where the tokens are no square, which the adapter refuses
+    (model/adapter.py, _grid_side).
+    """
+    if vision_encoder_num_tokens <= 0:
+        raise Unknown("vision_encoder.num_tokens")
+    if adapter_type not in ("avgpool", "attentional_pool"):
+        return 0
+    side = math.isqrt(vision_encoder_num_tokens)
+    return side if side * side == vision_encoder_num_tokens else -1
+
+
+def vlm_frames(video: bool, video_max_frames: int | None = None) -> int:
+    """Frames per sample: video.max_frames, else 1 (config/job.py)."""
+    return known("video.max_frames", video_max_frames) if video else 1
+
+
+def vlm_visual_tokens(
+    vision_encoder_num_tokens: int,
+    vlm_grid: int,
+    adapter_pool_window: int,
+    vlm_frames: int,
+) -> int:
+    """Image tokens per sample after the adapter, all frames [tokens].
+
+    Unknown while the encoder is to be asked (num_tokens = 0)
+    (config/job.py, model/adapter.py pooled_token_count).
+    """
+    if vlm_grid < 0:
+        raise Unknown("vlm_grid")
+    if not vlm_grid:
+        return vlm_frames * vision_encoder_num_tokens
+    side = -(-vlm_grid // adapter_pool_window)
+    return vlm_frames * side * side
+
+
+def vlm_image_positions(vlm_arch_name: str, vlm_visual_tokens: int) -> int:
+    """Image tokens in the residual stream; none with cross attention (config/vlm.py)."""
+    return 0 if vlm_arch_name == "cross_attention" else vlm_visual_tokens
+
+
+def vlm_positions(vlm_image_positions: int, vlm_max_text_len: int) -> int:
+    """Tokens of the residual stream of a VLM sample [tokens] (config/job.py)."""
+    return vlm_image_positions + vlm_max_text_len

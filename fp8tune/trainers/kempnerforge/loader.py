@@ -1,0 +1,249 @@
+"""What KempnerForge's loader makes of a config, and what it refuses.
+
+The trainer overlays the file on default dataclasses, coerces by annotated type,
+and checks in ``__post_init__``. Anything else is Python: a list that meets ``<``
+raises, a list that meets nothing passes. The same operations run here on the
+same values, so that odd input ends as it does there. Unlike the trainer, which
+stops at the first fault, all faults are collected.
+
+Source: kempnerforge/config/loader.py at commit 5666d0d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fp8tune.toml.spans import Path
+from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.kempnerforge import checks
+from fp8tune.trainers.kempnerforge.hints import Hints
+from fp8tune.trainers.schema import Key, Schema
+
+ALWAYS_READ = ("model", "train", "eval", "distributed")
+"""Sections whose attributes ``JobConfig.validate`` reads in every run."""
+
+_TRUE = ("true", "1", "yes")
+_FAULTY = object()
+
+
+def load(raw: dict[str, Any], schema: Schema, defaults: dict[str, Any]) -> Loaded:
+    """Hold parsed TOML as the trainer would.
+
+    ``defaults`` are the dotted defaults of every section that is never absent.
+    """
+    loader = _Loader(schema, dict(defaults))
+    loader.sections(raw)
+    return Loaded(loader.values, loader.written, loader.faults)
+
+
+def defaults(schema: Schema) -> dict[str, Any]:
+    """Dotted defaults of the sections that exist even if the file lacks them."""
+    return {
+        f"{section}.{name}": key.effective_default
+        for section in schema.sections
+        if not schema.optional(section)
+        for name, key in schema.classes[schema.section_class(section)].items()
+    }
+
+
+class _Loader:
+    def __init__(self, schema: Schema, values: dict[str, Any]) -> None:
+        self.schema = schema
+        self.values = values
+        self.written: set[str] = set()
+        self.faults: list[Fault] = []
+        self.hints = Hints(schema)
+
+    def fault(self, kind: str, path: Path, **facts: Any) -> None:
+        self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
+
+    def sections(self, raw: dict[str, Any]) -> None:
+        stray = checks.headerless(raw, self.schema)
+        if stray:
+            section, names = stray
+            self.fault("missing-header", (names[0],), names=names, section=section)
+        for section, table in raw.items():
+            if section not in self.schema.sections:
+                if not (stray and section in stray[1]):
+                    self.unknown((section,), f"a {self.schema.title} config")
+            elif isinstance(table, dict):
+                self.section(section, table)
+            else:
+                self.written.add(section)
+                self._drop(section)
+        for section in self.schema.sections:
+            if self.schema.optional(section):
+                self.values[section] = section in raw
+        if "vlm" in raw and "adapter" not in raw:
+            self._fill("adapter", self.schema.classes["AdapterConfig"])
+        self._not_tables(raw)
+
+    def section(self, section: str, table: dict[str, Any]) -> None:
+        name = self.schema.section_class(section)
+        if self.schema.optional(section):
+            name = self._variant(name, table)
+            self._fill(section, self.schema.classes[name])
+        self.written.add(section)
+        self._keep(section, name, self.table(name, table, (section,)))
+
+    def _fill(self, prefix: str, keys: dict[str, Key]) -> None:
+        for key, spec in keys.items():
+            self.values[f"{prefix}.{key}"] = spec.effective_default
+
+    def _keep(self, prefix: str, name: str, values: dict[str, Any]) -> None:
+        """Keep a table's values under dotted names; faulty and odd ones are unknown."""
+        for key, value in values.items():
+            spec, dotted_name = self.schema.classes[name][key], f"{prefix}.{key}"
+            self.written.add(dotted_name)
+            if spec.base in self.schema.classes and isinstance(value, dict):
+                self._fill(dotted_name, self.schema.classes[spec.base])
+                self._keep(dotted_name, spec.base, value)
+            number = spec.base in ("int", "float")
+            if value is _FAULTY or (number and not isinstance(value, (int, float))):
+                self.values.pop(dotted_name, None)
+            else:
+                self.values[dotted_name] = value
+
+    def _variant(self, name: str, table: dict[str, Any]) -> str:
+        variants = self.schema.variants.get(name)
+        if variants is None:
+            return name
+        chosen = table.get(variants.key, variants.default)
+        return variants.classes.get(chosen, name) if isinstance(chosen, str) else name
+
+    def _drop(self, section: str) -> None:
+        for key in [k for k in self.values if k.startswith(f"{section}.")]:
+            del self.values[key]
+
+    def _not_tables(self, raw: dict[str, Any]) -> None:
+        """Fault the sections that are no tables where the trainer reads them."""
+        vlm = "vlm" in raw
+        tokens = self.values.get("vision_encoder.num_tokens", 0)
+        counted = vlm and isinstance(tokens, int) and tokens > 0
+        read = {
+            "vision_encoder": vlm,
+            "vlm": counted,
+            "adapter": counted,
+            "video": counted,
+            **dict.fromkeys(ALWAYS_READ, True),
+        }
+        for section, value in raw.items():
+            if read.get(section) and not isinstance(value, dict):
+                self.fault("section-not-a-table", (section,), value=value)
+
+    def table(self, name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Coerce and check one table; faulty values come back as ``_FAULTY``."""
+        keys = self.schema.classes[name]
+        values = {}
+        for key, raw in table.items():
+            spec = keys.get(key)
+            if spec is not None:
+                values[key] = self.value(spec, raw, (*path, key))
+            elif not self.hints.in_some_variant(name, key, table):
+                self.unknown((*path, key), f"[{dotted(path)}]")
+        for key, spec in keys.items():
+            if spec.required and key not in table:
+                self.fault("missing-key", path, key=f"{dotted(path)}.{key}", name=key)
+        for key in values:
+            if values[key] is not _FAULTY and self._checked(keys, key, values):
+                self.check(keys[key], values, key, path)
+        self._cross_check(name, values, path)
+        return values
+
+    def unknown(self, path: Path, table: str) -> None:
+        hint = self.hints.for_key(path) if len(self.faults) < 20 else ""
+        self.fault("unknown-key", path, name=str(path[-1]), table=table, hint=hint)
+
+    def _checked(self, keys: dict[str, Key], key: str, values: dict[str, Any]) -> bool:
+        switch = keys[key].only_if
+        if not switch:
+            return True
+        state = values.get(switch, keys[switch].default)
+        return isinstance(state, int) and state > 0
+
+    def value(self, spec: Key, raw: Any, path: Path) -> Any:
+        """One value after the loader's coercion."""
+        base = spec.base
+        coerce = _COERCIONS.get(base)
+        if coerce is not None:
+            return self._coerced(coerce, spec, raw, path)
+        if spec.allowed and base != "str":
+            return raw if self._allowed(spec, raw, path) else _FAULTY
+        if base in self.schema.classes and isinstance(raw, dict):
+            return self.table(base, raw, path)
+        if base.startswith(("list[", "tuple[")):
+            return self._sequence(base, raw, path)
+        return raw
+
+    def _coerced(
+        self, coerce: Callable[[Any], Any], spec: Key, raw: Any, path: Path
+    ) -> Any:
+        try:
+            return coerce(raw)
+        except (ValueError, OverflowError):
+            self.fault("value-not-convertible", path, value=raw, type=spec.base)
+            return _FAULTY
+
+    def _sequence(self, base: str, raw: Any, path: Path) -> Any:
+        if isinstance(raw, dict) and base.startswith("list["):
+            return [checks.Unbuilt(raw)]
+        if not isinstance(raw, list):
+            return [raw] if base.startswith("list[") else raw
+        element = base[base.index("[") + 1 : -1].split(",")[0]
+        if element not in self.schema.classes:
+            return raw
+        return [
+            self.table(element, item, (*path, index)) if isinstance(item, dict) else item
+            for index, item in enumerate(raw)
+        ]
+
+    def _allowed(self, spec: Key, value: Any, path: Path) -> bool:
+        if value in spec.allowed:
+            return True
+        is_precision = dotted(path) == self.schema.job["precision"]
+        kind = "unknown-precision" if is_precision else "value-not-allowed"
+        hint = self.hints.for_value(spec, value)
+        self.fault(kind, path, value=value, allowed=spec.allowed, hint=hint)
+        return False
+
+    def check(
+        self, spec: Key, values: dict[str, Any], key: str, path: Path
+    ) -> None:
+        """The checks of one key's own value, as ``__post_init__`` runs them."""
+        value, here = values[key], (*path, key)
+        if spec.base == "str":
+            if spec.allowed and not self._allowed(spec, value, here):
+                values[key] = _FAULTY
+            return
+        for problem in checks.out_of_range(spec, value):
+            kind = "wrong-type" if problem.bound is None else "value-out-of-range"
+            facts = {"value": problem.value, "type": problem.type}
+            if problem.bound is not None:
+                facts["bound"] = problem.bound
+            self.fault(kind, here + problem.path, **facts)
+            values[key] = _FAULTY
+
+    def _cross_check(self, name: str, values: dict[str, Any], path: Path) -> None:
+        for check in checks.BY_CLASS.get(name, ()):
+            for fault in check(values, path, _FAULTY):
+                self.faults.append(fault)
+
+
+def _to_int(raw: Any) -> Any:
+    return int(raw) if isinstance(raw, (str, float)) else raw
+
+
+def _to_float(raw: Any) -> Any:
+    return float(raw) if isinstance(raw, (str, int)) else raw
+
+
+def _to_bool(raw: Any) -> bool:
+    return raw.lower() in _TRUE if isinstance(raw, str) else bool(raw)
+
+
+_COERCIONS: dict[str, Callable[[Any], Any]] = {
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+}

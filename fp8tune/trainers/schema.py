@@ -1,0 +1,97 @@
+"""The keys of a trainer's config, read from its ``schema.toml``."""
+
+from __future__ import annotations
+
+import os.path
+import tomllib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+
+class Key(NamedTuple):
+    """One key of a config class; the fields are explained in ``schema.toml``."""
+
+    type: str
+    default: Any = None
+    required: bool = False
+    allowed: list[Any] = []
+    above: float | None = None
+    min: float | None = None
+    within: str = ""
+    nonzero: bool = False
+    compared: bool = False
+    only_if: str = ""
+    overlay: Any = None
+    near: dict[str, list[str]] = {}
+    doc: str = ""
+
+    @property
+    def base(self) -> str:
+        """The type without ``| None``."""
+        return self.type.removesuffix(" | None")
+
+    @property
+    def effective_default(self) -> Any:
+        """The value that the trainer works with when the key is absent."""
+        return self.default if self.overlay is None else self.overlay
+
+
+class Variants(NamedTuple):
+    """A config class that is chosen by the value of one of its keys."""
+
+    key: str
+    default: str
+    classes: dict[str, str]
+
+
+class Schema(NamedTuple):
+    """Everything that a trainer's config may say."""
+
+    title: str
+    source: str
+    sections: dict[str, str]
+    variants: dict[str, Variants]
+    classes: dict[str, dict[str, Key]]
+    job: dict[str, str]
+
+    def section_class(self, section: str) -> str:
+        """The class of a top-level section, without ``| None``."""
+        return self.sections[section].removesuffix(" | None")
+
+    def optional(self, section: str) -> bool:
+        """Whether an absent section stays absent instead of taking defaults."""
+        return self.sections[section].endswith(" | None")
+
+    def keys(self) -> Iterator[tuple[str, Key]]:
+        """Every dotted key outside of lists, variants included."""
+        for section in self.sections:
+            yield from self._class_keys(section, self.section_class(section))
+
+    def _class_keys(self, prefix: str, name: str) -> Iterator[tuple[str, Key]]:
+        for key, spec in self.classes[name].items():
+            yield f"{prefix}.{key}", spec
+            if spec.base in self.classes:
+                yield from self._class_keys(f"{prefix}.{key}", spec.base)
+        if name in self.variants:
+            base = self.classes[name]
+            for variant in self.variants[name].classes.values():
+                for key, spec in self.classes[variant].items():
+                    if key not in base:
+                        yield f"{prefix}.{key}", spec
+
+
+def read(folder: str) -> Schema:
+    """Read ``schema.toml`` of a trainer's folder."""
+    with open(os.path.join(folder, "schema.toml"), "rb") as file:
+        data = tomllib.load(file)
+    classes = {
+        name: {key: Key(**spec) for key, spec in keys.items()}
+        for name, keys in data["classes"].items()
+    }
+    variants = {name: Variants(**spec) for name, spec in data["variants"].items()}
+    for base, spec in variants.items():
+        for name in spec.classes.values():
+            classes[name] = classes[base] | classes[name]
+    return Schema(
+        data["title"], data["source"], data["sections"], variants, classes, data["job"]
+    )

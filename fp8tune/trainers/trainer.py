@@ -1,0 +1,125 @@
+"""A trainer: its schema, its loader, its words, and how to know its configs."""
+
+from __future__ import annotations
+
+import os.path
+from functools import cache, cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from fp8tune.facts import FACTS
+from fp8tune.job import Job, Target, Vocabulary, sources, vocabulary
+from fp8tune.trainers import schema
+from fp8tune.trainers.faults import Loaded
+
+NAMES = ("kempnerforge",)
+"""Trainers that are known; each is a folder beside this file."""
+
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "a Python project file": ("build-system", "project", "tool"),
+    "a Cargo manifest": ("package", "dependencies", "workspace"),
+    "a torchtitan config": (
+        "training",
+        "parallelism",
+        "lr_scheduler",
+        "activation_checkpoint",
+    ),
+    "a pre-commit or tool configuration": ("repos", "default", "settings"),
+}
+"""Top-level tables by which other TOML files are known."""
+
+
+class Trainer:
+    """One trainer, loaded from its folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.schema = schema.read(os.path.join(os.path.dirname(__file__), name))
+        self._loader = self._module("loader")
+        self._defaults = self._loader.defaults(self.schema)
+
+    def _module(self, name: str) -> ModuleType:
+        return import_module(f"fp8tune.trainers.{self.name}.{name}")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Every name that a rule for this trainer may use."""
+        keys = frozenset(name for name, _ in self.schema.keys())
+        sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
+        computed = FACTS | sources(self._module("job"))
+        return vocabulary(keys | sections, self.schema.job, computed)
+
+    def load(self, values: dict[str, Any]) -> Loaded:
+        """The config as the trainer would hold it, and what it refuses."""
+        loaded: Loaded = self._loader.load(values, self.schema, self._defaults)
+        return loaded
+
+    def job(self, loaded: Loaded, target: Target) -> Job:
+        """The job that a loaded config describes."""
+        return Job(self.vocabulary, loaded.values, loaded.written, target)
+
+
+@cache
+def trainer(name: str) -> Trainer:
+    """The trainer of that name."""
+    return Trainer(name)
+
+
+class Kind(NamedTuple):
+    """What a TOML file is: ``trainer`` is empty when it is no train config."""
+
+    trainer: str
+    fragment: bool
+    description: str
+
+
+def recognise(values: dict[str, Any]) -> Kind:
+    """Tell train configs from model fragments and other TOML files."""
+    for description, tables in FOREIGN.items():
+        hits = sum(name in values for name in tables)
+        if hits > 1 or (hits and hits == len(values)):
+            return Kind("", False, description)
+    for name in NAMES:
+        kind = _kind(trainer(name), values)
+        if kind:
+            return kind
+    return Kind("", False, "no table that a known trainer reads")
+
+
+def _kind(candidate: Trainer, values: dict[str, Any]) -> Kind | None:
+    names = candidate.schema.sections
+    sections = [name for name in values if name in names]
+    model = candidate.schema.classes[candidate.schema.section_class("model")]
+    bare = sum(name in model for name in values)
+    fragment = f"a model fragment for {candidate.schema.title}"
+    if not sections:
+        is_fragment = bare > 1 and bare * 2 > len(values)
+        return Kind(candidate.name, True, fragment) if is_fragment else None
+    if sections == ["model"] and len(values) == 1:
+        return Kind(candidate.name, True, fragment)
+    if _familiar(candidate, values):
+        return Kind(candidate.name, False, f"a {candidate.schema.title} config")
+    return None
+
+
+def _familiar(candidate: Trainer, values: dict[str, Any]) -> bool:
+    """Whether at least half of the keys, or of the tables, are the trainer's."""
+    known = total = 0
+    for section, table in values.items():
+        mine = section in candidate.schema.sections
+        keys = table if isinstance(table, dict) else {section: table}
+        names = _class_keys(candidate, section) if mine else set()
+        total += len(keys)
+        known += sum(name in names for name in keys) if isinstance(table, dict) else mine
+    tables = sum(name in candidate.schema.sections for name in values)
+    return known * 2 >= total or tables * 2 > len(values)
+
+
+def _class_keys(candidate: Trainer, section: str) -> set[str]:
+    prefix = f"{section}."
+    return {
+        name.removeprefix(prefix)
+        for name in candidate.vocabulary.keys
+        if name.startswith(prefix)
+    }
