@@ -41,7 +41,7 @@ def table() -> tuple[dict[str, Gpu], dict[str, list[str]]]:
         gpu = Gpu(**entry)
         for name in (gpu.name, *gpu.aliases):
             found[_plain(name)] = gpu
-    return found, data["ambiguous"]
+    return found, {_plain(name): which for name, which in data["ambiguous"].items()}
 
 
 def resolve(name: str) -> str:

@@ -1,0 +1,1 @@
+"""Memory of one rank at the peak of a step."""

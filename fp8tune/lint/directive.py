@@ -58,7 +58,7 @@ def read_directive(text: str) -> Directive:
 
 def _words(words: str, found: Directive) -> Directive:
     for word in words.split():
-        name, equals, value = word.partition("=")
+        name, _, value = word.partition("=")
         try:
             found = _word(found, name, value)
         except ValueError as error:
@@ -72,7 +72,9 @@ def _word(found: Directive, name: str, value: str) -> Directive:
     if name == "world-size":
         return found._replace(world_size=parse_world_size(value))
     near = closest(name, _NAMES)
-    raise ValueError(f"{name!r} is not known{f'; did you mean {near}=?' if near else ''}")
+    raise ValueError(
+        f"{name!r} is not known{f'; did you mean {near}=?' if near else ''}"
+    )
 
 
 def parse_gpu(value: str) -> str:

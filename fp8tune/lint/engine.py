@@ -170,7 +170,7 @@ class _Case:
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
         for index, at in enumerate(rule.at):
             if at.names == ["fault"] and fault is not None:
-                key = fault.facts["key"] if "key" in fault.facts else ""
+                key = fault.facts.get("key", "")
                 region = self._fault_region(fault, at.mark)
             else:
                 key, found = self._place(at)

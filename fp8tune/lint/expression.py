@@ -125,13 +125,15 @@ class _Compiler:
     def _constant(self, node: ast.Constant) -> Compiled:
         value = node.value
         if not isinstance(value, (bool, int, float, str)):
-            raise self.fail(node, "only numbers, strings and true or false are constants")
-        return lambda scope: value
+            raise self.fail(
+                node, "only numbers, strings and true or false are constants"
+            )
+        return lambda _scope: value
 
     def _name(self, node: ast.Name) -> Compiled:
         if node.id in _CONSTANTS:
             value = _CONSTANTS[node.id]
-            return lambda scope: value
+            return lambda _scope: value
         return self._read(node, node.id)
 
     def _attribute(self, node: ast.Attribute) -> Compiled:

@@ -123,16 +123,7 @@ class _Reader:
 
     def _shape(self, values: dict[str, Any]) -> None:
         for key, value in values.items():
-            if key in _TEXTS:
-                self._text(key, value)
-            elif key in _ENTRIES:
-                self._entries(key, value)
-            elif key == "references":
-                if not _texts(value):
-                    raise self.fail((key,), "references is an array of addresses")
-            else:
-                near = closest(key, (*_TEXTS, *_ENTRIES, "references"))
-                raise self.fail((key,), f"unknown key `{key}`{_meant(near)}")
+            self._field(key, value)
         for key in _REQUIRED:
             if key not in values:
                 raise self.fail((), f"the rule lacks `{key}`")
@@ -142,6 +133,17 @@ class _Reader:
             raise self.fail((), "the rule lacks `references`: name its evidence")
         if not values.get("at"):
             raise self.fail((), "the rule lacks `[[at]]`: say which key it is about")
+
+    def _field(self, key: str, value: Any) -> None:
+        if key in _TEXTS:
+            self._text(key, value)
+        elif key in _ENTRIES:
+            self._entries(key, value)
+        elif key != "references":
+            near = closest(key, (*_TEXTS, *_ENTRIES, "references"))
+            raise self.fail((key,), f"unknown key `{key}`{_meant(near)}")
+        elif not _texts(value):
+            raise self.fail((key,), "references is an array of addresses")
 
     def _text(self, key: str, value: Any) -> None:
         if not isinstance(value, str):
@@ -155,20 +157,23 @@ class _Reader:
         if not isinstance(value, list) or not all(isinstance(e, dict) for e in value):
             raise self.fail((key,), f"write [[{key}]]")
         for index, entry in enumerate(value):
-            fields = _ENTRIES[key]
-            for field, content in entry.items():
-                if field not in fields:
-                    near = closest(field, fields)
-                    reason = f"unknown key `{field}`{_meant(near)}"
-                    raise self.fail((key, index, field), reason)
-                many = field in ("key", "also") and _texts(content)
-                if not (isinstance(content, str) or many):
-                    raise self.fail((key, index, field), f"{field} is a string")
-            for field, required in fields.items():
-                if required and field not in entry:
-                    raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
-            if entry.get("mark", "value") not in ("key", "value"):
-                raise self.fail((key, index, "mark"), "mark is key or value")
+            self._entry(key, index, entry)
+
+    def _entry(self, key: str, index: int, entry: dict[str, Any]) -> None:
+        fields = _ENTRIES[key]
+        for field, content in entry.items():
+            here = (key, index, field)
+            if field not in fields:
+                near = closest(field, fields)
+                raise self.fail(here, f"unknown key `{field}`{_meant(near)}")
+            many = field in ("key", "also") and _texts(content)
+            if not (isinstance(content, str) or many):
+                raise self.fail(here, f"{field} is a string")
+        for field, required in fields.items():
+            if required and field not in entry:
+                raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
+        if entry.get("mark", "value") not in ("key", "value"):
+            raise self.fail((key, index, "mark"), "mark is key or value")
 
     def _expressions(self, rule: Rule) -> None:
         parts: list[tuple[Path, str]] = [(("message",), "message"), (("help",), "help")]

@@ -34,6 +34,7 @@ SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
 
+
 class BadRule(Exception):
     """A rule file cannot be used: ``path:line:column: reason``."""
 

@@ -13,7 +13,9 @@ MAX_SHOWN = 80
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
 
 
 class Words(str):

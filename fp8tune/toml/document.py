@@ -24,8 +24,8 @@ _BOM = "\ufeff"
 _WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _LONG_INTEGER = re.compile(r"\d[\d_]{4000}")
 _LONG_KEY = re.compile(
-    r"""(?:\.[ \t]*(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*){%d}"""
-    % MAX_KEY_PARTS
+    r"""(?:\.[ \t]*(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*)"""
+    f"{{{MAX_KEY_PARTS}}}"
 )
 _DEEP = re.compile(r"(?:[\[{][ \t\r\n]*+){64}")
 
@@ -152,4 +152,6 @@ def _invalid(text: str, message: str) -> InvalidToml:
 
 def _found(text: str, pattern: re.Pattern[str], reason: str) -> InvalidToml:
     match = pattern.search(text)
-    return InvalidToml(reason, Lines(text).position(match.start() if match else 0), text)
+    return InvalidToml(
+        reason, Lines(text).position(match.start() if match else 0), text
+    )

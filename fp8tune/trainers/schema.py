@@ -62,7 +62,7 @@ class Schema(NamedTuple):
         """Whether an absent section stays absent instead of taking defaults."""
         return self.sections[section].endswith(" | None")
 
-    def keys(self) -> Iterator[tuple[str, Key]]:
+    def dotted_keys(self) -> Iterator[tuple[str, Key]]:
         """Every dotted key outside of lists, variants included."""
         for section in self.sections:
             yield from self._class_keys(section, self.section_class(section))

@@ -45,7 +45,7 @@ class Trainer:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """Every name that a rule for this trainer may use."""
-        keys = frozenset(name for name, _ in self.schema.keys())
+        keys = frozenset(name for name, _ in self.schema.dotted_keys())
         sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
         computed = FACTS | sources(self._module("job"))
         return vocabulary(keys | sections, self.schema.job, computed)
@@ -108,10 +108,13 @@ def _familiar(candidate: Trainer, values: dict[str, Any]) -> bool:
     known = total = 0
     for section, table in values.items():
         mine = section in candidate.schema.sections
-        keys = table if isinstance(table, dict) else {section: table}
-        names = _class_keys(candidate, section) if mine else set()
-        total += len(keys)
-        known += sum(name in names for name in keys) if isinstance(table, dict) else mine
+        if isinstance(table, dict):
+            names = _class_keys(candidate, section) if mine else set()
+            total += len(table)
+            known += sum(name in names for name in table)
+        else:
+            total += 1
+            known += mine
     tables = sum(name in candidate.schema.sections for name in values)
     return known * 2 >= total or tables * 2 > len(values)
 

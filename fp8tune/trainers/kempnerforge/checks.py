@@ -87,7 +87,9 @@ def _bound(spec: Key) -> str:
     if spec.within:
         low, high = (edge.strip() for edge in spec.within[1:-1].split(","))
         start = "at least" if spec.within[0] == "[" else "above"
-        return f"{start} {low} and {'at most' if ']' in spec.within else 'below'} {high}"
+        return (
+            f"{start} {low} and {'at most' if ']' in spec.within else 'below'} {high}"
+        )
     if spec.nonzero:
         return f"{spec.min} or above 0"
     if spec.above is not None:

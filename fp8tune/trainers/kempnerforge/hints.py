@@ -70,7 +70,9 @@ class Hints:
 
     def _section_keys(self, section: str) -> list[str]:
         prefix = f"{section}."
-        names = (name for name, _ in self.schema.keys() if name.startswith(prefix))
+        names = (
+            name for name, _ in self.schema.dotted_keys() if name.startswith(prefix)
+        )
         return [name.removeprefix(prefix) for name in names]
 
     def _homes(self, name: str) -> str:
@@ -85,7 +87,7 @@ class Hints:
     def _elsewhere(self, name: str, section: str) -> str:
         by_name = {
             key.rpartition(".")[2]: key
-            for key, _ in self.schema.keys()
+            for key, _ in self.schema.dotted_keys()
             if not key.startswith(f"{section}.")
         }
         near = closest(name, by_name)

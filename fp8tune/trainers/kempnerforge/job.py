@@ -155,7 +155,7 @@ def vlm_visual_tokens(
 
 
 def vlm_image_positions(vlm_arch_name: str, vlm_visual_tokens: int) -> int:
-    """Image tokens in the residual stream; none with cross attention (config/vlm.py)."""
+    """Image tokens in the stream, none with cross attention (config/vlm.py)."""
     return 0 if vlm_arch_name == "cross_attention" else vlm_visual_tokens
 
 

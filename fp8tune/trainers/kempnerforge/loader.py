@@ -62,7 +62,9 @@ class _Loader:
         stray = checks.headerless(raw, self.schema)
         if stray:
             section, names = stray
-            self.fault("missing-header", (names[0],), names=names, section=section)
+            shown = names if len(names) < 6 else [*names[:4], "..."]
+            facts = {"names": shown, "section": section}
+            self.fault("missing-header", (names[0],), **facts)
         for section, table in raw.items():
             if section not in self.schema.sections:
                 if not (stray and section in stray[1]):
@@ -194,7 +196,9 @@ class _Loader:
         if element not in self.schema.classes:
             return raw
         return [
-            self.table(element, item, (*path, index)) if isinstance(item, dict) else item
+            self.table(element, item, (*path, index))
+            if isinstance(item, dict)
+            else item
             for index, item in enumerate(raw)
         ]
 
@@ -207,9 +211,7 @@ class _Loader:
         self.fault(kind, path, value=value, allowed=spec.allowed, hint=hint)
         return False
 
-    def check(
-        self, spec: Key, values: dict[str, Any], key: str, path: Path
-    ) -> None:
+    def check(self, spec: Key, values: dict[str, Any], key: str, path: Path) -> None:
         """The checks of one key's own value, as ``__post_init__`` runs them."""
         value, here = values[key], (*path, key)
         if spec.base == "str":

@@ -1,0 +1,1 @@
+"""One thin file per command; each imports its work when it runs."""

@@ -1,0 +1,86 @@
+"""``fp8tune lint``: check train configs without a GPU."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from fp8tune.cli import Failure
+
+LEVELS = ("error", "warning", "note")
+
+
+@click.command("lint")
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@click.option("--gpu", help="GPU that the run is for, e.g. h100 or h200.")
+@click.option("--world-size", type=click.IntRange(min=1), help="GPUs of the run.")
+@click.option("--trainer", help="Take every file for a config of this trainer.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["full", "concise", "json"]),
+    default="full",
+    show_default=True,
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([*LEVELS, "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 on a finding of this level or above.",
+)
+@click.option(
+    "--select", multiple=True, help="Only these rules (name, code, category)."
+)
+@click.option("--ignore", multiple=True, help="Not these rules (name, code, category).")
+@click.option(
+    "--rules", "packs", multiple=True, help="A folder with rules of your own."
+)
+@click.option("--stdin-filename", default="-", help="Name of what is read from `-`.")
+@click.option("--force-exclude", is_flag=True, help="Exclude also files named here.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the findings.")
+def command(
+    paths: tuple[str, ...],
+    gpu: str | None,
+    world_size: int | None,
+    trainer: str | None,
+    output_format: str,
+    fail_on: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    packs: tuple[str, ...],
+    stdin_filename: str,
+    force_exclude: bool,
+    quiet: bool,
+) -> int:
+    """Check train configs: files, folders (searched for *.toml), or - for stdin.
+
+    Exit code 0: nothing at or above --fail-on; 1: something; 2: fp8tune could not
+    do its work.
+    """
+    from fp8tune.lint.run import Options, Problem, run
+    from fp8tune.lint.show import show
+
+    options = Options(
+        gpu=gpu or "",
+        world_size=world_size or 0,
+        trainer=trainer or "",
+        select=_split(select),
+        ignore=_split(ignore),
+        packs=packs,
+        stdin_filename=stdin_filename,
+        force_exclude=force_exclude,
+    )
+    try:
+        result = run(paths or (".",), options)
+    except Problem as error:
+        raise Failure(str(error)) from None
+    show(result, output_format, quiet=quiet, out=sys.stdout, err=sys.stderr)
+    if result.unread:
+        return 2
+    levels = LEVELS[: LEVELS.index(fail_on) + 1] if fail_on in LEVELS else ()
+    return int(any(d.severity in levels for d in result.diagnostics))
+
+
+def _split(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for value in values for part in value.split(",") if part)

@@ -1,0 +1,185 @@
+"""A whole run of the linter: settings, rules, files, reports."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fp8tune.job import Target
+from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.directive import parse_gpu
+from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
+from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.packs import read_pack
+from fp8tune.lint.rules import CATEGORIES, BadRule, Rule, read_builtin
+from fp8tune.lint.settings import BadSettings, Settings, settings_for
+from fp8tune.suggest import closest
+from fp8tune.toml.document import Unreadable
+from fp8tune.trainers.trainer import NAMES
+
+
+class Problem(Exception):
+    """The run cannot be done: bad options, settings or rules."""
+
+
+class Options(NamedTuple):
+    """What the command line asks for."""
+
+    gpu: str = ""
+    world_size: int = 0
+    trainer: str = ""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    packs: tuple[str, ...] = ()
+    stdin_filename: str = "-"
+    force_exclude: bool = False
+
+
+class Result(NamedTuple):
+    """Reports of all files, and what could not be read."""
+
+    reports: list[Report]
+    unread: list[str]
+
+    @property
+    def diagnostics(self) -> Iterator[Diagnostic]:
+        """All findings in order."""
+        return (found for report in self.reports for found in report.diagnostics)
+
+
+def run(paths: tuple[str, ...], options: Options) -> Result:
+    """Check everything that ``paths`` mean; raises ``Problem``."""
+    runner = _Runner(options)
+    reports, unread = [], []
+    for found in discover(paths):
+        try:
+            report = runner.report(found)
+        except (CannotRead, Unreadable) as error:
+            text = str(error)
+            where = "" if isinstance(error, CannotRead) else f"{found.path}: "
+            if found.explicit or isinstance(error, CannotRead):
+                unread.append(where + text)
+            else:
+                reports.append(Report(found.path, [], skipped=text))
+        except (BadSettings, BadRule) as error:
+            raise Problem(str(error)) from None
+        else:
+            if report is not None:
+                reports.append(report)
+    return Result(reports, unread)
+
+
+class _Runner:
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.target = Target()
+        if options.gpu:
+            try:
+                gpu = parse_gpu(options.gpu)
+            except ValueError as error:
+                raise Problem(str(error)) from None
+            self.target = self.target._replace(gpu=gpu, gpu_origin="--gpu")
+        if options.world_size:
+            size = options.world_size
+            self.target = self.target._replace(
+                world_size=size, world_size_origin="--world-size"
+            )
+        if options.trainer and options.trainer not in NAMES:
+            near = closest(options.trainer, NAMES)
+            hint = f"; did you mean {near}?" if near else f"; known: {', '.join(NAMES)}"
+            raise Problem(f"no trainer named {options.trainer!r}{hint}")
+        self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
+        self._packs: dict[str, list[Rule]] = {}
+        self._builtin = read_builtin()
+
+    def report(self, found: Found) -> Report | None:
+        """The report of one file, or ``None`` for an excluded one."""
+        path = self.options.stdin_filename if found.path == "-" else found.path
+        folder = os.path.dirname(os.path.abspath(path))
+        settings = settings_for(folder)
+        if (not found.explicit or self.options.force_exclude) and matches(
+            path, settings.folder, settings.exclude
+        ):
+            return None
+        return check(
+            path,
+            read(found.path),
+            self.rules(settings, path),
+            self._target(settings),
+            only=self.options.trainer or settings.trainer * found.explicit,
+            explicit=found.explicit,
+        )
+
+    def _target(self, settings: Settings) -> Target:
+        target, origin = self.target, "pyproject.toml"
+        if settings.gpu and not target.gpu:
+            target = target._replace(gpu=settings.gpu, gpu_origin=origin)
+        if settings.world_size and not target.world_size:
+            size = settings.world_size
+            target = target._replace(world_size=size, world_size_origin=origin)
+        return target
+
+    def rules(self, settings: Settings, path: str) -> Rules:
+        """The rules for a file, after selection."""
+        ignored = tuple(
+            rule
+            for pattern, rules in settings.per_file_ignores
+            if matches(path, settings.folder, (pattern,))
+            for rule in rules
+        )
+        key = (settings, ignored)
+        if key not in self._rules:
+            self._rules[key] = self._build(settings, ignored)
+        return self._rules[key]
+
+    def _build(self, settings: Settings, ignored: tuple[str, ...]) -> Rules:
+        rules = list(self._builtin)
+        for folder in dict.fromkeys((*settings.rules, *self.options.packs)):
+            if folder not in self._packs:
+                self._packs[folder] = read_pack(folder)
+            rules += self._packs[folder]
+        _unique(rules)
+        select = self.options.select or settings.select
+        ignore = (*self.options.ignore, *settings.ignore, *ignored)
+        for selector in (*select, *ignore, *(name for name, _ in settings.severity)):
+            _known(selector, rules)
+        kept = [
+            rule
+            for rule in rules
+            if (not select or any(selected(rule, by) for by in select))
+            and not any(selected(rule, by) for by in ignore)
+        ]
+        severity = {
+            rule.name: level
+            for by, level in settings.severity
+            for rule in kept
+            if selected(rule, by)
+        }
+        return Rules(kept, severity)
+
+
+def selected(rule: Rule, by: str) -> bool:
+    """Whether a name, a code or its beginning, or a category means the rule."""
+    return by in (rule.name, rule.category) or (
+        by.startswith("FP8") and rule.code.startswith(by)
+    )
+
+
+def _known(selector: str, rules: Iterable[Rule]) -> None:
+    names = [name for rule in rules for name in (rule.name, rule.code)]
+    if not any(selected(rule, selector) for rule in rules) and (
+        selector not in CATEGORIES
+    ):
+        near = closest(selector, (*names, *CATEGORIES))
+        hint = f"; did you mean {near}?" if near else ""
+        raise Problem(f"no rule, code or category {selector!r}{hint}")
+
+
+def _unique(rules: list[Rule]) -> None:
+    seen: dict[str, Rule] = {}
+    for rule in rules:
+        for name in (rule.name, rule.code):
+            if name in seen:
+                raise BadRule(f"{rule.path}: {name} is taken by {seen[name].path}")
+            seen[name] = rule

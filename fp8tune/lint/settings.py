@@ -1,0 +1,150 @@
+"""``[tool.fp8tune]`` of the nearest pyproject.toml."""
+
+from __future__ import annotations
+
+import os.path
+import tomllib
+from functools import cache
+from typing import Any, NamedTuple
+
+from fp8tune.lint.directive import MAX_WORLD_SIZE, parse_gpu
+from fp8tune.lint.rules import SEVERITIES
+from fp8tune.suggest import closest
+from fp8tune.trainers.trainer import NAMES
+
+
+class BadSettings(Exception):
+    """``[tool.fp8tune]`` cannot be used; says where and why."""
+
+
+class Settings(NamedTuple):
+    """What a project asks for; ``folder`` is where its pyproject.toml stands."""
+
+    folder: str = ""
+    gpu: str = ""
+    world_size: int = 0
+    trainer: str = ""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: tuple[tuple[str, str], ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rules: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+_LISTS = ("select", "ignore", "rules", "exclude")
+_KEYS = (
+    *_LISTS,
+    "gpu",
+    "world-size",
+    "trainer",
+    "severity",
+    "per-file-ignores",
+    "search",
+)
+
+
+@cache
+def settings_for(folder: str) -> Settings:
+    """The settings that hold for files in ``folder`` (an absolute path).
+
+    Raises ``BadSettings``.
+    """
+    path = os.path.join(folder, "pyproject.toml")
+    table = _table(path)
+    if table is not None:
+        return _Reader(path, table).settings()
+    parent = os.path.dirname(folder)
+    return Settings() if parent == folder else settings_for(parent)
+
+
+def _table(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    if b"fp8tune" not in data:
+        return None
+    try:
+        tool = tomllib.loads(data.decode()).get("tool", {})
+    except (ValueError, RecursionError) as error:
+        raise BadSettings(f"{path}: {error}") from None
+    table = tool.get("fp8tune") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise BadSettings(f"{path}: [tool.fp8tune] is a table")
+    return table
+
+
+class _Reader:
+    def __init__(self, path: str, table: dict[str, Any]) -> None:
+        self.path = path
+        self.table = table
+
+    def fail(self, reason: str) -> BadSettings:
+        return BadSettings(f"{self.path}: [tool.fp8tune] {reason}")
+
+    def settings(self) -> Settings:
+        for key in self.table:
+            if key not in _KEYS:
+                near = closest(key, _KEYS)
+                hint = f"; did you mean `{near}`?" if near else ""
+                raise self.fail(f"has no setting `{key}`{hint}")
+        folder = os.path.dirname(self.path)
+        packs = (os.path.join(folder, pack) for pack in self.texts("rules"))
+        return Settings(
+            folder=folder,
+            gpu=self.gpu(),
+            world_size=self.world_size(),
+            trainer=self.trainer(),
+            select=self.texts("select"),
+            ignore=self.texts("ignore"),
+            severity=self.severity(),
+            per_file_ignores=self.per_file_ignores(),
+            rules=tuple(map(os.path.normpath, packs)),
+            exclude=self.texts("exclude"),
+        )
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise self.fail(f"`{key}` is an array of strings")
+        return tuple(value)
+
+    def gpu(self) -> str:
+        value = self.table.get("gpu", "")
+        try:
+            return parse_gpu(str(value)) if value else ""
+        except ValueError as error:
+            raise self.fail(f"gpu: {error}") from None
+
+    def world_size(self) -> int:
+        value = self.table.get("world-size", 0)
+        if "world-size" in self.table and (
+            type(value) is not int or not 0 < value <= MAX_WORLD_SIZE
+        ):
+            raise self.fail("`world-size` is a number of GPUs")
+        return int(value)
+
+    def trainer(self) -> str:
+        value = self.table.get("trainer", "")
+        if value and value not in NAMES:
+            raise self.fail(f"`trainer` is one of {', '.join(NAMES)}")
+        return str(value)
+
+    def severity(self) -> tuple[tuple[str, str], ...]:
+        table = self.table.get("severity", {})
+        if not isinstance(table, dict) or any(
+            level not in SEVERITIES for level in table.values()
+        ):
+            raise self.fail(f"`severity` maps rules to {', '.join(SEVERITIES)}")
+        return tuple(table.items())
+
+    def per_file_ignores(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        table = self.table.get("per-file-ignores", {})
+        if not isinstance(table, dict) or any(
+            not isinstance(rules, list) or not all(isinstance(r, str) for r in rules)
+            for rules in table.values()
+        ):
+            raise self.fail("`per-file-ignores` maps patterns to arrays of rules")
+        return tuple((pattern, tuple(rules)) for pattern, rules in table.items())

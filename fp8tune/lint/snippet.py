@@ -1,0 +1,113 @@
+"""A finding with its source lines, carets and labels, as a terminal shows it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from fp8tune.lint.diagnostic import Diagnostic, Label
+from fp8tune.lint.wording import plain
+
+WIDTH = 110
+"""Characters of a source line that are shown; longer lines are cut."""
+
+_LEVEL = {"error": "31", "warning": "33", "note": "36"}
+_BOLD, _BLUE = "1", "34"
+
+
+class Painter:
+    """Renders findings, in colour or plain."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self.colour = colour
+
+    def paint(self, text: str, *codes: str) -> str:
+        """The text in bold or colour, if there is colour."""
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self.colour else text
+
+    def finding(self, found: Diagnostic, lines: dict[int, str]) -> str:
+        """One finding as a block of lines, with an empty line at its end."""
+        level = self.paint(
+            f"{found.severity}[{found.rule}]", _BOLD, _LEVEL[found.severity]
+        )
+        line, column = found.region[:2]
+        gutter = len(str(max(label.region.line for label in found.labels)))
+        arrow = self.paint(f"{' ' * gutter}-->", _BLUE)
+        text = [
+            f"{level} {self.paint(plain(found.message), _BOLD)}",
+            f"{arrow} {plain(found.path)}:{line}:{column}",
+            self._bar(gutter),
+            *self._snippet(found, lines, gutter),
+            self._bar(gutter),
+        ]
+        if found.help:
+            text.append(self._note(gutter, "help", plain(found.help)))
+        text.append(self._note(gutter, "why", f"fp8tune explain {found.rule}"))
+        return "\n".join(text) + "\n"
+
+    def _bar(self, gutter: int, number: int | str = "") -> str:
+        return self.paint(f"{number:>{gutter}} |", _BLUE)
+
+    def _note(self, gutter: int, name: str, text: str) -> str:
+        bar = self.paint(f"{' ' * gutter} =", _BLUE)
+        return f"{bar} {self.paint(name, _BOLD)}: {text}"
+
+    def _snippet(
+        self, found: Diagnostic, lines: dict[int, str], gutter: int
+    ) -> Iterator[str]:
+        previous = 0
+        for number in sorted({label.region.line for label in found.labels}):
+            if previous and number > previous + 1:
+                yield self.paint("...", _BLUE)
+            previous = number
+            here = [label for label in found.labels if label.region.line == number]
+            yield from self._line(found, lines.get(number, ""), here, gutter)
+
+    def _line(
+        self, found: Diagnostic, line: str, labels: list[Label], gutter: int
+    ) -> Iterator[str]:
+        start, end = _window(line, labels)
+        left = "..." if start else ""
+        right = "..." if end < len(line) else ""
+        number = labels[0].region.line
+        shown = _cells(line[start:end])[0]
+        yield f"{self._bar(gutter, number)} {left}{shown}{right}".rstrip()
+        for label in labels:
+            primary = label is found.labels[0]
+            codes = (_BOLD, _LEVEL[found.severity]) if primary else (_BLUE,)
+            mark = _mark(label, line, start, len(left), "^" if primary else "-")
+            yield f"{self._bar(gutter)} {self.paint(mark, *codes)}"
+
+
+def _mark(label: Label, line: str, start: int, indent: int, sign: str) -> str:
+    region = label.region
+    first = region.column - 1
+    last = region.end_column - 1 if region.end_line == region.line else len(line)
+    last = min(max(last, first), start + WIDTH)
+    before = _cells(line[start:first])[1]
+    wide = max(1, _cells(line[first:last])[1])
+    return f"{' ' * (indent + before)}{sign * wide} {plain(label.text)}".rstrip()
+
+
+def _window(line: str, labels: list[Label]) -> tuple[int, int]:
+    """Which characters of a long line to show: those around its first label."""
+    if len(line) <= WIDTH:
+        return 0, len(line)
+    first = min(label.region.column for label in labels) - 1
+    start = 0 if first < WIDTH * 2 // 3 else first - WIDTH // 3
+    return start, min(len(line), start + WIDTH)
+
+
+def _cells(text: str) -> tuple[str, int]:
+    """Text that is safe to print, and the terminal cells that it takes."""
+    safe = plain(text.replace("\t", "    "))
+    if safe.isascii():
+        return safe, len(safe)
+    wide = sum(_width(character) for character in safe)
+    return safe, wide
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
