@@ -7,13 +7,14 @@ parameters are fields of the job or other facts (``memory.logits_gib`` is spelle
 
 from __future__ import annotations
 
-from fp8tune.facts import fp8, gpu, memory, step
+from fp8tune.facts import fp8, gpu, memory, params, step
 from fp8tune.job import Source, sources
 
 FACTS: dict[str, Source] = {
     **sources(step, "step."),
     **sources(fp8, "fp8."),
     **sources(gpu, "gpu."),
+    **sources(params, "params."),
     **sources(memory, "memory."),
 }
 """All facts by name."""

@@ -1,0 +1,41 @@
+"""Parameters of a dense decoder."""
+
+from __future__ import annotations
+
+
+def attention(hidden_size: int, heads: int, kv_heads: int, head_dim: int) -> int:
+    """Weights of one block's attention: Q, K, V and O projections."""
+    return 2 * hidden_size * head_dim * (heads + kv_heads)
+
+
+def ffn(hidden_size: int, ffn_size: int, ffn_matrices: int) -> int:
+    """Weights of one dense FFN."""
+    return ffn_matrices * hidden_size * ffn_size
+
+
+def embedding(hidden_size: int, vocab_size: int) -> int:
+    """Weights of the embedding, and of an untied head."""
+    return hidden_size * vocab_size
+
+
+def count(
+    layers: int,
+    dense_ffn_layers: int,
+    hidden_size: int,
+    tied_embeddings: bool,
+    params_attention: int,
+    params_ffn: int,
+    params_embedding: int,
+) -> int:
+    """Parameters of the whole model; unknown for mixtures of experts.
+
+    Exact for RMSNorm without QK norm: 8,030,261,248 for Llama-3 8B, as Meta
+    publishes it (https://huggingface.co/meta-llama/Meta-Llama-3-8B).
+    """
+    from fp8tune.job import Unknown
+
+    if dense_ffn_layers != layers:
+        raise Unknown("params.count")
+    block = params_attention + params_ffn + 2 * hidden_size
+    tables = 1 if tied_embeddings else 2
+    return layers * block + tables * params_embedding + hidden_size

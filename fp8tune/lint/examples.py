@@ -1,0 +1,109 @@
+"""Run the examples that every rule carries: its executed documentation.
+
+In a bad example double angle quotes enclose the primary span and single ones each
+further span; the marks are removed before the check. A bad example must fire its
+rule once, at that span, and nothing else but what ``also`` lists; a good one must
+be silent but for ``also``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fp8tune.job import Target
+from fp8tune.lint.diagnostic import Diagnostic, Region, Report
+from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.rules import Example, Rule
+from fp8tune.toml.document import Lines
+
+_MARKS = re.compile("[\u00ab\u00bb\u2039\u203a]")
+
+
+class Failure(NamedTuple):
+    """One example that does not do what it should."""
+
+    rule: str
+    example: str
+    reason: str
+
+
+def run_examples(rules: Iterable[Rule], against: Rules) -> Iterator[Failure]:
+    """Check the examples of ``rules`` with all the rules of ``against``."""
+    for rule in rules:
+        if not rule.bad or not rule.good:
+            yield Failure(rule.name, "", "needs at least one [[bad]] and one [[good]]")
+        for number, example in enumerate(rule.bad, 1):
+            for reason in _bad(rule, example, against):
+                yield Failure(rule.name, f"bad {number}", reason)
+        for number, example in enumerate(rule.good, 1):
+            for reason in _good(rule, example, against):
+                yield Failure(rule.name, f"good {number}", reason)
+
+
+def plain_config(example: Example) -> str:
+    """The example's config without marks."""
+    return _MARKS.sub("", example.config)
+
+
+def lint_example(example: Example, against: Rules) -> Report:
+    """What the rules find in an example."""
+    text = plain_config(example)
+    return check("example.toml", text.encode(), against, Target())
+
+
+def _bad(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
+    report = lint_example(example, against)
+    mine = [found for found in report.diagnostics if found.rule == rule.name]
+    if len(mine) != 1:
+        yield f"fires {len(mine)} times instead of once"
+    for found in mine[:1]:
+        yield from _spans(found, example)
+    yield from _others(report, {rule.name, *example.also})
+
+
+def _good(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
+    report = lint_example(example, against)
+    if any(found.rule == rule.name for found in report.diagnostics):
+        yield "fires"
+    if report.skipped:
+        yield f"is skipped as {report.skipped}"
+    yield from _others(report, {rule.name, *example.also})
+
+
+def _others(report: Report, expected: set[str]) -> Iterator[str]:
+    others = sorted({found.rule for found in report.diagnostics} - expected)
+    if others:
+        yield f"also fires {', '.join(others)}"
+
+
+def _spans(found: Diagnostic, example: Example) -> Iterator[str]:
+    primary, others = marked(example.config)
+    if not primary:
+        yield "marks no span with \u00ab\u00bb"
+    elif found.region != primary[0]:
+        yield f"points at {_text(found.region)} instead of {_text(primary[0])}"
+    regions = [label.region for label in found.labels[1:]]
+    if others and regions != others:
+        shown = ", ".join(map(_text, regions)) or "nothing"
+        yield f"also points at {shown} instead of {', '.join(map(_text, others))}"
+
+
+def _text(region: Region) -> str:
+    return f"{region.line}:{region.column}-{region.end_line}:{region.end_column}"
+
+
+def marked(config: str) -> tuple[list[Region], list[Region]]:
+    """The regions that the marks of a config enclose, primary and others."""
+    places: dict[str, list[int]] = {mark: [] for mark in "\u00ab\u00bb\u2039\u203a"}
+    bom = config.startswith("\ufeff")
+    for index, match in enumerate(_MARKS.finditer(config)):
+        places[match[0]].append(match.start() - index - bom)
+    lines = Lines(_MARKS.sub("", config).removeprefix("\ufeff"))
+
+    def regions(opening: str, closing: str) -> list[Region]:
+        pairs = zip(places[opening], places[closing], strict=True)
+        return [Region(*lines.position(a), *lines.position(b)) for a, b in pairs]
+
+    return regions("\u00ab", "\u00bb"), regions("\u2039", "\u203a")
