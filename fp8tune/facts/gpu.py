@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from fp8tune.facts.gpus import find
+from typing import TYPE_CHECKING
+
 from fp8tune.job import known
+
+if TYPE_CHECKING:
+    from fp8tune.facts.gpus import Gpu
+
+
+def _find(name: str) -> Gpu:
+    from fp8tune.facts.gpus import find
+
+    return find(name)
 
 
 def title(gpu: str) -> str:
     """The GPU's full name."""
-    return find(gpu).title
+    return _find(gpu).title
 
 
 def compute_capability(gpu: str) -> float:
     """CUDA compute capability."""
-    return known("gpu.compute_capability", find(gpu).compute_capability)
+    return known("gpu.compute_capability", _find(gpu).compute_capability)
 
 
 def fp8_matmul(gpu: str) -> bool:
     """Whether ``torch._scaled_mm`` runs on it."""
-    return known("gpu.fp8_matmul", find(gpu).fp8_matmul)
+    return known("gpu.fp8_matmul", _find(gpu).fp8_matmul)
 
 
 def memory_gib(gpu: str) -> float:
     """Memory that torch reports as total [GiB]."""
-    return known("gpu.memory_gib", find(gpu).memory_gib)
+    return known("gpu.memory_gib", _find(gpu).memory_gib)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.suggest import closest
-from fp8tune.toml.spans import Span
+from fp8tune.toml import Span
 
 MAX_WORLD_SIZE = 10**7
 _COMMENT = re.compile(r"^[ \t]*#[ \t]*fp8tune:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
@@ -79,6 +78,8 @@ def _word(found: Directive, name: str, value: str) -> Directive:
 
 def parse_gpu(value: str) -> str:
     """The table's name of a GPU; ``ValueError`` says what is wrong, kindly."""
+    from fp8tune.facts.gpus import UnknownGpu, resolve
+
     try:
         return resolve(value)
     except UnknownGpu as error:

@@ -10,8 +10,8 @@ from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.rules import At, Rule, Scope
 from fp8tune.lint.wording import Words
+from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
-from fp8tune.toml.spans import Path, Span
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, recognise, trainer
 

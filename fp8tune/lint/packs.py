@@ -16,8 +16,8 @@ from fp8tune.lint.rules import (
     rule_files,
 )
 from fp8tune.suggest import closest
+from fp8tune.toml import Path
 from fp8tune.toml.document import Document, InvalidToml, Unreadable, parse
-from fp8tune.toml.spans import Path
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES
 
@@ -114,7 +114,7 @@ class _Reader:
     def rule(self) -> Rule:
         values = self.document.values
         self._shape(values)
-        rule = Rule(self.path, self.category, values)
+        rule = Rule(self.path, self.category, values, self.document.text)
         name = os.path.basename(self.path).removesuffix(".toml")
         if rule.name != name:
             raise self.fail(("name",), f"the name must be the file's: {name}")

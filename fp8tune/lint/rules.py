@@ -7,6 +7,7 @@ when first used; packs of users are checked whole when they load.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -35,6 +36,11 @@ CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
 
 
+_HEAD = re.compile(
+    r"""^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$""", re.MULTILINE
+)
+
+
 class BadRule(Exception):
     """A rule file cannot be used: ``path:line:column: reason``."""
 
@@ -58,27 +64,74 @@ class Example(NamedTuple):
 
 
 class Rule:
-    """One rule, as its file says it."""
+    """One rule, as its file says it.
 
-    def __init__(self, path: str, category: str, data: dict[str, Any]) -> None:
+    ``head`` holds the fields that decide whether the rule fires; the rest of the
+    file is parsed when the rule is first spoken of.
+    """
+
+    def __init__(
+        self, path: str, category: str, head: dict[str, str], text: str
+    ) -> None:
         self.path = path
         self.category = category
-        self.name: str = data["name"]
-        self.code: str = data["code"]
-        self.summary: str = data["summary"]
-        self.severity: str = data["severity"]
-        self.confidence: str = data["confidence"]
-        self.since: str = data["since"]
-        self.status: str = data.get("status", "stable")
-        self.trainer: str = data.get("trainer", "")
-        self.fault: str = data.get("fault", "")
-        self.source: str = data.get("when", "")
-        self.why: str = data.get("why", "")
-        self.references: list[str] = data.get("references", [])
-        self.at = [_at(entry) for entry in data.get("at", [])]
-        self.bad = [_example(entry) for entry in data.get("bad", [])]
-        self.good = [_example(entry) for entry in data.get("good", [])]
-        self._texts = {"message": data["message"], "help": data.get("help", "")}
+        self.name = head["name"]
+        self.code = head["code"]
+        self.severity = head["severity"]
+        self.trainer = head.get("trainer", "")
+        self.fault = head.get("fault", "")
+        self.source = head.get("when", "")
+        self._text = text
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The whole file."""
+        return tomllib.loads(self._text)
+
+    @property
+    def summary(self) -> str:
+        """One line that reads well in a list."""
+        return str(self.data["summary"])
+
+    @property
+    def confidence(self) -> str:
+        """How sure the evidence makes us: certain, high or medium."""
+        return str(self.data["confidence"])
+
+    @property
+    def since(self) -> str:
+        """The version of fp8tune that had the rule first."""
+        return str(self.data["since"])
+
+    @property
+    def status(self) -> str:
+        """Stable, preview or deprecated."""
+        return str(self.data.get("status", "stable"))
+
+    @property
+    def why(self) -> str:
+        """Why it matters, with the evidence."""
+        return str(self.data.get("why", ""))
+
+    @property
+    def references(self) -> list[str]:
+        """Where the evidence stands."""
+        return list(self.data.get("references", []))
+
+    @cached_property
+    def at(self) -> list[At]:
+        """The spans of a finding, the primary one first."""
+        return [_at(entry) for entry in self.data.get("at", [])]
+
+    @property
+    def bad(self) -> list[Example]:
+        """Configs that the rule fires on."""
+        return [_example(entry) for entry in self.data.get("bad", [])]
+
+    @property
+    def good(self) -> list[Example]:
+        """Configs that the rule is silent on."""
+        return [_example(entry) for entry in self.data.get("good", [])]
 
     @cached_property
     def when(self) -> Expression:
@@ -88,12 +141,12 @@ class Rule:
     @cached_property
     def message(self) -> Template:
         """The compiled message."""
-        return compile_template(self._texts["message"], self._compile)
+        return compile_template(self.data["message"], self._compile)
 
     @cached_property
     def help(self) -> Template:
         """The compiled help line."""
-        return compile_template(self._texts["help"], self._compile)
+        return compile_template(self.data.get("help", ""), self._compile)
 
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
@@ -193,6 +246,10 @@ def read_builtin() -> list[Rule]:
     """The built-in rules, trusted to be well-formed; tests check them."""
     rules = []
     for category, path in rule_files(builtin_folder()):
-        with open(path, "rb") as file:
-            rules.append(Rule(path, category, tomllib.load(file)))
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        head = {
+            match[1]: match[3] for match in _HEAD.finditer(text.partition("\n[[")[0])
+        }
+        rules.append(Rule(path, category, fields, text))
     return rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -11,12 +11,16 @@ from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import parse_gpu
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import Rules, check
-from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule, read_builtin
 from fp8tune.lint.settings import BadSettings, Settings, settings_for
 from fp8tune.suggest import closest
 from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.trainer import NAMES
+
+MANY = 400
+"""From so many files on, several processes are faster than one."""
+
+MAX_WORKERS = 8
 
 
 class Problem(Exception):
@@ -49,19 +53,39 @@ class Result(NamedTuple):
 
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
-    """Check everything that ``paths`` mean; raises ``Problem``."""
+    """Check everything that ``paths`` mean; raises ``Problem``.
+
+    Many files are shared out over processes.
+    """
+    found = list(discover(paths))
+    workers = min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+    if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
+        return _run(found, options)
+    from concurrent.futures import ProcessPoolExecutor
+
+    size = -(-len(found) // workers)
+    shares = [found[start : start + size] for start in range(0, len(found), size)]
+    with ProcessPoolExecutor(workers) as pool:
+        results = list(pool.map(_run, shares, [options] * len(shares)))
+    return Result(
+        [report for result in results for report in result.reports],
+        [line for result in results for line in result.unread],
+    )
+
+
+def _run(files: list[Found], options: Options) -> Result:
     runner = _Runner(options)
     reports, unread = [], []
-    for found in discover(paths):
+    for found in files:
         try:
             report = runner.report(found)
-        except (CannotRead, Unreadable) as error:
-            text = str(error)
-            where = "" if isinstance(error, CannotRead) else f"{found.path}: "
-            if found.explicit or isinstance(error, CannotRead):
-                unread.append(where + text)
+        except CannotRead as error:
+            unread.append(str(error))
+        except Unreadable as error:
+            if found.explicit:
+                unread.append(f"{found.path}: {error}")
             else:
-                reports.append(Report(found.path, [], skipped=text))
+                reports.append(Report(found.path, [], skipped=str(error)))
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
         else:
@@ -137,6 +161,8 @@ class _Runner:
         rules = list(self._builtin)
         for folder in dict.fromkeys((*settings.rules, *self.options.packs)):
             if folder not in self._packs:
+                from fp8tune.lint.packs import read_pack
+
                 self._packs[folder] = read_pack(folder)
             rules += self._packs[folder]
         _unique(rules)

@@ -10,9 +10,9 @@ import re
 import tomllib
 from bisect import bisect_right
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.toml.spans import Path, Span, Spans, scan
+from fp8tune.toml import Path, Span
 
 MAX_BYTES = 1 << 20
 """Largest file that is read, in bytes; real train configs stay under 16 KiB."""
@@ -28,6 +28,10 @@ _LONG_KEY = re.compile(
     f"{{{MAX_KEY_PARTS}}}"
 )
 _DEEP = re.compile(r"(?:[\[{][ \t\r\n]*+){64}")
+
+
+if TYPE_CHECKING:
+    from fp8tune.toml.spans import Spans
 
 
 class Position(NamedTuple):
@@ -84,6 +88,8 @@ class Document:
     @cached_property
     def spans(self) -> Spans:
         """Where keys and values stand, as character offsets into ``text``."""
+        from fp8tune.toml.spans import scan
+
         return scan(self.text)
 
     @cached_property

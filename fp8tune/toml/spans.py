@@ -12,11 +12,7 @@ import re
 import tomllib
 from typing import NamedTuple
 
-Path = tuple[str | int, ...]
-"""Keys and array indices from the root, e.g. ``("data", "datasets", 0, "path")``."""
-
-Span = tuple[int, int]
-"""Start and end offset in characters, the end exclusive."""
+from fp8tune.toml import Path, Span
 
 _BLANK = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
 _SPACE = re.compile(r"[ \t]*+")

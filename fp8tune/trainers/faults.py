@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fp8tune.toml.spans import Path, Span
+from fp8tune.toml import Path, Span
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),

@@ -9,9 +9,15 @@ from typing import Any, NamedTuple
 
 
 class Key(NamedTuple):
-    """One key of a config class; the fields are explained in ``schema.toml``."""
+    """One key of a config class; the fields are explained in ``schema.toml``.
+
+    ``base`` is the type without ``| None``, ``checked`` tells whether the trainer
+    checks the value after coercing it.
+    """
 
     type: str
+    base: str
+    checked: bool
     default: Any = None
     required: bool = False
     allowed: list[Any] = []
@@ -26,14 +32,18 @@ class Key(NamedTuple):
     doc: str = ""
 
     @property
-    def base(self) -> str:
-        """The type without ``| None``."""
-        return self.type.removesuffix(" | None")
-
-    @property
     def effective_default(self) -> Any:
         """The value that the trainer works with when the key is absent."""
         return self.default if self.overlay is None else self.overlay
+
+
+_CHECKS = frozenset({"above", "min", "within", "compared"})
+
+
+def _key(spec: dict[str, Any]) -> Key:
+    base = spec["type"].removesuffix(" | None")
+    checked = bool(_CHECKS & spec.keys()) or (base == "str" and "allowed" in spec)
+    return Key(base=base, checked=checked, **spec)
 
 
 class Variants(NamedTuple):
@@ -52,6 +62,7 @@ class Schema(NamedTuple):
     sections: dict[str, str]
     variants: dict[str, Variants]
     classes: dict[str, dict[str, Key]]
+    required: dict[str, tuple[str, ...]]
     job: dict[str, str]
 
     def section_class(self, section: str) -> str:
@@ -85,13 +96,16 @@ def read(folder: str) -> Schema:
     with open(os.path.join(folder, "schema.toml"), "rb") as file:
         data = tomllib.load(file)
     classes = {
-        name: {key: Key(**spec) for key, spec in keys.items()}
+        name: {key: _key(spec) for key, spec in keys.items()}
         for name, keys in data["classes"].items()
     }
     variants = {name: Variants(**spec) for name, spec in data["variants"].items()}
     for base, spec in variants.items():
         for name in spec.classes.values():
             classes[name] = classes[base] | classes[name]
-    return Schema(
-        data["title"], data["source"], data["sections"], variants, classes, data["job"]
-    )
+    required = {
+        name: tuple(key for key, spec in keys.items() if spec.required)
+        for name, keys in classes.items()
+    }
+    head = data["title"], data["source"], data["sections"]
+    return Schema(*head, variants, classes, required, data["job"])

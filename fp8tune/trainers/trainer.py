@@ -50,6 +50,17 @@ class Trainer:
         computed = FACTS | sources(self._module("job"))
         return vocabulary(keys | sections, self.schema.job, computed)
 
+    @cached_property
+    def section_keys(self) -> dict[str, frozenset[str]]:
+        """The keys of each section, of all its variants."""
+        found: dict[str, set[str]] = {
+            section: set() for section in self.schema.sections
+        }
+        for name, _ in self.schema.dotted_keys():
+            section, _, key = name.partition(".")
+            found[section].add(key)
+        return {section: frozenset(keys) for section, keys in found.items()}
+
     def load(self, values: dict[str, Any]) -> Loaded:
         """The config as the trainer would hold it, and what it refuses."""
         loaded: Loaded = self._loader.load(values, self.schema, self._defaults)
@@ -109,20 +120,10 @@ def _familiar(candidate: Trainer, values: dict[str, Any]) -> bool:
     for section, table in values.items():
         mine = section in candidate.schema.sections
         if isinstance(table, dict):
-            names = _class_keys(candidate, section) if mine else set()
             total += len(table)
-            known += sum(name in names for name in table)
+            known += len(candidate.section_keys[section] & table.keys()) if mine else 0
         else:
             total += 1
             known += mine
     tables = sum(name in candidate.schema.sections for name in values)
     return known * 2 >= total or tables * 2 > len(values)
-
-
-def _class_keys(candidate: Trainer, section: str) -> set[str]:
-    prefix = f"{section}."
-    return {
-        name.removeprefix(prefix)
-        for name in candidate.vocabulary.keys
-        if name.startswith(prefix)
-    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.toml.spans import Path
+from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, dotted
 from fp8tune.trainers.schema import Key, Schema
 
@@ -33,9 +33,9 @@ def out_of_range(spec: Key, value: Any) -> Iterator[Problem]:
     """Why ``__post_init__`` refuses the value of a number, pair or weight table."""
     if spec.base == "tuple[float, float]":
         yield from _pair(spec, value)
-    elif spec.base == "dict[str, float]" and spec.min is not None:
+    elif spec.base == "dict[str, float]":
         yield from _weights(spec, value)
-    elif spec.base in ("int", "float") and (_bound(spec) or spec.compared):
+    else:
         yield from _number(spec, value)
 
 
@@ -62,7 +62,7 @@ def _weights(spec: Key, value: Any) -> Iterator[Problem]:
         yield Problem(value, "table", None)
         return
     for name, weight in value.items():
-        for problem in _number(spec._replace(type="float"), weight):
+        for problem in _number(spec._replace(base="float"), weight):
             yield problem._replace(path=(name,))
 
 

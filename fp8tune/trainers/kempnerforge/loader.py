@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.toml.spans import Path
+from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks
 from fp8tune.trainers.kempnerforge.hints import Hints
@@ -144,12 +144,17 @@ class _Loader:
                 values[key] = self.value(spec, raw, (*path, key))
             elif not self.hints.in_some_variant(name, key, table):
                 self.unknown((*path, key), f"[{dotted(path)}]")
-        for key, spec in keys.items():
-            if spec.required and key not in table:
+        for key in self.schema.required[name]:
+            if key not in table:
                 self.fault("missing-key", path, key=f"{dotted(path)}.{key}", name=key)
-        for key in values:
-            if values[key] is not _FAULTY and self._checked(keys, key, values):
-                self.check(keys[key], values, key, path)
+        for key, value in values.items():
+            spec = keys[key]
+            if (
+                spec.checked
+                and value is not _FAULTY
+                and self._active(keys, spec, values)
+            ):
+                self.check(spec, values, key, path)
         self._cross_check(name, values, path)
         return values
 
@@ -157,11 +162,11 @@ class _Loader:
         hint = self.hints.for_key(path) if len(self.faults) < 20 else ""
         self.fault("unknown-key", path, name=str(path[-1]), table=table, hint=hint)
 
-    def _checked(self, keys: dict[str, Key], key: str, values: dict[str, Any]) -> bool:
-        switch = keys[key].only_if
-        if not switch:
+    def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
+        """Whether the switch of a conditional check is on."""
+        if not spec.only_if:
             return True
-        state = values.get(switch, keys[switch].default)
+        state = values.get(spec.only_if, keys[spec.only_if].default)
         return isinstance(state, int) and state > 0
 
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
