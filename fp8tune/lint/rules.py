@@ -248,8 +248,7 @@ def read_builtin() -> list[Rule]:
     for category, path in rule_files(builtin_folder()):
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        head = {
-            match[1]: match[3] for match in _HEAD.finditer(text.partition("\n[[")[0])
-        }
+        head, _, _ = text.partition("\n[[")
+        fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
         rules.append(Rule(path, category, fields, text))
     return rules
