@@ -13,7 +13,7 @@ from fp8tune.lint.wording import Words
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Fault, Loaded
-from fp8tune.trainers.trainer import Trainer, recognise, trainer
+from fp8tune.trainers.trainer import Trainer, mentions_sections, recognise, trainer
 
 PROSE = ("key", "name", "names", "table", "hint", "type", "bound", "reason", "section")
 """Facts of faults that are words of ours or names, not values of the config."""
@@ -50,7 +50,9 @@ def check(
     try:
         document = parse(data)
     except InvalidToml as error:
-        return _invalid(path, error, rules)
+        if only or explicit or mentions_sections(error.text):
+            return _invalid(path, error, rules)
+        return Report(path, [], skipped="not TOML")
     kind = recognise(document.values)
     name = only or kind.trainer
     if not only and (not name or (kind.fragment and not explicit)):
@@ -168,27 +170,35 @@ class _Case:
         return f" ({'; '.join(words)})" if words else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
+        taken: set[Region] = set()
         for index, at in enumerate(rule.at):
+            note = ""
             if at.names == ["fault"] and fault is not None:
-                key = fault.facts.get("key", "")
+                key = str(fault.facts.get("key", ""))
                 region = self._fault_region(fault, at.mark)
             else:
-                key, found = self._place(at)
-                if found is None and index:
-                    continue
-                region = found or self._home(key)
-            yield Label(str(key), region, rule.label(index).fill(scope))
+                key, region, note = self._place(at)
+            if index and (region in taken or note):
+                continue
+            taken.add(region)
+            yield Label(key, region, note + rule.label(index).fill(scope))
 
-    def _place(self, at: At) -> tuple[str, Region | None]:
-        """The key of a span and where it stands: the first that is written."""
-        first = ""
+    def _place(self, at: At) -> tuple[str, Region, str]:
+        """The key of a span, where it stands, and a note if it does not stand.
+
+        A key that is not written points at the first of the other names that is,
+        else at its section, else at line 1.
+        """
+        wanted = self.job.key(at.names[0])
         for name in at.names:
             for key in self.job.keys_of(name):
-                first = first or key
                 region = self._region(tuple(key.split(".")), at.mark)
                 if region is not None:
-                    return first if len(at.names) > 1 else key, region
-        return first, None
+                    same = name == at.names[0]
+                    note = "" if same else f"`{wanted}` is not set: "
+                    return key if same else wanted, region, note
+        section = self._region((wanted.partition(".")[0],), "key")
+        return wanted, section or Region(1, 1, 1, 1), f"`{wanted}` is not set: "
 
     def _region(self, path: Path, mark: str) -> Region | None:
         span = self.document.span(path, mark)
@@ -208,11 +218,6 @@ class _Case:
             if region is not None:
                 return region
         return Region(1, 1, 1, 1)
-
-    def _home(self, key: str) -> Region:
-        """Where a key that does not stand would go: its section, else line 1."""
-        section = key.partition(".")[0]
-        return self._region((section,), "key") or Region(1, 1, 1, 1)
 
 
 def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:

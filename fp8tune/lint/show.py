@@ -111,7 +111,8 @@ def _unjudged(result: Result) -> Iterator[str]:
         files = sum(fact in report.unjudged.values() for report in result.reports)
         if rules:
             where = count(files, "file")
-            yield f"not judged: {count(len(rules), 'rule')} in {where} need {advice}"
+            verb = "needs" if len(rules) == 1 else "need"
+            yield f"not judged: {count(len(rules), 'rule')} in {where} {verb} {advice}"
 
 
 def count(number: int, noun: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from functools import cache, cached_property
 from importlib import import_module
 from types import ModuleType
@@ -25,9 +26,11 @@ FOREIGN: dict[str, tuple[str, ...]] = {
         "lr_scheduler",
         "activation_checkpoint",
     ),
-    "a pre-commit or tool configuration": ("repos", "default", "settings"),
 }
 """Top-level tables by which other TOML files are known."""
+
+
+_HEADER = re.compile(r"^[ \t]*\[+[ \t]*([A-Za-z_]+)", re.MULTILINE)
 
 
 class Trainer:
@@ -75,6 +78,12 @@ class Trainer:
 def trainer(name: str) -> Trainer:
     """The trainer of that name."""
     return Trainer(name)
+
+
+def mentions_sections(text: str) -> bool:
+    """Whether a text that does not parse has headers of a trainer's sections."""
+    names = set(_HEADER.findall(text))
+    return any(len(names & trainer(name).schema.sections.keys()) > 1 for name in NAMES)
 
 
 class Kind(NamedTuple):
