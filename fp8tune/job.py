@@ -58,6 +58,12 @@ FIELDS: dict[str, str] = {
 """Every field of the job and what it means; an adapter gives those it knows."""
 
 
+class Words(str):
+    """Text that is prose or a name, shown without quotes in messages."""
+
+    __slots__ = ()
+
+
 class Unknown(Exception):
     """A name has no known value here; ``args[0]`` is that name."""
 

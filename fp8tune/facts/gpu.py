@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fp8tune.job import known
+from fp8tune.job import Words, known
 
 if TYPE_CHECKING:
     from fp8tune.facts.gpus import Gpu
@@ -16,9 +16,9 @@ def _find(name: str) -> Gpu:
     return find(name)
 
 
-def title(gpu: str) -> str:
+def title(gpu: str) -> Words:
     """The GPU's full name."""
-    return _find(gpu).title
+    return Words(_find(gpu).title)
 
 
 def compute_capability(gpu: str) -> float:

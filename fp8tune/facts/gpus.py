@@ -31,39 +31,45 @@ class UnknownGpu(Exception):
 
 
 @cache
-def table() -> tuple[dict[str, Gpu], dict[str, list[str]]]:
-    """Every GPU by name and alias, and the names that mean more than one."""
+def table() -> dict[str, Gpu]:
+    """Every GPU, and every family of GPUs, by name and alias."""
     path = os.path.join(os.path.dirname(__file__), "gpus.toml")
     with open(path, "rb") as file:
         data: dict[str, Any] = tomllib.load(file)
-    found = {}
-    for entry in data["gpu"]:
-        gpu = Gpu(**entry)
-        for name in (gpu.name, *gpu.aliases):
-            found[_plain(name)] = gpu
-    return found, {_plain(name): which for name, which in data["ambiguous"].items()}
+    gpus = {entry["name"]: Gpu(**entry) for entry in data["gpu"]}
+    families = [_family(entry, gpus) for entry in data["family"]]
+    return {
+        _plain(name): gpu
+        for gpu in (*gpus.values(), *families)
+        for name in (gpu.name, *gpu.aliases)
+    }
+
+
+def _family(entry: dict[str, Any], gpus: dict[str, Gpu]) -> Gpu:
+    """A GPU with the figures that all members of a family share."""
+    members = [gpus[name] for name in entry["members"]]
+    shared = {
+        field: values[0]
+        for field, *values in zip(Gpu._fields, *members, strict=True)
+        if all(value == values[0] for value in values)
+    }
+    own = {"name": entry["name"], "title": entry["title"]}
+    return Gpu(**{**shared, **own, "aliases": tuple(entry.get("aliases", ()))})
 
 
 def resolve(name: str) -> str:
-    """The table's name for a GPU as a user writes it.
-
-    Raises ``UnknownGpu`` for names that are not in the table, or that mean more
-    than one GPU.
-    """
-    found, ambiguous = table()
-    plain = _plain(name)
-    if plain in ambiguous:
-        raise UnknownGpu(name, " or ".join(ambiguous[plain]))
-    if plain in found:
-        return found[plain].name
+    """The table's name for a GPU as a user writes it; raises ``UnknownGpu``."""
+    gpu = table().get(_plain(name))
+    if gpu is not None:
+        return gpu.name
     from fp8tune.suggest import closest
 
-    raise UnknownGpu(name, closest(plain, [*found, *ambiguous]))
+    raise UnknownGpu(name, closest(_plain(name), table()))
 
 
 def find(name: str) -> Gpu:
     """The GPU of a resolved name; ``Unknown`` if there is none."""
-    gpu = table()[0].get(_plain(name))
+    gpu = table().get(_plain(name))
     if gpu is None:
         raise Unknown("gpu")
     return gpu

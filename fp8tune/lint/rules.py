@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS, Job, Unknown
+from fp8tune.job import FIELDS, Job, Unknown, Words
 from fp8tune.lint.expression import Expression, compile_expression
-from fp8tune.lint.wording import Template, Words, compile_template
+from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES, trainer
 

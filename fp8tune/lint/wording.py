@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fp8tune.job import Words
 from fp8tune.lint.expression import Compiled, Expression, ExpressionError
 
 MAX_SHOWN = 80
@@ -16,12 +17,6 @@ _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
-
-
-class Words(str):
-    """Text that is prose, shown without quotes."""
-
-    __slots__ = ()
 
 
 class Template(NamedTuple):
