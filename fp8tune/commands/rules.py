@@ -56,6 +56,7 @@ def test(folder: str) -> int:
     from fp8tune.lint.examples import run_examples
     from fp8tune.lint.packs import read_pack
     from fp8tune.lint.rules import BadRule, read_builtin
+    from fp8tune.lint.show import count
     from fp8tune.lint.wording import plain
 
     try:
@@ -72,5 +73,5 @@ def test(folder: str) -> int:
         click.echo(f"{where}: {plain(failure.reason)}")
     examples = sum(len(rule.bad) + len(rule.good) for rule in pack)
     state = f"{len(failures)} failures" if failures else "all as expected"
-    click.echo(f"{len(pack)} rules, {examples} examples: {state}")
+    click.echo(f"{count(len(pack), 'rule')}, {examples} examples: {state}")
     return int(bool(failures))

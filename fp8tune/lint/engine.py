@@ -52,7 +52,7 @@ def check(
         if only or explicit or mentions_sections(error.text):
             return _invalid(path, error, rules)
         return Report(path, [], skipped="not TOML")
-    kind = recognise(document.values)
+    kind = recognise(document.values, explicit=explicit)
     name = only or kind.trainer
     if not only and (not name or (kind.fragment and not explicit)):
         return Report(path, [], skipped=kind.description)

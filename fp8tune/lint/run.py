@@ -58,7 +58,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     Many files are shared out over processes.
     """
     found = list(discover(paths))
-    workers = min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+    workers = min(_cores(), MAX_WORKERS)
     if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
         return _run(found, options)
     from concurrent.futures import ProcessPoolExecutor
@@ -71,6 +71,12 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
     )
+
+
+def _cores() -> int:
+    """Cores that this process may use; macOS does not tell, so all of them."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _run(files: list[Found], options: Options) -> Result:

@@ -29,6 +29,7 @@ class Key(NamedTuple):
     only_if: str = ""
     overlay: Any = None
     near: dict[str, list[str]] = {}
+    aka: list[str] = []
     doc: str = ""
 
     @property

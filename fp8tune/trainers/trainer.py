@@ -94,20 +94,24 @@ class Kind(NamedTuple):
     description: str
 
 
-def recognise(values: dict[str, Any]) -> Kind:
-    """Tell train configs from model fragments and other TOML files."""
+def recognise(values: dict[str, Any], *, explicit: bool = False) -> Kind:
+    """Tell train configs from model fragments and other TOML files.
+
+    A file that the user named counts as a config if a third of its keys or tables
+    are a trainer's, another one if half are.
+    """
     for description, tables in FOREIGN.items():
         hits = sum(name in values for name in tables)
         if hits > 1 or (hits and hits == len(values)):
             return Kind("", False, description)
     for name in NAMES:
-        kind = _kind(trainer(name), values)
+        kind = _kind(trainer(name), values, 3 if explicit else 2)
         if kind:
             return kind
     return Kind("", False, "no table that a known trainer reads")
 
 
-def _kind(candidate: Trainer, values: dict[str, Any]) -> Kind | None:
+def _kind(candidate: Trainer, values: dict[str, Any], share: int) -> Kind | None:
     names = candidate.schema.sections
     sections = [name for name in values if name in names]
     model = candidate.schema.classes[candidate.schema.section_class("model")]
@@ -118,13 +122,13 @@ def _kind(candidate: Trainer, values: dict[str, Any]) -> Kind | None:
         return Kind(candidate.name, True, fragment) if is_fragment else None
     if sections == ["model"] and len(values) == 1:
         return Kind(candidate.name, True, fragment)
-    if _familiar(candidate, values):
+    if _familiar(candidate, values, share):
         return Kind(candidate.name, False, f"a {candidate.schema.title} config")
     return None
 
 
-def _familiar(candidate: Trainer, values: dict[str, Any]) -> bool:
-    """Whether at least half of the keys, or of the tables, are the trainer's."""
+def _familiar(candidate: Trainer, values: dict[str, Any], share: int) -> bool:
+    """Whether one in ``share`` of the keys, or of the tables, is the trainer's."""
     known = total = 0
     for section, table in values.items():
         mine = section in candidate.schema.sections
@@ -135,4 +139,4 @@ def _familiar(candidate: Trainer, values: dict[str, Any]) -> bool:
             total += 1
             known += mine
     tables = sum(name in candidate.schema.sections for name in values)
-    return known * 2 >= total or tables * 2 > len(values)
+    return known * share >= total or tables * share > len(values)

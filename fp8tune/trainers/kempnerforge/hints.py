@@ -36,7 +36,7 @@ class Hints:
         near = closest(name, self._section_keys(section))
         if near:
             return f"`{near}`"
-        return self._elsewhere(name, section)
+        return self._called(name) or self._elsewhere(name, section)
 
     def in_some_variant(self, name: str, key: str, table: dict[str, Any]) -> bool:
         """Whether ``key`` is right for some variant while the variant is unknown."""
@@ -66,7 +66,7 @@ class Hints:
 
     def _section(self, name: str) -> str:
         near = closest(name, self.schema.sections)
-        return f"[{near}]" if near else self._homes(name)
+        return f"[{near}]" if near else self._homes(name) or self._called(name)
 
     def _section_keys(self, section: str) -> list[str]:
         prefix = f"{section}."
@@ -74,6 +74,14 @@ class Hints:
             name for name, _ in self.schema.dotted_keys() if name.startswith(prefix)
         )
         return [name.removeprefix(prefix) for name in names]
+
+    def _called(self, name: str) -> str:
+        """The key that other trainers call ``name``."""
+        word = name.casefold()
+        for key, spec in self.schema.dotted_keys():
+            if word in spec.aka:
+                return f"`{key}`"
+        return ""
 
     def _homes(self, name: str) -> str:
         """Sections that have a key of exactly this name."""

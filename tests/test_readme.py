@@ -1,0 +1,64 @@
+"""The README says what fp8tune does, word for word."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fp8tune.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(
+    r"<!-- example: fp8tune (.*?) -->\n```\n(.*?)```", README, re.DOTALL
+)
+
+
+def run(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    return stop.value.code, capsys.readouterr().out
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.mark.parametrize(("command", "output"), EXAMPLES)
+def test_example_prints_what_the_readme_shows(command, output, capsys):
+    assert run(shlex.split(command), capsys)[1] == output
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) > 0
+
+
+def test_sample_configs_are_clean_for_their_target(capsys):
+    code, output = run(["lint", "configs"], capsys)
+    assert code == 0
+    assert output.splitlines()[0] == "no findings in 5 files"
+
+
+def test_bad_config_shows_eight_problems(capsys):
+    code, output = run(["lint", "docs/bad.toml"], capsys)
+    assert code == 1
+    assert output.splitlines()[-1] == "6 errors, 2 warnings in 1 of 1 file"
+
+
+def test_rule_of_the_readme_passes_its_own_examples(tmp_path, capsys):
+    text = re.search(r"```toml\n# lint-rules/(\S+)\n(.*?)```", README, re.DOTALL)
+    path = tmp_path / text[1]
+    path.parent.mkdir()
+    path.write_text(text[2], encoding="utf-8")
+    assert run(["rules", "test", str(tmp_path)], capsys) == (
+        0,
+        "1 rule, 2 examples: all as expected\n",
+    )
+
+
+def test_category_table_names_every_folder_of_rules():
+    folders = {path.name for path in (ROOT / "rules").iterdir()}
+    assert folders == set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
