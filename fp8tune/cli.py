@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from typing import TextIO
 
 import click
 
@@ -48,22 +50,53 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever called
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    sys.exit(_delivered(_run(arguments)))
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         code = cli.main(arguments, prog_name="fp8tune", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
     except click.ClickException as error:
-        message = " ".join(error.format_message().split())
-        click.echo(f"fp8tune: {_plain(message)}", err=True)
-        code = 2
+        return _fail(" ".join(error.format_message().split()), 2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("fp8tune: interrupted", err=True)
-        code = 130
-    except BrokenPipeError:
-        sys.stdout = None
-        code = 2
-    sys.exit(code if isinstance(code, int) else 0)
+        return _fail("interrupted", 130)
+    except OSError as error:
+        return _fail(f"cannot write: {error.strerror}", 2)
+    else:
+        return code if isinstance(code, int) else 0
+    return 0
+
+
+def _fail(message: str, code: int) -> int:
+    try:
+        click.echo(f"fp8tune: {_plain(message)}", err=True)
+    except OSError:
+        _discard(sys.stderr)
+    return code
+
+
+def _delivered(code: int) -> int:
+    """The exit code, or 2 if not everything said could be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _discard(stream)
+            code = 2
+    return code
+
+
+def _discard(stream: TextIO) -> None:
+    """Send what is left in a stream nowhere, so that closing it cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,7 @@ LEVELS = ("error", "warning", "note")
 @click.command("lint")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @click.option("--gpu", help="GPU that the run is for, e.g. h100 or h200.")
-@click.option("--world-size", type=click.IntRange(min=1), help="GPUs of the run.")
+@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
 @click.option("--trainer", help="Take every file for a config of this trainer.")
 @click.option(
     "--output-format",
@@ -75,7 +75,11 @@ def command(
         result = run(paths or (".",), options)
     except Problem as error:
         raise Failure(str(error)) from None
-    show(result, output_format, quiet=quiet, out=sys.stdout, err=sys.stderr)
+    try:
+        show(result, output_format, quiet=quiet, out=sys.stdout, err=sys.stderr)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has gone: main() finds it again
+        return 2
     if result.unread:
         return 2
     levels = LEVELS[: LEVELS.index(fail_on) + 1] if fail_on in LEVELS else ()

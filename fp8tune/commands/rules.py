@@ -72,6 +72,7 @@ def test(folder: str) -> int:
         )
         click.echo(f"{where}: {plain(failure.reason)}")
     examples = sum(len(rule.bad) + len(rule.good) for rule in pack)
-    state = f"{len(failures)} failures" if failures else "all as expected"
-    click.echo(f"{count(len(pack), 'rule')}, {examples} examples: {state}")
+    state = count(len(failures), "failure") if failures else "all as expected"
+    what = f"{count(len(pack), 'rule')}, {count(examples, 'example')}"
+    click.echo(f"{what}: {state}")
     return int(bool(failures))

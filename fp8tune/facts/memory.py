@@ -12,8 +12,7 @@ from fp8tune.job import Unknown
 
 GIB = 2**30
 LOGIT_BYTES = 8
-"""Per token and vocabulary entry with plain cross-entropy: bf16 logits, fp32 ones and
-their gradient, of which 8 bytes stand at the peak."""
+"""Per token and vocabulary entry at the peak with plain cross-entropy, as fitted."""
 
 
 def activations_gib(

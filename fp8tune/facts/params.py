@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fp8tune.job import Unknown
+
 
 def attention(hidden_size: int, heads: int, kv_heads: int, head_dim: int) -> int:
     """Weights of one block's attention: Q, K, V and O projections."""
@@ -32,8 +34,6 @@ def count(
     Exact for RMSNorm without QK norm: 8,030,261,248 for Llama-3 8B, as Meta
     publishes it (https://huggingface.co/meta-llama/Meta-Llama-3-8B).
     """
-    from fp8tune.job import Unknown
-
     if dense_ffn_layers != layers:
         raise Unknown("params.count")
     block = params_attention + params_ffn + 2 * hidden_size

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import NamedTuple
 
 from fp8tune.job import Target
@@ -13,8 +14,10 @@ from fp8tune.suggest import closest
 from fp8tune.toml import Span
 
 MAX_WORLD_SIZE = 10**7
+MAX_COMMENTS = 20
+MAX_LENGTH = 200
 _COMMENT = re.compile(r"^[ \t]*#[ \t]*fp8tune:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
-_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_TABLE = re.compile(r"^[ \t]*\[\[?[^\[\],\n]+\]", re.MULTILINE)
 _NAMES = ("gpu", "world-size")
 
 
@@ -47,7 +50,8 @@ def read_directive(text: str) -> Directive:
         return Directive()
     table = _TABLE.search(text)
     found = Directive()
-    for match in _COMMENT.finditer(text, 0, table.start() if table else len(text)):
+    end = table.start() if table else len(text)
+    for match in islice(_COMMENT.finditer(text, 0, end), MAX_COMMENTS):
         if not match[1].startswith("ignore["):
             line = text.count("\n", 0, match.start()) + 1
             span = (text.index("#", match.start()), match.end(1))
@@ -56,7 +60,7 @@ def read_directive(text: str) -> Directive:
 
 
 def _words(words: str, found: Directive) -> Directive:
-    for word in words.split():
+    for word in words[:MAX_LENGTH].split():
         name, _, value = word.partition("=")
         try:
             found = _word(found, name, value)

@@ -28,26 +28,38 @@ class CannotRead(Exception):
 def discover(paths: tuple[str, ...]) -> Iterator[Found]:
     """The files that ``paths`` mean, folders searched in sorted order.
 
-    Hidden folders and symbolic links to folders are not entered.
+    Hidden folders and symbolic links to folders are not entered. A file is found
+    once, as named if it was named.
     """
-    for path in dict.fromkeys(paths):
-        if path != "-" and os.path.isdir(path):
-            for found in _folder(path):
-                yield Found(found, explicit=False)
-        else:
-            yield Found(path, explicit=True)
+    folders = {path for path in paths if path != "-" and os.path.isdir(path)}
+    named = {os.path.abspath(path) for path in paths if path not in folders}
+    seen = set()
+    for path in paths:
+        files = _folder(path) if path in folders else (path,)
+        for file in files:
+            place = file if file == "-" else os.path.abspath(file)
+            if place not in seen and (path not in folders or place not in named):
+                seen.add(place)
+                yield Found(file, explicit=path not in folders)
 
 
 def _folder(path: str) -> Iterator[str]:
-    for root, folders, files in os.walk(path):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and name not in SKIPPED_FOLDERS
-        )
-        for name in sorted(files):
-            if name.endswith(".toml"):
-                yield os.path.normpath(os.path.join(root, name))
+    """The TOML files below a folder: its own, then those of its folders."""
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        inside = []
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
+                    inside.append(entry.path)
+            elif entry.name.endswith(".toml") and not entry.is_dir():
+                yield os.path.normpath(entry.path)
+        waiting += reversed(inside)
 
 
 def read(path: str) -> bytes:
@@ -56,9 +68,11 @@ def read(path: str) -> bytes:
     One byte more than the limit at most, so that the caller sees the excess.
     Raises ``CannotRead``.
     """
-    if path == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1)
     try:
+        if path == "-":
+            if sys.stdin is None:
+                raise CannotRead("-: stdin is closed")
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise CannotRead(f"{path}: not a regular file; pipe it in and name it -")
         with open(path, "rb") as file:

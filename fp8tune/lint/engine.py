@@ -12,7 +12,7 @@ from fp8tune.lint.rules import At, Rule, Scope
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Fault, Loaded
-from fp8tune.trainers.trainer import Trainer, mentions_sections, recognise, trainer
+from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
 PROSE = ("key", "name", "names", "table", "hint", "type", "bound", "reason", "section")
 """Facts of faults that are words of ours or names, not values of the config."""
@@ -22,12 +22,12 @@ class Rules:
     """The rules of a run, by what makes them fire."""
 
     def __init__(self, rules: list[Rule], severity: dict[str, str]) -> None:
-        self.by_fault = {rule.fault: rule for rule in rules if rule.fault}
+        self.by_fault: dict[str, list[Rule]] = {}
+        for rule in rules:
+            if rule.fault:
+                self.by_fault.setdefault(rule.fault, []).append(rule)
         self.conditions = [rule for rule in rules if rule.source]
         self.severity = severity
-
-    def __len__(self) -> int:
-        return len(self.by_fault) + len(self.conditions)
 
 
 def check(
@@ -49,7 +49,7 @@ def check(
     try:
         document = parse(data)
     except InvalidToml as error:
-        if only or explicit or mentions_sections(error.text):
+        if only or may_be_config(error.text, explicit=explicit):
             return _invalid(path, error, rules)
         return Report(path, [], skipped="not TOML")
     kind = recognise(document.values, explicit=explicit)
@@ -60,16 +60,16 @@ def check(
 
 
 def _invalid(path: str, error: InvalidToml, rules: Rules) -> Report:
-    rule = rules.by_fault.get("invalid-toml")
-    if rule is None:
-        return Report(path, [])
     line, column = error.position
     label = Label("", Region(line, column, line, column + 1), "here")
     scope: Any = {"fault.reason": Words(error.reason)}
-    found = _diagnostic(path, rule, rules, rule.message.fill(scope), "", (label,))
+    found = [
+        _diagnostic(path, rule, rules, rule.message.fill(scope), "", (label,))
+        for rule in rules.by_fault.get("invalid-toml", ())
+    ]
     lines = error.text.split("\n")
     shown = lines[line - 1].rstrip("\r") if line <= len(lines) else ""
-    return Report(path, [found], lines={line: shown})
+    return Report(path, found, lines={line: shown} if found else {})
 
 
 def _diagnostic(
@@ -127,13 +127,12 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         for fault in (*_own_faults(self.document, self.directive), *self.loaded.faults):
-            rule = self.rules.by_fault.get(fault.kind)
-            if rule is not None:
-                facts = {
-                    name: _prose(value) if name in PROSE else value
-                    for name, value in fault.facts.items()
-                }
-                yield self._finding(rule, Scope(self.job, facts), fault)
+            facts = {
+                name: _prose(value) if name in PROSE else value
+                for name, value in fault.facts.items()
+            }
+            for rule in self.rules.by_fault.get(fault.kind, ()):
+                yield from self._finding(rule, Scope(self.job, facts), fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
         job = self.job
@@ -143,30 +142,42 @@ class _Case:
             try:
                 fires = rule.when.evaluate(job)
             except Unknown as missing:
-                name = str(missing.args[0])
-                if name in ("gpu", "world_size"):
-                    self.unjudged[rule.name] = name
-                continue
-            if fires:
-                yield self._finding(rule, job, None)
+                self._lacks(rule, missing)
+            else:
+                if fires:
+                    yield from self._finding(rule, job, None)
 
-    def _finding(self, rule: Rule, scope: Any, fault: Fault | None) -> Diagnostic:
-        message = rule.message.fill(scope) + self._origin(rule)
-        labels = tuple(self._labels(rule, scope, fault))
-        help_line = rule.help.fill(scope)
-        return _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+    def _lacks(self, rule: Rule, missing: Unknown) -> None:
+        """Note that a rule does not apply for want of a fact that a user can give."""
+        name = str(missing.args[0])
+        if name in ("gpu", "world_size"):
+            self.unjudged[rule.name] = name
+
+    def _finding(
+        self, rule: Rule, scope: Any, fault: Fault | None
+    ) -> Iterator[Diagnostic]:
+        """The finding, unless its texts need a fact that is unknown."""
+        try:
+            message = rule.message.fill(scope) + self._origin(rule)
+            labels = tuple(self._labels(rule, scope, fault))
+            help_line = rule.help.fill(scope)
+        except Unknown as missing:
+            self._lacks(rule, missing)
+        else:
+            yield _diagnostic(self.path, rule, self.rules, message, help_line, labels)
 
     def _origin(self, rule: Rule) -> str:
         """Where a GPU or world size came from, for a message that rests on it."""
-        target = self.job.target
-        said = {
-            "gpu": f"GPU from {target.gpu_origin}",
-            "world_size": f"world size from {target.world_size_origin}",
-        }
         if rule.fault:
             return ""
-        words = [said[name] for name in rule.targets]
-        return f" ({'; '.join(words)})" if words else ""
+        target = self.job.target
+        said = {
+            "gpu": ("GPU", target.gpu_origin),
+            "world_size": ("world size", target.world_size_origin),
+        }
+        sources = (said[name] for name in rule.targets)
+        words = "; ".join(f"{name} from {origin}" for name, origin in sources if origin)
+        return f" ({words})" if words else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
         taken: set[Region] = set()

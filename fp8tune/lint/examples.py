@@ -79,7 +79,11 @@ def _others(report: Report, expected: set[str]) -> Iterator[str]:
 
 
 def _spans(found: Diagnostic, example: Example) -> Iterator[str]:
-    primary, others = marked(example.config)
+    try:
+        primary, others = marked(example.config)
+    except ValueError:
+        yield "has a mark without its partner"
+        return
     if not primary:
         yield "marks no span with \u00ab\u00bb"
     elif found.region != primary[0]:
@@ -95,7 +99,10 @@ def _text(region: Region) -> str:
 
 
 def marked(config: str) -> tuple[list[Region], list[Region]]:
-    """The regions that the marks of a config enclose, primary and others."""
+    """The regions that the marks of a config enclose, primary and others.
+
+    Raises ``ValueError`` for a mark without its partner.
+    """
     places: dict[str, list[int]] = {mark: [] for mark in "\u00ab\u00bb\u2039\u203a"}
     bom = config.startswith("\ufeff")
     for index, match in enumerate(_MARKS.finditer(config)):

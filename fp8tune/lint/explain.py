@@ -49,7 +49,8 @@ def rule_page(rule: Rule) -> str:
     ]
     if rule.source:
         parts.append(f"when: {rule.source}")
-    parts.append(rule.why.strip())
+    if rule.why:
+        parts.append(rule.why.strip())
     if rule.bad:
         parts.append(f"Fires on:\n\n{_indented(plain_config(rule.bad[0]))}")
     if rule.good:

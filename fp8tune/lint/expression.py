@@ -77,11 +77,13 @@ def compile_expression(
     """
     if len(source) > MAX_LENGTH:
         raise ExpressionError(f"longer than {MAX_LENGTH} characters", 0)
+    if not source.strip() or source.lstrip()[0] == "#":
+        raise ExpressionError("empty", 0)
     try:
+        ast.parse(" ".join(source.split()), mode="eval")
         tree = ast.parse(f"({source}\n)", mode="eval")
     except SyntaxError as error:
-        offset = _offset(source, error.lineno or 1, (error.offset or 1) - 1)
-        raise ExpressionError(error.msg, offset) from None
+        raise _syntax_error(source, error) from None
     except (RecursionError, MemoryError, ValueError):
         raise ExpressionError("nested too deeply", 0) from None
     compiler = _Compiler(source, knows, on_scope)
@@ -91,7 +93,20 @@ def compile_expression(
         raise ExpressionError("nested too deeply", 0) from None
 
 
+def _syntax_error(source: str, error: SyntaxError) -> ExpressionError:
+    """The error where it stands in ``source``, without Python's advice."""
+    try:
+        ast.parse(f"({source}\n)", mode="eval")
+    except SyntaxError as inside:
+        column = (inside.offset or 1) - 1
+        offset = _offset(source, inside.lineno or 1, column)
+        return ExpressionError(inside.msg.split(". ")[0], offset)
+    offset = min((error.offset or 1) - 1, len(source))
+    return ExpressionError(error.msg.split(". ")[0], offset)
+
+
 def _offset(source: str, line: int, column: int) -> int:
+    """The offset into ``source`` of a place in the text that Python parsed."""
     lines = f"({source}\n".split("\n")
     offset = sum(len(text) + 1 for text in lines[: line - 1]) + column - 1
     return max(0, min(offset, len(source)))
@@ -111,7 +126,8 @@ class _Compiler:
 
     def fail(self, node: ast.AST, reason: str) -> ExpressionError:
         line = getattr(node, "lineno", 1)
-        column = getattr(node, "col_offset", 0)
+        text = f"({self.source}".split("\n")[line - 1].encode()
+        column = len(text[: getattr(node, "col_offset", 0)].decode())
         return ExpressionError(reason, _offset(self.source, line, column))
 
     def node(self, node: ast.expr) -> Compiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from fp8tune.lint.expression import ExpressionError
@@ -62,12 +63,24 @@ def read_pack(folder: str) -> list[Rule]:
     if not os.path.isdir(folder):
         raise BadRule(f"{folder}: no such folder of rules")
     files = list(rule_files(folder))
+    _stray(folder)
     if not files:
         places = ", ".join(CATEGORIES)
         raise BadRule(f"{folder}: no rules; they go in folders named {places}")
     if len(files) > MAX_FILES:
         raise BadRule(f"{folder}: more than {MAX_FILES} rules")
     return [read_rule(path, category) for category, path in files]
+
+
+def _stray(folder: str) -> None:
+    """Refuse rules in a folder whose name is no category."""
+    for name in sorted(os.listdir(folder)):
+        place = os.path.join(folder, name)
+        if name in CATEGORIES or name.startswith(".") or not os.path.isdir(place):
+            continue
+        if any(file.endswith(".toml") for file in os.listdir(place)):
+            near = _meant(closest(name, CATEGORIES))
+            raise BadRule(f"{place}: {name} is no category of rules{near}")
 
 
 def read_rule(path: str, category: str) -> Rule:
@@ -89,6 +102,15 @@ def read_rule(path: str, category: str) -> Rule:
     return _Reader(path, category, document).rule()
 
 
+_NEWLINE = re.compile(r"\r?\n")
+_LITERAL = re.compile(r"()(?:\r\n|.)", re.DOTALL)
+_BASIC = re.compile(
+    r"(\\[ \t]*\r?\n[ \t\r\n]*)|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\.|\r\n|.",
+    re.DOTALL,
+)
+"""One character of a string as written; group 1 is a line that goes on."""
+
+
 class _Reader:
     def __init__(self, path: str, category: str, document: Document) -> None:
         self.path = path
@@ -99,17 +121,9 @@ class _Reader:
         span = self.document.span(place, "value" if inside >= 0 else "key")
         offset = span[0] if span else 0
         if inside >= 0:
-            offset += self._quote(offset) + inside
+            offset = _inside(self.document.text, offset, inside)
         line, column = self.document.lines.position(offset)
         return BadRule(f"{self.path}:{line}:{column}: {reason}")
-
-    def _quote(self, offset: int) -> int:
-        text = self.document.text
-        for quote in ('"""', "'''"):
-            if text.startswith(quote, offset):
-                newline = text.startswith(("\n", "\r\n"), offset + 3)
-                return 3 + (newline and text.index("\n", offset) - offset - 2)
-        return 1
 
     def rule(self) -> Rule:
         values = self.document.values
@@ -148,6 +162,8 @@ class _Reader:
     def _text(self, key: str, value: Any) -> None:
         if not isinstance(value, str):
             raise self.fail((key,), f"{key} is a string")
+        if not value.strip() and key not in ("help", "why"):
+            raise self.fail((key,), f"{key} is empty")
         if key in _CHOICES and value not in _CHOICES[key]:
             near = closest(value, _CHOICES[key])
             allowed = ", ".join(_CHOICES[key])
@@ -166,8 +182,10 @@ class _Reader:
             if field not in fields:
                 near = closest(field, fields)
                 raise self.fail(here, f"unknown key `{field}`{_meant(near)}")
-            many = field in ("key", "also") and _texts(content)
-            if not (isinstance(content, str) or many):
+            if field == "also" or (field == "key" and isinstance(content, list)):
+                if not _texts(content) or (field == "key" and not content):
+                    raise self.fail(here, f"{field} is an array of names")
+            elif not isinstance(content, str):
                 raise self.fail(here, f"{field} is a string")
         for field, required in fields.items():
             if required and field not in entry:
@@ -189,17 +207,38 @@ class _Reader:
                 rule.label(index)
             except ExpressionError as error:
                 raise self._expression(rule, ("at", index, "label"), error) from None
-            for name in at.names:
+            for number, name in enumerate(at.names):
                 if name != "fault" and not rule.knows(name):
                     near = _meant(closest(name, rule.vocabulary()))
                     reason = f"unknown name `{name}`{near}"
-                    raise self.fail(("at", index, "key"), reason, inside=0)
+                    many = ("at", index, "key", number)
+                    listed = many in self.document.spans.values
+                    raise self.fail(many if listed else many[:-1], reason, inside=0)
 
     def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
             reason += _meant(closest(reason.split("`")[1], rule.vocabulary()))
         return self.fail(place, reason, inside=error.offset)
+
+
+def _inside(text: str, offset: int, inside: int) -> int:
+    """Where the character ``inside`` of a string stands that is written at ``offset``.
+
+    Escapes are several characters long in the text, and so are line ends of CRLF.
+    """
+    long = text[offset : offset + 3] in ('"""', "'''")
+    at = offset + (3 if long else 1)
+    newline = _NEWLINE.match(text, at) if long else None
+    at = newline.end() if newline else at
+    pattern = _BASIC if text[offset] == '"' else _LITERAL
+    while inside > 0:
+        part = pattern.match(text, at)
+        if part is None:
+            break
+        at = part.end()
+        inside -= not part[1]
+    return at
 
 
 def _texts(value: Any) -> bool:

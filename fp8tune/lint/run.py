@@ -97,6 +97,8 @@ def _run(files: list[Found], options: Options) -> Result:
         else:
             if report is not None:
                 reports.append(report)
+    if not reports and not unread:
+        runner.check_options()
     return Result(reports, unread)
 
 
@@ -122,6 +124,13 @@ class _Runner:
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._builtin = read_builtin()
+
+    def check_options(self) -> None:
+        """Find fault with the selection and the packs even if no file needs them."""
+        try:
+            self.rules(settings_for(os.getcwd()), ".")
+        except (BadSettings, BadRule) as error:
+            raise Problem(str(error)) from None
 
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""
@@ -165,12 +174,14 @@ class _Runner:
 
     def _build(self, settings: Settings, ignored: tuple[str, ...]) -> Rules:
         rules = list(self._builtin)
-        for folder in dict.fromkeys((*settings.rules, *self.options.packs)):
-            if folder not in self._packs:
+        folders = (*settings.rules, *self.options.packs)
+        for place in dict.fromkeys(map(os.path.abspath, folders)):
+            if place not in self._packs:
                 from fp8tune.lint.packs import read_pack
 
-                self._packs[folder] = read_pack(folder)
-            rules += self._packs[folder]
+                named = (name for name in folders if os.path.abspath(name) == place)
+                self._packs[place] = read_pack(next(named))
+            rules += self._packs[place]
         _unique(rules)
         select = self.options.select or settings.select
         ignore = (*self.options.ignore, *settings.ignore, *ignored)
@@ -193,7 +204,7 @@ class _Runner:
 
 def selected(rule: Rule, by: str) -> bool:
     """Whether a name, a code or its beginning, or a category means the rule."""
-    return by in (rule.name, rule.category) or (
+    return by in (rule.name, rule.code, rule.category) or (
         by.startswith("FP8") and rule.code.startswith(by)
     )
 

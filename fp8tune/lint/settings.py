@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os.path
+import os
+import stat
 import tomllib
 from functools import cache
 from typing import Any, NamedTuple
@@ -50,19 +51,29 @@ def settings_for(folder: str) -> Settings:
 
     Raises ``BadSettings``.
     """
+    parent = ""
+    while parent != folder:
+        found = _settings_in(folder)
+        if found is not None:
+            return found
+        folder, parent = os.path.dirname(folder), folder
+    return Settings()
+
+
+@cache
+def _settings_in(folder: str) -> Settings | None:
     path = os.path.join(folder, "pyproject.toml")
     table = _table(path)
-    if table is not None:
-        return _Reader(path, table).settings()
-    parent = os.path.dirname(folder)
-    return Settings() if parent == folder else settings_for(parent)
+    return None if table is None else _Reader(path, table).settings()
 
 
 def _table(path: str) -> dict[str, Any] | None:
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
         with open(path, "rb") as file:
             data = file.read()
-    except OSError:
+    except (OSError, ValueError):
         return None
     if b"fp8tune" not in data:
         return None
@@ -113,8 +124,10 @@ class _Reader:
 
     def gpu(self) -> str:
         value = self.table.get("gpu", "")
+        if not isinstance(value, str):
+            raise self.fail('`gpu` is a name, such as "h100"')
         try:
-            return parse_gpu(str(value)) if value else ""
+            return parse_gpu(value) if value else ""
         except ValueError as error:
             raise self.fail(f"gpu: {error}") from None
 
@@ -128,7 +141,7 @@ class _Reader:
 
     def trainer(self) -> str:
         value = self.table.get("trainer", "")
-        if value and value not in NAMES:
+        if "trainer" in self.table and value not in NAMES:
             raise self.fail(f"`trainer` is one of {', '.join(NAMES)}")
         return str(value)
 

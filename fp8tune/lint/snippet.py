@@ -81,7 +81,7 @@ class Painter:
 
 def _mark(label: Label, line: str, start: int, indent: int, sign: str) -> str:
     region = label.region
-    first = region.column - 1
+    first = min(region.column - 1, start + WIDTH)
     last = region.end_column - 1 if region.end_line == region.line else len(line)
     last = min(max(last, first), start + WIDTH)
     before = _cells(line[start:first])[1]

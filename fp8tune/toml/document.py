@@ -10,6 +10,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.toml import Path, Span
@@ -22,12 +23,14 @@ MAX_KEY_PARTS = 100
 
 _BOM = "\ufeff"
 _WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_LONG_INTEGER = re.compile(r"\d[\d_]{4000}")
-_LONG_KEY = re.compile(
-    r"""(?:\.[ \t]*(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*)"""
-    f"{{{MAX_KEY_PARTS}}}"
+_PLAINER = {"Cannot overwrite a value": "this key is already set above"}
+_LONG_STRING = (
+    r"""\"{3}(?:[^"\\]++|\\.|"{1,2}(?!"))*+"{3,5}|'{3}(?:[^']++|'{1,2}(?!'))*+'{3,5}"""
 )
-_DEEP = re.compile(r"(?:[\[{][ \t\r\n]*+){64}")
+_STRING = r""""(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+'"""
+_COMMENT = r"#[^\n]*+"
+_KEY = rf"(?:(?<![\w-])[A-Za-z0-9_-]++|{_STRING})"
+_DOTTED = rf"(?:[ \t]*\.[ \t]*{_KEY})"
 
 
 if TYPE_CHECKING:
@@ -88,9 +91,12 @@ class Document:
     @cached_property
     def spans(self) -> Spans:
         """Where keys and values stand, as character offsets into ``text``."""
-        from fp8tune.toml.spans import scan
+        from fp8tune.toml.spans import Spans, scan
 
-        return scan(self.text)
+        try:
+            return scan(self.text)
+        except RecursionError:  # nested as deeply as the parser just bears
+            return Spans({}, {})
 
     @cached_property
     def lines(self) -> Lines:
@@ -116,20 +122,30 @@ def parse(data: bytes) -> Document:
     text = _decode(data)
     bom = text.startswith(_BOM)
     text = text.removeprefix(_BOM)
-    if text.count(".") >= MAX_KEY_PARTS and _LONG_KEY.search(text):
+    if text.count(".") >= MAX_KEY_PARTS and _has_long_key(text):
         raise Unreadable(f"a key has more than {MAX_KEY_PARTS} dotted parts")
     return Document(text, _values(text), bom=bom)
+
+
+def _has_long_key(text: str) -> bool:
+    """Whether a dotted key, not a string or comment, has too many parts."""
+    if not re.search(f"{_DOTTED}{{{MAX_KEY_PARTS}}}", text):
+        return False
+    key = f"(?P<key>{_KEY}{_DOTTED}{{{MAX_KEY_PARTS}}})"
+    tokens = re.compile(f"{_LONG_STRING}|{key}|{_STRING}|{_COMMENT}", re.DOTALL)
+    return any(match["key"] for match in tokens.finditer(text))
 
 
 def _decode(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        text = data[: error.start].decode()
+        text = data[: error.start].decode().removeprefix(_BOM)
         position = Lines(text).position(len(text))
         byte = data[error.start]
         reason = f"not UTF-8: byte 0x{byte:02x} ({error.reason})"
-        raise InvalidToml(reason, position, data.decode(errors="replace")) from None
+        whole = data.decode(errors="replace").removeprefix(_BOM)
+        raise InvalidToml(reason, position, whole) from None
 
 
 def _values(text: str) -> dict[str, Any]:
@@ -138,17 +154,19 @@ def _values(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise _invalid(text, str(error)) from None
     except RecursionError:
-        raise _found(text, _DEEP, "nested too deeply for the parser") from None
+        position = Lines(text).position(_deepest(text))
+        raise InvalidToml("nested too deeply for the parser", position, text) from None
     except ValueError:
+        position = Lines(text).position(_long_integer(text))
         reason = "an integer of more than 4300 digits"
-        raise _found(text, _LONG_INTEGER, reason) from None
+        raise InvalidToml(reason, position, text) from None
 
 
 def _invalid(text: str, message: str) -> InvalidToml:
     where = _WHERE.search(message)
     if where is None:
         return InvalidToml(message, Position(1, 1), text)
-    reason = message[: where.start()]
+    reason = _PLAINER.get(message[: where.start()], message[: where.start()])
     if where[1]:
         return InvalidToml(reason, Position(int(where[1]), int(where[2])), text)
     return InvalidToml(
@@ -156,8 +174,28 @@ def _invalid(text: str, message: str) -> InvalidToml:
     )
 
 
-def _found(text: str, pattern: re.Pattern[str], reason: str) -> InvalidToml:
-    match = pattern.search(text)
-    return InvalidToml(
-        reason, Lines(text).position(match.start() if match else 0), text
-    )
+def _deepest(text: str) -> int:
+    """The offset of the bracket that the deepest nesting begins with."""
+    depth = start = 0
+    tokens = rf"{_LONG_STRING}|{_STRING}|{_COMMENT}|[\[\]{{}}]"
+    for match in re.finditer(tokens, text, re.DOTALL):
+        if match[0] in ("[", "{"):
+            start = start if depth else match.start()
+            depth += 1
+            if depth == 64:
+                return start
+        elif match[0] in ("]", "}"):
+            depth -= 1
+    return 0
+
+
+def _long_integer(text: str) -> int:
+    """The offset of the first integer that the parser finds too long."""
+    for match in islice(re.finditer(r"(?<![\w.])\d[\d_]{4000,}+", text), 100):
+        try:
+            tomllib.loads(text[: match.end()])
+        except tomllib.TOMLDecodeError:
+            continue
+        except ValueError:
+            return match.start()
+    return 0

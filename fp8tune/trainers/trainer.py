@@ -30,7 +30,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
 """Top-level tables by which other TOML files are known."""
 
 
-_HEADER = re.compile(r"^[ \t]*\[+[ \t]*([A-Za-z_]+)", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*\[+[ \t]*([A-Za-z_-]+)", re.MULTILINE)
 
 
 class Trainer:
@@ -80,10 +80,16 @@ def trainer(name: str) -> Trainer:
     return Trainer(name)
 
 
-def mentions_sections(text: str) -> bool:
-    """Whether a text that does not parse has headers of a trainer's sections."""
+def may_be_config(text: str, *, explicit: bool) -> bool:
+    """Whether a text that does not parse, or is not parsed, may be a train config.
+
+    A file that the user named may be one unless it has tables of another kind of
+    file and none of a trainer; another file needs two of a trainer's sections.
+    """
     names = set(_HEADER.findall(text))
-    return any(len(names & trainer(name).schema.sections.keys()) > 1 for name in NAMES)
+    mine = max(len(names & trainer(name).schema.sections.keys()) for name in NAMES)
+    foreign = any(names.intersection(tables) for tables in FOREIGN.values())
+    return mine > 1 or (explicit and (mine > 0 or not foreign))
 
 
 class Kind(NamedTuple):

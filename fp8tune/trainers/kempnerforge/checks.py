@@ -218,11 +218,15 @@ def _experts(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fau
         yield Fault("bad-experts", here, facts)
 
 
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else "what is no name"
+
+
 def _experts_problem(modalities: Any, experts: Any) -> str:
     if not isinstance(experts, dict):
         return "is not a table of expert counts"
-    missing = sorted(map(str, set(modalities) - set(experts)))
-    extra = sorted(map(str, set(experts) - set(modalities)))
+    missing = sorted(map(_name, set(modalities) - set(experts)))
+    extra = sorted(map(_name, set(experts) - set(modalities)))
     if missing or extra:
         words = "lacks" if missing else "has an unknown modality:"
         return f"{words} {', '.join(missing or extra)}"

@@ -49,9 +49,11 @@ class Hints:
 
     def for_value(self, spec: Key, value: Any) -> str:
         """A question about the allowed value that was meant, or ``""``."""
-        if not isinstance(value, (str, bool, int)):
+        if isinstance(value, int) and value.bit_length() < 64:
+            value = str(value)
+        if not isinstance(value, str):
             return ""
-        word = str(value).strip().casefold()
+        word = value.strip().casefold()
         near = (meant for meant, words in spec.near.items() if word in words)
         meant = next(near, "") or closest(word, spec.allowed)
         return f'did you mean "{meant}"?' if meant else ""

@@ -55,17 +55,18 @@ def moe_layers(layers: int, dense_ffn_layers: int) -> int:
 
 def dp_shard(
     distributed_dp_shard: int,
-    world_size: int,
     dp_replicate: int,
     tp: int,
     pp: int,
     cp: int,
     ep: int,
+    world_size: int | None = None,
 ) -> int:
     """FSDP shards, with -1 resolved (config/distributed.py)."""
     if distributed_dp_shard > 0:
         return distributed_dp_shard
-    shards, rest = divmod(world_size, dp_replicate * tp * pp * cp * ep)
+    gpus = known("world_size", world_size)
+    shards, rest = divmod(gpus, dp_replicate * tp * pp * cp * ep)
     if rest or not shards:
         raise Unknown("dp_shard")
     return shards
@@ -114,6 +115,7 @@ def fp8_tokens(
 def activation_bytes(
     ac: str,
     compile: bool,  # noqa: A002
+    precision: str,
     hidden_size: int,
     ffn_size: int,
     vlm_arch_name: str,
@@ -125,18 +127,20 @@ def activation_bytes(
     """Bytes per token that one dense SwiGLU block keeps for the backward pass.
 
     Full AC keeps the block's input. Selective AC wraps the attention module alone:
-    norms (computed in fp32) and FFN stay. Measured on the trainer's own blocks by
-    benchmarks/activation_bytes.py, exact in eager mode, with Inductor on the CPU in
-    compiled mode.
+    norms (computed in fp32) and FFN stay, of which the compiler recomputes some.
+    Measured on the trainer's own blocks by benchmarks/activation_bytes.py; exact in
+    eager mode, on the CPU in compiled mode.
     """
     swiglu = (model_activation, model_norm_type) == ("silu", "rmsnorm")
     if vlm_arch_name or dense_ffn_layers != layers or not swiglu or ac == "none":
         raise Unknown("activation_bytes")
     if ac == "full":
         return 2 * hidden_size
-    if compile:
-        return 8 * hidden_size + 6 * ffn_size
-    return 20 * hidden_size + 8 * ffn_size
+    if not compile:
+        return 20 * hidden_size + 8 * ffn_size
+    if precision == "fp8":
+        return 4 * hidden_size + 4 * ffn_size
+    return 8 * hidden_size + 6 * ffn_size
 
 
 def unsharded_gradient_bytes(grad_accum: int, vlm: bool, pp: int) -> int:

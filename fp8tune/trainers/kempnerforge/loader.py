@@ -23,6 +23,8 @@ from fp8tune.trainers.schema import Key, Schema
 ALWAYS_READ = ("model", "train", "eval", "distributed")
 """Sections whose attributes ``JobConfig.validate`` reads in every run."""
 
+MAX_FAULTS = 1000
+
 _TRUE = ("true", "1", "yes")
 _FAULTY = object()
 
@@ -56,7 +58,9 @@ class _Loader:
         self.hints = Hints(schema)
 
     def fault(self, kind: str, path: Path, **facts: Any) -> None:
-        self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
+        """Note a fault; of more than a thousand the rest is dropped."""
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def sections(self, raw: dict[str, Any]) -> None:
         stray = checks.headerless(raw, self.schema)
@@ -234,6 +238,8 @@ class _Loader:
     def _cross_check(self, name: str, values: dict[str, Any], path: Path) -> None:
         for check in checks.BY_CLASS.get(name, ()):
             for fault in check(values, path, _FAULTY):
+                if len(self.faults) >= MAX_FAULTS:
+                    return
                 self.faults.append(fault)
 
 

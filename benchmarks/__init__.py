@@ -1,0 +1,1 @@
+"""What fp8tune is measured by; README.md says how to run each script."""

@@ -1,0 +1,255 @@
+"""Activation bytes that one block of KempnerForge keeps for the backward pass.
+
+Runs the trainer's own blocks forward and counts the storages that autograd saves,
+parameters apart. Two depths of each shape give the bytes of a block without head and
+embedding; least squares over the shapes gives per token
+
+    a*D + b*F + c*KV + d*H + e*hd + f
+
+with D the hidden size, F the FFN size, KV the width of the keys, H the heads and hd
+their size. The batch is one sequence: RoPE tables (e) and random states (in f) are
+kept once per batch, so longer ones make them smaller. Needs a checkout of the trainer,
+torch and torchao, but no FP8 hardware: what is saved is decided before kernels run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import machine
+from benchmarks.process import ROOT, run
+
+RESULTS = ROOT / "benchmarks" / "results" / "activation_bytes.json"
+TOKENS = 256
+VOCAB = 64
+DEPTHS = (2, 4)
+AC = ("none", "selective", "full")
+TERMS = ("D", "F", "KV", "H", "hd", "constant")
+
+
+class Shape(NamedTuple):
+    """The size of a block."""
+
+    dim: int
+    ffn: int
+    heads: int
+    kv_heads: int
+
+    @property
+    def terms(self) -> list[float]:
+        """What the bytes per token are fitted to."""
+        size = self.dim // self.heads
+        return [self.dim, self.ffn, self.kv_heads * size, self.heads, size, 1]
+
+
+SHAPES = (
+    Shape(256, 512, 4, 4),
+    Shape(256, 1024, 4, 4),
+    Shape(512, 1024, 8, 8),
+    Shape(512, 2048, 8, 8),
+    Shape(512, 2048, 8, 2),
+    Shape(512, 1024, 4, 4),
+    Shape(256, 512, 8, 4),
+    Shape(1024, 1024, 8, 8),
+)
+
+
+class Mode(NamedTuple):
+    """How the blocks are run."""
+
+    precision: str
+    compiled: bool
+    ac: str
+
+
+class Fit(NamedTuple):
+    """Bytes per token and block of every shape, and what they are made of."""
+
+    mode: Mode
+    measured: list[float]
+    coefficients: list[float]
+    worst_residual: float
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure all modes, print the coefficients and save them."""
+    parser = argparse.ArgumentParser(prog="activation_bytes", description=__doc__)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--ac", action="append", choices=AC, help="only these modes")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    sys.path.insert(0, str(options.checkout))
+    logging.disable(logging.WARNING)
+    fits = []
+    for mode in modes(options.ac or AC):
+        fits.append(fit(mode, options.device))
+        print(f"{_name(mode)}: {_formula(fits[-1])}", file=sys.stderr, flush=True)
+    environment = describe(options.checkout, options.commit, options.device)
+    print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
+    print(f"\n{show(fits)}")
+    options.output.write_text(json.dumps(_data(environment, fits), indent=2) + "\n")
+    return 0
+
+
+def modes(ac: tuple[str, ...]) -> Iterator[Mode]:
+    """Everything that is measured."""
+    for precision in ("bf16", "fp8"):
+        for compiled in (False, True):
+            for mode in ac:
+                yield Mode(precision, compiled, mode)
+
+
+def fit(mode: Mode, device: str) -> Fit:
+    """Measure a mode over all shapes and fit the terms."""
+    torch: Any = import_module("torch")
+    measured = [block_bytes(shape, mode, device) for shape in SHAPES]
+    terms = torch.tensor([shape.terms for shape in SHAPES], dtype=torch.float64)
+    target = torch.tensor(measured, dtype=torch.float64)
+    found = torch.linalg.lstsq(terms, target.unsqueeze(1), driver="gelsd").solution
+    worst = (terms @ found - target.unsqueeze(1)).abs().max()
+    return Fit(mode, measured, found.flatten().tolist(), float(worst))
+
+
+def block_bytes(shape: Shape, mode: Mode, device: str) -> float:
+    """Bytes per token that one block more keeps."""
+    few, many = (saved_bytes(shape, depth, mode, device) for depth in DEPTHS)
+    return (many - few) / (DEPTHS[1] - DEPTHS[0]) / TOKENS
+
+
+def saved_bytes(shape: Shape, depth: int, mode: Mode, device: str) -> int:
+    """Bytes that the forward pass of a whole model keeps for the backward pass."""
+    torch: Any = import_module("torch")
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = build(shape, depth, mode).to(device)
+    known = {_address(t) for t in (*model.parameters(), *model.buffers())}
+    forward = torch.compile(model) if mode.compiled else model
+    kept: dict[int, Any] = {}
+
+    def pack(tensor: Any) -> Any:
+        for part in _parts(tensor):
+            if _address(part) not in known:
+                kept[_address(part)] = part
+        return tensor
+
+    batch = torch.randint(0, VOCAB, (1, TOKENS), device=device)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = forward(batch)
+    del output
+    return sum(part.untyped_storage().nbytes() for part in kept.values())
+
+
+def build(shape: Shape, depth: int, mode: Mode) -> Any:
+    """The trainer's model, prepared in the trainer's order: FP8, then AC."""
+    torch: Any = import_module("torch")
+    schema: Any = import_module("kempnerforge.config.schema")
+    parallel: Any = import_module("kempnerforge.distributed.parallel")
+    transformer: Any = import_module("kempnerforge.model.transformer")
+    config = schema.ModelConfig(
+        dim=shape.dim,
+        n_layers=depth,
+        n_heads=shape.heads,
+        n_kv_heads=shape.kv_heads,
+        vocab_size=VOCAB,
+        ffn_hidden_dim=shape.ffn,
+        max_seq_len=TOKENS,
+    )
+    model = transformer.Transformer(config).to(torch.bfloat16)
+    if mode.precision == "fp8":
+        parallel.apply_float8(model, enable_fsdp_float8_all_gather=False)
+    parallel.apply_ac(model, schema.ActivationCheckpointing(mode.ac))
+    return model
+
+
+def _parts(tensor: Any) -> list[Any]:
+    """The plain tensors inside a tensor subclass such as torchao's FP8 ones."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        return [tensor]
+    names, _ = flatten()
+    return [part for name in names for part in _parts(getattr(tensor, name))]
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def describe(checkout: Path, commit: str, device: str) -> dict[str, str]:
+    """Machine, versions and the trainer's commit."""
+    torch: Any = import_module("torch")
+    torchao: Any = import_module("torchao")
+    if not commit:
+        asked = run(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
+        commit = "unknown" if asked.code else asked.output.strip()
+    gpu = {"gpu": torch.cuda.get_device_name()} if device == "cuda" else {}
+    versions = {"torch": torch.__version__, "torchao": torchao.__version__}
+    trainer = {"device": device, "trainer": f"KempnerForge {commit}"}
+    return machine.describe() | gpu | versions | trainer
+
+
+def show(fits: list[Fit]) -> str:
+    """The coefficients as a Markdown table."""
+    rows = [
+        (
+            f"{fit.mode.precision} {_how(fit.mode)}",
+            fit.mode.ac,
+            *(f"{value:.2f}" for value in map(_clean, fit.coefficients)),
+            f"{fit.worst_residual:.1f}",
+            f"{100 * fit.worst_residual / max(fit.measured):.2f} %",
+        )
+        for fit in fits
+    ]
+    head = ("bytes per token and block", "AC", *TERMS, "worst residual", "of largest")
+    return machine.table(rows, head)
+
+
+def _data(environment: dict[str, str], fits: list[Fit]) -> dict[str, Any]:
+    return {
+        "environment": environment,
+        "tokens": TOKENS,
+        "shapes": [shape._asdict() for shape in SHAPES],
+        "fits": [
+            {
+                **fit.mode._asdict(),
+                **{
+                    term: round(_clean(value), 3)
+                    for term, value in zip(TERMS, fit.coefficients, strict=True)
+                },
+                "worst_residual": round(fit.worst_residual, 2),
+                "measured": [round(value, 2) for value in fit.measured],
+            }
+            for fit in fits
+        ],
+    }
+
+
+def _clean(value: float) -> float:
+    """Without the minus sign of a rounded zero."""
+    return 0.0 if abs(value) < 5e-3 else value
+
+
+def _how(mode: Mode) -> str:
+    return "compiled" if mode.compiled else "eager"
+
+
+def _name(mode: Mode) -> str:
+    return f"{mode.precision} {_how(mode)} {mode.ac}"
+
+
+def _formula(fit: Fit) -> str:
+    pairs = zip(TERMS, map(_clean, fit.coefficients), strict=True)
+    terms = " + ".join(f"{value:.2f} {term}" for term, value in pairs)
+    return f"{terms}, worst residual {fit.worst_residual:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

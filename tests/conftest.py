@@ -1,0 +1,116 @@
+"""Fixtures that most tests share: the rules, the linter, and the command line."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fp8tune.cli import main
+from fp8tune.job import Job, Target
+from fp8tune.lint.diagnostic import Report
+from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.rules import Rule, read_builtin
+from fp8tune.trainers.faults import Loaded
+from fp8tune.trainers.trainer import Trainer, trainer
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+class Outcome(NamedTuple):
+    """What a command printed and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def builtin() -> list[Rule]:
+    return read_builtin()
+
+
+@pytest.fixture(scope="session")
+def rules(builtin) -> Rules:
+    return Rules(builtin, {})
+
+
+@pytest.fixture
+def lint(rules) -> Callable[..., Report]:
+    """Check one KempnerForge config with the built-in rules."""
+
+    def run(text: str, gpu: str = "", world_size: int = 0) -> Report:
+        target = Target(
+            gpu, world_size, "--gpu" * bool(gpu), "--world-size" * bool(world_size)
+        )
+        return check("a.toml", text.encode(), rules, target, only="kempnerforge")
+
+    return run
+
+
+@pytest.fixture
+def fired(lint) -> Callable[..., list[str]]:
+    """The names of the rules that fire on a config."""
+    return lambda text, **target: [d.rule for d in lint(text, **target).diagnostics]
+
+
+@pytest.fixture(scope="session")
+def kempnerforge() -> Trainer:
+    return trainer("kempnerforge")
+
+
+@pytest.fixture
+def load(kempnerforge) -> Callable[[str], Loaded]:
+    """Load a config text as KempnerForge would."""
+    import tomllib
+
+    return lambda text: kempnerforge.load(tomllib.loads(text))
+
+
+@pytest.fixture
+def job(kempnerforge, load) -> Callable[..., Job]:
+    """The job of a config text."""
+    return lambda text, **target: kempnerforge.job(load(text), Target(**target))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Callable[..., Path]:
+    """Write files into an empty folder and work there."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def write(files: dict[str, str] | None = None) -> Path:
+        for name, text in (files or {}).items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def fp8tune(project, capsys, monkeypatch) -> Callable[..., Outcome]:
+    """Run the command line in the project folder."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(list(arguments))
+        return Outcome(end.value.code, *capsys.readouterr())
+
+    return run

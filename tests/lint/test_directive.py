@@ -1,0 +1,136 @@
+"""The header comment: which GPU and how many a config is for."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.directive import (
+    MAX_WORLD_SIZE,
+    Directive,
+    parse_gpu,
+    parse_world_size,
+    read_directive,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "world_size"),
+    [
+        ("", "", 0),
+        ("[train]\n", "", 0),
+        ("# fp8tune: gpu=h100 world-size=16\n", "h100-sxm", 16),
+        ("# fp8tune: gpu=h100 world-size=16", "h100-sxm", 16),
+        ("#fp8tune:gpu=h200\n", "h200", 0),
+        ("  #\tfp8tune:\tworld-size=8\t\n", "", 8),
+        ("# fp8tune: world-size=8\r\n[train]\r\n", "", 8),
+        ("# about\n\n# fp8tune: gpu=h200\nx = 1\n[train]\n", "h200", 0),
+        ("x = 1\n# fp8tune: gpu=h200\n", "h200", 0),
+        ("# fp8tune: gpu=h200\n# fp8tune: world-size=4\n", "h200", 4),
+        ("# fp8tune: gpu=h200\n# fp8tune: gpu=h100\n", "h100-sxm", 0),
+        ("[train]\n# fp8tune: gpu=h200\n", "", 0),
+        ("  [train]\n# fp8tune: gpu=h200\n", "", 0),
+        ("[[data.datasets]]\n# fp8tune: gpu=h200\n", "", 0),
+        ("x = 1 # fp8tune: gpu=h200\n", "", 0),
+        ("# not fp8tune: gpu=h200\n", "", 0),
+        ("# fp8tune: ignore[some-rule]\n", "", 0),
+        ("# fp8tune: gpu=A100\n", "a100", 0),
+        ("# fp8tune:\n", "", 0),
+        ("# fp8tune: world-size=00000016\n", "", 16),
+    ],
+)
+def test_read(text, gpu, world_size):
+    found = read_directive(text)
+    assert (found.gpu, found.world_size, found.problems) == (gpu, world_size, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "problems"),
+    [
+        ("gpu=h1000", ("no GPU named 'h1000'; did you mean h100?",)),
+        ("gpu=", ("no GPU named ''",)),
+        ("gpu=zzzzzz", ("no GPU named 'zzzzzz'",)),
+        ("world-size=0", ("world-size=0 is no number of GPUs",)),
+        ("world-size=", ("world-size= is no number of GPUs",)),
+        ("world-size=-1", ("world-size=-1 is no number of GPUs",)),
+        ("world-size=1e3", ("world-size=1e3 is no number of GPUs",)),
+        ("world-size=99999999", ("world-size=99999999 is no number of GPUs",)),
+        ("world-size=100000000", ("world-size=100000000 is no number of GPUs",)),
+        ("world-size=\u0664", ("world-size=\u0664 is no number of GPUs",)),
+        ("world_size=8", ("'world_size' is not known; did you mean world-size=?",)),
+        ("gpus=8", ("'gpus' is not known; did you mean gpu=?",)),
+        ("hello", ("'hello' is not known",)),
+        ("tpu=x gpu=h1000", ("'tpu' is not known", "no GPU named 'h1000'; did you")),
+    ],
+)
+def test_problems(words, problems):
+    found = read_directive(f"# fp8tune: {words}\n")
+    assert (found.gpu, found.world_size) == ("", 0)
+    assert len(found.problems) == len(problems)
+    for said, wanted in zip(found.problems, problems, strict=True):
+        assert said.startswith(wanted)
+
+
+def test_good_words_beside_a_bad_one_hold():
+    found = read_directive("\n# fp8tune: gpu=h200 gpus=8 world-size=8\n[train]\n")
+    assert found == Directive(
+        "h200",
+        8,
+        2,
+        (1, 40),
+        ("'gpus' is not known; did you mean gpu=?",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "completed"),
+    [
+        (Target(), Target("h200", 8, "the comment on line 3", "the comment on line 3")),
+        (
+            Target("a10g", 2, "--gpu", "--world-size"),
+            Target("a10g", 2, "--gpu", "--world-size"),
+        ),
+        (
+            Target("a10g", 2, "pyproject.toml", "pyproject.toml"),
+            Target("h200", 8, "the comment on line 3", "the comment on line 3"),
+        ),
+        (
+            Target("a10g", 2, "--gpu", "pyproject.toml"),
+            Target("a10g", 8, "--gpu", "the comment on line 3"),
+        ),
+    ],
+)
+def test_complete(target, completed):
+    assert Directive("h200", 8, 3).complete(target) == completed
+
+
+def test_complete_leaves_what_it_does_not_say():
+    target = Target("a10g", 2, "pyproject.toml", "pyproject.toml")
+    assert Directive().complete(target) == target
+
+
+@pytest.mark.parametrize(
+    ("value", "size"), [("1", 1), ("010", 10), (str(MAX_WORLD_SIZE), MAX_WORLD_SIZE)]
+)
+def test_parse_world_size(value, size):
+    assert parse_world_size(value) == size
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.0", "ten", "10000001", "²"])
+def test_no_world_size(value):
+    with pytest.raises(ValueError, match=r"is no number of GPUs$"):
+        parse_world_size(value)
+
+
+def test_parse_gpu():
+    assert parse_gpu("NVIDIA H100 80GB HBM3") == "h100-sxm"
+    with pytest.raises(ValueError, match=r"^no GPU named 'h10'"):
+        parse_gpu("h10")
+
+
+def test_the_finding_of_a_bad_comment(lint):
+    (found,) = lint("# fp8tune: gpu=h1000\n[train]\nseq_len = 16\n").diagnostics[:1]
+    assert (found.rule, found.severity, found.region) == (
+        "bad-directive",
+        "warning",
+        (1, 1, 1, 21),
+    )
+    assert "no GPU named 'h1000'; did you mean h100?" in found.message

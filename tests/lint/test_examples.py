@@ -1,0 +1,167 @@
+"""The examples that rules carry are run, and every kind of failure is said."""
+
+import pytest
+
+from fp8tune.lint.diagnostic import Region
+from fp8tune.lint.engine import Rules
+from fp8tune.lint.examples import (
+    Failure,
+    lint_example,
+    marked,
+    plain_config,
+    run_examples,
+)
+from fp8tune.lint.packs import read_pack
+from fp8tune.lint.rules import Example
+
+RULE = """
+name = "no-pipeline"
+code = "ME301"
+summary = "s"
+severity = "warning"
+confidence = "high"
+since = "1"
+when = "pp > 1"
+message = "pp is {pp}"
+references = ["https://example.org"]
+[[at]]
+key = "pp"
+[[at]]
+key = "tp"
+"""
+BAD = "[distributed]\npp = «2»\n"
+GOOD = "[distributed]\npp = 1\n"
+
+
+def example(kind, config, also=()):
+    return f"[[{kind}]]\nconfig = '''{config}'''\nalso = {list(also)!r}\n"
+
+
+@pytest.fixture
+def failures(tmp_path, builtin):
+    """The failures of a pack of one rule with these examples."""
+
+    def run(*examples):
+        (tmp_path / "silent").mkdir()
+        (tmp_path / "silent" / "no-pipeline.toml").write_text(RULE + "".join(examples))
+        pack = read_pack(str(tmp_path))
+        return list(run_examples(pack, Rules([*builtin, *pack], {})))
+
+    return run
+
+
+def test_as_expected(failures):
+    assert failures(example("bad", BAD), example("good", GOOD)) == []
+
+
+@pytest.mark.parametrize("examples", [[], [("bad", BAD)], [("good", GOOD)]])
+def test_a_rule_needs_both_kinds(failures, examples):
+    assert failures(*(example(*each) for each in examples)) == [
+        Failure("no-pipeline", "", "needs at least one [[bad]] and one [[good]]")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "also", "reasons"),
+    [
+        (GOOD, (), ["fires 0 times instead of once"]),
+        ("[zzz]\na = 1\n", (), ["fires 0 times instead of once"]),
+        ("[distributed]\npp = 2\n", (), ["marks no span with «»"]),
+        (
+            "[distributed]\n«pp» = 2\n",
+            (),
+            ["points at 2:6-2:7 instead of 2:1-2:3"],
+        ),
+        (
+            "[distributed]\npp = «2»\ntp = \u20392\u203a\n",
+            (),
+            [],
+        ),
+        ("[distributed]\npp = «2»\ntp = 2\n", (), []),
+        (
+            "[distributed]\npp = «2»\n\u2039tp\u203a = 2\n",
+            (),
+            ["also points at 3:6-3:7 instead of 3:1-3:3"],
+        ),
+        (
+            "\u2039[distributed]\u203a\npp = «2»\n",
+            (),
+            ["also points at nothing instead of 1:1-1:14"],
+        ),
+        ("[distributed]\npp = «2»\ndp_shard = 0\n", ("value-out-of-range",), []),
+        (
+            "[distributed]\npp = «2»\ndp_shard = 0\nzzz = 1\n",
+            (),
+            ["also fires unknown-key, value-out-of-range"],
+        ),
+    ],
+)
+def test_bad(failures, config, also, reasons):
+    assert failures(example("bad", config, also), example("good", GOOD)) == [
+        Failure("no-pipeline", "bad 1", reason) for reason in reasons
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "also", "reasons"),
+    [
+        ("[distributed]\npp = 2\n", (), ["fires"]),
+        ("[zzz]\na = 1\n", (), ["is skipped as no table that a known trainer reads"]),
+        ("[distributed]\ndp_shard = 0\n", (), ["also fires value-out-of-range"]),
+        ("[distributed]\ndp_shard = 0\n", ("value-out-of-range",), []),
+    ],
+)
+def test_good(failures, config, also, reasons):
+    said = failures(
+        example("bad", BAD), example("good", GOOD), example("good", config, also)
+    )
+    assert said == [Failure("no-pipeline", "good 2", reason) for reason in reasons]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[distributed]\npp = «2\n",
+        "[distributed]\npp = 2»\n",
+        "[distributed]\npp = \u20392\n",
+    ],
+)
+def test_a_mark_without_its_partner_is_a_failure_of_the_example(failures, config):
+    said = failures(example("bad", config), example("good", GOOD))
+    assert {(failure.rule, failure.example) for failure in said} == {
+        ("no-pipeline", "bad 1")
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "primary", "others"),
+    [
+        ("a = 1", [], []),
+        ("a = «1»", [(1, 5, 1, 6)], []),
+        (
+            "«a» = \u20391\u203a\n\u2039b\u203a = 2",
+            [(1, 1, 1, 2)],
+            [(1, 5, 1, 6), (2, 1, 2, 2)],
+        ),
+        ("«a = [\n1]»", [(1, 1, 2, 3)], []),
+        ("\ufeff«a» = 1", [(1, 1, 1, 2)], []),
+        ("é = «1»\r\nb = \u20392\u203a", [(1, 5, 1, 6)], [(2, 5, 2, 6)]),
+        ("a = 1«»", [(1, 6, 1, 6)], []),
+    ],
+)
+def test_marked(config, primary, others):
+    assert marked(config) == (
+        [Region(*region) for region in primary],
+        [Region(*region) for region in others],
+    )
+
+
+def test_plain_config():
+    assert plain_config(Example("«a» = \u20391\u203a", [])) == "a = 1"
+
+
+def test_lint_example(rules):
+    report = lint_example(Example("[train]\nseq_len = «0»\n", []), rules)
+    assert [(d.path, d.rule) for d in report.diagnostics] == [
+        ("example.toml", "value-out-of-range")
+    ]

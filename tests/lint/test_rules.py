@@ -1,0 +1,241 @@
+"""Every built-in rule: well-formed, backed by evidence, and its examples hold."""
+
+import re
+import tomllib
+
+import pytest
+
+from fp8tune.lint.engine import Rules
+from fp8tune.lint.examples import lint_example, run_examples
+from fp8tune.lint.expression import compile_expression
+from fp8tune.lint.packs import read_pack
+from fp8tune.lint.rules import (
+    CATEGORIES,
+    ON_SCOPE,
+    Rule,
+    builtin_folder,
+    read_builtin,
+    rule_files,
+)
+from fp8tune.lint.wording import compile_template
+from fp8tune.trainers import faults
+
+BUILTIN = read_builtin()
+PACK = read_pack(builtin_folder())
+DIGIT = {
+    "rejected": "1",
+    "crash": "2",
+    "silent": "3",
+    "slow": "4",
+    "memory": "5",
+    "stability": "6",
+    "hygiene": "7",
+}
+
+each_rule = pytest.mark.parametrize("rule", PACK, ids=lambda rule: rule.name)
+
+
+def test_strict_and_quick_reader_find_the_same_files():
+    assert [rule.path for rule in BUILTIN] == [rule.path for rule in PACK]
+    assert len(PACK) > 50
+
+
+def test_every_file_below_the_rules_folder_is_a_rule(repository):
+    files = {path.resolve() for path in (repository / "rules").rglob("*.*")}
+    read = {(repository / path).resolve() for _, path in rule_files(builtin_folder())}
+    assert files == read
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+def test_quick_head_equals_the_full_parse(rule):
+    quick = {
+        "name": rule.name,
+        "code": rule.code,
+        "severity": rule.severity,
+        "trainer": rule.trainer,
+        "fault": rule.fault,
+        "when": rule.source,
+    }
+    with open(rule.path, "rb") as file:
+        data = tomllib.load(file)
+    assert quick == {field: data.get(field, "") for field in quick}
+
+
+@each_rule
+def test_examples_hold(rule, rules):
+    assert list(run_examples([rule], rules)) == []
+
+
+@each_rule
+def test_examples_hold_with_the_strictly_read_rules(rule):
+    assert list(run_examples([rule], Rules(PACK, {}))) == []
+
+
+@pytest.mark.parametrize("field", ["name", "code"])
+def test_names_and_codes_are_unique(field):
+    values = [getattr(rule, field) for rule in PACK]
+    assert sorted(values) == sorted(set(values))
+
+
+@each_rule
+def test_name_is_the_file_name(rule):
+    assert rule.path.endswith(f"/{rule.category}/{rule.name}.toml")
+
+
+@each_rule
+def test_name_reads_as_words(rule):
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name)
+
+
+@each_rule
+def test_code_tells_the_category(rule):
+    assert re.fullmatch(rf"FP8{DIGIT[rule.category]}\d\d", rule.code)
+
+
+def test_every_category_has_a_digit():
+    assert tuple(DIGIT) == CATEGORIES
+
+
+@each_rule
+def test_rejected_and_only_consequences_that_stop_a_run_are_errors(rule):
+    if rule.category in ("rejected", "crash"):
+        assert rule.severity == "error"
+    if rule.category in ("slow", "hygiene"):
+        assert rule.severity in ("warning", "note")
+
+
+@each_rule
+def test_rejected_is_certain(rule):
+    assert rule.category != "rejected" or rule.confidence == "certain"
+
+
+@each_rule
+def test_references_are_addresses_or_files_of_the_repository(rule, repository):
+    assert rule.references
+    wrong = [
+        address
+        for address in rule.references
+        if not re.fullmatch(r"https://[^\s/]+/\S*", address)
+        and not (repository / address.partition("#")[0]).is_file()
+    ]
+    assert wrong == []
+
+
+@each_rule
+def test_page_has_summary_and_why(rule):
+    assert rule.summary
+    assert not rule.summary.endswith(".")
+    assert len(rule.summary) <= 80
+    assert len(rule.why.split()) >= 5
+
+
+@each_rule
+def test_a_good_example_stands_beside_every_bad_one(rule):
+    assert rule.bad
+    assert rule.good
+
+
+@each_rule
+def test_every_template_fills_on_its_bad_examples(rule, rules):
+    for example in rule.bad:
+        finding = next(
+            finding
+            for finding in lint_example(example, rules).diagnostics
+            if finding.rule == rule.name
+        )
+        texts = [finding.message, finding.help, *(x.text for x in finding.labels)]
+        assert finding.message
+        assert finding.labels[0].text
+        assert [text for text in texts if re.search(r"\{[a-z_.]+[(}]", text)] == []
+
+
+@pytest.mark.parametrize("kind", faults.FACTS)
+def test_each_fault_has_exactly_one_rule(kind):
+    assert len([rule.name for rule in PACK if rule.fault == kind]) == 1
+
+
+def test_fault_rules_speak_of_known_faults_alone():
+    assert {rule.fault for rule in PACK if rule.fault} == set(faults.FACTS)
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in PACK if rule.fault], ids=lambda rule: rule.name
+)
+def test_fault_rules_use_declared_facts(rule):
+    declared = {f"fault.{name}" for name in faults.FACTS[rule.fault]}
+
+    def compile_one(source):
+        return compile_expression(source, lambda _name: True, ON_SCOPE)
+
+    templates = [
+        rule.data["message"],
+        rule.data.get("help", ""),
+        *(at.label for at in rule.at),
+    ]
+    used = {
+        name
+        for text in templates
+        for name in compile_template(text, compile_one).names
+        if name.startswith("fault.")
+    }
+    assert used <= declared
+
+
+@each_rule
+def test_a_rule_of_one_trainer_reads_its_keys_or_is_neutral(rule):
+    keys = {"model.", "train.", "data.", "eval.", "vlm.", "video.", "distributed."}
+    names = rule.when.names if rule.source else ()
+    own = [name for name in names if any(name.startswith(key) for key in keys)]
+    assert not own or rule.trainer
+
+
+def test_rule_files_are_sorted_by_consequence_and_name():
+    files = [(CATEGORIES.index(c), path) for c, path in rule_files(builtin_folder())]
+    assert files == sorted(files)
+
+
+def test_a_rule_without_optional_fields():
+    head = {"name": "n", "code": "c", "severity": "note"}
+    rule = Rule("p.toml", "silent", head, 'message = "m"')
+    assert (rule.status, rule.why, rule.references, rule.at, rule.bad, rule.good) == (
+        "stable",
+        "",
+        [],
+        [],
+        [],
+        [],
+    )
+    assert (rule.trainer, rule.fault, rule.source) == ("", "", "")
+    assert rule.help.fill({}) == ""
+    assert rule.message.fill({}) == "m"
+
+
+@pytest.mark.parametrize(
+    ("rule", "known", "unknown"),
+    [
+        ("unknown-key", ["fault.key", "fault.hint", "tp"], ["fault.value", "nosuch"]),
+        ("fp8-with-tensor-parallel", ["distributed.tp", "gpu"], ["fault.key"]),
+        ("fp8-without-compile", ["compile", "gpu.title"], ["train.seq_len"]),
+    ],
+)
+def test_names_that_a_rule_may_use(rule, known, unknown):
+    found = next(r for r in PACK if r.name == rule)
+    assert {name: found.knows(name) for name in (*known, *unknown)} == {
+        **dict.fromkeys(known, True),
+        **dict.fromkeys(unknown, False),
+    }
+    assert set(known) <= {*found.vocabulary(), "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("gpu-without-fp8", ("gpu",)),
+        ("world-size-not-divisible", ("world_size",)),
+        ("degrees-do-not-match-world-size", ("world_size",)),
+        ("fp8-with-tensor-parallel", ()),
+        ("unknown-key", ()),
+    ],
+)
+def test_what_a_message_rests_on(name, targets):
+    assert next(rule for rule in PACK if rule.name == name).targets == targets

@@ -1,0 +1,293 @@
+"""What a run prints: formats, colour, and the summary."""
+
+import io
+import re
+
+import pytest
+
+from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
+from fp8tune.lint.run import Result
+from fp8tune.lint.show import MAX_PER_FILE, count, show, summary, wants_colour
+
+TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
+
+FULL = """\
+error[fp8-with-tensor-parallel] FP8 does not work with tensor parallelism in this \
+trainer: `distributed.tp = 4`
+ --> a.toml:4:6
+  |
+2 | mixed_precision = "fp8"
+  |                   ----- turns every linear into a Float8Linear
+...
+4 | tp = 4
+  |      ^ splits every linear over 4 GPUs
+  |
+  = help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16
+  = why: fp8tune explain fp8-with-tensor-parallel
+
+1 error in 1 of 1 file
+not judged: 1 rule in 1 file needs the GPU: add --gpu h100, or `# fp8tune: gpu=h100` \
+above the first table
+not judged: 1 rule in 1 file needs the number of GPUs: add --world-size 16, or \
+`# fp8tune: world-size=16` above the first table
+"""
+
+
+def found(severity="error", path="a.toml", line=1):
+    label = Label("train.tp", Region(line, 6, line, 7), "here")
+    return Diagnostic(
+        path, "a-rule", "FP8100", "crash", severity, "bad", "", "", (label,)
+    )
+
+
+def printed(result, output_format="full", *, quiet=False):
+    out, err = io.StringIO(), io.StringIO()
+    show(result, output_format, quiet=quiet, out=out, err=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_full(fp8tune, project):
+    project({"a.toml": TP})
+    assert fp8tune("lint", "a.toml") == (1, FULL, "")
+
+
+def test_quiet(fp8tune, project):
+    project({"a.toml": TP})
+    said = fp8tune("lint", "a.toml", "-q")
+    assert said.out == FULL[: FULL.index("1 error in")]
+
+
+def test_concise(fp8tune, project):
+    project({"a.toml": TP})
+    said = fp8tune("lint", "a.toml", "--output-format", "concise")
+    assert said.out == (
+        "a.toml:4:6: error[fp8-with-tensor-parallel] FP8 does not work with tensor "
+        "parallelism in this trainer: `distributed.tp = 4`\n"
+    )
+    assert said.err == FULL[FULL.index("1 error in") :]
+
+
+def test_json(fp8tune, project):
+    project({"a.toml": TP, "b.toml": "[project]\nname = 'x'\n"})
+    said = fp8tune("lint", "a.toml", "b.toml", "--output-format", "json")
+    assert said.json == {
+        "version": 1,
+        "files": 1,
+        "diagnostics": [
+            {
+                "path": "a.toml",
+                "rule": "fp8-with-tensor-parallel",
+                "code": "FP8101",
+                "category": "rejected",
+                "severity": "error",
+                "key": "distributed.tp",
+                "line": 4,
+                "column": 6,
+                "end_line": 4,
+                "end_column": 7,
+                "message": "FP8 does not work with tensor parallelism in this "
+                "trainer: `distributed.tp = 4`",
+                "labels": [
+                    {
+                        "key": "distributed.tp",
+                        "line": 4,
+                        "column": 6,
+                        "end_line": 4,
+                        "end_column": 7,
+                        "text": "splits every linear over 4 GPUs",
+                    },
+                    {
+                        "key": "train.mixed_precision",
+                        "line": 2,
+                        "column": 19,
+                        "end_line": 2,
+                        "end_column": 24,
+                        "text": "turns every linear into a Float8Linear",
+                    },
+                ],
+                "help": "set `distributed.tp = 1` and shard with FSDP alone, or train "
+                "in bf16",
+                "fix": None,
+                "url": "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/"
+                "kempnerforge/config/job.py",
+            }
+        ],
+        "unjudged": [
+            {
+                "path": "a.toml",
+                "rule": "world-size-not-divisible",
+                "needs": "world-size",
+            },
+            {"path": "a.toml", "rule": "gpu-without-fp8", "needs": "gpu"},
+        ],
+        "skipped": [{"path": "b.toml", "reason": "a Python project file"}],
+    }
+    assert (said.code, said.err) == (1, "")
+
+
+def test_json_begins_with_its_version_and_is_ascii(fp8tune, project):
+    project({"é.toml": '[train]\n"zzé" = 1\n'})
+    said = fp8tune("lint", "é.toml", "--output-format", "json")
+    assert said.out.startswith('{\n  "version": 1,\n  "files": 1,\n')
+    assert said.out.isascii()
+    assert said.json["diagnostics"][0]["path"] == "é.toml"
+    assert said.json["diagnostics"][0]["key"] == "train.zzé"
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_json_without_findings(quiet):
+    out, err = printed(Result([], []), "json", quiet=quiet)
+    assert err == ""
+    assert " ".join(out.split()) == (
+        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [] }'
+    )
+
+
+@pytest.mark.parametrize("output_format", ["full", "concise", "json"])
+@pytest.mark.parametrize("quiet", [True, False])
+def test_unread_files_go_to_stderr(output_format, quiet):
+    result = Result([], ["a\x1b.toml: gone"])
+    out, err = printed(result, output_format, quiet=quiet)
+    assert err.startswith("fp8tune: a\\u001b.toml: gone\n")
+    assert "gone" not in out
+
+
+def test_paths_and_messages_are_safe_in_every_format():
+    odd = found(path="\x1b[2J.toml")._replace(message="a\nb\x1b")
+    result = Result([Report("\x1b[2J.toml", [odd])], [])
+    for output_format in ("full", "concise", "json"):
+        out, err = printed(result, output_format)
+        assert "\x1b" not in out + err
+    assert printed(result, "concise", quiet=True)[0] == (
+        "\\u001b[2J.toml:1:6: error[a-rule] a\\u000ab\\u001b\n"
+    )
+
+
+def test_a_file_with_very_many_findings_is_cut():
+    findings = [found() for _ in range(MAX_PER_FILE + 3)]
+    result = Result([Report("a.toml", findings), Report("b.toml", [found()])], [])
+    out, _ = printed(result)
+    assert out.count(" --> ") == MAX_PER_FILE + 1
+    assert "\n... and 3 more in a.toml\n\n" in out
+    assert out.endswith("104 errors in 2 of 2 files\n")
+    assert printed(result, "concise")[0].count("\n") == MAX_PER_FILE + 4
+
+
+@pytest.mark.parametrize("length", [MAX_PER_FILE, MAX_PER_FILE - 1])
+def test_up_to_the_limit_nothing_is_cut(length):
+    out, _ = printed(Result([Report("a.toml", [found()] * length)], []))
+    assert "more in" not in out
+
+
+@pytest.mark.parametrize(
+    ("reports", "lines"),
+    [
+        ([], ["no train configs found"]),
+        ([Report("a", [])], ["no findings in 1 file"]),
+        ([Report("a", []), Report("b", [])], ["no findings in 2 files"]),
+        ([Report("a", [found()]), Report("b", [])], ["1 error in 1 of 2 files"]),
+        (
+            [
+                Report("a", [found("note"), found("error"), found("note")]),
+                Report("b", [found("warning")]),
+                Report("c", []),
+            ],
+            ["1 error, 1 warning, 2 notes in 2 of 3 files"],
+        ),
+        ([Report("a", [found("note")])], ["1 note in 1 of 1 file"]),
+        (
+            [Report("a", [], skipped="a fragment")],
+            ["no train configs found", "skipped a: a fragment"],
+        ),
+        (
+            [Report("a\x1b", [], skipped="x"), Report("b", [])],
+            ["no findings in 1 file", "skipped a\\u001b: x"],
+        ),
+        (
+            [Report(n, [], skipped="x") for n in "abc"],
+            ["no train configs found", "skipped a: x", "skipped b: x", "skipped c: x"],
+        ),
+        (
+            [Report(n, [], skipped="xy"[n == "a"]) for n in "abcd"],
+            ["no train configs found", "skipped 4 files: 3 x x, 1 x y"],
+        ),
+        (
+            [Report("a", [], {"r": "gpu"}), Report("b", [], {"r": "gpu", "s": "gpu"})],
+            [
+                "no findings in 2 files",
+                "not judged: 2 rules in 2 files need the GPU: add --gpu h100, or "
+                "`# fp8tune: gpu=h100` above the first table",
+            ],
+        ),
+        (
+            [Report("a", [], {"s": "world_size", "r": "gpu"})],
+            [
+                "no findings in 1 file",
+                "not judged: 1 rule in 1 file needs the GPU: add --gpu h100, or "
+                "`# fp8tune: gpu=h100` above the first table",
+                "not judged: 1 rule in 1 file needs the number of GPUs: add "
+                "--world-size 16, or `# fp8tune: world-size=16` above the first table",
+            ],
+        ),
+    ],
+)
+def test_summary(reports, lines):
+    assert list(summary(Result(reports, []))) == lines
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")]
+)
+def test_count(number, text):
+    assert count(number, "file") == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "stream", "colour"),
+    [
+        ({}, io.StringIO, False),
+        ({}, Terminal, True),
+        ({"TERM": "dumb"}, Terminal, False),
+        ({"TERM": "xterm"}, Terminal, True),
+        ({"NO_COLOR": "1"}, Terminal, False),
+        ({"NO_COLOR": ""}, Terminal, True),
+        ({"FORCE_COLOR": "1"}, io.StringIO, True),
+        ({"FORCE_COLOR": ""}, io.StringIO, False),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, io.StringIO, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, Terminal, False),
+    ],
+)
+def test_wants_colour(monkeypatch, environment, stream, colour):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert wants_colour(stream()) is colour
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"NO_COLOR": "1"}, False)],
+)
+def test_colour_of_the_command(fp8tune, project, monkeypatch, environment, colour):
+    project({"a.toml": TP})
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    said = fp8tune("lint", "a.toml")
+    assert ("\x1b[" in said.out) is colour
+    assert re.sub(r"\x1b\[[\d;]+m", "", said.out) == FULL
+
+
+@pytest.mark.parametrize("output_format", ["concise", "json"])
+def test_formats_for_programs_are_never_coloured(
+    fp8tune, project, monkeypatch, output_format
+):
+    project({"a.toml": TP})
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    said = fp8tune("lint", "a.toml", "--output-format", output_format)
+    assert "\x1b" not in said.out + said.err

@@ -1,0 +1,206 @@
+"""One finding as a terminal shows it."""
+
+import pytest
+
+from fp8tune.lint.diagnostic import Diagnostic, Label, Region
+from fp8tune.lint.snippet import WIDTH, Painter
+
+PLAIN = Painter(colour=False)
+
+
+def finding(*labels, severity="error", message="what is wrong", helps="do this"):
+    spans = tuple(
+        Label("k", Region(line, start, end_line, end), text)
+        for line, start, end_line, end, text in labels
+    )
+    return Diagnostic(
+        "dir/a.toml", "a-rule", "FP8100", "crash", severity, message, helps, "", spans
+    )
+
+
+def rendered(found, lines):
+    return PLAIN.finding(found, lines)
+
+
+def marks(line, *labels):
+    """The source line and the mark lines below it, as they are aligned."""
+    spans = [(1, start, 1, end, text) for start, end, text in labels]
+    shown = rendered(finding(*spans), {1: line}).split("\n")
+    return shown[3 : 4 + len(labels)]
+
+
+def test_several_spans_on_several_lines():
+    found = finding(
+        (31, 6, 31, 7, "splits every linear"),
+        (9, 19, 9, 24, "turns every linear into a Float8Linear"),
+        (10, 1, 10, 4, "beside it"),
+        (31, 1, 31, 3, ""),
+    )
+    lines = {9: 'mixed_precision = "fp8"', 10: "key = 1", 31: "tp = 4"}
+    assert (
+        rendered(found, lines)
+        == """\
+error[a-rule] what is wrong
+  --> dir/a.toml:31:6
+   |
+ 9 | mixed_precision = "fp8"
+   |                   ----- turns every linear into a Float8Linear
+10 | key = 1
+   | --- beside it
+...
+31 | tp = 4
+   |      ^ splits every linear
+   | --
+   |
+   = help: do this
+   = why: fp8tune explain a-rule
+"""
+    )
+
+
+def test_without_help():
+    found = finding((1, 1, 1, 2, "here"), helps="", severity="note")
+    assert (
+        rendered(found, {1: "a = 1"})
+        == """\
+note[a-rule] what is wrong
+ --> dir/a.toml:1:1
+  |
+1 | a = 1
+  | ^ here
+  |
+  = why: fp8tune explain a-rule
+"""
+    )
+
+
+def test_in_colour():
+    found = finding((2, 5, 2, 6, "one"), (1, 1, 1, 2, "two"), severity="warning")
+    shown = Painter(colour=True).finding(found, {1: "a = 1", 2: "b = 2"})
+    assert shown == (
+        "\x1b[1;33mwarning[a-rule]\x1b[0m \x1b[1mwhat is wrong\x1b[0m\n"
+        "\x1b[34m -->\x1b[0m dir/a.toml:2:5\n"
+        "\x1b[34m  |\x1b[0m\n"
+        "\x1b[34m1 |\x1b[0m a = 1\n"
+        "\x1b[34m  |\x1b[0m \x1b[34m- two\x1b[0m\n"
+        "\x1b[34m2 |\x1b[0m b = 2\n"
+        "\x1b[34m  |\x1b[0m \x1b[1;33m    ^ one\x1b[0m\n"
+        "\x1b[34m  |\x1b[0m\n"
+        "\x1b[34m  =\x1b[0m \x1b[1mhelp\x1b[0m: do this\n"
+        "\x1b[34m  =\x1b[0m \x1b[1mwhy\x1b[0m: fp8tune explain a-rule\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("severity", "code"), [("error", "31"), ("warning", "33"), ("note", "36")]
+)
+def test_colour_of_the_level(severity, code):
+    found = finding((1, 1, 1, 2, ""), severity=severity)
+    shown = Painter(colour=True).finding(found, {1: "a"})
+    assert shown.startswith(f"\x1b[1;{code}m{severity}[a-rule]\x1b[0m ")
+    assert f"\x1b[1;{code}m^\x1b[0m\n" in shown
+
+
+def test_colour_changes_nothing_but_colour():
+    import re
+
+    found = finding((1, 5, 1, 6, "x"), (3, 1, 3, 2, "y"))
+    lines = {1: "a = 1", 3: "b"}
+    shown = Painter(colour=True).finding(found, lines)
+    assert re.sub(r"\x1b\[[\d;]+m", "", shown) == rendered(found, lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "start", "end", "shown"),
+    [
+        ("tp = 4", 6, 7, ["1 | tp = 4", "  |      ^ x"]),
+        ("\ttp = 4", 7, 8, ["1 |     tp = 4", "  |          ^ x"]),
+        ("a\t=\t'b'", 5, 8, ["1 | a    =    'b'", "  |           ^^^ x"]),
+        ("'\t' = 1", 1, 4, ["1 | '    ' = 1", "  | ^^^^^^ x"]),
+        ("'漢字' = 12", 8, 10, ["1 | '漢字' = 12", "  |          ^^ x"]),
+        ("'漢字' = 12", 1, 5, ["1 | '漢字' = 12", "  | ^^^^^^ x"]),
+        (
+            "'\uff46\uff50\uff18' = 1",
+            9,
+            10,
+            ["1 | '\uff46\uff50\uff18' = 1", "  |            ^ x"],
+        ),
+        ("'e\u0301' = 1", 8, 9, ["1 | 'e\u0301' = 1", "  |       ^ x"]),
+        ("'e\u0301' = 1", 1, 5, ["1 | 'e\u0301' = 1", "  | ^^^ x"]),
+        ("'\U0001f600' = 1", 7, 8, ["1 | '\U0001f600' = 1", "  |        ^ x"]),
+        ("'äöü' = 1", 9, 10, ["1 | 'äöü' = 1", "  |         ^ x"]),
+        ("'\u202e' = 1", 7, 8, [r"1 | '\u202e' = 1", "  |            ^ x"]),
+        ("a = 1", 6, 6, ["1 | a = 1", "  |      ^ x"]),
+        ("a = 1", 9, 10, ["1 | a = 1", "  |      ^ x"]),
+        ("", 1, 2, ["1 |", "  | ^ x"]),
+        ("   ", 2, 3, ["1 |", "  |  ^ x"]),
+    ],
+)
+def test_marks_stand_below_what_they_mean(line, start, end, shown):
+    assert marks(line, (start, end, "x")) == shown
+
+
+@pytest.mark.parametrize(
+    ("length", "start", "left", "right"),
+    [
+        (WIDTH, 5, "", ""),
+        (WIDTH + 1, 5, "", "..."),
+        (500, 5, "", "..."),
+        (500, 73, "", "..."),
+        (500, 200, "...", "..."),
+        (500, 495, "...", ""),
+    ],
+)
+def test_long_lines_are_cut_around_the_span(length, start, left, right):
+    line = "".join(str(i % 10) for i in range(length))
+    source, mark = marks(line, (start, start + 3, "x"))
+    text = source.removeprefix("1 | ")
+    assert (text.startswith("..."), text.endswith("...")) == (bool(left), bool(right))
+    assert len(text) <= WIDTH + 6
+    column = mark.index("^") - 4
+    assert text[column : column + 3] == line[start - 1 : start + 2]
+    assert mark.endswith("^^^ x")
+
+
+def test_a_span_longer_than_the_window_is_cut():
+    source, mark = marks("x" * 500, (1, 501, "all"))
+    assert source == f"1 | {'x' * WIDTH}..."
+    assert mark == f"  | {'^' * WIDTH} all"
+
+
+def test_every_mark_of_a_cut_line_stands_below_text():
+    source, *below = marks("x" * 500, (5, 8, "near"), (400, 403, "far"))
+    ends = [len(mark.rstrip("nearf ")) for mark in below]
+    assert max(ends) <= len(source)
+
+
+def test_a_span_over_several_lines_is_marked_to_the_end_of_its_first():
+    found = finding((2, 5, 4, 2, "all of it"))
+    assert rendered(found, {2: "x = ["}).split("\n")[3:5] == [
+        "2 | x = [",
+        "  |     ^ all of it",
+    ]
+
+
+def test_a_line_that_is_not_there():
+    assert marks("", (7, 9, "x")) == ["1 |", "  | ^ x"]
+    found = finding((3, 1, 3, 2, "x"))
+    assert rendered(found, {}).split("\n")[3:5] == ["3 |", "  | ^ x"]
+
+
+def test_nothing_of_the_config_acts_on_the_terminal():
+    found = finding((1, 1, 1, 2, "\x1b[31m"), message="\x1b]0;x\x07", helps="\r\x9b")
+    shown = rendered(found._replace(path="\x1b[2J.toml"), {1: "'\x1b[5m' = '\u2066'"})
+    assert "\x1b" not in shown
+    assert (
+        shown
+        == r"""error[a-rule] \u001b]0;x\u0007
+ --> \u001b[2J.toml:1:1
+  |
+1 | '\u001b[5m' = '\u2066'
+  | ^ \u001b[31m
+  |
+  = help: \u000d\u009b
+  = why: fp8tune explain a-rule
+"""
+    )

@@ -1,0 +1,166 @@
+"""Messages: placeholders, formats, and values as TOML writes them."""
+
+import datetime
+
+import pytest
+
+from fp8tune.job import Unknown
+from fp8tune.lint.expression import ExpressionError, compile_expression
+from fp8tune.lint.wording import MAX_SHOWN, Words, compile_template, plain, shown
+
+SCOPE = {
+    "n": 1234567,
+    "x": 0.98765,
+    "s": "fp8",
+    "w": Words("train.tp"),
+    "b": True,
+    "big": 10**400,
+}
+
+
+def compile_one(source):
+    return compile_expression(source, SCOPE.__contains__, {})
+
+
+def fill(text):
+    return compile_template(text, compile_one).fill(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("", ""),
+        ("plain", "plain"),
+        ("{n}", "1234567"),
+        ("a {n} b {s} c", 'a 1234567 b "fp8" c'),
+        ("`{w}`", "`train.tp`"),
+        ("{{{n}}}", "{1234567}"),
+        ("{{}}", "{}"),
+        ("{n:,}", "1,234,567"),
+        ("{n:,d}", "1,234,567"),
+        ("{x:.1f}", "1.0"),
+        ("{x:.0%}", "99%"),
+        ("{x:.3g}", "0.988"),
+        ("{100 * x:.0f}%", "99%"),
+        ("{x:d}", "0.98765"),
+        ("{s:.1f}", '"fp8"'),
+        ("{w:.1f}", "train.tp"),
+        ("{b}", "true"),
+        ("{big:.1f}", "a number of more than 77 digits"),
+        ("{n if b else x:,}", "1,234,567"),
+    ],
+)
+def test_fill(text, filled):
+    assert fill(text) == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "reason"),
+    [
+        ("{", 0, "a lone brace; write {{ or }}"),
+        ("a }", 2, "a lone brace; write {{ or }}"),
+        ("a {n", 2, "a lone brace; write {{ or }}"),
+        ("a {{n}", 5, "a lone brace; write {{ or }}"),
+        ("a {nosuch}", 3, "unknown name `nosuch`"),
+        ("a {n + nosuch:.1f}", 7, "unknown name `nosuch`"),
+        ("{n} {n n}", 5, "invalid syntax"),
+        ("{n!r}", 1, "invalid syntax"),
+    ],
+)
+def test_error(text, offset, reason):
+    with pytest.raises(ExpressionError) as error:
+        compile_template(text, compile_one)
+    assert reason in error.value.reason
+    assert offset <= error.value.offset <= offset + 2
+
+
+@pytest.mark.parametrize("text", ["{}", "{ }", "{:.1f}"])
+def test_an_empty_placeholder_is_refused(text):
+    with pytest.raises(ExpressionError):
+        compile_template(text, compile_one)
+
+
+def test_names_of_all_placeholders():
+    template = compile_template("{x} {n} {x + n:.1f}", compile_one)
+    assert template.names == ("x", "n")
+
+
+def test_fill_raises_unknown():
+    class Scope(dict):
+        def __missing__(self, name):
+            raise Unknown(name)
+
+    with pytest.raises(Unknown):
+        compile_template("{n}", compile_one).fill(Scope())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unset"),
+        (True, "true"),
+        (False, "false"),
+        (5, "5"),
+        (-5, "-5"),
+        (1e-8, "1e-08"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+        ("", '""'),
+        ("a", '"a"'),
+        ('a"b', r'"a\"b"'),
+        ("a\\b", r'"a\\b"'),
+        ("a\nb", r'"a\u000ab"'),
+        (Words("a b"), "a b"),
+        (Words("a\tb"), r"a\u0009b"),
+        ([], "[]"),
+        ([1, "a", True], '[1, "a", true]'),
+        ((1, 2), "[1, 2]"),
+        ({}, "{}"),
+        ({"a": 1, "b": "c"}, '{ a = 1, b = "c" }'),
+        ([[[[[1]]]]], "[[[[...]]]]"),
+        ({"a": [{}]}, "{ a = [{}] }"),
+        ([1] * 20, "[" + ", ".join(["1"] * 16) + "]"),
+        ({str(i): i for i in range(10)}, None),
+        (datetime.date(2024, 5, 1), "2024-05-01"),
+        (datetime.time(7, 32), "07:32:00"),
+        (2**256 - 1, None),
+        (2**256, "a number of more than 77 digits"),
+        (-(2**300), "a number of more than 77 digits"),
+    ],
+)
+def test_shown(value, text):
+    if text is None:
+        assert len(shown(value)) <= MAX_SHOWN
+    else:
+        assert shown(value) == text
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 1000, ["y" * 50] * 5, {"k" * 100: "v" * 100}, {"a": ["\n" * 900]}]
+)
+def test_long_values_are_cut(value):
+    text = shown(value)
+    assert len(text) == MAX_SHOWN
+    assert text.endswith(" ...")
+
+
+def test_cut_exactly_at_the_limit():
+    assert shown("x" * (MAX_SHOWN - 2)) == f'"{"x" * (MAX_SHOWN - 2)}"'
+    assert shown("x" * (MAX_SHOWN - 1)).endswith(" ...")
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("abc äöü 漢字", "abc äöü 漢字"),
+        ("\x1b[31mred", r"\u001b[31mred"),
+        ("a\rb", r"a\u000db"),
+        ("\x7f\x80\x9f", r"\u007f\u0080\u009f"),
+        ("\u202eabc", r"\u202eabc"),
+        ("\u2066a\u2069", r"\u2066a\u2069"),
+        ("\u200b\ufeff\u061c", r"\u200b\ufeff\u061c"),
+        ("\u2028", r"\u2028"),
+    ],
+)
+def test_plain_escapes_what_acts_on_a_terminal(text, safe):
+    assert plain(text) == safe

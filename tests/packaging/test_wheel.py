@@ -1,0 +1,117 @@
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fp8tune.lint.rules import CATEGORIES, rule_files
+
+from .conftest import execute, must, new_venv, pip
+
+
+@pytest.fixture(scope="session")
+def names(wheel):
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.fixture(scope="session")
+def installed(wheel, tmp_path_factory):
+    """Programs of an environment with the wheel."""
+    folder = tmp_path_factory.mktemp("installed")
+    programs = new_venv(folder / "venv")
+    pip(programs / "python", "install", wheel, folder=folder)
+    return programs
+
+
+@pytest.fixture(scope="session")
+def editable(repository, tmp_path_factory):
+    """Programs of an environment where the checkout itself is installed."""
+    folder = tmp_path_factory.mktemp("editable")
+    programs = new_venv(folder / "venv")
+    pip(programs / "python", "install", "-e", repository, folder=folder)
+    return programs
+
+
+def test_every_rule_is_in_the_wheel(names, repository):
+    rules = repository / "rules"
+    ours = {
+        f"fp8tune/{path.relative_to(repository).as_posix()}"
+        for path in rules.rglob("*.toml")
+    }
+    assert {name for name in names if name.startswith("fp8tune/rules/")} == ours
+    assert len(ours) == len(list(rule_files(str(rules))))
+    assert any(name.startswith("fp8tune/rules/rejected/") for name in names)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fp8tune/py.typed",
+        "fp8tune/facts/gpus.toml",
+        "fp8tune/trainers/kempnerforge/schema.toml",
+    ],
+)
+def test_data_is_in_the_wheel(names, name):
+    assert name in names
+
+
+def test_nothing_else_is_in_the_wheel(names, repository):
+    modules = {
+        path.relative_to(repository).as_posix()
+        for path in (repository / "fp8tune").rglob("*.py")
+    }
+    inside = {name for name in names if ".dist-info/" not in name}
+    assert {name for name in inside if name.endswith(".py")} == modules
+    assert {name.split("/")[0] for name in inside} == {"fp8tune"}
+    assert {name.rpartition(".")[2] for name in inside} == {"py", "toml", "typed"}
+
+
+def test_metadata(wheel, names):
+    (record,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    text = zipfile.ZipFile(wheel).read(record).decode()
+    needs = [
+        line
+        for line in text.splitlines()
+        if line.startswith("Requires-Dist:") and "extra ==" not in line
+    ]
+    assert needs == ["Requires-Dist: click>=8.1", "Requires-Dist: tomlkit>=0.13"]
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+@pytest.mark.parametrize("kind", ["installed", "editable"])
+class TestInstalled:
+    @pytest.fixture
+    def programs(self, kind, request):
+        return request.getfixturevalue(kind)
+
+    def test_good(self, programs, configs):
+        ended = execute(programs / "fp8tune", "lint", "good.toml", folder=configs)
+        assert ended == (0, "no findings in 1 file\n")
+
+    def test_bad(self, programs, configs):
+        command = (programs / "fp8tune", "lint", "--output-format=concise")
+        ended = execute(*command, "bad.toml", folder=configs)
+        assert ended.code == 1
+        assert "bad.toml:2:7: error[heads-do-not-divide-hidden-size]" in ended.out
+        assert "bad.toml:10:6: error[value-out-of-range]" in ended.out
+
+    def test_module(self, programs, configs):
+        command = (programs / "python", "-m", "fp8tune", "lint", "bad.toml")
+        assert execute(*command, folder=configs).code == 1
+
+    def test_rules(self, programs, configs, repository):
+        out = must(programs / "fp8tune", "rules", folder=configs)
+        assert len(out.splitlines()) == len(
+            list((repository / "rules").rglob("*.toml"))
+        )
+        assert {line[3:4].isdigit() for line in out.splitlines()} == {True}
+
+    def test_needs_no_torch(self, programs, configs):
+        code = "import importlib.util as u; print(u.find_spec('torch'))"
+        assert must(programs / "python", "-c", code, folder=configs) == "None\n"
+
+
+def test_wheel_carries_its_own_rules(installed, configs):
+    code = "from fp8tune.lint.rules import builtin_folder as f; print(f())"
+    folder = Path(must(installed / "python", "-c", code, folder=configs).strip())
+    assert folder.is_relative_to(installed.parent)
+    assert {path.name for path in folder.iterdir()} <= set(CATEGORIES)

@@ -1,0 +1,221 @@
+"""Imports point one way, lint starts light, and the house style holds."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "fp8tune"
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+)
+HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
+LIGHT = ("toml", "trainers", "facts", "lint", "job", "cli", "suggest", "commands.lint")
+ALLOWED = {
+    "toml": ("toml",),
+    "suggest": (),
+    "job": (),
+    "facts": ("facts", "job", "suggest"),
+    "trainers": ("trainers", "facts", "job", "suggest", "toml"),
+    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml"),
+}
+"""What each room may import of fp8tune."""
+
+
+def path_of(module):
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def tree_of(module):
+    return ast.parse(path_of(module).read_text(encoding="utf-8"))
+
+
+def imports(module):
+    """Every module that is imported anywhere in a module, also within functions."""
+    found = set()
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found.add(node.module)
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found |= {inner} & set(MODULES)
+    return found
+
+
+def inside(module, room):
+    return module == f"fp8tune.{room}" or module.startswith(f"fp8tune.{room}.")
+
+
+def test_the_modules_are_found():
+    assert {"fp8tune.cli", "fp8tune.toml", "fp8tune.lint.engine"} <= set(MODULES)
+    assert {"fp8tune.job", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if any(inside(m, room) for room in LIGHT)]
+)
+def test_what_lint_needs_imports_nothing_heavy(module):
+    assert {name.split(".")[0] for name in imports(module)} & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "room"),
+    [(m, room) for m in MODULES for room in ALLOWED if inside(m, room)],
+)
+def test_arrows_point_one_way(module, room):
+    ours = {name for name in imports(module) if name.split(".")[0] == "fp8tune"}
+    wrong = [
+        name
+        for name in ours
+        if name != "fp8tune" and not any(inside(name, to) for to in ALLOWED[room])
+    ]
+    assert wrong == []
+
+
+def test_no_module_imports_a_command():
+    users = [m for m in MODULES if any(inside(name, "commands") for name in imports(m))]
+    assert users == []
+
+
+def test_nothing_but_trainers_knows_a_trainer_by_its_module():
+    users = [
+        module
+        for module in MODULES
+        if any(inside(name, "trainers.kempnerforge") for name in imports(module))
+        and not inside(module, "trainers.kempnerforge")
+    ]
+    assert users == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_short(module):
+    lines = path_of(module).read_text(encoding="utf-8").count("\n")
+    assert lines <= 300
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_functions_are_short(module):
+    long = [
+        f"{node.name}: {node.end_lineno - node.body[0].lineno + 1}"
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.end_lineno - node.body[0].lineno + 1 > 40
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_public_has_a_docstring(module):
+    tree = tree_of(module)
+    assert ast.get_docstring(tree)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    public = [
+        node
+        for owner in (tree, *(c for c in classes if c.name[0] != "_"))
+        for node in owner.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name[0] != "_"
+    ]
+    assert [node.name for node in public if not ast.get_docstring(node)] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_function_is_annotated(module):
+    bare = [
+        node.name
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.FunctionDef)
+        and (
+            node.returns is None
+            or any(
+                argument.annotation is None and argument.arg != "self"
+                for argument in (*node.args.args, *node.args.kwonlyargs)
+            )
+        )
+    ]
+    assert bare == []
+
+
+def loaded_after(*arguments, folder):
+    """The modules that a process holds after a command."""
+    code = (
+        f"import sys; sys.path[:0] = {[str(ROOT), *sys.path[1:]]!r}\n"
+        "from fp8tune.cli import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "except SystemExit as end:\n    code = end.code\n"
+        "sys.stderr.write(repr((code, sorted(sys.modules))))\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", code, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ended, names = ast.literal_eval(said.stderr.split("\n")[-1])
+    return ended, set(names), said.stdout
+
+
+CONFIG = """\
+# fp8tune: gpu=h100 world-size=8
+[train]
+mixed_precision = "fp8"
+[distributed]
+tp = 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["a.toml"], 1),
+        (["a.toml", "--output-format", "concise"], 1),
+        (["good.toml"], 0),
+    ],
+)
+def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
+    (tmp_path / "a.toml").write_text(CONFIG)
+    (tmp_path / "good.toml").write_text("[scheduler]\nwarmup_steps = 10\n")
+    ended, names, _ = loaded_after("lint", *arguments, folder=tmp_path)
+    assert ended == code
+    assert names & HEAVY == set()
+    assert names & {"difflib", "multiprocessing", "concurrent.futures"} == set()
+    ours = {name for name in names if name.split(".")[0] == "fp8tune"}
+    assert ours <= set(MODULES)
+    assert not ours & {"fp8tune.commands.rules", "fp8tune.lint.explain"}
+    assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
+    bare = subprocess.run(
+        [sys.executable, "-I", "-c", "import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    strange = {
+        name.split(".")[0] for name in names - set(bare.stdout.split())
+    } - sys.stdlib_module_names
+    assert strange <= {"click", "fp8tune"}
+
+
+def test_json_is_loaded_for_json_alone(tmp_path):
+    (tmp_path / "a.toml").write_text(CONFIG)
+    _, names, _ = loaded_after("lint", "a.toml", folder=tmp_path)
+    assert "json" not in names
+    command = ("lint", "a.toml", "--output-format", "json")
+    _, names, out = loaded_after(*command, folder=tmp_path)
+    assert "json" in names
+    assert json.loads(out)["version"] == 1
+
+
+def test_every_command_of_the_table_is_a_module():
+    from fp8tune.cli import COMMANDS
+
+    names = {m.removeprefix("fp8tune.commands.") for m in MODULES if "commands." in m}
+    assert set(COMMANDS) == names

@@ -1,0 +1,266 @@
+"""The job: values on demand, names, and what unknown means."""
+
+import types
+
+import pytest
+
+from fp8tune.facts import FACTS
+from fp8tune.job import (
+    FIELDS,
+    Job,
+    Source,
+    Target,
+    Unknown,
+    known,
+    sources,
+    vocabulary,
+)
+
+
+def area(model_width, height):
+    return model_width * height
+
+
+def scaled(factor, area, offset=0):
+    return factor * area + offset
+
+
+def broken(height):
+    return height / 0
+
+
+def odd(height):
+    return height.no_such_thing if height == 7 else int("x")
+
+
+def mixed(height):
+    return "a" + height
+
+
+def undefined():
+    raise Unknown("undefined")
+
+
+COMPUTED = {
+    "area": Source(area, ("model_width", "height"), ()),
+    "fact.scaled": Source(scaled, ("factor", "area", "offset"), ("offset",)),
+    "broken": Source(broken, ("height",), ()),
+    "odd": Source(odd, ("height",), ()),
+    "mixed": Source(mixed, ("height",), ()),
+    "undefined": Source(undefined, (), ()),
+    "on_gpu": Source(
+        lambda gpu, world_size: (gpu, world_size), ("gpu", "world_size"), ()
+    ),
+    "deep": Source(lambda fact_scaled: -fact_scaled, ("fact_scaled",), ()),
+}
+KEYS = frozenset({"model.width", "model.height", "model.factor", "model.other"})
+WORDS = vocabulary(KEYS, {"height": "model.height", "factor": "model.factor"}, COMPUTED)
+VALUES = {"model.width": 3, "model.height": 4, "model.factor": 2}
+
+
+def job(values=VALUES, written=(), target=None):
+    return Job(WORDS, values, set(written), target or Target())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model.width", 3),
+        ("height", 4),
+        ("area", 12),
+        ("fact.scaled", 24),
+        ("deep", -24),
+        ("fact_scaled", 24),
+        ("model_width", 3),
+    ],
+)
+def test_value(name, value):
+    assert job()[name] == value
+
+
+def test_values_are_kept():
+    found = job()
+    assert found["deep"] == -24
+    assert {"area", "fact.scaled", "deep", "height", "factor"} <= found.keys()
+
+
+def test_the_given_values_are_not_changed():
+    values = dict(VALUES)
+    assert job(values)["deep"] == -24
+    assert values == VALUES
+
+
+def test_an_optional_parameter():
+    words = vocabulary(
+        KEYS | {"offset"},
+        {"height": "model.height", "factor": "model.factor"},
+        COMPUTED,
+    )
+    assert Job(words, {**VALUES, "offset": 5}, set(), Target())["fact.scaled"] == 29
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("model.other", "model.other"),
+        ("nosuch", "nosuch"),
+        ("gpu", "gpu"),
+        ("on_gpu", "gpu"),
+        ("undefined", "undefined"),
+        ("broken", "broken"),
+        ("odd", "odd"),
+        ("mixed", "mixed"),
+    ],
+)
+def test_unknown_names_what_is_missing(name, missing):
+    with pytest.raises(Unknown) as error:
+        job()[name]
+    assert error.value.args == (missing,)
+
+
+@pytest.mark.parametrize("name", ["area", "fact.scaled", "deep", "height"])
+def test_unknown_spreads(name):
+    with pytest.raises(Unknown) as error:
+        job({"model.width": 3, "model.factor": 2})[name]
+    assert error.value.args == ("model.height",)
+
+
+def test_a_value_of_an_odd_type_makes_a_fact_unknown():
+    with pytest.raises(Unknown):
+        job({**VALUES, "model.height": [1]} | {"model.width": [2]})["area"]
+
+
+def test_a_mistake_in_a_formula_is_not_hidden():
+    with pytest.raises(AttributeError):
+        job({**VALUES, "model.height": 7})["odd"]
+
+
+@pytest.mark.parametrize(
+    ("target", "gpu", "world_size"),
+    [
+        (Target(), None, None),
+        (Target(gpu="h200"), "h200", None),
+        (Target(world_size=8), None, 8),
+        (Target("h200", 8), "h200", 8),
+    ],
+)
+def test_target(target, gpu, world_size):
+    found = job(target=target)
+    assert (found.get("gpu"), found.get("world_size")) == (gpu, world_size)
+    assert found.target == target
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("model.width", ["model.width"]),
+        ("height", ["model.height"]),
+        ("area", ["model.width", "model.height"]),
+        ("fact.scaled", ["model.factor", "model.width", "model.height"]),
+        ("deep", ["model.factor", "model.width", "model.height"]),
+        ("on_gpu", ["on_gpu"]),
+        ("gpu", ["gpu"]),
+        ("undefined", ["undefined"]),
+        ("nosuch", ["nosuch"]),
+    ],
+)
+def test_keys_of(name, keys):
+    assert job().keys_of(name) == keys
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ((), "model.factor"),
+        (("model.height",), "model.height"),
+        (("model.height", "model.width"), "model.width"),
+        (("model.other",), "model.factor"),
+    ],
+)
+def test_key_prefers_what_is_written(written, key):
+    assert job(written=written).key("deep") == key
+
+
+def test_origins_hold_the_target_too():
+    assert WORDS.origins("on_gpu") == ["gpu", "world_size"]
+    assert WORDS.origins("deep") == [
+        "model.factor",
+        "model.width",
+        "model.height",
+        "offset",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "known_"),
+    [
+        ("height", True),
+        ("model.height", True),
+        ("area", True),
+        ("fact.scaled", True),
+        ("gpu", True),
+        ("world_size", True),
+        ("fact_scaled", False),
+        ("model_height", False),
+        ("nosuch", False),
+        ("micro_batch", False),
+    ],
+)
+def test_knows(name, known_):
+    assert WORDS.knows(name) is known_
+
+
+def test_names_are_all_names():
+    assert set(WORDS.names()) == {*FIELDS, *COMPUTED, *KEYS}
+
+
+def test_known():
+    assert [known("x", value) for value in (0, "", False, 5)] == [0, "", False, 5]
+    with pytest.raises(Unknown) as error:
+        known("x", None)
+    assert error.value.args == ("x",)
+
+
+def test_sources_are_the_public_functions_of_a_module():
+    module = types.ModuleType("a_module")
+    code = """
+import math
+from os.path import join
+CONSTANT = 5
+class Thing: ...
+def plain(a, b): ...
+def optional(a, b=None, c=1):
+    local = a
+    return local
+def nothing(): ...
+def _private(a): ...
+"""
+    exec(code, module.__dict__)  # a module made for this test
+    assert {
+        name: (source.parameters, source.optional)
+        for name, source in sources(module, "m.").items()
+    } == {
+        "m.plain": (("a", "b"), ()),
+        "m.optional": (("a", "b", "c"), ("b", "c")),
+        "m.nothing": ((), ()),
+    }
+
+
+def test_every_parameter_of_a_fact_is_a_name(kempnerforge):
+    words = kempnerforge.vocabulary
+    names = {
+        words.spelled.get(name, name) for s in words.computed.values() for name in s[1]
+    }
+    assert [name for name in names if not words.knows(name)] == []
+
+
+def test_every_field_that_an_adapter_gives_is_explained(kempnerforge):
+    words = kempnerforge.vocabulary
+    own = [name for name in words.computed if name not in FACTS]
+    fields = [name for name in (*words.renamed, *own) if not name.startswith("vlm_")]
+    assert set(fields) == set(FIELDS) - {"gpu", "world_size"}
+
+
+def test_no_fact_needs_itself(kempnerforge):
+    words = kempnerforge.vocabulary
+    assert all(words.origins(name) for name in words.names())

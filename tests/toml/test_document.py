@@ -1,0 +1,414 @@
+"""Parsing bytes: what is refused and where, and positions in the text."""
+
+import math
+
+import pytest
+
+from fp8tune.toml.document import (
+    MAX_BYTES,
+    MAX_KEY_PARTS,
+    InvalidToml,
+    Lines,
+    Position,
+    Unreadable,
+    parse,
+)
+from tests.toml.clock import soon
+
+BOM = b"\xef\xbb\xbf"
+DEEP = 20_000
+DIGITS = "1" * 6000
+
+
+def refused(data):
+    with pytest.raises(InvalidToml) as error:
+        parse(data)
+    return error.value
+
+
+def test_values_text_and_bom():
+    document = parse(b"a = 1\r\n[b]\r\nc = '\xc3\xa4'\r\n")
+    assert document.values == {"a": 1, "b": {"c": "ä"}}
+    assert document.text == "a = 1\r\n[b]\r\nc = 'ä'\r\n"
+    assert not document.bom
+
+
+@pytest.mark.parametrize("data", [b"", b"# x", b"a = 1\n", b"\r\n[b]\n"])
+def test_a_bom_is_flagged_and_cut_off(data):
+    plain, marked = parse(data), parse(BOM + data)
+    assert (plain.bom, marked.bom) == (False, True)
+    assert (marked.text, marked.values) == (plain.text, plain.values)
+    assert marked.spans == plain.spans
+
+
+def test_only_one_bom_is_cut_off():
+    assert refused(BOM + BOM + b"a = 1").position == Position(1, 1)
+
+
+def test_positions_after_a_bom():
+    document = parse(BOM + b"a = 1\nb = 2")
+    assert document.lines.position(document.span(("a",), "value")[0]) == (1, 5)
+    assert document.lines.position(document.span(("b",), "key")[0]) == (2, 1)
+    assert document.lines.line(1) == "a = 1"
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column", "byte"),
+    [
+        (b"\xff", 1, 1, "0xff"),
+        (b"a = '\xff'", 1, 6, "0xff"),
+        (b"a = 1\n# \xe4 x\n", 2, 3, "0xe4"),
+        (b"a = 1\r\n\r\nb = '\xc3'", 3, 6, "0xc3"),
+        (b"# \xc3\xa4\xf0\x9f\x98\x80\xfe", 1, 5, "0xfe"),
+        (b"a = '\xed\xa0\x80'", 1, 6, "0xed"),
+        (b"a = 1\n\xc0\x80", 2, 1, "0xc0"),
+        (b"# cut off \xf0\x9f\x98", 1, 11, "0xf0"),
+        (b"\xff\xfea\0 \0=\0 \x001\0", 1, 1, "0xff"),
+        (BOM + b"a = '\xff'", 1, 6, "0xff"),
+        (BOM + b"a = 1\nb = '\xff'", 2, 6, "0xff"),
+    ],
+)
+def test_invalid_utf_8(data, line, column, byte):
+    error = refused(data)
+    assert error.position == Position(line, column)
+    assert error.reason.startswith(f"not UTF-8: byte {byte} (")
+    assert error.text.splitlines()[line - 1].lstrip("\ufeff")[column - 1] == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column"),
+    [
+        (b"\0", 1, 1),
+        (b"a = 1\n\0b = 2", 2, 1),
+        (b"a = 'x\0'", 1, 7),
+        (b"a = 1 # \0", 1, 9),
+        (b'a = """\nx\0"""', 2, 2),
+    ],
+)
+def test_nul(data, line, column):
+    assert refused(data).position == Position(line, column)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("=", 1, 1),
+        ("a", 1, 2),
+        ("a =", 1, 4),
+        ("a = \nb = 1", 1, 5),
+        ("a b = 1", 1, 3),
+        ("a = 1 b = 2", 1, 7),
+        ("a = 1\na = 2", 2, 6),
+        ("a = 01", 1, 6),
+        ("a = 'x", 1, 7),
+        ('a = "x\ny"', 1, 7),
+        (r'a = "\q"', 1, 8),
+        (r'a = "\ud800"', 1, 12),
+        ("a = [1 2]", 1, 8),
+        ("a = [1,\n2\n", 3, 1),
+        ("a = {b = 1,}", 1, 12),
+        ("a = {b = 1\n}", 1, 11),
+        ("[a", 1, 3),
+        ("[a]\n[a]", 2, 3),
+        ("x = 1\n[]", 2, 2),
+        ("a = 1\n[a.b]", 2, 5),
+        ("a = 2024-13-01", 1, 9),
+        ("a = 2024-02-30", 1, 5),
+        ("a = tru", 1, 5),
+        ("ä = 1", 1, 1),
+        ("x = 'ä' ö", 1, 9),
+        ("x = 1\r\ny = 2\r\nz", 3, 2),
+        ("x = 1\r\ny = ?", 2, 5),
+        ("x = 1\ry = 2", 1, 6),
+        ("x = 1 # \x1b", 1, 9),
+    ],
+)
+def test_syntax_errors(text, line, column):
+    error = refused(text.encode())
+    assert error.position == Position(line, column)
+    assert error.text == text
+    assert "(at " not in error.reason
+    assert "\n" not in error.reason
+
+
+def test_a_syntax_error_after_a_bom():
+    assert refused(BOM + b"a = ?").position == Position(1, 5)
+
+
+@pytest.mark.parametrize(
+    ("before", "opening"),
+    [
+        ("", "["),
+        ("x = 1\n", "["),
+        ("[train]\nx = 1\n", "[ "),
+        ("x = '[['\n", "[\n"),
+        ("x = 1\n", "{a = "),
+        ("x = 1\n", "{'a b' = [\n"),
+        ("x = 1\n", "[ # [\n"),
+    ],
+)
+@pytest.mark.parametrize("closed", [False, True])
+def test_deep_nesting(before, opening, closed):
+    closing = "".join({"[": "]", "{": "}"}.get(c, "") for c in opening[::-1])
+    text = f"{before}deep = {opening * DEEP}{closing * DEEP * closed}"
+    error = refused(text.encode())
+    assert error.reason == "nested too deeply for the parser"
+    assert error.position == Lines(before).position(len(before))._replace(column=8)
+
+
+@pytest.mark.parametrize(
+    ("before", "number"),
+    [
+        pytest.param(before, number, id=name)
+        for name, before, number in [
+            ("first", "n = ", DIGITS),
+            ("second", "x = 1\nn = ", DIGITS),
+            ("in-an-array", "n = [1, ", f"{DIGITS}]"),
+            ("in-a-table", "n = {a = ", f"{DIGITS}}}"),
+            ("underscores", "n = ", "1_" * 6000 + "1"),
+            ("after-hexadecimal", f"x = 0x{DIGITS}\nn = ", DIGITS),
+            ("after-a-fraction", f"x = 0.{DIGITS}\nn = ", DIGITS),
+            ("after-a-string", f"x = '{DIGITS}'\nn = ", DIGITS),
+            ("after-a-comment", f"# {DIGITS}\nn = ", DIGITS),
+            ("after-a-valid-one", f"x = {'1' * 4200}\nn = ", DIGITS),
+        ]
+    ],
+)
+def test_integers_of_too_many_digits(before, number):
+    error = refused(f"{before}{number}".encode())
+    assert error.reason == "an integer of more than 4300 digits"
+    assert error.position == Lines(before).position(len(before))
+
+
+def test_integers_that_are_just_short_enough():
+    text = f"a = {'9' * 4300}\nb = 0x{'f' * 6000}"
+    assert parse(text.encode()).values == {
+        "a": int("9" * 4300),
+        "b": int("f" * 6000, 16),
+    }
+
+
+def test_nan_and_inf():
+    values = parse(b"a = nan\nb = inf\nc = -inf\nd = -nan").values
+    assert math.isnan(values["a"])
+    assert math.isnan(values["d"])
+    assert (values["b"], values["c"]) == (math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("size", [MAX_BYTES + 1, 3 * MAX_BYTES])
+def test_too_large(size):
+    with pytest.raises(Unreadable, match=r"MiB is no train config \(limit: 1 MiB\)"):
+        parse(b"#" * size)
+
+
+def test_just_small_enough():
+    assert parse(b"#" * MAX_BYTES).values == {}
+
+
+def dotted_key(form, parts):
+    return form.replace("KEY", parts).encode()
+
+
+PARTS = ["a", "1-_", "''", '""', "'x y'", '"x.y"', r'"\""', r'"\\"', r'"\"x"', "'\"'"]
+
+
+@pytest.mark.parametrize(
+    ("form", "part", "dot"),
+    [
+        *(("KEY = 1", part, ".") for part in PARTS),
+        *((form, "a", ".") for form in ("[KEY]", "[[KEY]]", "x = {KEY = 1}", "KEY=1")),
+        *(("x = 1\nKEY = 1", "a", dot) for dot in (" . ", "\t.  ", ". ", " .")),
+        ("[KEY]", r'"\""', " . "),
+    ],
+)
+def test_long_dotted_keys(form, part, dot):
+    longest = dot.join([part] * MAX_KEY_PARTS)
+    assert parse(dotted_key(form, longest)).values
+    with pytest.raises(Unreadable, match="more than 100 dotted parts"):
+        parse(dotted_key(form, longest + dot + part))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# {'.' * 300}",
+        f"# {'. ' * 300}",
+        f"x = '{'.' * 300}'",
+        f"# {'-.' * 150}",
+        f"x = '{'1.2.' * 100}'",
+        f'x = """\n{"a.b" * 200}\n"""',
+        f"'{'a.' * 200}' = 1",
+        f"x = [{'0.1, ' * 300}]",
+    ],
+)
+def test_dots_elsewhere_are_no_long_key(text):
+    assert parse(text.encode()).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "position"),
+    [
+        ("", 0, (1, 1)),
+        ("ab", 0, (1, 1)),
+        ("ab", 2, (1, 3)),
+        ("a\nb", 1, (1, 2)),
+        ("a\nb", 2, (2, 1)),
+        ("a\nb\n", 4, (3, 1)),
+        ("a\r\nb", 1, (1, 2)),
+        ("a\r\nb", 2, (1, 3)),
+        ("a\r\nb", 3, (2, 1)),
+        ("\n\n\n", 2, (3, 1)),
+        ("ä😀b", 2, (1, 3)),
+        ("a\u2028b\x85c", 4, (1, 5)),
+    ],
+)
+def test_position(text, offset, position):
+    assert Lines(text).position(offset) == Position(*position)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", [""]),
+        ("a", ["a"]),
+        ("a\n", ["a", ""]),
+        ("a\nb", ["a", "b"]),
+        ("a\r\nb\r\n", ["a", "b", ""]),
+        ("\n\na", ["", "", "a"]),
+        ("a \t\r\n b", ["a \t", " b"]),
+        ("a\u2028b\x85\x0bc\nd", ["a\u2028b\x85\x0bc", "d"]),
+    ],
+)
+def test_line(text, lines):
+    shown = Lines(text)
+    assert [shown.line(number) for number in range(1, len(lines) + 1)] == lines
+
+
+def test_span_of_keys_and_values():
+    document = parse(b"[a]\nb = 1\nc = [2]\n[[d]]\n")
+    spans = {
+        (path, part): document.span(path, part)
+        for path in [("a",), ("a", "b"), ("a", "c", 0), ("d", 0), ("x",), ()]
+        for part in ("key", "value")
+    }
+    assert spans == {
+        (("a",), "key"): (1, 2),
+        (("a",), "value"): (1, 2),
+        (("a", "b"), "key"): (4, 5),
+        (("a", "b"), "value"): (8, 9),
+        (("a", "c", 0), "key"): None,
+        (("a", "c", 0), "value"): (15, 16),
+        (("d", 0), "key"): (20, 21),
+        (("d", 0), "value"): (20, 21),
+        (("x",), "key"): None,
+        (("x",), "value"): None,
+        ((), "key"): None,
+        ((), "value"): None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [("[", "]"), ("{a = ", "}"), ("[{a = ", "}]")]
+)
+def test_what_parses_can_be_scanned(opening, closing):
+    """Up to the very depth at which the parser gives up."""
+    depths = []
+    for depth in range(50, 1000):
+        text = f"[t]\na.b = {opening * depth}1{closing * depth}"
+        try:
+            document = parse(text.encode())
+        except InvalidToml:
+            break
+        assert ("t", "a", "b") in document.spans.values, depth
+        depths.append(depth)
+    assert depths
+
+
+def large(start, piece, end):
+    """``piece`` over and over, up to the size limit; ``%d`` in it counts."""
+    room = MAX_BYTES - len(start) - len(end)
+    if "%d" in piece:
+        count = room // (len(piece) + 4)
+        return start + "".join(piece % number for number in range(count)) + end
+    return start + piece * (room // len(piece.encode())) + end
+
+
+LARGE = {
+    "comment": ("", "#", ""),
+    "string": ("a = '", "x", "'"),
+    "escapes": ('a = "', r"\u0041", '"'),
+    "long-string": ('a = """', 'x""\n', '"""'),
+    "backslashes": ('a = "', r"\\", '"'),
+    "bare-key": ("k", "k", " = 1"),
+    "quoted-key": ("'", "k.", "' = 1"),
+    "hexadecimal": ("a = 0x", "f", ""),
+    "fraction": ("a = 0.", "1", ""),
+    "array": ("a = [", "1,", "]"),
+    "array-of-tables-inline": ("a = [", "{},", "]"),
+    "array-of-strings": ("a = [", "'',\"'\",", "]"),
+    "array-of-comments": ("a = [", "#[\n", "]"),
+    "inline-table": ("a = {", "k%d = 1,", "k = 1}"),
+    "tables": ("", "[t%d]\n", ""),
+    "tables-with-keys": ("", "[t%d]\na = 1\nb = 'x'\n", ""),
+    "nested-tables": ("", "[a.b.c.t%d]\n", ""),
+    "arrays-of-tables": ("", "[[a]]\n[[a.b]]\n", ""),
+    "one-array-of-tables": ("", "[[a]]\n", ""),
+    "keys": ("", "k%d = 1\n", ""),
+    "dotted-keys": ("", "a.b.c.k%d = 1\n", ""),
+    "keys-of-99-parts": ("", f"{'a.' * 98}k%d = 1\n", ""),
+    "headers-of-99-parts": ("", f"[{'a.' * 98}k%d]\n", ""),
+    "dots": ("", ".", ""),
+    "spaces": ("", " ", ""),
+    "tabs-and-spaces": ("", "\t ", ""),
+    "line-feeds": ("", "\n", ""),
+    "carriage-returns": ("", "\r", ""),
+    "double-quotes": ("", '"', ""),
+    "single-quotes": ("", "'", ""),
+    "quoted-quotes": ("", "'\"'\"", ""),
+    "open-string": ('a = "', "x", ""),
+    "open-long-string": ('a = """', '""\n', ""),
+    "open-long-literal": ("a = '''", "''\n", ""),
+    "parts": ("", "a.", ""),
+    "parts-of-a-key": ("a", ".a", " = 1"),
+    "parts-of-a-header": ("[a", ".a", "]"),
+    "escaped-quote-parts-of-a-key": ("a", r'."\""', " = 1"),
+    "escaped-quote-parts-of-a-header": ("[a", r'."\""', "]"),
+    "backslash-parts": ("a", r'."\\"', " = 1"),
+    "empty-parts": ("''", '.""', " = 1"),
+    "spaced-parts": ("a", f".{' ' * 5000}a{' ' * 5000}", ""),
+    "spaced-99-parts": ("", f".a{' ' * 90}" * 99 + "\n", ""),
+    "quotes-and-dots": ("", '."', ""),
+    "both-quotes-and-dots": ("", ".'\"", ""),
+    "brackets": ("", "[", ""),
+    "braces": ("", "{", ""),
+    "nested-arrays": ("a = ", "[", ""),
+    "nested-tables-inline": ("a = ", "{a=", ""),
+    "brackets-just-not-deep": ("a = ", f"{'[' * 63}1", ""),
+    "closing-brackets": ("", "]", ""),
+    "equals": ("", "=", ""),
+    "commas": ("a = [", ",", ""),
+    "digits": ("a = ", "1", ""),
+    "digits-with-underscores": ("a = ", "1_", "1"),
+    "numbers-of-4000-digits": ("a = [", f"{'1' * 4000},", "]"),
+    "numbers-before-a-long-one": ("a = [", f"{'1' * 3999},", f"]\nb = {DIGITS}"),
+    "nul": ("", "\0", ""),
+    "wide": ("# ", "😀", ""),
+}
+
+
+@pytest.mark.parametrize(("start", "piece", "end"), LARGE.values(), ids=LARGE)
+def test_large_input_comes_back(start, piece, end):
+    data = large(start, piece, end).encode()
+    assert MAX_BYTES // 2 < len(data) <= MAX_BYTES
+    with soon():
+        try:
+            document = parse(data)
+        except (InvalidToml, Unreadable):
+            return
+        names = {path[0] for path in document.spans.keys}
+    assert names == set(document.values)
+
+
+@pytest.mark.parametrize("size", [5000, MAX_BYTES - 10])
+def test_invalid_utf_8_at_the_end_of_one_long_line(size):
+    assert refused(b"#" * size + b"\xff").position == Position(1, size + 1)

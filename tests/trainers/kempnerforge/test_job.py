@@ -1,0 +1,314 @@
+"""A KempnerForge config as a job."""
+
+import pytest
+
+from fp8tune.job import Unknown
+from fp8tune.trainers.kempnerforge import job as facts
+
+
+def values(job, *names, text="", **target):
+    found = job(text, **target)
+    known = {}
+    for name in names:
+        try:
+            known[name] = found[name]
+        except Unknown:
+            known[name] = None
+    return known
+
+
+def test_defaults(job):
+    assert values(
+        job,
+        "precision",
+        "micro_batch",
+        "seq_len",
+        "grad_accum",
+        "max_steps",
+        "warmup_steps",
+        "ac",
+        "compile",
+        "hidden_size",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "ffn_size",
+        "ffn_matrices",
+        "dense_ffn_layers",
+        "moe_layers",
+        "experts",
+        "tp",
+        "dp_shard",
+        "fp8_recipe",
+        "fp8_all_gather",
+        "fp8_converts_head",
+        "fp8_tokens",
+        "ac_attention_only",
+        "vlm_arch_name",
+        "gpu",
+        "world_size",
+    ) == {
+        "precision": "bf16",
+        "micro_batch": 8,
+        "seq_len": 2048,
+        "grad_accum": 1,
+        "max_steps": 100000,
+        "warmup_steps": 2000,
+        "ac": "none",
+        "compile": True,
+        "hidden_size": 4096,
+        "heads": 32,
+        "kv_heads": 32,
+        "head_dim": 128,
+        "ffn_size": 11008,
+        "ffn_matrices": 3,
+        "dense_ffn_layers": 32,
+        "moe_layers": 0,
+        "experts": 0,
+        "tp": 1,
+        "dp_shard": None,
+        "fp8_recipe": "",
+        "fp8_all_gather": False,
+        "fp8_converts_head": False,
+        "fp8_tokens": (16384,),
+        "ac_attention_only": False,
+        "vlm_arch_name": "",
+        "gpu": None,
+        "world_size": None,
+    }
+
+
+def test_fp8(job):
+    text = '[train]\nmixed_precision = "fp8"\n'
+    names = ("precision", "fp8_recipe", "fp8_all_gather", "fp8_converts_head")
+    assert list(values(job, *names, text=text).values()) == [
+        "fp8",
+        "tensorwise",
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("ffn_hidden_dim = 14336", 14336),
+        ("ffn_hidden_dim = 0", 0),
+        ("ffn_dim_multiplier = 1.3", 14336),
+        ("dim = 8192\nffn_dim_multiplier = 1.3", 28416),
+        ("dim = 512", 1536),
+    ],
+)
+def test_ffn_size(job, text, size):
+    assert job(f"[model]\n{text}\n")["ffn_size"] == size
+
+
+@pytest.mark.parametrize(
+    ("activation", "matrices"), [("silu", 3), ("gelu", 2), ("relu", 2)]
+)
+def test_ffn_matrices(activation, matrices):
+    assert facts.ffn_matrices(activation) == matrices
+
+
+@pytest.mark.parametrize(
+    ("text", "dense", "moe"),
+    [
+        ("[model]\nn_layers = 7", 7, 0),
+        ("[model]\nn_layers = 7\nnum_experts = 8", 0, 7),
+        ("[model]\nn_layers = 7\nnum_experts = 8\nmoe_frequency = 2", 4, 3),
+        ("[model]\nn_layers = 7\nnum_experts = 8\nmoe_frequency = 9", 7, 0),
+        ("[model]\nn_layers = 7\nnum_experts = -1", 7, 0),
+        ("[model]\nn_layers = 7\n[vlm]\narch = 'moma'", 0, 7),
+        ("[model]\nn_layers = 7\n[vlm]\narch = 'mot'", 7, 0),
+    ],
+)
+def test_layers(job, text, dense, moe):
+    assert values(job, "dense_ffn_layers", "moe_layers", text=text) == {
+        "dense_ffn_layers": dense,
+        "moe_layers": moe,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "world_size", "shards"),
+    [
+        ("dp_shard = 4", 0, 4),
+        ("dp_shard = 4", 64, 4),
+        ("", 16, 16),
+        ("tp = 4", 16, 4),
+        ("tp = 2\npp = 2\ncp = 2\nep = 1\ndp_replicate = 2", 32, 2),
+        ("tp = 3", 16, None),
+        ("tp = 32", 16, None),
+        ("", 0, None),
+        ("tp = 0", 16, None),
+    ],
+)
+def test_dp_shard(job, text, world_size, shards):
+    found = values(
+        job, "dp_shard", text=f"[distributed]\n{text}\n", world_size=world_size
+    )
+    assert found == {"dp_shard": shards}
+
+
+VLM = "[train]\nbatch_size = 2\n[vision_encoder]\nnum_tokens = 196\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "positions"),
+    [
+        ("[vlm]\nmax_text_len = 100", (592, 200), 296),
+        ("[vlm]\narch = 'moma'\nmax_text_len = 100", (592, 200), 296),
+        ("[vlm]\narch = 'mot'\nmax_text_len = 100", (392, 200), 296),
+        ("[vlm]\narch = 'cross_attention'\nmax_text_len = 100", (392, 200), 100),
+        ("[vlm]\nmax_text_len = 100\n[video]\nmax_frames = 3", (1376, 200), 688),
+        ("[vlm]\nmax_text_len = 100\n[adapter]\ntype = 'avgpool'", (298, 200), 149),
+        (
+            "[vlm]\nmax_text_len = 100\n[adapter]\ntype = 'avgpool'\npool_window = 3",
+            (250, 200),
+            125,
+        ),
+        (
+            "[vlm]\nmax_text_len = 100\n[adapter]\ntype = 'attentional_pool'",
+            (298, 200),
+            149,
+        ),
+        ("[vlm]\nmax_text_len = 100\n[adapter]\ntype = 'linear'", (592, 200), 296),
+    ],
+)
+def test_vlm_tokens(job, text, tokens, positions):
+    found = values(job, "fp8_tokens", "vlm_positions", "seq_len", text=f"{VLM}{text}\n")
+    assert found == {
+        "fp8_tokens": tokens,
+        "vlm_positions": positions,
+        "seq_len": positions,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[vision_encoder]\n[vlm]\n",
+        "[vision_encoder]\nnum_tokens = 0\n[vlm]\n",
+        "[vlm]\n",
+        "[vision_encoder]\nnum_tokens = 197\n[adapter]\ntype = 'avgpool'\n[vlm]\n",
+        "[vision_encoder]\nnum_tokens = 196\n[vlm]\n[video]\nmax_frames = 0\n",
+        "[vision_encoder]\nnum_tokens = 196\n[vlm]\narch = 'zzz'\n",
+        "[vision_encoder]\nnum_tokens = 196\n[vlm]\nmax_text_len = 0\n",
+        "vlm = 5\n[vision_encoder]\nnum_tokens = 196\n",
+    ],
+)
+def test_vlm_tokens_that_nobody_knows(job, text):
+    assert values(job, "fp8_tokens", "vlm_positions", text=text) == {
+        "fp8_tokens": None,
+        "vlm_positions": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("tokens", "adapter", "grid"),
+    [
+        (196, "avgpool", 14),
+        (196, "attentional_pool", 14),
+        (197, "avgpool", -1),
+        (196, "mlp_2layer", 0),
+        (197, "linear", 0),
+        (1, "avgpool", 1),
+    ],
+)
+def test_vlm_grid(tokens, adapter, grid):
+    assert facts.vlm_grid(tokens, adapter) == grid
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_vlm_grid_of_an_encoder_that_must_be_asked(tokens):
+    with pytest.raises(Unknown):
+        facts.vlm_grid(tokens, "avgpool")
+
+
+@pytest.mark.parametrize(
+    ("video", "frames", "count"), [(False, None, 1), (False, 16, 1), (True, 16, 16)]
+)
+def test_vlm_frames(video, frames, count):
+    assert facts.vlm_frames(video, frames) == count
+
+
+@pytest.mark.parametrize(
+    ("ac", "compiled", "precision", "bytes_"),
+    [
+        ("full", True, "bf16", 2 * 4096),
+        ("full", False, "fp8", 2 * 4096),
+        ("selective", True, "bf16", 8 * 4096 + 6 * 14336),
+        ("selective", True, "fp8", 4 * 4096 + 4 * 14336),
+        ("selective", False, "bf16", 20 * 4096 + 8 * 14336),
+        ("selective", False, "fp8", 20 * 4096 + 8 * 14336),
+    ],
+)
+def test_activation_bytes(ac, compiled, precision, bytes_):
+    args = (ac, compiled, precision, 4096, 14336, "", 32, 32, "silu", "rmsnorm")
+    assert facts.activation_bytes(*args) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [(0, "none"), (5, "mot"), (6, 16), (8, "gelu"), (9, "layernorm")],
+)
+def test_activation_bytes_that_were_not_measured(position, value):
+    args = ["selective", True, "bf16", 4096, 14336, "", 32, 32, "silu", "rmsnorm"]
+    args[position] = value
+    with pytest.raises(Unknown):
+        facts.activation_bytes(*args)
+
+
+@pytest.mark.parametrize(
+    ("accum", "vlm", "pp", "bytes_"),
+    [(1, False, 1, 0), (2, False, 1, 4), (2, True, 1, 0), (2, False, 2, 0)],
+)
+def test_unsharded_gradient_bytes(accum, vlm, pp, bytes_):
+    assert facts.unsharded_gradient_bytes(accum, vlm, pp) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision", "unsharded", "bytes_"),
+    [
+        ("adamw", "bf16", 0, 8),
+        ("adamw", "fp8", 4, 6),
+        ("lion", "bf16", 0, 6),
+        ("schedule_free_adamw", "bf16", 0, 10),
+        ("muon", "bf16", 0, None),
+        ("adamw", "fp32", 0, None),
+    ],
+)
+def test_state_bytes(optimizer, precision, unsharded, bytes_):
+    if bytes_ is None:
+        with pytest.raises(Unknown):
+            facts.state_bytes(optimizer, precision, unsharded)
+    else:
+        assert facts.state_bytes(optimizer, precision, unsharded) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("[model]\ndim = 0\n", ["hidden_size", "head_dim", "ffn_size"]),
+        ("[model]\nn_heads = 0\n", ["heads", "head_dim"]),
+        ("[train]\nseq_len = []\n", ["seq_len", "fp8_tokens"]),
+        ("train = 5\n", ["precision", "micro_batch", "compile", "fp8_recipe"]),
+        ("optimizer = true\n", ["optimizer", "learning_rate"]),
+    ],
+)
+def test_a_faulty_value_is_unknown(job, text, unknown):
+    assert values(job, *unknown, text=text) == dict.fromkeys(unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "key"),
+    [
+        ("kv_heads", "", "model.n_kv_heads"),
+        ("head_dim", "[model]\nn_heads = 8", "model.n_heads"),
+        ("head_dim", "[model]\nn_heads = 8\ndim = 64", "model.dim"),
+        ("fp8.unaligned_tokens", "[train]\nseq_len = 5", "train.seq_len"),
+        ("gpu.title", "", "gpu.title"),
+    ],
+)
+def test_key(job, name, written, key):
+    assert job(written).key(name) == key

@@ -1,0 +1,94 @@
+"""What a TOML file is: a train config, a fragment of one, or something else."""
+
+import tomllib
+
+import pytest
+
+from fp8tune.trainers.trainer import Kind, may_be_config, recognise
+
+CONFIG = Kind("kempnerforge", False, "a KempnerForge config")
+FRAGMENT = Kind("kempnerforge", True, "a model fragment for KempnerForge")
+NOTHING = Kind("", False, "no table that a known trainer reads")
+PROJECT = Kind("", False, "a Python project file")
+CARGO = Kind("", False, "a Cargo manifest")
+TITAN = Kind("", False, "a torchtitan config")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", NOTHING),
+        ("x = 1", NOTHING),
+        ("[a]\nb = 1", NOTHING),
+        ("[train]\nseq_len = 1", CONFIG),
+        ("[train]", CONFIG),
+        ("train = 5", CONFIG),
+        ("[vlm]\narch = 'mot'\nmot_modalities = []", CONFIG),
+        ("[model]\ndim = 1\n[train]\n", CONFIG),
+        ("[model]\ndim = 1", FRAGMENT),
+        ("[model]", FRAGMENT),
+        ("model = 5", FRAGMENT),
+        ("dim = 1\nn_heads = 2", FRAGMENT),
+        ("dim = 1\nn_heads = 2\nzzz = 3", FRAGMENT),
+        ("dim = 1\nn_heads = 2\nzzz = 3\nyyy = 4", NOTHING),
+        ("dim = 1", NOTHING),
+        ("dim = 1\nzzz = 2", NOTHING),
+        ("[project]\nname = 'x'", PROJECT),
+        ("[build-system]\n[project]\n", PROJECT),
+        ("[tool.x]\na = 1", PROJECT),
+        ("[tool]\n[train]\nseq_len = 1", CONFIG),
+        ("[package]\n[dependencies]", CARGO),
+        ("[workspace]", CARGO),
+        ("[training]\n[parallelism]\n[model]\n[checkpoint]", TITAN),
+        ("[training]\n[activation_checkpoint]\n[optimizer]\nname = 'x'", TITAN),
+        ("[train]\na = 1\nb = 2\nc = 3\n[x]\ny = 1", NOTHING),
+        ("[data]\nfoo = 1\nbar = 2\n[x]\n[y]\n", NOTHING),
+        ("[trian]\nseq_len = 1\n[model]\ndim = 1\n[optimizer]\nlr = 1", CONFIG),
+        ("[train]\nseq_len = 1\nzzz = 1", CONFIG),
+        ("[metrics]\nlog_interval = 1\nzzz = 1\nyyy = 1\n[a]\n[b]", NOTHING),
+    ],
+)
+def test_recognise(text, kind):
+    assert recognise(tomllib.loads(text)) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "named"),
+    [
+        ("[train]\nseq_len = 1\na = 1\nb = 1\n[x]\n", NOTHING, CONFIG),
+        ("[train]\nseq_len = 1\na = 1\nb = 1\nc = 1\n[x]\n[y]\n", NOTHING, NOTHING),
+        ("[train]\na = 1\n[x]\nb = 1\n", NOTHING, CONFIG),
+        ("[train]\nseq_len = 1\n", CONFIG, CONFIG),
+        ("[project]\nname = 'x'\n", PROJECT, PROJECT),
+        ("[model]\ndim = 1\n", FRAGMENT, FRAGMENT),
+    ],
+)
+def test_a_file_that_the_user_named_needs_less(text, found, named):
+    values = tomllib.loads(text)
+    assert recognise(values, explicit=False) == found
+    assert recognise(values, explicit=True) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "named"),
+    [
+        ("", False, True),
+        ("[train]\nx = \n", False, True),
+        ("[train]\nx = \n[model]\n", True, True),
+        ("[train]\nx = \n[train]\n", False, True),
+        ("  [ train ]\n[[data.datasets]]\n", True, True),
+        ("[project]\n[tool.x]\n", False, False),
+        ("[build-system]\nx = \n", False, False),
+        ("[project]\n[train]\nx = \n", False, True),
+        ("x = [train]\n# [model]\n", False, True),
+    ],
+)
+def test_may_be_config(text, found, named):
+    assert may_be_config(text, explicit=False) is found
+    assert may_be_config(text, explicit=True) is named
+
+
+def test_the_trainers_own_folders_are_recognised(repository):
+    for path in sorted((repository / "configs").glob("*.toml")):
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        assert recognise(values) == CONFIG
