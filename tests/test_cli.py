@@ -33,9 +33,13 @@ key = "pp"
 config = '''
 [distributed]
 pp = «2»
+[train]
+grad_accum_steps = 4
 '''
 [[good]]
 config = '''
+[train]
+grad_accum_steps = 4
 [distributed]
 pp = 1
 '''
@@ -324,7 +328,8 @@ def test_rules_as_json(fp8tune, builtin):
             "no-pipeline, good 1: fires\n1 rule, 2 examples: 1 failure\n",
         ),
         (
-            "[[good]]\nconfig = '''\n[distributed]\npp = 1\n'''\n",
+            "[[good]]\nconfig = '''\n[train]\ngrad_accum_steps = 4\n"
+            "[distributed]\npp = 1\n'''\n",
             "",
             1,
             "no-pipeline: needs at least one [[bad]] and one [[good]]\n"

@@ -204,7 +204,7 @@ class _Case:
             for key in self.job.keys_of(name):
                 region = self._region(tuple(key.split(".")), at.mark)
                 if region is not None:
-                    same = name == at.names[0]
+                    same = at.any or name == at.names[0]
                     note = "" if same else f"`{wanted}` is not set: "
                     return key if same else wanted, region, note
         section = self._region((wanted.partition(".")[0],), "key")

@@ -49,7 +49,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "fault": tuple(faults.FACTS),
 }
 _ENTRIES: dict[str, dict[str, bool]] = {
-    "at": {"key": True, "mark": False, "label": False},
+    "at": {"key": False, "any": False, "mark": False, "label": False},
     "bad": {"config": True, "also": False},
     "good": {"config": True, "also": False},
 }
@@ -182,14 +182,17 @@ class _Reader:
             if field not in fields:
                 near = closest(field, fields)
                 raise self.fail(here, f"unknown key `{field}`{_meant(near)}")
-            if field == "also" or (field == "key" and isinstance(content, list)):
-                if not _texts(content) or (field == "key" and not content):
+            many = field in ("also", "any")
+            if many or (field == "key" and isinstance(content, list)):
+                if not _texts(content) or (field != "also" and not content):
                     raise self.fail(here, f"{field} is an array of names")
             elif not isinstance(content, str):
                 raise self.fail(here, f"{field} is a string")
         for field, required in fields.items():
             if required and field not in entry:
                 raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
+        if key == "at" and ("key" in entry) == ("any" in entry):
+            raise self.fail((key, index), "[[at]] has either `key` or `any`")
         if entry.get("mark", "value") not in ("key", "value"):
             raise self.fail((key, index, "mark"), "mark is key or value")
 
@@ -211,7 +214,7 @@ class _Reader:
                 if name != "fault" and not rule.knows(name):
                     near = _meant(closest(name, rule.vocabulary()))
                     reason = f"unknown name `{name}`{near}"
-                    many = ("at", index, "key", number)
+                    many = ("at", index, "any" if at.any else "key", number)
                     listed = many in self.document.spans.values
                     raise self.fail(many if listed else many[:-1], reason, inside=0)
 

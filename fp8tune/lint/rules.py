@@ -48,12 +48,14 @@ class BadRule(Exception):
 class At(NamedTuple):
     """A span of the finding: what it is about, which part of it, and its label.
 
-    Of several names the first that stands in the file gives the span.
+    Of several names the first that stands in the file gives the span. The finding is
+    about the first name, written or not, unless ``any`` makes them equals.
     """
 
     names: list[str]
     mark: str
     label: str
+    any: bool = False
 
 
 class Example(NamedTuple):
@@ -213,11 +215,12 @@ ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
 
 
 def _at(entry: dict[str, Any]) -> At:
-    names = entry["key"]
+    names = entry["any"] if "any" in entry else entry["key"]
     return At(
         [names] if isinstance(names, str) else list(names),
         entry.get("mark", "value"),
         entry.get("label", ""),
+        "any" in entry,
     )
 
 

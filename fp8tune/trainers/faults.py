@@ -1,4 +1,4 @@
-"""What a trainer's own loader refuses, before any rule speaks of it."""
+"""What a trainer's own loader refuses or bends, before any rule speaks of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ FACTS: dict[str, tuple[str, ...]] = {
     "value-not-convertible": ("key", "value", "type"),
     "wrong-type": ("key", "value", "type"),
     "value-out-of-range": ("key", "value", "bound"),
+    "value-truncated": ("key", "value", "result"),
+    "read-as-false": ("key", "value"),
     "section-not-a-table": ("key", "value"),
     "entry-not-a-table": ("key", "value", "table"),
     "missing-key": ("key", "name"),
@@ -29,7 +31,7 @@ FACTS: dict[str, tuple[str, ...]] = {
 
 
 class Fault(NamedTuple):
-    """One thing that the loader refuses.
+    """One thing that the loader refuses, or takes for something else.
 
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given

@@ -111,6 +111,7 @@ key = "tp"
                 "",
                 'type: one of ["float32", "bfloat16"]',
                 'default: "bfloat16"',
+                "rules: dead-key",
                 "source: https://github.com/KempnerInstitute/KempnerForge/tree/5666d0d/"
                 "kempnerforge/config",
             ],

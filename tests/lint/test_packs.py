@@ -198,7 +198,7 @@ def test_unreadable(tmp_path, text, said):
         ("[[at]]", "[at]", ":10:2: write [[at]]"),
         ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = [1]\n", ":10:1: write [[at]]"),
         ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = 'tp'\n", ":10:1: write [[at]]"),
-        ('key = "tp"\n', "", ":10:3: [[at]] lacks `key`"),
+        ('key = "tp"\n', "", ":10:3: [[at]] has either `key` or `any`"),
         ('key = "tp"', "key = 5", ":11:1: key is a string"),
         ('key = "tp"', 'key = ["tp", 5]', ":11:1: key is an array of names"),
         ("label = ", "labl = ", ":12:1: unknown key `labl`; did you mean `label`?"),

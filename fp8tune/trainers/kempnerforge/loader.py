@@ -26,6 +26,7 @@ ALWAYS_READ = ("model", "train", "eval", "distributed")
 MAX_FAULTS = 1000
 
 _TRUE = ("true", "1", "yes")
+_WORDS = (*_TRUE, "false", "0", "no", "off", "none", "disabled", "n", "f", "")
 _FAULTY = object()
 
 
@@ -191,10 +192,15 @@ class _Loader:
         self, coerce: Callable[[Any], Any], spec: Key, raw: Any, path: Path
     ) -> Any:
         try:
-            return coerce(raw)
+            value = coerce(raw)
         except (ValueError, OverflowError):
             self.fault("value-not-convertible", path, value=raw, type=spec.base)
             return _FAULTY
+        if spec.base == "int" and isinstance(raw, float) and raw != value:
+            self.fault("value-truncated", path, value=raw, result=value)
+        if spec.base == "bool" and isinstance(raw, str) and raw.lower() not in _WORDS:
+            self.fault("read-as-false", path, value=raw)
+        return value
 
     def _sequence(self, base: str, raw: Any, path: Path) -> Any:
         if isinstance(raw, dict) and base.startswith("list["):
@@ -232,8 +238,14 @@ class _Loader:
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
                 facts["bound"] = problem.bound
+            self._forget_truncation(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
+
+    def _forget_truncation(self, path: Path) -> None:
+        """Drop the note on a cut-off fraction where the result is refused anyway."""
+        truncated = ("value-truncated", path)
+        self.faults = [f for f in self.faults if (f.kind, f.path) != truncated]
 
     def _cross_check(self, name: str, values: dict[str, Any], path: Path) -> None:
         for check in checks.BY_CLASS.get(name, ()):
