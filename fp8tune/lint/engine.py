@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.rules import At, Rule, Scope
+from fp8tune.lint.suppress import Sieve, read_ignores
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
-PROSE = ("key", "name", "names", "table", "hint", "type", "bound", "reason", "section")
+PROSE = frozenset(
+    ("key", "name", "names", "table", "section", "type", "bound", "reason", "hint")
+)
 """Facts of faults that are words of ours or names, not values of the config."""
 
 
 class Rules:
-    """The rules of a run, by what makes them fire."""
+    """The rules of a run, by what makes them fire.
 
-    def __init__(self, rules: list[Rule], severity: dict[str, str]) -> None:
+    ``names`` are those of all rules, selected or not.
+    """
+
+    def __init__(
+        self,
+        rules: list[Rule],
+        severity: dict[str, str],
+        names: Iterable[str] = (),
+    ) -> None:
+        self.selected = frozenset(rule.name for rule in rules)
+        self.names = frozenset(names) or self.selected
         self.by_fault: dict[str, list[Rule]] = {}
         for rule in rules:
             if rule.fault:
@@ -115,7 +129,10 @@ class _Case:
         self.unjudged: dict[str, str] = {}
 
     def report(self) -> Report:
-        found = [*self._faults(), *self._conditions()]
+        sieve = Sieve(read_ignores(self.document), datetime.date.today())
+        found = [d for d in (*self._faults(), *self._conditions()) if sieve.keeps(d)]
+        judged = self.rules.selected - self.unjudged.keys()
+        found += self._findings_of(sieve.faults(self.rules.names, judged))
         found.sort(key=lambda d: (d.region, d.code))
         lines = {
             number: self.document.lines.line(number)
@@ -126,7 +143,11 @@ class _Case:
         return Report(self.path, found, self.unjudged, lines=lines)
 
     def _faults(self) -> Iterator[Diagnostic]:
-        for fault in (*_own_faults(self.document, self.directive), *self.loaded.faults):
+        own = _own_faults(self.document, self.directive)
+        return self._findings_of((*own, *self.loaded.faults))
+
+    def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
+        for fault in faults:
             facts = {
                 name: _prose(value) if name in PROSE else value
                 for name, value in fault.facts.items()

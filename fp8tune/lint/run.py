@@ -199,7 +199,7 @@ class _Runner:
             for rule in kept
             if selected(rule, by)
         }
-        return Rules(kept, severity)
+        return Rules(kept, severity, (rule.name for rule in rules))
 
 
 def selected(rule: Rule, by: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -125,6 +126,14 @@ def parse(data: bytes) -> Document:
     if text.count(".") >= MAX_KEY_PARTS and _has_long_key(text):
         raise Unreadable(f"a key has more than {MAX_KEY_PARTS} dotted parts")
     return Document(text, _values(text), bom=bom)
+
+
+def comments(text: str) -> Iterator[Span]:
+    """The comments of a valid TOML text, from ``#`` to the end of the line."""
+    tokens = f"{_LONG_STRING}|{_STRING}|{_COMMENT}"
+    for match in re.finditer(tokens, text, re.DOTALL):
+        if match[0][0] == "#":
+            yield match.span()
 
 
 def _has_long_key(text: str) -> bool:

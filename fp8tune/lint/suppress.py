@@ -1,0 +1,126 @@
+"""Comments that silence a finding, and what is wrong with them.
+
+``tp = 3  # fp8tune: ignore[rule-name] until=2027-01-31 -- reason``, on the line of any
+span of the finding, or on a line of its own above. There is no form for all rules.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fp8tune.job import Words
+from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.suggest import closest
+from fp8tune.toml import Span
+from fp8tune.toml.document import Document, comments
+from fp8tune.trainers.faults import Fault
+
+MAX_COMMENTS = 200
+_MARK = "fp8tune: ignore"
+_FORM = re.compile(
+    r"#[ \t]*fp8tune:[ \t]*ignore\[(?P<names>[^\]]*)\]"
+    r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
+)
+
+
+class Ignore(NamedTuple):
+    """One comment: where it stands, the line it is for, and what it silences."""
+
+    span: Span
+    line: int
+    names: tuple[str, ...]
+    until: datetime.date | None
+    problem: str = ""
+
+    def expired(self, today: datetime.date) -> bool:
+        """Whether the comment has lost its effect."""
+        return self.until is not None and today > self.until
+
+
+def read_ignores(document: Document) -> list[Ignore]:
+    """The ignore comments of a config."""
+    if _MARK not in document.text:
+        return []
+    found: list[Ignore] = []
+    for start, end in comments(document.text):
+        if _MARK in document.text[start:end] and len(found) < MAX_COMMENTS:
+            found.append(_ignore(document, (start, end)))
+    return found
+
+
+def _ignore(document: Document, span: Span) -> Ignore:
+    line = document.lines.position(span[0]).line
+    if document.lines.line(line).lstrip().startswith("#"):
+        line = _next_key(document, line)
+    form = _FORM.match(document.text[span[0] : span[1]])
+    if form is None:
+        problem = "write `# fp8tune: ignore[rule-name] until=YYYY-MM-DD -- reason`"
+        return Ignore(span, line, (), None, problem)
+    names = tuple(name.strip() for name in form["names"].split(",") if name.strip())
+    problem = "" if names else "name the rules between the brackets"
+    until = None
+    if form["until"]:
+        try:
+            until = datetime.date.fromisoformat(form["until"])
+        except ValueError:
+            problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
+    return Ignore(span, line, names, until, problem)
+
+
+def _next_key(document: Document, line: int) -> int:
+    """The first line below that is neither empty nor a comment."""
+    last = len(document.text.split("\n"))
+    for number in range(line + 1, last + 1):
+        text = document.lines.line(number).strip()
+        if text and not text.startswith("#"):
+            return number
+    return line
+
+
+class Sieve:
+    """Holds findings back, and tells which comments held back nothing."""
+
+    def __init__(self, ignores: list[Ignore], today: datetime.date) -> None:
+        self.ignores = [ignore for ignore in ignores if not ignore.problem]
+        self.broken = [ignore for ignore in ignores if ignore.problem]
+        self.today = today
+        self.used: set[tuple[Span, str]] = set()
+
+    def keeps(self, found: Diagnostic) -> bool:
+        """Whether no comment in force silences the finding."""
+        lines = {label.region.line for label in found.labels}
+        silenced = False
+        for ignore in self.ignores:
+            if ignore.line in lines and found.rule in ignore.names:
+                self.used.add((ignore.span, found.rule))
+                silenced = silenced or not ignore.expired(self.today)
+        return not silenced
+
+    def faults(self, known: frozenset[str], judged: frozenset[str]) -> Iterator[Fault]:
+        """What is wrong with the comments.
+
+        ``known`` are the names of all rules, ``judged`` those that were applied to this
+        file, so that their silence means that there is nothing to ignore.
+        """
+        for ignore in self.broken:
+            yield Fault("bad-ignore", (), {"reason": ignore.problem}, ignore.span)
+        for ignore in self.ignores:
+            for name in ignore.names:
+                kind = self._problem(ignore, name, known, judged)
+                if kind:
+                    near = closest(name, known) if kind == "unknown-ignore" else ""
+                    hint = f"did you mean `{near}`?" if near else ""
+                    facts = {"name": name, "until": Words(ignore.until), "hint": hint}
+                    yield Fault(kind, (), facts, ignore.span)
+
+    def _problem(
+        self, ignore: Ignore, name: str, known: frozenset[str], judged: frozenset[str]
+    ) -> str:
+        if name not in known:
+            return "unknown-ignore"
+        if (ignore.span, name) not in self.used:
+            return "unused-ignore" if name in judged else ""
+        return "expired-ignore" if ignore.expired(self.today) else ""

@@ -1,0 +1,118 @@
+"""Ignore comments: what they silence, and what is said about them."""
+
+import datetime
+
+import pytest
+
+from fp8tune.lint.diagnostic import Diagnostic, Label, Region
+from fp8tune.lint.suppress import Sieve, read_ignores
+from fp8tune.toml.document import parse
+
+TODAY = datetime.date(2026, 11, 20)
+
+
+def finding(rule, *lines):
+    labels = tuple(Label("a.b", Region(n, 1, n, 2), "") for n in lines)
+    return Diagnostic("x.toml", rule, "X", "slow", "warning", "m", "", "", labels)
+
+
+def sieve(text):
+    return Sieve(read_ignores(parse(text.encode())), TODAY)
+
+
+def kinds(found, known=("one", "two"), judged=("one", "two")):
+    return [fault.kind for fault in found.faults(frozenset(known), frozenset(judged))]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a = 1  # fp8tune: ignore[one]\n", 1),
+        ("a = 1  # fp8tune: ignore[two, one] -- because\n", 1),
+        ("a = 1 #fp8tune: ignore[one] until=2026-11-20\n", 1),
+        ("a = 1\r\n# fp8tune: ignore[one] -- why\r\nb = 2\r\n", 3),
+        ("# fp8tune: ignore[one]\n\n# words\nb = 2\n", 4),
+        ('a = """\n# fp8tune: ignore[two]\n"""  # fp8tune: ignore[one]\n', 3),
+    ],
+)
+def test_silences_its_rule_on_its_line(text, line):
+    found = sieve(text)
+    assert not found.keeps(finding("one", line))
+    assert found.keeps(finding("one", line + 1))
+    assert found.keeps(finding("three", line))
+
+
+def test_any_span_of_the_finding_counts():
+    found = sieve("a = 1\nb = 2  # fp8tune: ignore[one]\n")
+    assert not found.keeps(finding("one", 1, 2))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a = "# fp8tune: ignore[one]"\n',
+        "a = '''\n# fp8tune: ignore[one]\n'''\n",
+        "a = 1  # fp8tune: gpu=h100\n",
+        "",
+    ],
+)
+def test_what_is_no_ignore_comment(text):
+    assert read_ignores(parse(text.encode())) == []
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# fp8tune: ignore",
+        "# fp8tune: ignore[]",
+        "# fp8tune: ignore[one] because",
+        "# fp8tune: ignore[one] until=soon",
+        "# fp8tune: ignore[one] until=2026-13-01",
+        "# fp8tune: ignored",
+    ],
+)
+def test_what_is_not_understood(comment):
+    found = sieve(f"a = 1  {comment}\n")
+    assert found.keeps(finding("one", 1))
+    assert kinds(found) == ["bad-ignore"]
+
+
+def test_an_expired_one_is_said_and_silences_nothing():
+    found = sieve("a = 1  # fp8tune: ignore[one] until=2026-11-19\n")
+    assert found.keeps(finding("one", 1))
+    assert kinds(found) == ["expired-ignore"]
+
+
+def test_an_unused_one_is_said_where_the_rule_was_judged():
+    found = sieve("a = 1  # fp8tune: ignore[one]\n")
+    assert kinds(found) == ["unused-ignore"]
+    assert kinds(found, judged=("two",)) == []
+
+
+def test_an_unknown_one_is_said_with_a_suggestion():
+    found = sieve("a = 1  # fp8tune: ignore[onne]\n")
+    (fault,) = found.faults(frozenset({"one"}), frozenset({"one"}))
+    assert (fault.kind, fault.facts["hint"]) == (
+        "unknown-ignore",
+        "did you mean `one`?",
+    )
+
+
+def test_a_used_one_is_not_said():
+    found = sieve("a = 1  # fp8tune: ignore[one]\n")
+    assert not found.keeps(finding("one", 1))
+    assert kinds(found) == []
+
+
+def test_a_rule_that_was_not_selected_is_not_called_unused(fp8tune, project):
+    text = "[train]\nseed = 1  # fp8tune: ignore[warmup-longer-than-run]\n"
+    project({"a.toml": text})
+    assert fp8tune("lint", "a.toml", "--ignore", "warmup-longer-than-run").code == 0
+    said = fp8tune("lint", "a.toml", "--output-format", "json").json
+    assert [d["rule"] for d in said["diagnostics"]] == ["unused-ignore"]
+
+
+def test_a_thousand_comments_come_back(lint):
+    comment = "# fp8tune: ignore[nothing]\n"
+    found = lint("[train]\n" + comment * 1000 + "seed = 1\n").diagnostics
+    assert {d.rule for d in found} == {"unknown-ignore"}
