@@ -69,7 +69,7 @@ def _run(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except OSError as error:
-        return _fail(f"cannot write: {error.strerror}", 2)
+        return _fail(f"{error.filename or 'cannot write'}: {error.strerror}", 2)
     else:
         return code if isinstance(code, int) else 0
     return 0

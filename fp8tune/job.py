@@ -50,6 +50,7 @@ FIELDS: dict[str, str] = {
     "fp8_converts_head": "whether the output head runs in FP8",
     "fp8_tokens": "M of the FP8 linears on one rank, one per token stream",
     "activation_bytes": "bytes per token that one block keeps for the backward pass",
+    "logit_bytes": "bytes per token and vocabulary entry of the loss at the peak",
     "unsharded_gradient_bytes": "bytes per parameter kept whole by accumulation",
     "state_bytes": "bytes per parameter of sharded weights, gradients, optimizer",
     "gpu": "GPU model the run is for",

@@ -8,12 +8,26 @@ weight gradient. Source: aten/src/ATen/native/cuda/Blas.cpp; pytorch/ao#571,
 
 from __future__ import annotations
 
+import math
+
 ALIGNMENT = 16
 
 
 def kv_size(kv_heads: int, head_dim: int) -> int:
     """N of the key and value projections."""
     return kv_heads * head_dim
+
+
+def hidden_size_below(hidden_size: int, heads: int) -> int:
+    """The next smaller hidden size that FP8 and the heads both divide."""
+    step = math.lcm(ALIGNMENT, 2 * heads)
+    return hidden_size // step * step
+
+
+def hidden_size_above(hidden_size: int, heads: int) -> int:
+    """The next larger hidden size that FP8 and the heads both divide."""
+    step = math.lcm(ALIGNMENT, 2 * heads)
+    return -(-hidden_size // step) * step
 
 
 def unaligned_tokens(fp8_tokens: tuple[int, ...]) -> int:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from fp8tune.job import Unknown
 
 GIB = 2**30
-LOGIT_BYTES = 8
-"""Per token and vocabulary entry at the peak with plain cross-entropy, as fitted."""
 
 
 def activations_gib(
@@ -22,9 +20,9 @@ def activations_gib(
     return fp8_tokens[0] * layers * activation_bytes / GIB
 
 
-def logits_gib(fp8_tokens: tuple[int, ...], vocab_size: int) -> float:
-    """Logits and their gradient under plain cross-entropy [GiB]."""
-    return fp8_tokens[-1] * vocab_size * LOGIT_BYTES / GIB
+def logits_gib(fp8_tokens: tuple[int, ...], vocab_size: int, logit_bytes: int) -> float:
+    """Logits and their gradient at the peak [GiB]."""
+    return fp8_tokens[-1] * vocab_size * logit_bytes / GIB
 
 
 def gradients_gib(params_count: int, unsharded_gradient_bytes: int) -> float:

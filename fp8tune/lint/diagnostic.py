@@ -23,7 +23,7 @@ class Label(NamedTuple):
 
 
 class Diagnostic(NamedTuple):
-    """One finding; ``labels[0]`` is the primary span."""
+    """One finding; ``labels[0]`` is the primary span, ``page`` where to read more."""
 
     path: str
     rule: str
@@ -34,6 +34,7 @@ class Diagnostic(NamedTuple):
     help: str
     url: str
     labels: tuple[Label, ...]
+    page: str = ""
 
     @property
     def key(self) -> str:

@@ -22,62 +22,76 @@ _NAMES = ("gpu", "world-size")
 
 
 class Directive(NamedTuple):
-    """What the header comment says; ``problems`` are words that say nothing."""
+    """What the header comments say, with the line each figure was said on.
+
+    ``problems`` are comments that say nothing: the reason and where they stand.
+    """
 
     gpu: str = ""
     world_size: int = 0
-    line: int = 0
-    span: Span = (0, 0)
-    problems: tuple[str, ...] = ()
+    gpu_line: int = 0
+    world_size_line: int = 0
+    problems: tuple[tuple[str, Span], ...] = ()
 
     def complete(self, target: Target) -> Target:
         """The target of the command line or project, with this one in between.
 
         The command line wins over the comment, the comment over pyproject.toml.
         """
-        origin = f"the comment on line {self.line}"
         if self.gpu and not target.gpu_origin.startswith("--"):
+            origin = f"the comment on line {self.gpu_line}"
             target = target._replace(gpu=self.gpu, gpu_origin=origin)
         if self.world_size and not target.world_size_origin.startswith("--"):
-            size = self.world_size
+            size, line = self.world_size, self.world_size_line
+            origin = f"the comment on line {line}"
             target = target._replace(world_size=size, world_size_origin=origin)
         return target
 
 
 def read_directive(text: str) -> Directive:
-    """Read the header comment of a config."""
+    """Read the header comments of a config."""
     if "fp8tune:" not in text:
         return Directive()
     table = _TABLE.search(text)
-    found = Directive()
     end = table.start() if table else len(text)
-    for match in islice(_COMMENT.finditer(text, 0, end), MAX_COMMENTS):
-        if not match[1].startswith("ignore["):
-            line = text.count("\n", 0, match.start()) + 1
+    found = Directive()
+    for match in islice(_COMMENT.finditer(text), MAX_COMMENTS):
+        if match[1].startswith("ignore"):
+            continue
+        line = text.count("\n", 0, match.start()) + 1
+        if match.start() > end:
+            problem = "it stands below the first table"
+        elif len(match[1]) > MAX_LENGTH:
+            problem = "it is too long"
+        else:
+            found, problem = _words(match[1], found, line)
+        if problem:
             span = (text.index("#", match.start()), match.end(1))
-            found = _words(match[1], found._replace(line=line, span=span))
+            found = found._replace(problems=(*found.problems, (problem, span)))
     return found
 
 
-def _words(words: str, found: Directive) -> Directive:
-    for word in words[:MAX_LENGTH].split():
+def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:
+    """What the words of one comment add, and the first that says nothing."""
+    problem = ""
+    for word in words.split():
         name, _, value = word.partition("=")
         try:
-            found = _word(found, name, value)
+            found = _word(found, name, value, line)
         except ValueError as error:
-            found = found._replace(problems=(*found.problems, str(error)))
-    return found
+            problem = problem or str(error)
+    return found, problem
 
 
-def _word(found: Directive, name: str, value: str) -> Directive:
+def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     if name == "gpu":
-        return found._replace(gpu=parse_gpu(value))
+        return found._replace(gpu=parse_gpu(value), gpu_line=line)
     if name == "world-size":
-        return found._replace(world_size=parse_world_size(value))
+        size = parse_world_size(value)
+        return found._replace(world_size=size, world_size_line=line)
     near = closest(name, _NAMES)
-    raise ValueError(
-        f"{name!r} is not known{f'; did you mean {near}=?' if near else ''}"
-    )
+    hint = f"; did you mean {near}=?" if near else ""
+    raise ValueError(f"{name!r} is not known{hint}")
 
 
 def parse_gpu(value: str) -> str:

@@ -57,7 +57,7 @@ def _folder(path: str) -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 if not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
                     inside.append(entry.path)
-            elif entry.name.endswith(".toml") and not entry.is_dir():
+            elif entry.name.endswith(".toml") and not os.path.isdir(entry.path):
                 yield os.path.normpath(entry.path)
         waiting += reversed(inside)
 

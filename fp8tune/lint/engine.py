@@ -106,6 +106,7 @@ def _diagnostic(
         help_line,
         url,
         labels,
+        "" if rule.builtin else url,
     )
 
 
@@ -254,8 +255,8 @@ class _Case:
 def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
     if document.bom:
         yield Fault("byte-order-mark", (), {}, (0, 0))
-    for problem in directive.problems:
-        yield Fault("bad-directive", (), {"reason": problem}, directive.span)
+    for problem, span in directive.problems:
+        yield Fault("bad-directive", (), {"reason": problem}, span)
 
 
 def _prose(value: Any) -> Any:

@@ -26,7 +26,8 @@ def explain(name: str) -> str | None:
         return "\n".join(_key_page(name, *keys))
     if name in FACTS:
         doc = inspect.getdoc(FACTS[name].call) or ""
-        inputs = ", ".join(FACTS[name].parameters)
+        dotted = {fact.replace(".", "_"): fact for fact in FACTS}
+        inputs = ", ".join(dotted.get(word, word) for word in FACTS[name].parameters)
         return f"{name}\n\n{doc}\n\nfrom: {inputs}"
     return f"{name}\n\n{FIELDS[name]}" if name in FIELDS else None
 

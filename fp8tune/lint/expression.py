@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,6 +19,12 @@ from fp8tune.job import Unknown
 
 Compiled = Callable[[Any], Any]
 MAX_LENGTH = 2000
+
+
+def _round(value: Any, digits: int = 0) -> Any:
+    """Round to at most 15 digits on either side of the point."""
+    return round(value, max(-15, min(15, digits))) if digits else round(value)
+
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -42,7 +49,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
     "abs": abs,
-    "round": round,
+    "round": _round,
 }
 _CONSTANTS = {"true": True, "false": False}
 
@@ -80,8 +87,10 @@ def compile_expression(
     if not source.strip() or source.lstrip()[0] == "#":
         raise ExpressionError("empty", 0)
     try:
-        ast.parse(" ".join(source.split()), mode="eval")
-        tree = ast.parse(f"({source}\n)", mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(" ".join(source.split()), mode="eval")
+            tree = ast.parse(f"({source}\n)", mode="eval")
     except SyntaxError as error:
         raise _syntax_error(source, error) from None
     except (RecursionError, MemoryError, ValueError):

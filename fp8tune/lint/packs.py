@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any
 
+from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.expression import ExpressionError
 from fp8tune.lint.rules import (
     CATEGORIES,
@@ -86,10 +87,9 @@ def _stray(folder: str) -> None:
 def read_rule(path: str, category: str) -> Rule:
     """Read and check one rule file."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise BadRule(f"{path}: {error.strerror}") from None
+        data = read(path)
+    except CannotRead as error:
+        raise BadRule(str(error)) from None
     if len(data) > MAX_BYTES:
         raise BadRule(f"{path}: larger than {MAX_BYTES >> 10} KiB")
     try:
@@ -102,6 +102,7 @@ def read_rule(path: str, category: str) -> Rule:
     return _Reader(path, category, document).rule()
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NEWLINE = re.compile(r"\r?\n")
 _LITERAL = re.compile(r"()(?:\r\n|.)", re.DOTALL)
 _BASIC = re.compile(
@@ -162,6 +163,8 @@ class _Reader:
     def _text(self, key: str, value: Any) -> None:
         if not isinstance(value, str):
             raise self.fail((key,), f"{key} is a string")
+        if key in ("name", "code") and not _PLAIN.fullmatch(value):
+            raise self.fail((key,), f"{key} holds letters, digits and dashes only")
         if not value.strip() and key not in ("help", "why"):
             raise self.fail((key,), f"{key} is empty")
         if key in _CHOICES and value not in _CHOICES[key]:

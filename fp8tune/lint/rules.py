@@ -75,6 +75,7 @@ class Rule:
     def __init__(
         self, path: str, category: str, head: dict[str, str], text: str
     ) -> None:
+        self.builtin = False
         self.path = path
         self.category = category
         self.name = head["name"]
@@ -254,4 +255,5 @@ def read_builtin() -> list[Rule]:
         head, _, _ = text.partition("\n[[")
         fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
         rules.append(Rule(path, category, fields, text))
+        rules[-1].builtin = True
     return rules

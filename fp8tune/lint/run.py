@@ -204,8 +204,8 @@ class _Runner:
 
 def selected(rule: Rule, by: str) -> bool:
     """Whether a name, a code or its beginning, or a category means the rule."""
-    return by in (rule.name, rule.code, rule.category) or (
-        by.startswith("FP8") and rule.code.startswith(by)
+    return by in (rule.name, rule.category) or (
+        by.isupper() and rule.code.startswith(by)
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.lint.directive import MAX_WORLD_SIZE, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
+from fp8tune.toml.document import MAX_BYTES, InvalidToml, Unreadable, parse
 from fp8tune.trainers.trainer import NAMES
 
 
@@ -72,14 +72,17 @@ def _table(path: str) -> dict[str, Any] | None:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return None
         with open(path, "rb") as file:
-            data = file.read()
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError):
         return None
     if b"fp8tune" not in data:
         return None
     try:
-        tool = tomllib.loads(data.decode()).get("tool", {})
-    except (ValueError, RecursionError) as error:
+        tool = parse(data).values.get("tool", {})
+    except InvalidToml as error:
+        line, column = error.position
+        raise BadSettings(f"{path}:{line}:{column}: {error.reason}") from None
+    except Unreadable as error:
         raise BadSettings(f"{path}: {error}") from None
     table = tool.get("fp8tune") if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):

@@ -83,7 +83,7 @@ def summary(result: Result) -> Iterator[str]:
         yield f"{words} in {hit} of {files}"
     elif checked:
         yield f"no findings in {files}"
-    else:
+    elif not result.unread:
         yield "no train configs found"
     yield from _skipped(result)
     yield from _unjudged(result)

@@ -42,7 +42,9 @@ class Painter:
         ]
         if found.help:
             text.append(self._note(gutter, "help", plain(found.help)))
-        text.append(self._note(gutter, "why", f"fp8tune explain {found.rule}"))
+        text.append(
+            self._note(gutter, "why", found.page or f"fp8tune explain {found.rule}")
+        )
         return "\n".join(text) + "\n"
 
     def _bar(self, gutter: int, number: int | str = "") -> str:

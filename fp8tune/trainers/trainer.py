@@ -110,20 +110,23 @@ def recognise(values: dict[str, Any], *, explicit: bool = False) -> Kind:
         hits = sum(name in values for name in tables)
         if hits > 1 or (hits and hits == len(values)):
             return Kind("", False, description)
+    description = "no table that a known trainer reads"
     for name in NAMES:
+        if values.keys() & trainer(name).schema.sections.keys():
+            title = trainer(name).schema.title
+            description = f"most of it is not {title}'s (--trainer {name} checks it)"
         kind = _kind(trainer(name), values, 3 if explicit else 2)
         if kind:
             return kind
-    return Kind("", False, "no table that a known trainer reads")
+    return Kind("", False, description)
 
 
 def _kind(candidate: Trainer, values: dict[str, Any], share: int) -> Kind | None:
     names = candidate.schema.sections
     sections = [name for name in values if name in names]
-    model = candidate.schema.classes[candidate.schema.section_class("model")]
-    bare = sum(name in model for name in values)
     fragment = f"a model fragment for {candidate.schema.title}"
     if not sections:
+        bare = max(len(k & values.keys()) for k in candidate.section_keys.values())
         is_fragment = bare > 1 and bare * 2 > len(values)
         return Kind(candidate.name, True, fragment) if is_fragment else None
     if sections == ["model"] and len(values) == 1:

@@ -34,7 +34,7 @@ def test_activations(tokens, layers, per_token, gib):
     [((32768,), 128256, 31.3125), ((999, 32768), 32768, 8.0)],
 )
 def test_logits_are_of_the_last_stream(tokens, vocab, gib):
-    assert memory.logits_gib(tokens, vocab) == gib
+    assert memory.logits_gib(tokens, vocab, 8) == gib
 
 
 def test_gradients():

@@ -26,9 +26,6 @@ from fp8tune.lint.directive import (
         ("x = 1\n# fp8tune: gpu=h200\n", "h200", 0),
         ("# fp8tune: gpu=h200\n# fp8tune: world-size=4\n", "h200", 4),
         ("# fp8tune: gpu=h200\n# fp8tune: gpu=h100\n", "h100-sxm", 0),
-        ("[train]\n# fp8tune: gpu=h200\n", "", 0),
-        ("  [train]\n# fp8tune: gpu=h200\n", "", 0),
-        ("[[data.datasets]]\n# fp8tune: gpu=h200\n", "", 0),
         ("x = 1 # fp8tune: gpu=h200\n", "", 0),
         ("# not fp8tune: gpu=h200\n", "", 0),
         ("# fp8tune: ignore[some-rule]\n", "", 0),
@@ -58,15 +55,31 @@ def test_read(text, gpu, world_size):
         ("world_size=8", ("'world_size' is not known; did you mean world-size=?",)),
         ("gpus=8", ("'gpus' is not known; did you mean gpu=?",)),
         ("hello", ("'hello' is not known",)),
-        ("tpu=x gpu=h1000", ("'tpu' is not known", "no GPU named 'h1000'; did you")),
+        ("tpu=x gpu=h1000", ("'tpu' is not known",)),
+        ("gpu=" + "h" * 200, ("it is too long",)),
     ],
 )
 def test_problems(words, problems):
     found = read_directive(f"# fp8tune: {words}\n")
     assert (found.gpu, found.world_size) == ("", 0)
     assert len(found.problems) == len(problems)
-    for said, wanted in zip(found.problems, problems, strict=True):
+    for (said, span), wanted in zip(found.problems, problems, strict=True):
         assert said.startswith(wanted)
+        assert span == (0, len(f"# fp8tune: {words}".rstrip()))
+
+
+@pytest.mark.parametrize("table", ["[train]\n", "  [train]\n", "[[data.datasets]]\n"])
+def test_a_comment_below_the_first_table_is_not_read(table):
+    found = read_directive(f"{table}# fp8tune: gpu=h200\n")
+    span = (len(table), len(table) + 19)
+    assert found == Directive(problems=(("it stands below the first table", span),))
+
+
+def test_each_figure_and_problem_has_its_own_line():
+    text = "# fp8tune: gpu=h1000\n# fp8tune: gpu=h200\n# fp8tune: world-size=8\n"
+    found = read_directive(text)
+    assert (found.gpu_line, found.world_size_line) == (2, 3)
+    assert [span for _, span in found.problems] == [(0, 20)]
 
 
 def test_good_words_beside_a_bad_one_hold():
@@ -75,8 +88,8 @@ def test_good_words_beside_a_bad_one_hold():
         "h200",
         8,
         2,
-        (1, 40),
-        ("'gpus' is not known; did you mean gpu=?",),
+        2,
+        (("'gpus' is not known; did you mean gpu=?", (1, 40)),),
     )
 
 
@@ -99,7 +112,7 @@ def test_good_words_beside_a_bad_one_hold():
     ],
 )
 def test_complete(target, completed):
-    assert Directive("h200", 8, 3).complete(target) == completed
+    assert Directive("h200", 8, 3, 3).complete(target) == completed
 
 
 def test_complete_leaves_what_it_does_not_say():

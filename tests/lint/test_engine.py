@@ -33,6 +33,7 @@ def test_a_finding_whole(lint):
         "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/kempnerforge/"
         "config/job.py",
         (),
+        "",
     )
     assert labels(found) == [
         ("distributed.tp", 4, 6, 4, 7, "splits every linear over 4 GPUs"),
@@ -548,8 +549,8 @@ max_steps = { a = [1, "b"] }
 """
     assert [found.message for found in lint(text).diagnostics] == [
         "`train.batch_size = 0` is out of range; it must be above 0",
-        '`train.seed = "x"` cannot be read as int',
+        '`train.seed = "x"` cannot be read as a whole number',
         '`train.mixed_precision = "fp7"` is no precision of this trainer; it takes '
         'exactly ["bf16", "fp16", "fp32", "fp8"]',
-        '`train.max_steps = { a = [1, "b"] }` should be int',
+        '`train.max_steps = { a = [1, "b"] }` should be a whole number',
     ]

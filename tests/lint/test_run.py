@@ -123,7 +123,7 @@ def test_ignores_add_up(configured):
         ("FP8", True),
         ("slow", True),
         ("FP8402", False),
-        ("FP", False),
+        ("FP", True),
         ("fp8", False),
         ("", False),
         ("crash", False),

@@ -129,21 +129,21 @@ def test_a_gpu_of_another_type_is_refused_even_if_empty(project, value):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("# fp8tune\nx = ", "Invalid value (at end of document)"),
-        ("# fp8tune\nx = " + "[" * 5000, "maximum recursion depth exceeded"),
-        ("[tool]\nfp8tune = 5\n", "[tool.fp8tune] is a table"),
-        ("[[tool.fp8tune]]\n", "[tool.fp8tune] is a table"),
+        ("# fp8tune\nx = ", ":2:5: Invalid value at the end of the file"),
+        ("# fp8tune\nx = " + "[" * 5000, ":2:5: nested too deeply for the parser"),
+        ("[tool]\nfp8tune = 5\n", ": [tool.fp8tune] is a table"),
+        ("[[tool.fp8tune]]\n", ": [tool.fp8tune] is a table"),
     ],
 )
 def test_unusable_file(project, text, said):
     root = project({"pyproject.toml": text})
     with pytest.raises(BadSettings) as error:
         settings_for(str(root))
-    assert str(error.value).startswith(f"{root}/pyproject.toml: {said}")
+    assert str(error.value).startswith(f"{root}/pyproject.toml{said}")
 
 
 def test_not_utf8(project):
     root = project()
     (root / "pyproject.toml").write_bytes(b"[tool.fp8tune]\nx = '\xff'\n")
-    with pytest.raises(BadSettings, match=r"pyproject\.toml: 'utf-8' codec"):
+    with pytest.raises(BadSettings, match=r"pyproject\.toml:2:6: not UTF-8"):
         settings_for(str(root))

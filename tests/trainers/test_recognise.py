@@ -9,6 +9,9 @@ from fp8tune.trainers.trainer import Kind, may_be_config, recognise
 CONFIG = Kind("kempnerforge", False, "a KempnerForge config")
 FRAGMENT = Kind("kempnerforge", True, "a model fragment for KempnerForge")
 NOTHING = Kind("", False, "no table that a known trainer reads")
+LITTLE = Kind(
+    "", False, "most of it is not KempnerForge's (--trainer kempnerforge checks it)"
+)
 PROJECT = Kind("", False, "a Python project file")
 CARGO = Kind("", False, "a Cargo manifest")
 TITAN = Kind("", False, "a torchtitan config")
@@ -41,11 +44,11 @@ TITAN = Kind("", False, "a torchtitan config")
         ("[workspace]", CARGO),
         ("[training]\n[parallelism]\n[model]\n[checkpoint]", TITAN),
         ("[training]\n[activation_checkpoint]\n[optimizer]\nname = 'x'", TITAN),
-        ("[train]\na = 1\nb = 2\nc = 3\n[x]\ny = 1", NOTHING),
-        ("[data]\nfoo = 1\nbar = 2\n[x]\n[y]\n", NOTHING),
+        ("[train]\na = 1\nb = 2\nc = 3\n[x]\ny = 1", LITTLE),
+        ("[data]\nfoo = 1\nbar = 2\n[x]\n[y]\n", LITTLE),
         ("[trian]\nseq_len = 1\n[model]\ndim = 1\n[optimizer]\nlr = 1", CONFIG),
         ("[train]\nseq_len = 1\nzzz = 1", CONFIG),
-        ("[metrics]\nlog_interval = 1\nzzz = 1\nyyy = 1\n[a]\n[b]", NOTHING),
+        ("[metrics]\nlog_interval = 1\nzzz = 1\nyyy = 1\n[a]\n[b]", LITTLE),
     ],
 )
 def test_recognise(text, kind):
@@ -55,9 +58,9 @@ def test_recognise(text, kind):
 @pytest.mark.parametrize(
     ("text", "found", "named"),
     [
-        ("[train]\nseq_len = 1\na = 1\nb = 1\n[x]\n", NOTHING, CONFIG),
-        ("[train]\nseq_len = 1\na = 1\nb = 1\nc = 1\n[x]\n[y]\n", NOTHING, NOTHING),
-        ("[train]\na = 1\n[x]\nb = 1\n", NOTHING, CONFIG),
+        ("[train]\nseq_len = 1\na = 1\nb = 1\n[x]\n", LITTLE, CONFIG),
+        ("[train]\nseq_len = 1\na = 1\nb = 1\nc = 1\n[x]\n[y]\n", LITTLE, LITTLE),
+        ("[train]\na = 1\n[x]\nb = 1\n", LITTLE, CONFIG),
         ("[train]\nseq_len = 1\n", CONFIG, CONFIG),
         ("[project]\nname = 'x'\n", PROJECT, PROJECT),
         ("[model]\ndim = 1\n", FRAGMENT, FRAGMENT),

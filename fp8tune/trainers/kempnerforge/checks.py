@@ -16,6 +16,10 @@ from fp8tune.trainers.schema import Key, Schema
 Check = Callable[[dict[str, Any], Path, object], Iterator[Fault]]
 
 
+NUMBERS = {"int": "a whole number", "float": "a number"}
+"""How messages call the types of numbers."""
+
+
 class Unbuilt(dict[str, Any]):
     """A table that the loader wraps in a list but never makes a config object."""
 
@@ -41,9 +45,9 @@ def out_of_range(spec: Key, value: Any) -> Iterator[Problem]:
 
 def _number(spec: Key, value: Any) -> Iterator[Problem]:
     if not isinstance(value, (int, float)):
-        yield Problem(value, spec.base, None)
+        yield Problem(value, NUMBERS[spec.base], None)
     elif not _inside(spec, value):
-        yield Problem(value, spec.base, _bound(spec))
+        yield Problem(value, NUMBERS[spec.base], _bound(spec))
 
 
 def _pair(spec: Key, value: Any) -> Iterator[Problem]:
@@ -238,8 +242,31 @@ def _experts_problem(modalities: Any, experts: Any) -> str:
     return ""
 
 
+def _profiling(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fault]:
+    """The window ends after it starts, where that is no matter of two numbers."""
+    start, end = values.get("start_step", 5), values.get("end_step", 8)
+    odd = [n for n in ("start_step", "end_step") if _odd_number(values.get(n, 0))]
+    if not odd or faulty in (start, end):
+        return
+    here = (*path, odd[0])
+    facts = {"key": dotted(here), "value": values[odd[0]]}
+    try:
+        backwards = end <= start
+    except TypeError:
+        yield Fault("wrong-type", here, {**facts, "type": NUMBERS["int"]})
+    else:
+        if backwards:
+            bound = "a whole number, the end above the start"
+            yield Fault("value-out-of-range", here, {**facts, "bound": bound})
+
+
+def _odd_number(value: Any) -> bool:
+    return not isinstance(value, (int, float))
+
+
 BY_CLASS: dict[str, tuple[Check, ...]] = {
     "DataConfig": (_sources, _phases),
+    "ProfilingConfig": (_profiling,),
     "VLMConfig": (_freeze_schedule,),
     "JointDecoderConfig": (_freeze_schedule,),
     "CrossAttentionConfig": (_freeze_schedule,),

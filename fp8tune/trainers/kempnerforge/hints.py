@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.suggest import closest
@@ -16,27 +17,33 @@ class Hints:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def for_key(self, path: Path) -> str:
-        """A question about the key or section that was meant, or ``""``."""
-        meant = self._meant(path)
-        return f"did you mean {meant}?" if meant else ""
+    def for_key(self, path: Path, keys: Iterable[str] = ()) -> str:
+        """A question about the key or section that was meant, or ``""``.
 
-    def _meant(self, path: Path) -> str:
+        ``keys`` are those of the table that the unknown key stands in.
+        """
         name = str(path[-1])
         if len(path) == 1:
-            return self._section(name)
-        if len(path) > 2:
-            return ""
-        section = str(path[0])
-        homes = self._variant_of(name, section) or self._homes(name)
+            meant = self._section(name)
+        elif len(path) == 2:
+            meant = self._key(name, str(path[0]))
+        else:
+            near = closest(name, keys)
+            meant = f"`{near}`" if near else ""
+        return f"did you mean {meant}?" if meant else ""
+
+    def _key(self, name: str, section: str) -> str:
         if name in self.schema.sections:
             return f"[{name}], a section of its own"
-        if homes:
-            return homes
         near = closest(name, self._section_keys(section))
-        if near:
-            return f"`{near}`"
-        return self._called(name) or self._elsewhere(name, section)
+        return (
+            self._variant_of(name, section)
+            or self._called(name, f"{section}.")
+            or self._homes(name)
+            or (f"`{near}`" if near else "")
+            or self._called(name, "")
+            or self._elsewhere(name, section)
+        )
 
     def in_some_variant(self, name: str, key: str, table: dict[str, Any]) -> bool:
         """Whether ``key`` is right for some variant while the variant is unknown."""
@@ -68,7 +75,7 @@ class Hints:
 
     def _section(self, name: str) -> str:
         near = closest(name, self.schema.sections)
-        return f"[{near}]" if near else self._homes(name) or self._called(name)
+        return f"[{near}]" if near else self._homes(name) or self._called(name, "")
 
     def _section_keys(self, section: str) -> list[str]:
         prefix = f"{section}."
@@ -77,11 +84,11 @@ class Hints:
         )
         return [name.removeprefix(prefix) for name in names]
 
-    def _called(self, name: str) -> str:
-        """The key that other trainers call ``name``."""
+    def _called(self, name: str, prefix: str) -> str:
+        """The key below ``prefix`` that other trainers call ``name``."""
         word = name.casefold()
         for key, spec in self.schema.dotted_keys():
-            if word in spec.aka:
+            if key.startswith(prefix) and word in spec.aka:
                 return f"`{key}`"
         return ""
 

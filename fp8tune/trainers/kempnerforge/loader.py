@@ -11,7 +11,7 @@ Source: kempnerforge/config/loader.py at commit 5666d0d.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fp8tune.toml import Path
@@ -73,7 +73,7 @@ class _Loader:
         for section, table in raw.items():
             if section not in self.schema.sections:
                 if not (stray and section in stray[1]):
-                    self.unknown((section,), f"a {self.schema.title} config")
+                    self.unknown((section,), f"a {self.schema.title} config", ())
             elif isinstance(table, dict):
                 self.section(section, table)
             else:
@@ -148,7 +148,7 @@ class _Loader:
             if spec is not None:
                 values[key] = self.value(spec, raw, (*path, key))
             elif not self.hints.in_some_variant(name, key, table):
-                self.unknown((*path, key), f"[{dotted(path)}]")
+                self.unknown((*path, key), f"[{dotted(path)}]", keys)
         for key in self.schema.required[name]:
             if key not in table:
                 self.fault("missing-key", path, key=f"{dotted(path)}.{key}", name=key)
@@ -159,12 +159,12 @@ class _Loader:
                 and value is not _FAULTY
                 and self._active(keys, spec, values)
             ):
-                self.check(spec, values, key, path)
+                self.check(spec, values, (*path, key), table[key])
         self._cross_check(name, values, path)
         return values
 
-    def unknown(self, path: Path, table: str) -> None:
-        hint = self.hints.for_key(path) if len(self.faults) < 20 else ""
+    def unknown(self, path: Path, table: str, keys: Iterable[str]) -> None:
+        hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         self.fault("unknown-key", path, name=str(path[-1]), table=table, hint=hint)
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
@@ -194,7 +194,8 @@ class _Loader:
         try:
             value = coerce(raw)
         except (ValueError, OverflowError):
-            self.fault("value-not-convertible", path, value=raw, type=spec.base)
+            wanted = checks.NUMBERS[spec.base]
+            self.fault("value-not-convertible", path, value=raw, type=wanted)
             return _FAULTY
         if spec.base == "int" and isinstance(raw, float) and raw != value:
             self.fault("value-truncated", path, value=raw, result=value)
@@ -226,9 +227,13 @@ class _Loader:
         self.fault(kind, path, value=value, allowed=spec.allowed, hint=hint)
         return False
 
-    def check(self, spec: Key, values: dict[str, Any], key: str, path: Path) -> None:
-        """The checks of one key's own value, as ``__post_init__`` runs them."""
-        value, here = values[key], (*path, key)
+    def check(self, spec: Key, values: dict[str, Any], here: Path, raw: Any) -> None:
+        """The checks of one key's own value, as ``__post_init__`` runs them.
+
+        ``raw`` is the value as it is written, before coercion.
+        """
+        key = str(here[-1])
+        value = values[key]
         if spec.base == "str":
             if spec.allowed and not self._allowed(spec, value, here):
                 values[key] = _FAULTY
@@ -237,7 +242,7 @@ class _Loader:
             kind = "wrong-type" if problem.bound is None else "value-out-of-range"
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
-                facts["bound"] = problem.bound
+                facts |= _as_written(problem, raw)
             self._forget_truncation(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
@@ -253,6 +258,16 @@ class _Loader:
                 if len(self.faults) >= MAX_FAULTS:
                     return
                 self.faults.append(fault)
+
+
+def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:
+    """The value and the bound, with what the value becomes if it is coerced."""
+    value = problem.value
+    if problem.path or not isinstance(raw, (bool, float, str)):
+        return {"value": value, "bound": problem.bound}
+    was, is_now = str(raw).lower()[:20], str(value).lower()[:20]
+    becomes = "" if was == is_now else f" ({was} becomes {is_now})"
+    return {"value": raw, "bound": f"{problem.bound}{becomes}"}
 
 
 def _to_int(raw: Any) -> Any:

@@ -33,7 +33,7 @@ def test_int(load, written, value):
 def test_not_an_int(load, written):
     loaded = load(f"[train]\nseed = {written}\n")
     assert faults(loaded) == [("value-not-convertible", "train.seed")]
-    assert loaded.faults[0].facts["type"] == "int"
+    assert loaded.faults[0].facts["type"] == "a whole number"
     assert "train.seed" not in loaded.values
 
 
@@ -177,7 +177,7 @@ def test_a_number_that_is_compared_must_be_one(load, key, written):
     [
         ("train.batch_size", "0", "above 0"),
         ("train.batch_size", "-1", "above 0"),
-        ("train.batch_size", "0.9", "above 0"),
+        ("train.batch_size", "0.9", "above 0 (0.9 becomes 0)"),
         ("train.batch_size", '"0"', "above 0"),
         ("train.batch_size", "false", "above 0"),
         ("optimizer.lr", "0.0", "above 0"),
@@ -188,7 +188,7 @@ def test_a_number_that_is_compared_must_be_one(load, key, written):
         ("optimizer.betas", "[nan, 0.9]", "at least 0 and below 1"),
         ("optimizer.muon_momentum", "0", "above 0 and below 1"),
         ("optimizer.muon_momentum", "1", "above 0 and below 1"),
-        ("optimizer.muon_momentum", "true", "above 0 and below 1"),
+        ("optimizer.muon_momentum", "true", "above 0 and below 1 (true becomes 1.0)"),
         ("optimizer.muon_momentum", "nan", "above 0 and below 1"),
         ("scheduler.min_lr_ratio", "1.1", "at least 0 and at most 1"),
         ("scheduler.min_lr_ratio", "nan", "at least 0 and at most 1"),
@@ -431,13 +431,13 @@ def test_a_section_that_is_no_table_has_no_values(load):
             "[[data.datasets]]\npath = 'x'\npth = 'x'",
             "pth",
             "[data.datasets[0]]",
-            "",
+            "did you mean `path`?",
         ),
         (
             "[checkpoint.dyn_ckpt_window]\nstpo = 1",
             "stpo",
             "[checkpoint.dyn_ckpt_window]",
-            "",
+            "did you mean `stop`?",
         ),
     ],
 )

@@ -159,7 +159,13 @@ KEYS = {
     ),
     r": vlm\.(mot_modalities|moma_modalities) must": r"vlm.\1",
     r": vlm.mot_warm_start_from_text=True requires": "vlm.mot_warm_start_from_text",
-    r": world_size \(.*\) not divisible by": "distributed.dp_shard",
+    r": world_size \(.*\) not divisible by": (
+        "distributed.tp",
+        "distributed.pp",
+        "distributed.ep",
+        "distributed.cp",
+        "distributed.dp_replicate",
+    ),
 }
 """What the trainer says, and the keys of which one must be found."""
 

@@ -1,0 +1,124 @@
+"""What a sceptical reader found, and must not come back."""
+
+import os
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("window", "found"),
+    [
+        ("start_step = [8]\nend_step = [9]", []),
+        ("start_step = [9]\nend_step = [8]", ["value-out-of-range"]),
+        ("start_step = 2026-01-01\nend_step = 2026-01-02", []),
+        ("start_step = [9]", ["wrong-type"]),
+        ("end_step = 2026-01-01", ["wrong-type"]),
+    ],
+)
+def test_a_profiling_window_of_no_numbers(fired, window, found):
+    """The trainer compares whatever stands there: two lists compare."""
+    assert fired(f"[profiling]\n{window}\n") == found
+
+
+def test_a_looping_link_costs_only_itself(fp8tune, project):
+    project({"a.toml": "[train]\nbatch_size = 0\n"})
+    os.symlink("loop.toml", "loop.toml")
+    said = fp8tune("lint", ".", "--output-format", "concise")
+    assert said.code == 2
+    assert "value-out-of-range" in said.out
+    assert said.err.startswith("fp8tune: loop.toml: Too many levels")
+
+
+def test_a_headerless_config_that_is_named_is_checked(fp8tune, project):
+    project({"a.toml": 'batch_size = 8\nseq_len = 16\nmixed_precision = "FP8"\n'})
+    said = fp8tune("lint", "a.toml", "--output-format", "json").json
+    assert [d["rule"] for d in said["diagnostics"]] == ["missing-header"]
+
+
+def test_another_programs_config_says_how_to_check_it_anyway(fp8tune, project):
+    text = "[model]\na = 1\n[training]\nb = 1\n[parallel]\nc = 1\n[optim]\nd = 1\n"
+    project({"a.toml": text})
+    assert "--trainer kempnerforge checks it" in fp8tune("lint", "a.toml").out
+
+
+def test_a_long_pyproject_key_is_refused_not_parsed(fp8tune, project):
+    key = ".".join("a" * 60_000)
+    project({"pyproject.toml": f"[tool.fp8tune]\n{key} = 1\n", "a.toml": "[train]\n"})
+    said = fp8tune("lint", "a.toml")
+    assert (said.code, "dotted parts" in said.err) == (2, True)
+
+
+PACK = """
+name = "NAME"
+code = "OURS1"
+summary = "s"
+severity = "error"
+confidence = "certain"
+since = "1"
+when = "CONDITION"
+message = "m"
+references = ["https://example.org/ours"]
+[[at]]
+key = "tp"
+"""
+
+
+def test_a_huge_round_is_bounded(fp8tune, project):
+    rule = PACK.replace("NAME", "r").replace("CONDITION", "round(9, -200000000) == 0")
+    project({"pack/hygiene/r.toml": rule, "a.toml": "[train]\n"})
+    assert fp8tune("lint", "a.toml", "--rules", "pack").code == 1
+
+
+def test_a_pack_names_its_own_page_and_code(fp8tune, project):
+    rule = PACK.replace("NAME", "r").replace("CONDITION", "tp == 1")
+    project({"pack/hygiene/r.toml": rule, "a.toml": "[train]\n"})
+    said = fp8tune("lint", "a.toml", "--rules", "pack", "--select", "OURS")
+    assert "= why: https://example.org/ours" in said.out
+
+
+@pytest.mark.parametrize("name", ["x\x1b[31m", "a b", "é"])
+def test_names_of_rules_are_plain(fp8tune, project, name):
+    rule = PACK.replace("NAME", name.replace("\x1b", "\\u001b"))
+    project({"pack/hygiene/r.toml": rule, "a.toml": "[train]\n"})
+    said = fp8tune("lint", "a.toml", "--rules", "pack")
+    assert (said.code, "letters, digits and dashes" in said.err) == (2, True)
+    assert "\x1b" not in said.err
+
+
+def test_a_pipe_in_a_pack_does_not_block(fp8tune, project):
+    project({"pack/hygiene/.keep": "", "a.toml": "[train]\n"})
+    os.mkfifo("pack/hygiene/f.toml")
+    said = fp8tune("lint", "a.toml", "--rules", "pack")
+    assert (said.code, "not a regular file" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "value"),
+    [("train.batch_size", "0.5", "0.5"), ("train.grad_clip_norm", "false", "false")],
+)
+def test_the_value_shown_is_the_one_that_is_written(lint, key, written, value):
+    section, name = key.split(".")
+    (found,) = lint(f"[{section}]\n{name} = {written}\n").diagnostics
+    assert found.message.startswith(f"`{key} = {value}` is out of range")
+    assert f"({value} becomes " in found.message
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("[train]\nsteps = 5", "`train.max_steps`"),
+        ("[[data.datasets]]\npath = 'x'\nwieght = 1", "`weight`"),
+        ("[train]\nbtach_size = 1", "`batch_size`"),
+        ("[train]\nseqlen = 1", "`seq_len`"),
+    ],
+)
+def test_hints(lint, key, hint):
+    assert lint(key).diagnostics[0].help == f"did you mean {hint}?"
+
+
+def test_the_size_that_is_advised_is_one_that_the_trainer_takes(lint):
+    text = "[model]\ndim = 4104\nn_heads = 24\nn_kv_heads = 24\n"
+    found = lint(f'{text}[train]\nmixed_precision = "fp8"\n').diagnostics
+    (hidden,) = (d for d in found if d.rule == "fp8-hidden-size-not-16")
+    assert hidden.help == "use 4080 or 4128, which 24 heads divide too"
+    assert 4080 % 24 == 4128 % 24 == 4080 % 16 == 4128 % 16 == 0
