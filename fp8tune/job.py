@@ -110,13 +110,15 @@ class Vocabulary(NamedTuple):
     """All names that the jobs of one trainer know.
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
-    ``computed`` holds the fields and facts that are functions.
+    ``computed`` holds the fields and facts that are functions, ``found`` remembers
+    the origins that were asked for.
     """
 
     keys: frozenset[str]
     renamed: dict[str, str]
     computed: dict[str, Source]
     spelled: dict[str, str]
+    found: dict[str, list[str]]
 
     def knows(self, name: str) -> bool:
         """Whether some job of this trainer may have the name."""
@@ -133,9 +135,11 @@ class Vocabulary(NamedTuple):
 
     def origins(self, name: str) -> list[str]:
         """Config keys, and ``gpu`` or ``world_size``, that a name depends on."""
-        found: dict[str, None] = {}
-        self._collect(name, found)
-        return list(found)
+        if name not in self.found:
+            origins: dict[str, None] = {}
+            self._collect(name, origins)
+            self.found[name] = list(origins)
+        return self.found[name]
 
     def _collect(self, name: str, found: dict[str, None]) -> None:
         name = self.spelled.get(name, name)
@@ -153,7 +157,7 @@ def vocabulary(
 ) -> Vocabulary:
     """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
-    return Vocabulary(keys, renamed, computed, spelled)
+    return Vocabulary(keys, renamed, computed, spelled, {})
 
 
 class Job(dict[str, Any]):

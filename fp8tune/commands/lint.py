@@ -58,6 +58,9 @@ def command(
     Exit code 0: nothing at or above --fail-on; 1: something; 2: fp8tune could not
     do its work.
     """
+    import gc
+
+    gc.disable()  # the process is short, and there are few cycles to collect
     from fp8tune.lint.run import Options, Problem, run
     from fp8tune.lint.show import show
 

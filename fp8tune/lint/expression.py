@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -87,10 +86,9 @@ def compile_expression(
     if not source.strip() or source.lstrip()[0] == "#":
         raise ExpressionError("empty", 0)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        tree = ast.parse(f"({source}\n)", mode="eval")
+        if ")" in source:  # it may close the bracket that was put around it
             ast.parse(" ".join(source.split()), mode="eval")
-            tree = ast.parse(f"({source}\n)", mode="eval")
     except SyntaxError as error:
         raise _syntax_error(source, error) from None
     except (RecursionError, MemoryError, ValueError):

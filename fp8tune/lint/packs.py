@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from typing import Any
 
 from fp8tune.lint.discover import CannotRead, read
@@ -70,7 +71,9 @@ def read_pack(folder: str) -> list[Rule]:
         raise BadRule(f"{folder}: no rules; they go in folders named {places}")
     if len(files) > MAX_FILES:
         raise BadRule(f"{folder}: more than {MAX_FILES} rules")
-    return [read_rule(path, category) for category, path in files]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's, on an odd condition
+        return [read_rule(path, category) for category, path in files]
 
 
 def _stray(folder: str) -> None:

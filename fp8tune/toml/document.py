@@ -24,7 +24,6 @@ MAX_KEY_PARTS = 100
 
 _BOM = "\ufeff"
 _WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_PLAINER = {"Cannot overwrite a value": "this key is already set above"}
 _LONG_STRING = (
     r"""\"{3}(?:[^"\\]++|\\.|"{1,2}(?!"))*+"{3,5}|'{3}(?:[^']++|'{1,2}(?!'))*+'{3,5}"""
 )
@@ -175,12 +174,23 @@ def _invalid(text: str, message: str) -> InvalidToml:
     where = _WHERE.search(message)
     if where is None:
         return InvalidToml(message, Position(1, 1), text)
-    reason = _PLAINER.get(message[: where.start()], message[: where.start()])
+    reason = _reason(message[: where.start()])
     if where[1]:
         return InvalidToml(reason, Position(int(where[1]), int(where[2])), text)
     return InvalidToml(
         f"{reason} at the end of the file", Lines(text).position(len(text)), text
     )
+
+
+def _reason(said: str) -> str:
+    """The parser's reason in words that name the key."""
+    if said == "Cannot overwrite a value":
+        return "this key is already set above"
+    twice = re.fullmatch(r"Cannot declare \((.*)\) twice", said)
+    if twice is None:
+        return said
+    names = re.findall(r"'([^']*)'", twice[1])
+    return f"[{'.'.join(names)}] is declared twice"
 
 
 def _deepest(text: str) -> int:

@@ -1,4 +1,8 @@
-"""What a trainer's own loader refuses or bends, before any rule speaks of it."""
+"""What is wrong with a file before there is a job for the rules.
+
+That its text does not parse, that its comments say nothing, and what the trainer's
+own loader refuses or takes for something else.
+"""
 
 from __future__ import annotations
 
