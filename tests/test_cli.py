@@ -235,7 +235,7 @@ def test_empty_and_huge_stdin(fp8tune, project):
     assert said == (
         2,
         "",
-        "fp8tune: -: 1.0 MiB is no train config (limit: 1 MiB)\n",
+        "fp8tune: -: a file of more than 1 MiB is no train config\n",
     )
 
 

@@ -117,8 +117,7 @@ def parse(data: bytes) -> Document:
     bytes pass the bounds above.
     """
     if len(data) > MAX_BYTES:
-        size = len(data) / MAX_BYTES
-        raise Unreadable(f"{size:.1f} MiB is no train config (limit: 1 MiB)")
+        raise Unreadable("a file of more than 1 MiB is no train config")
     text = _decode(data)
     bom = text.startswith(_BOM)
     text = text.removeprefix(_BOM)
