@@ -12,23 +12,15 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.cli import COMMANDS, main
+from tests.sample import NO_PIPELINE
 
 GOOD = "[train]\nseq_len = 2048\n[scheduler]\nwarmup_steps = 10\n"
 WARNING = "[train]\nmax_steps = 20\n"
 ERROR = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 NOTE = "[tool.fp8tune.severity]\nwarmup-longer-than-run = 'note'\n"
-RULE = """
-name = "no-pipeline"
-code = "ME301"
-summary = "s"
-severity = "warning"
-confidence = "high"
-since = "1"
-when = "pp > 1"
-message = "pp is {pp}"
-references = ["https://example.org"]
-[[at]]
-key = "pp"
+RULE = (
+    NO_PIPELINE
+    + """\
 [[bad]]
 config = '''
 [distributed]
@@ -44,6 +36,7 @@ grad_accum_steps = 4
 pp = 1
 '''
 """
+)
 
 
 def spawn(*arguments, folder, **options):

@@ -13,17 +13,15 @@ import tomllib
 from typing import NamedTuple
 
 from fp8tune.toml import Path, Span
+from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
-_BLANK = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
+_BLANK = re.compile(rf"(?:[ \t\r\n]++|{COMMENT})*+")
 _SPACE = re.compile(r"[ \t]*+")
-_KEY = re.compile(r"""[A-Za-z0-9_-]++|"(?:[^"\\]++|\\.)*+"|'[^']*+'""")
+_KEY = re.compile(f"{BARE_KEY}|{STRING}")
 _SCALAR = re.compile(
-    r'''"""(?:[^"\\]++|\\.|"{1,2}(?!"))*+"{3,5}'''
-    r"""|'{3}(?:[^']++|'{1,2}(?!'))*+'{3,5}"""
-    r'''|"(?:[^"\\]++|\\.)*+"'''
-    r"""|'[^']*+'"""
-    r"""|\d{4}-\d\d-\d\d[ ]\d\d:[^\s,\]}#]++"""
-    r"""|[^\s,\]}#]++""",
+    f"{LONG_STRING}|{STRING}"
+    r"|\d{4}-\d\d-\d\d[ ]\d\d:[^\s,\]}#]++"
+    r"|[^\s,\]}#]++",
     re.DOTALL,
 )
 

@@ -13,22 +13,15 @@ from fp8tune.lint.examples import (
 )
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import Example
+from tests.sample import NO_PIPELINE
 
-RULE = """
-name = "no-pipeline"
-code = "ME301"
-summary = "s"
-severity = "warning"
-confidence = "high"
-since = "1"
-when = "pp > 1"
-message = "pp is {pp}"
-references = ["https://example.org"]
-[[at]]
-key = "pp"
+RULE = (
+    NO_PIPELINE
+    + """\
 [[at]]
 key = "tp"
 """
+)
 BAD = "[distributed]\npp = «2»\n"
 GOOD = "[distributed]\npp = 1\n"
 

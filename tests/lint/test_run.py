@@ -3,22 +3,11 @@
 import pytest
 
 from fp8tune.lint.run import MANY, Options, Problem, run, selected
+from tests.sample import NO_PIPELINE
 
 FP8 = '[train]\nmixed_precision = "fp8"\ncompile_model = false\n'
 TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
-RULE = """
-name = "no-pipeline"
-code = "ME301"
-summary = "Pipelines are not for us"
-severity = "warning"
-confidence = "high"
-since = "1"
-when = "pp > 1"
-message = "pp is {pp}"
-references = ["https://example.org"]
-[[at]]
-key = "pp"
-"""
+RULE = NO_PIPELINE
 
 
 def names(result):
