@@ -73,7 +73,7 @@ def test_metadata(wheel, names):
         for line in text.splitlines()
         if line.startswith("Requires-Dist:") and "extra ==" not in line
     ]
-    assert needs == ["Requires-Dist: click>=8.1", "Requires-Dist: tomlkit>=0.13"]
+    assert needs == ["Requires-Dist: click>=8.2", "Requires-Dist: tomlkit>=0.13"]
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
