@@ -22,6 +22,28 @@ class Label(NamedTuple):
     text: str
 
 
+class Change(NamedTuple):
+    """One replacement: where it stands, as characters of the text and as lines."""
+
+    start: int
+    end: int
+    text: str
+    region: Region
+
+
+class Fix(NamedTuple):
+    """What mends a finding, all edits or none.
+
+    ``safety`` is ``safe`` (the run stays what it was, or only one was meant) or
+    ``unsafe``; then ``changes`` says what becomes of the run.
+    """
+
+    safety: str
+    title: str
+    changes: str
+    edits: tuple[Change, ...]
+
+
 class Diagnostic(NamedTuple):
     """One finding; ``labels[0]`` is the primary span, ``page`` where to read more."""
 
@@ -35,6 +57,7 @@ class Diagnostic(NamedTuple):
     url: str
     labels: tuple[Label, ...]
     page: str = ""
+    fix: Fix | None = None
 
     @property
     def key(self) -> str:
@@ -47,12 +70,21 @@ class Diagnostic(NamedTuple):
         return self.labels[0].region
 
 
+class Suppressed(NamedTuple):
+    """A finding that is held back: by a comment (``inSource``) or a baseline."""
+
+    finding: Diagnostic
+    kind: str
+    reason: str
+
+
 class Report(NamedTuple):
     """What was found in one file.
 
     ``unjudged`` maps each rule that lacked a fact to ``gpu`` or ``world_size``;
     ``skipped`` says what the file is, when it is no train config; ``lines`` are the
-    source lines that the findings point at.
+    source lines that the findings point at; ``suppressed`` are findings that a comment
+    or the baseline holds back, ``fixed`` those that were mended.
     """
 
     path: str
@@ -60,3 +92,5 @@ class Report(NamedTuple):
     unjudged: dict[str, str] = {}
     skipped: str = ""
     lines: dict[int, str] = {}
+    suppressed: tuple[Suppressed, ...] = ()
+    fixed: tuple[Diagnostic, ...] = ()

@@ -141,7 +141,8 @@ class _Case:
             for label in finding.labels
             for number in (label.region.line,)
         }
-        return Report(self.path, found, self.unjudged, lines=lines)
+        held = tuple(sieve.held)
+        return Report(self.path, found, self.unjudged, lines=lines, suppressed=held)
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)

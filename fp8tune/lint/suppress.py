@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.job import Words
-from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.diagnostic import Diagnostic, Suppressed
 from fp8tune.suggest import closest
 from fp8tune.toml import Span
 from fp8tune.toml.document import Document, comments
@@ -34,6 +34,7 @@ class Ignore(NamedTuple):
     names: tuple[str, ...]
     until: datetime.date | None
     problem: str = ""
+    reason: str = ""
 
     def expired(self, today: datetime.date) -> bool:
         """Whether the comment has lost its effect."""
@@ -67,7 +68,7 @@ def _ignore(document: Document, span: Span) -> Ignore:
             until = datetime.date.fromisoformat(form["until"])
         except ValueError:
             problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
-    return Ignore(span, line, names, until, problem)
+    return Ignore(span, line, names, until, problem, form["reason"] or "")
 
 
 def _next_key(document: Document, line: int) -> int:
@@ -88,16 +89,19 @@ class Sieve:
         self.broken = [ignore for ignore in ignores if ignore.problem]
         self.today = today
         self.used: set[tuple[Span, str]] = set()
+        self.held: list[Suppressed] = []
 
     def keeps(self, found: Diagnostic) -> bool:
         """Whether no comment in force silences the finding."""
         lines = {label.region.line for label in found.labels}
-        silenced = False
+        silent: Ignore | None = None
         for ignore in self.ignores:
             if ignore.line in lines and found.rule in ignore.names:
                 self.used.add((ignore.span, found.rule))
-                silenced = silenced or not ignore.expired(self.today)
-        return not silenced
+                silent = silent if ignore.expired(self.today) else ignore
+        if silent is not None:
+            self.held.append(Suppressed(found, "inSource", silent.reason))
+        return silent is None
 
     def faults(self, known: frozenset[str], judged: frozenset[str]) -> Iterator[Fault]:
         """What is wrong with the comments.
