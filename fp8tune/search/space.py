@@ -47,6 +47,20 @@ class Space(NamedTuple):
         """The knob of that role, if there is one."""
         return next((knob for knob in self.knobs if knob.role == role), None)
 
+    def twin(self, point: Point) -> Point | None:
+        """The same point in bf16; ``None`` where it is that already, or unknown."""
+        knob = self.knob("precision")
+        if knob is None or "bf16" not in knob.values:
+            return None
+        twin = tuple((k, "bf16" if k == knob.key else v) for k, v in point)
+        known = not self.only or twin in self.only
+        return twin if twin != point and known else None
+
+    def allows(self, point: Point, given: Point) -> bool:
+        """Whether a point keeps the frozen knobs as given."""
+        frozen = {knob.key for knob in self.knobs if knob.frozen}
+        return all(a == b for a, b in zip(point, given, strict=True) if a[0] in frozen)
+
     def cell(self, point: Point) -> Point:
         """The point without its micro-batch: what shares one memory line."""
         batch = self.knob("micro_batch")
