@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -150,19 +149,3 @@ def replace(path: str, before: bytes, after: bytes) -> None:
             raise Changed(path)
         status = os.fstat(file.fileno())
     atomic.write(place, after, like=status)
-
-
-def unified_diff(path: str, before: bytes, after: bytes) -> str:
-    """What changes in a file, as a patch."""
-    import difflib
-
-    old, new = (
-        re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
-        for data in (before, after)
-    )
-    lines = difflib.unified_diff(old, new, path, path)
-    marked = (
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in lines
-    )
-    return "".join(marked)

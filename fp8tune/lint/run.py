@@ -207,7 +207,9 @@ class _Runner:
             mended = rewrite.mend(data, look, unsafe=self.options.unsafe_fixes)
         report = mended.report._replace(fixed=mended.fixed)
         if self.options.diff:
-            patch = rewrite.unified_diff(report.path, data, mended.data)
+            from fp8tune.toml.diff import unified_diff
+
+            patch = unified_diff(report.path, data, mended.data)
             return look(data)._replace(fixed=mended.fixed, patch=patch)
         if found.path == "-":
             return report._replace(text=mended.data)

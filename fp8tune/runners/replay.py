@@ -44,5 +44,9 @@ class Replay:
         self._now += record.cost_s
         return record._replace(knobs=knobs)
 
+    def skip(self, point: Point) -> None:
+        """Pass over a setting's next record: a study that resumes has it already."""
+        self._asked[point] += 1
+
     def close(self) -> None:
         """Nothing runs."""

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fp8tune.search.runner import Runner
 from fp8tune.search.answer import Answer, answer, ranked
+from fp8tune.search.runner import Runner
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
