@@ -9,6 +9,7 @@ import click
 from fp8tune.cli import Failure
 
 LEVELS = ("error", "warning", "note")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
 @click.command("lint")
@@ -18,10 +19,13 @@ LEVELS = ("error", "warning", "note")
 @click.option("--trainer", help="Take every file for a config of this trainer.")
 @click.option(
     "--output-format",
-    type=click.Choice(["full", "concise", "json"]),
-    default="full",
-    show_default=True,
+    type=click.Choice(FORMATS),
+    show_default="full; github under GitHub Actions",
 )
+@click.option(
+    "--output-file", default="", metavar="FILE", help="Write the findings to FILE."
+)
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
 @click.option(
     "--fail-on",
     type=click.Choice([*LEVELS, "never"]),
@@ -44,7 +48,9 @@ def command(
     gpu: str | None,
     world_size: int | None,
     trainer: str | None,
-    output_format: str,
+    output_format: str | None,
+    output_file: str,
+    statistics: bool,
     fail_on: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -62,7 +68,7 @@ def command(
 
     gc.disable()  # the process is short, and there are few cycles to collect
     from fp8tune.lint.run import Options, Problem, run
-    from fp8tune.lint.show import show
+    from fp8tune.lint.show import Style, default_format, show
 
     options = Options(
         gpu=gpu or "",
@@ -74,13 +80,18 @@ def command(
         stdin_filename=stdin_filename,
         force_exclude=force_exclude,
     )
+    style = Style(
+        output_format or default_format(output_file),
+        file=output_file,
+        quiet=quiet,
+        statistics=statistics,
+    )
     try:
         result = run(paths or (".",), options)
+        show(result, style, sys.stdout, sys.stderr)
+        sys.stdout.flush()
     except Problem as error:
         raise Failure(str(error)) from None
-    try:
-        show(result, output_format, quiet=quiet, out=sys.stdout, err=sys.stderr)
-        sys.stdout.flush()
     except BrokenPipeError:  # whoever read has gone: main() finds it again
         return 2
     if result.unread:

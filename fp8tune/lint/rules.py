@@ -86,6 +86,11 @@ class Rule:
         self.source = head.get("when", "")
         self._text = text
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: all but what is compiled."""
+        compiled = ("when", "message", "help")
+        return {k: v for k, v in self.__dict__.items() if k not in compiled}
+
     @cached_property
     def data(self) -> dict[str, Any]:
         """The whole file."""

@@ -41,10 +41,11 @@ class Options(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Reports of all files, and what could not be read."""
+    """Reports of all files, what could not be read, and the rules that fired."""
 
     reports: list[Report]
     unread: list[str]
+    rules: dict[str, Rule] = {}
 
     @property
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -70,6 +71,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
+        {name: rule for result in results for name, rule in result.rules.items()},
     )
 
 
@@ -99,7 +101,7 @@ def _run(files: list[Found], options: Options) -> Result:
                 reports.append(report)
     if not reports and not unread:
         runner.check_options()
-    return Result(reports, unread)
+    return Result(reports, unread, runner.fired(reports))
 
 
 class _Runner:
@@ -131,6 +133,16 @@ class _Runner:
             self.rules(settings_for(os.getcwd()), ".")
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
+
+    def fired(self, reports: list[Report]) -> dict[str, Rule]:
+        """The rules that have a finding, be it held back."""
+        names = {found.rule for report in reports for found in report.diagnostics}
+        names |= {held.finding.rule for report in reports for held in report.suppressed}
+        known = (
+            *self._builtin,
+            *(rule for pack in self._packs.values() for rule in pack),
+        )
+        return {rule.name: rule for rule in known if rule.name in names}
 
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""

@@ -1,14 +1,15 @@
-"""Show the result of a run: for people, for editors, for programs."""
+"""Show the result of a run: to people here, to programs by ``formats``."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, TextIO
+from io import StringIO
+from typing import NamedTuple, TextIO
 
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.run import Result
+from fp8tune.lint.run import Problem, Result
 from fp8tune.lint.wording import plain
 
 MAX_PER_FILE = 100
@@ -21,24 +22,94 @@ _SUPPLY = {
 }
 
 
-def show(
-    result: Result, output_format: str, *, quiet: bool, out: TextIO, err: TextIO
-) -> None:
-    """Write the result in one of the formats ``full``, ``concise`` and ``json``."""
+class Style(NamedTuple):
+    """How to show a result; ``file`` takes the findings in place of stdout."""
+
+    output_format: str
+    file: str = ""
+    quiet: bool = False
+    statistics: bool = False
+
+
+def default_format(file: str) -> str:
+    """Full text; in the log of a GitHub action, annotations."""
+    actions = os.environ.get("GITHUB_ACTIONS") == "true"
+    return "github" if actions and not file else "full"
+
+
+def show(result: Result, style: Style, out: TextIO, err: TextIO) -> None:
+    """Write the findings, and what else there is to say beside them.
+
+    That goes to ``err`` if the findings go to a file or to a program; for programs
+    alone there is no summary. Raises ``Problem`` if the file cannot be written.
+    """
+    people = style.output_format in ("full", "github")
+    safe = _tame if style.output_format == "github" else str
     for line in result.unread:
-        print(f"fp8tune: {plain(line)}", file=err)
-    if output_format == "json":
-        _json(result, out)
-        return
-    notes = err if output_format == "concise" else out
-    if output_format == "concise":
-        for found in result.diagnostics:
-            print(_concise(found), file=out)
+        print(safe(f"fp8tune: {plain(line)}"), file=err)
+    if style.file:
+        _write(result, style)
     else:
-        _full(result, out)
-    if not quiet:
-        for line in summary(result):
+        _findings(result, style, out, colour=wants_colour(out))
+    notes = out if people and not style.file else err
+    if style.statistics and style.output_format != "json":
+        from fp8tune.lint.statistics import table
+
+        for line in table(result):
             print(line, file=notes)
+    if not style.quiet and (people or style.file or style.output_format == "concise"):
+        for line in summary(result):
+            print(safe(line), file=notes)
+
+
+def _write(result: Result, style: Style) -> None:
+    from fp8tune.lint import atomic
+
+    if style.file.endswith(".toml"):
+        raise Problem(
+            f"{style.file}: findings go to no .toml file, to spare the configs"
+        )
+    text = StringIO()
+    _findings(result, style, text, colour=False)
+    try:
+        atomic.replace(style.file, text.getvalue().encode("utf-8", "backslashreplace"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Problem(f"cannot write {style.file}: {reason}") from None
+
+
+def _findings(result: Result, style: Style, out: TextIO, *, colour: bool) -> None:
+    match style.output_format:
+        case "full":
+            _full(result, out, colour=colour)
+        case "concise":
+            for found in result.diagnostics:
+                print(_concise(found), file=out)
+        case "json":
+            from fp8tune.lint.formats import plain_json
+
+            out.write(plain_json.render(result, statistics=style.statistics))
+        case "sarif":
+            from fp8tune.lint.formats import sarif
+
+            out.write(sarif.render(result))
+        case "github":
+            from fp8tune.lint.formats import github
+
+            out.write(github.render(result))
+        case "gitlab":
+            from fp8tune.lint.formats import gitlab
+
+            out.write(gitlab.render(result))
+        case "junit":
+            from fp8tune.lint.formats import junit
+
+            out.write(junit.render(result))
+
+
+def _tame(text: str) -> str:
+    """A line in which the runner of GitHub Actions finds no command, old or new."""
+    return text.replace("##[", "## [")
 
 
 def _concise(found: Diagnostic) -> str:
@@ -47,10 +118,10 @@ def _concise(found: Diagnostic) -> str:
     return f"{where}: {found.severity}[{found.rule}] {plain(found.message)}"
 
 
-def _full(result: Result, out: TextIO) -> None:
+def _full(result: Result, out: TextIO, *, colour: bool) -> None:
     from fp8tune.lint.snippet import Painter
 
-    painter = Painter(colour=wants_colour(out))
+    painter = Painter(colour=colour)
     for report in result.reports:
         for found in report.diagnostics[:MAX_PER_FILE]:
             print(painter.finding(found, report.lines), file=out)
@@ -118,46 +189,3 @@ def _unjudged(result: Result) -> Iterator[str]:
 def count(number: int, noun: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _json(result: Result, out: TextIO) -> None:
-    import json
-
-    checked = [report for report in result.reports if not report.skipped]
-    data = {
-        "version": 1,
-        "files": len(checked),
-        "diagnostics": [_json_finding(found) for found in result.diagnostics],
-        "unjudged": [
-            {"path": report.path, "rule": rule, "needs": fact.replace("_", "-")}
-            for report in checked
-            for rule, fact in report.unjudged.items()
-        ],
-        "skipped": [
-            {"path": report.path, "reason": report.skipped}
-            for report in result.reports
-            if report.skipped
-        ],
-    }
-    json.dump(data, out, indent=2)
-    out.write("\n")
-
-
-def _json_finding(found: Diagnostic) -> dict[str, Any]:
-    return {
-        "path": found.path,
-        "rule": found.rule,
-        "code": found.code,
-        "category": found.category,
-        "severity": found.severity,
-        "key": found.key,
-        **found.region._asdict(),
-        "message": found.message,
-        "labels": [
-            {"key": label.key, **label.region._asdict(), "text": label.text}
-            for label in found.labels
-        ],
-        "help": found.help,
-        "fix": None,
-        "url": found.url,
-    }

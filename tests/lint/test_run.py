@@ -31,7 +31,7 @@ def configured(project):
 
 def test_nothing_to_check(project):
     project({"readme.txt": ""})
-    assert run((".",), Options()) == ([], [])
+    assert run((".",), Options()) == ([], [], {})
 
 
 def test_files_in_order(project):

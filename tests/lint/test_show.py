@@ -5,9 +5,17 @@ import re
 
 import pytest
 
+from fp8tune.commands.lint import FORMATS
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Result
-from fp8tune.lint.show import MAX_PER_FILE, count, show, summary, wants_colour
+from fp8tune.lint.show import (
+    MAX_PER_FILE,
+    Style,
+    count,
+    show,
+    summary,
+    wants_colour,
+)
 
 TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 
@@ -42,7 +50,7 @@ def found(severity="error", path="a.toml", line=1):
 
 def printed(result, output_format="full", *, quiet=False):
     out, err = io.StringIO(), io.StringIO()
-    show(result, output_format, quiet=quiet, out=out, err=err)
+    show(result, Style(output_format, quiet=quiet), out, err)
     return out.getvalue(), err.getvalue()
 
 
@@ -121,6 +129,7 @@ def test_json(fp8tune, project):
             {"path": "a.toml", "rule": "gpu-without-fp8", "needs": "gpu"},
         ],
         "skipped": [{"path": "b.toml", "reason": "a Python project file"}],
+        "suppressed": [],
     }
     assert (said.code, said.err) == (1, "")
 
@@ -139,23 +148,25 @@ def test_json_without_findings(quiet):
     out, err = printed(Result([], []), "json", quiet=quiet)
     assert err == ""
     assert " ".join(out.split()) == (
-        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [] }'
+        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [], '
+        '"suppressed": [] }'
     )
 
 
-@pytest.mark.parametrize("output_format", ["full", "concise", "json"])
+@pytest.mark.parametrize("output_format", FORMATS)
 @pytest.mark.parametrize("quiet", [True, False])
 def test_unread_files_go_to_stderr(output_format, quiet):
     result = Result([], ["a\x1b.toml: gone"])
     out, err = printed(result, output_format, quiet=quiet)
     assert err.startswith("fp8tune: a\\u001b.toml: gone\n")
-    assert "gone" not in out
+    assert "\x1b" not in out
+    assert ("gone" in out) == (output_format in ("sarif", "github", "junit"))
 
 
 def test_paths_and_messages_are_safe_in_every_format():
     odd = found(path="\x1b[2J.toml")._replace(message="a\nb\x1b")
     result = Result([Report("\x1b[2J.toml", [odd])], [])
-    for output_format in ("full", "concise", "json"):
+    for output_format in ("full", "concise", "json", "github", "gitlab", "junit"):
         out, err = printed(result, output_format)
         assert "\x1b" not in out + err
     assert printed(result, "concise", quiet=True)[0] == (
@@ -283,7 +294,7 @@ def test_colour_of_the_command(fp8tune, project, monkeypatch, environment, colou
     assert re.sub(r"\x1b\[[\d;]+m", "", said.out) == FULL
 
 
-@pytest.mark.parametrize("output_format", ["concise", "json"])
+@pytest.mark.parametrize("output_format", FORMATS[1:])
 def test_formats_for_programs_are_never_coloured(
     fp8tune, project, monkeypatch, output_format
 ):
