@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
@@ -30,6 +31,21 @@ class Style(NamedTuple):
     quiet: bool = False
     statistics: bool = False
 
+    @property
+    def summed(self) -> bool:
+        """Whether there is a summary: not where programs alone read."""
+        read = self.file or self.output_format in ("full", "concise", "github")
+        return bool(read) and not self.quiet
+
+    def notes(self, out: TextIO, err: TextIO) -> TextIO:
+        """Where the summary goes: beside the findings only where people read both."""
+        together = self.output_format in ("full", "github") and not self.file
+        return out if together else err
+
+    def safe(self, line: str) -> str:
+        """A line in which the runner of GitHub Actions finds no command of old form."""
+        return line.replace("##[", "## [") if self.output_format == "github" else line
+
 
 def default_format(file: str) -> str:
     """Full text; in the log of a GitHub action, annotations."""
@@ -40,42 +56,52 @@ def default_format(file: str) -> str:
 def show(result: Result, style: Style, out: TextIO, err: TextIO) -> None:
     """Write the findings, and what else there is to say beside them.
 
-    That goes to ``err`` if the findings go to a file or to a program; for programs
-    alone there is no summary. Raises ``Problem`` if the file cannot be written.
+    Raises ``Problem`` if they are to go to a file that cannot be written.
     """
-    people = style.output_format in ("full", "github")
-    safe = _tame if style.output_format == "github" else str
-    for line in result.unread:
-        print(safe(f"fp8tune: {plain(line)}"), file=err)
+    show_unread(result, style, err)
     if style.file:
-        _write(result, style)
+        text = StringIO()
+        _findings(result, style, text, colour=False)
+        save(style.file, text.getvalue())
     else:
         _findings(result, style, out, colour=wants_colour(out))
-    notes = out if people and not style.file else err
+    notes = style.notes(out, err)
     if style.statistics and style.output_format != "json":
         from fp8tune.lint.statistics import table
 
         for line in table(result):
             print(line, file=notes)
-    if not style.quiet and (people or style.file or style.output_format == "concise"):
+    if style.summed:
         for line in summary(result):
-            print(safe(line), file=notes)
+            print(style.safe(line), file=notes)
 
 
-def _write(result: Result, style: Style) -> None:
-    from fp8tune.lint import atomic
+def show_unread(result: Result, style: Style, err: TextIO) -> None:
+    """Say what could not be read."""
+    for line in result.unread:
+        print(style.safe(f"fp8tune: {plain(line)}"), file=err)
 
-    if style.file.endswith(".toml"):
-        raise Problem(
-            f"{style.file}: findings go to no .toml file, to spare the configs"
-        )
-    text = StringIO()
-    _findings(result, style, text, colour=False)
+
+def save(path: str, text: str) -> None:
+    """Write a file at once; what is no regular file, such as a pipe, is written to.
+
+    Raises ``Problem``.
+    """
+    from fp8tune import atomic
+
+    if path.endswith(".toml"):
+        raise Problem(f"{path}: findings go to no .toml file, to spare the configs")
+    data = text.encode("utf-8", "backslashreplace")
     try:
-        atomic.replace(style.file, text.getvalue().encode("utf-8", "backslashreplace"))
+        like = os.stat(path) if os.path.exists(path) else None
+        if like is None or stat.S_ISREG(like.st_mode):
+            atomic.write(path, data, like)
+        else:
+            with open(path, "wb") as file:
+                file.write(data)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise Problem(f"cannot write {style.file}: {reason}") from None
+        raise Problem(f"cannot write {path}: {reason}") from None
 
 
 def _findings(result: Result, style: Style, out: TextIO, *, colour: bool) -> None:
@@ -105,11 +131,6 @@ def _findings(result: Result, style: Style, out: TextIO, *, colour: bool) -> Non
             from fp8tune.lint.formats import junit
 
             out.write(junit.render(result))
-
-
-def _tame(text: str) -> str:
-    """A line in which the runner of GitHub Actions finds no command, old or new."""
-    return text.replace("##[", "## [")
 
 
 def _concise(found: Diagnostic) -> str:

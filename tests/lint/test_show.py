@@ -31,6 +31,8 @@ trainer: `distributed.tp = 4`
   |      ^ splits every linear over 4 GPUs
   |
   = help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16
+  = fix: set `distributed.tp = 1` (--unsafe-fixes; FSDP takes over the GPUs of tensor \
+parallelism: 4 x more sequences per step, and whole layers on each GPU)
   = why: fp8tune explain fp8-with-tensor-parallel
 
 1 error in 1 of 1 file
@@ -38,6 +40,7 @@ not judged: 1 rule in 1 file needs the GPU: add --gpu h100, or `# fp8tune: gpu=h
 above the first table
 not judged: 1 rule in 1 file needs the number of GPUs: add --world-size 16, or \
 `# fp8tune: world-size=16` above the first table
+fixable: 1 with --unsafe-fixes, which change the run
 """
 
 
@@ -115,7 +118,21 @@ def test_json(fp8tune, project):
                 ],
                 "help": "set `distributed.tp = 1` and shard with FSDP alone, or train "
                 "in bf16",
-                "fix": None,
+                "fix": {
+                    "safety": "unsafe",
+                    "title": "set `distributed.tp = 1`",
+                    "changes": "FSDP takes over the GPUs of tensor parallelism: 4 x "
+                    "more sequences per step, and whole layers on each GPU",
+                    "edits": [
+                        {
+                            "line": 4,
+                            "column": 6,
+                            "end_line": 4,
+                            "end_column": 7,
+                            "text": "1",
+                        }
+                    ],
+                },
                 "url": "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/"
                 "kempnerforge/config/job.py",
             }
@@ -130,6 +147,8 @@ def test_json(fp8tune, project):
         ],
         "skipped": [{"path": "b.toml", "reason": "a Python project file"}],
         "suppressed": [],
+        "fixed": [],
+        "stale": [],
     }
     assert (said.code, said.err) == (1, "")
 
@@ -149,7 +168,7 @@ def test_json_without_findings(quiet):
     assert err == ""
     assert " ".join(out.split()) == (
         '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [], '
-        '"suppressed": [] }'
+        '"suppressed": [], "fixed": [], "stale": [] }'
     )
 
 

@@ -8,7 +8,10 @@ import pytest
 from fp8tune.commands.lint import FORMATS
 
 TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
-SUMMARY = "1 error in 1 of 1 file\n"
+SUMMARY = """\
+1 error in 1 of 1 file
+fixable: 1 with --unsafe-fixes, which change the run
+"""
 COMMAND = ("lint", "a.toml", "--select", "fp8-with-tensor-parallel")
 
 
@@ -108,7 +111,7 @@ def test_a_place_that_cannot_be_written(root, fp8tune, place, reason):
 
 
 def test_a_file_stays_as_it_was_if_the_new_one_cannot_be_completed(root, monkeypatch):
-    from fp8tune.lint import atomic
+    from fp8tune import atomic
 
     (root / "out.txt").write_text("old")
 
@@ -117,9 +120,23 @@ def test_a_file_stays_as_it_was_if_the_new_one_cannot_be_completed(root, monkeyp
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        atomic.replace("out.txt", b"new")
+        atomic.write("out.txt", b"new")
     assert (root / "out.txt").read_text() == "old"
     assert sorted(os.listdir(root)) == ["a.toml", "out.txt"]
+
+
+def test_patches_go_to_the_file(root, fp8tune):
+    command = (*COMMAND, "--diff", "--unsafe-fixes")
+    shown = fp8tune(*command)
+    assert "\n+tp = 1\n" in shown.out
+    said = fp8tune(*command, "--output-file", "out.patch")
+    assert said == (shown.code, "", shown.err)
+    assert (root / "out.patch").read_text() == shown.out
+
+
+def test_what_cannot_be_read_is_said_beside_patches(root, fp8tune):
+    said = fp8tune("lint", "gone.toml", "--diff")
+    assert said == (2, "", "fp8tune: gone.toml: No such file or directory\n")
 
 
 def test_bad_options_leave_the_file_alone(root, fp8tune):

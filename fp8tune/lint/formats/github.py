@@ -28,8 +28,9 @@ def render(result: Result) -> str:
 
 
 def _lines(result: Result, findings: list[Diagnostic]) -> Iterator[str]:
-    for unread in result.unread:
-        yield f"::error title=fp8tune::{_data(plain(unread))}"
+    stale = (f"stale: {line}" for line in result.stale)
+    for line in (*result.unread, *stale):
+        yield f"::error title=fp8tune::{_data(plain(line))}"
     yield from map(_annotation, findings)
     levels = Counter(found.severity for found in findings)
     if any(number > MAX_SHOWN for number in levels.values()):

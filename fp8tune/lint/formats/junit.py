@@ -26,7 +26,9 @@ def render(result: Result) -> str:
         if not report.skipped:
             _suite(root, from_root(report.path), _cases(report))
     if result.unread:
-        _suite(root, "unreadable", map(_unread, result.unread))
+        _suite(root, "unreadable", (_line(line, "error") for line in result.unread))
+    if result.stale:
+        _suite(root, "stale", (_line(line, "failure") for line in result.stale))
     for name in ("tests", "failures", "errors"):
         root.set(name, str(sum(int(suite.get(name, 0)) for suite in root)))
     ET.indent(root)
@@ -81,9 +83,9 @@ def _text(found: Diagnostic) -> Iterator[str]:
     yield f"why: {found.page or f'fp8tune explain {found.rule}'}"
 
 
-def _unread(line: str) -> ET.Element:
+def _line(line: str, tag: str) -> ET.Element:
     case = ET.Element("testcase", name=_xml(line))
-    ET.SubElement(case, "error", type="unreadable", message=_xml(line))
+    ET.SubElement(case, tag, type="error", message=_xml(line))
     return case
 
 

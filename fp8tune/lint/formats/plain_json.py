@@ -43,6 +43,8 @@ def _document(result: Result, statistics: bool) -> Iterator[tuple[str, Any]]:
     )
     held = [held for report in checked for held in report.suppressed]
     yield "suppressed", list(map(_suppressed, held))
+    yield "fixed", [_finding(found) for report in checked for found in report.fixed]
+    yield "stale", list(map(well_formed, result.stale))
     if statistics:
         yield "statistics", _statistics(result)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 from fp8tune import __version__
-from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Suppressed
+from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Suppressed
 from fp8tune.lint.formats.address import fingerprints, from_root, well_formed
 from fp8tune.lint.formats.sarif_rule import descriptor, message
 from fp8tune.lint.run import Result
@@ -61,8 +62,13 @@ def _everything(result: Result) -> list[Suppressed]:
 
 
 def _invocation(result: Result) -> dict[str, Any]:
-    unread = [{"level": "error", "message": message(line)} for line in result.unread]
-    return {"executionSuccessful": not unread, "toolExecutionNotifications": unread}
+    said = [*((line, "error") for line in result.unread)]
+    said += [(f"stale: {line}", "warning") for line in result.stale]
+    notifications = [{"level": level, "message": message(line)} for line, level in said]
+    return {
+        "executionSuccessful": not result.unread,
+        "toolExecutionNotifications": notifications,
+    }
 
 
 def _result(
@@ -80,7 +86,7 @@ def _result(
             for number, label in enumerate(found.labels[1:], 1)
         ],
         "partialFingerprints": {"pathRuleKey/v1": fingerprint},
-        "fixes": [_fix(found, found.fix)] if found.fix else [],
+        "fixes": list(_fixes(found)),
         "suppressions": [_suppression(entry)] if entry.kind else [],
     }
 
@@ -109,7 +115,11 @@ def _region(region: Region) -> dict[str, int]:
     return dict(zip(names, region, strict=True))
 
 
-def _fix(found: Diagnostic, fix: Fix) -> dict[str, Any]:
+def _fixes(found: Diagnostic) -> Iterator[dict[str, Any]]:
+    """The fix of a finding, but not of a byte-order mark, which has no column."""
+    fix = found.fix
+    if fix is None or any(edit.start < 0 for edit in fix.edits):
+        return
     risk = f"{fix.safety}: {fix.changes}" if fix.changes else fix.safety
     replacements = [
         {"deletedRegion": _region(edit.region), "insertedContent": {"text": edit.text}}
@@ -119,7 +129,7 @@ def _fix(found: Diagnostic, fix: Fix) -> dict[str, Any]:
         "artifactLocation": _artifact(found.path),
         "replacements": replacements,
     }
-    return {
+    yield {
         "description": message(f"{fix.title} ({risk})"),
         "artifactChanges": [change],
     }

@@ -11,7 +11,7 @@ import pytest
 from fp8tune.lint.diagnostic import Region
 from fp8tune.lint.formats import github
 from fp8tune.lint.wording import plain
-from tests.lint.formats.samples import HELD, ODD_NAMES, SLOW, TP
+from tests.lint.formats.samples import GOOD, HELD, ODD_NAMES, SLOW, TP
 
 LEVELS = ("error", "warning", "notice")
 KNOWN = {*LEVELS, "debug", "group", "endgroup", "add-mask", "stop-commands"}
@@ -99,7 +99,8 @@ def test_an_annotation(write, fp8tune):
         "line 2: turns every linear into a Float8Linear%0A"
         "help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16%0A"
         "why: fp8tune explain fp8-with-tensor-parallel\n"
-        "1 error in 1 of 1 file\n",
+        "1 error in 1 of 1 file\n"
+        "fixable: 1 with --unsafe-fixes, which change the run\n",
         "",
     )
 
@@ -147,6 +148,17 @@ def test_says_when_github_shows_but_a_part(write, fp8tune, number):
 def test_what_is_held_back_is_left_out(write, annotations):
     write({"a.toml": HELD})
     assert annotations(".") == []
+
+
+def test_a_stale_baseline_is_an_error(write, fp8tune, annotations):
+    write({"a.toml": TP})
+    baseline = ("--baseline", "known.json")
+    fp8tune("lint", ".", *baseline, "--update-baseline")
+    assert annotations(".", *baseline) == []
+    write({"a.toml": GOOD})
+    (one,) = annotations(".", *baseline)
+    assert (one.name, one.properties) == ("error", {"title": "fp8tune"})
+    assert one.data.startswith("stale: known.json:2: a.toml no longer has fp8-with")
 
 
 def test_paths_count_from_the_checkout(write, annotations, tmp_path, monkeypatch):

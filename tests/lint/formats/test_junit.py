@@ -83,13 +83,26 @@ why: fp8tune explain fp8-with-tensor-parallel</failure>
   </testsuite>
   <testsuite name="unreadable" tests="1" failures="0" errors="1" skipped="0">
     <testcase name="gone: No such file or directory" classname="unreadable">
-      <error type="unreadable" message="gone: No such file or directory" />
+      <error type="error" message="gone: No such file or directory" />
     </testcase>
   </testsuite>
 </testsuites>
 """
     )
     assert (said.code, said.err) == (2, "fp8tune: gone: No such file or directory\n")
+
+
+def test_a_stale_baseline_fails(write, fp8tune, report):
+    write({"a.toml": TP})
+    baseline = ("--baseline", "known.json")
+    fp8tune("lint", ".", *baseline, "--update-baseline")
+    assert report(".", *baseline).get("failures") == "0"
+    write({"a.toml": GOOD})
+    root = report(".", *baseline)
+    assert [(s.get("name"), s.get("failures")) for s in root] == [
+        ("a.toml", "0"),
+        ("stale", "1"),
+    ]
 
 
 def test_equal_findings_have_names_of_their_own(write, report):

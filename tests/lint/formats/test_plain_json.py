@@ -7,7 +7,10 @@ import pytest
 from fp8tune.lint.formats import plain_json
 from tests.lint.formats.samples import HELD, TP
 
-KEYS = ["version", "files", "diagnostics", "unjudged", "skipped", "suppressed"]
+KEYS = [
+    *("version", "files", "diagnostics", "unjudged", "skipped"),
+    *("suppressed", "fixed", "stale"),
+]
 FINDING = [
     *("path", "rule", "code", "category", "severity", "key"),
     *("line", "column", "end_line", "end_column", "message", "labels", "help"),

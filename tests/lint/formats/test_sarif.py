@@ -12,10 +12,11 @@ from jsonschema import Draft4Validator
 
 from fp8tune.lint.formats import sarif
 from fp8tune.lint.formats.sarif_rule import descriptor, message
+from fp8tune.lint.rewrite import fixed_bytes
 from fp8tune.lint.run import Options, run
 from fp8tune.lint.show import Style, show
 from tests.lint.formats.conftest import SAFE, UNSAFE
-from tests.lint.formats.samples import HELD, ODD_NAMES, TP, TWICE
+from tests.lint.formats.samples import GOOD, HELD, ODD_NAMES, TP, TWICE
 from tests.sample import NO_PIPELINE
 
 SCHEMA = Path(__file__).parents[2] / "data/schemas/sarif-2.1.0-rtm.5.json"
@@ -91,6 +92,7 @@ def test_a_result(write, log):
     artifact = {"uri": "sub%20dir/a.toml", "uriBaseId": "%SRCROOT%"}
     (result,) = only["results"]
     fingerprint = result.pop("partialFingerprints")
+    assert len(result.pop("fixes")) == 1
     assert result == {
         "ruleId": "fp8-with-tensor-parallel",
         "ruleIndex": 0,
@@ -135,7 +137,6 @@ def test_a_result(write, log):
                 "message": {"text": "turns every linear into a Float8Linear"},
             }
         ],
-        "fixes": [],
         "suppressions": [],
     }
     assert list(fingerprint) == ["pathRuleKey/v1"]
@@ -206,6 +207,41 @@ def test_fixes(fixable):
     assert none == []
 
 
+def applied(text, replacements):
+    """A text after replacements, as an editor that counts characters makes them."""
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def offset(region, end):
+        line, column = region[f"{end}Line"], region[f"{end}Column"]
+        return starts[line - 1] + column - 1
+
+    spans = [
+        (*(offset(r["deletedRegion"], e) for e in ("start", "end")), r)
+        for r in replacements
+    ]
+    for start, end, replacement in sorted(spans, key=lambda s: s[:2], reverse=True):
+        text = text[:start] + replacement["insertedContent"]["text"] + text[end:]
+    return text
+
+
+def test_fixes_of_every_rule_change_what_fix_changes(examples, fp8tune):
+    only = checked(json.loads(sarif.render(run(tuple(examples), Options()))))
+    told = {}
+    for result in only["results"]:
+        for fix in result["fixes"]:
+            (change,) = fix["artifactChanges"]
+            told[(change["artifactLocation"]["uri"], result["ruleId"])] = change
+    assert len(told) > 20
+    reports = run(tuple(examples), Options()).reports
+    for found in (found for report in reports for found in report.diagnostics):
+        change = told.pop((found.path, found.rule), None)
+        if change:
+            data = Path(found.path).read_bytes()
+            text = applied(data.decode(), change["replacements"])
+            assert text.encode() == fixed_bytes(data, [found])
+    assert told == {}
+
+
 def test_what_cannot_be_read_is_a_notification(write, log):
     write({"a.toml": TP})
     only = log("a.toml", "gone{0}.toml")
@@ -220,6 +256,25 @@ def test_what_cannot_be_read_is_a_notification(write, log):
             ],
         }
     ]
+
+
+def test_a_baseline(write, fp8tune, log):
+    write({"a.toml": TP, "b.toml": TP})
+    fp8tune("lint", ".", "--baseline", "known.json", "--update-baseline")
+    write({"b.toml": GOOD})
+    only = log(".", "--baseline", "known.json")
+    assert [r["suppressions"] for r in only["results"]] == [
+        [
+            {
+                "kind": "external",
+                "status": "accepted",
+                "justification": "in the baseline",
+            }
+        ]
+    ]
+    (stale,) = only["invocations"][0]["toolExecutionNotifications"]
+    assert stale["level"] == "warning"
+    assert stale["message"]["text"].startswith("stale: known.json:3: b.toml no longer")
 
 
 def test_columns_count_characters(write, log):
