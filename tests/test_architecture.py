@@ -33,6 +33,8 @@ ALLOWED = {
     "facts": ("facts", "job", "suggest"),
     "trainers": ("trainers", "facts", "job", "suggest", "toml"),
     "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "search": ("search", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "runners": ("runners", "search", "facts", "job", "suggest", "toml", "atomic"),
 }
 """What each room may import of fp8tune."""
 
