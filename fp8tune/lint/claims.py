@@ -1,73 +1,79 @@
 """What the comments of a config say about the run, where that has one meaning.
 
-A claim is a figure with a unit that names one quantity of the job (``1.6M tokens/step``,
-``256 seqs``, ``TP=4``), or a word that names a mode (``full AC``). What contradicts it is
-found in ``fp8tune.lint.contradiction``; whether its sentence counts is known to
-``fp8tune.lint.prose``.
+A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
+``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). What
+contradicts it is found in ``fp8tune.lint.contradiction``; whether its sentence counts
+is known to ``fp8tune.lint.prose``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.lint.figure import Figure
-from fp8tune.lint.prose import Line
+from fp8tune.lint.prose import Comments, Line
 from fp8tune.toml import Span
 
-_NUMBER = re.compile(
-    r"(?<![\w.,/<>\u2264\u2265+\u2013\u2014-])(?P<about>[~\u2248] ?)?"
-    r"(?P<digits>\d{1,15}(?:,\d{3}){0,4}(?:\.\d{1,6})?)"
-    r"(?: ?(?P<scale>[kKMBT])(?!\w))?(?![\w.]*\w|[-\u2013+/,]\d)"
-)
-_UNIT = re.compile(
-    r"(?:-| ?)(?P<unit>tokens?|toks?|sequences|seqs?|samples|layers|heads|kv[ _]heads"
-    r"|experts|steps|total(?: param(?:eter)?s?)?|param(?:eter)?s)\b"
-    r"(?P<step>\)?(?: ?/ ?| per )(?:optimizer |training )?(?:step|update)\b)?",
-    re.IGNORECASE,
-)
-_GPUS = re.compile(
-    r"(?: ?(?:nodes? )?[x\u00d7*] ?(?P<times>\d{1,6}))?(?:(?P<by> ?[x\u00d7] ?)|[ -])"
-    r"(?:NVIDIA )?(?:(?P<gpu>GPUs?)|(?:GH|GB|[AHBL])\d{2,3}(?P<many>s| GPUs?)?)\b"
-)
-_NAMED = re.compile(r"(?<![\w.-])([A-Za-z_]\w*) ?= ?$")
-_BATCH = re.compile(r"\b(?:global|effective) batch(?: size)?(?: of| is|:)?[ =]*$", re.I)
-_EVERY = re.compile(r"\b(checkpoint|eval|log)(?:s|ing|uate)? every $", re.I)
-_RUNS = re.compile(r"\bthis (?:config|run|file) (?:runs|trains)(?: for)? $", re.I)
-_TOTAL = re.compile(r"\btotal param(?:eter)?s?(?: ?[:=])? $", re.I)
-_AC = re.compile(
-    r"(?:(?<=[(,+=])|(?<=\bwith)) ?(?P<words>(?P<before>selective|full|no)"
-    r" (?:AC|activation checkpointing))(?=\s*(?:$|[).,+]))"
-    r"|(?P<said>(?:\bAC|\b[Aa]ctivation checkpointing)(?: is|:| ?=)? ?\b(?P<after>"
-    r"(?:off|OFF)(?![-\w])|(?:on|ON|full|selective|none)(?=\s*(?:$|[).,;]|and\b))))"
-)
-_PRECISION = re.compile(r"\b(?:bf16|fp16|fp32|fp8|bfloat16|float8)\b", re.IGNORECASE)
-_NO_CHECKPOINT = re.compile(
-    r"\bno checkpoints?(?: is| are)?(?: written| saved)?(?: (?:in|for) this \w+)?[ .]*$",
-    re.IGNORECASE,
-)
-
-_TRIGGERS = ("tok", "seq", "sample", "batch", "step", "total", "param", "fsdp over")
-_IN_OPENING = ("gpu", "=", "layer", "head", "expert", "h100", "h200", "a100", "b200")
-_LIMITS = ("to", "than", "least", "most", "max", "maximum", "min", "minimum", "or")
-_MORE = ("+", "/", "per ", "or ", "to ", "and up", "each")
-_COUNTS = {"layers": "layers", "heads": "heads", "experts": "experts"}
-_COUNTS |= {"kv heads": "kv_heads", "kv_heads": "kv_heads"}
-_CADENCES = {"checkpoint": "checkpoint_interval", "eval": "eval_interval"}
-_CADENCES |= {"log": "log_interval"}
-_MODES = {"no": ("none",), "off": ("none",), "on": ("full", "selective")}
+MAX_DIGITS = 20
 
 BESIDE = ""
 """The name of a claim about the key that it stands beside."""
+
+_NUMBER = re.compile(
+    r"(?<![\w.,/<>\u2264\u2265+\u2013\u2014-])"
+    r"([~\u2248] ?)?(\d[\d,]*(?:\.\d+)?)(?: ?([kKMBT])\b)?"
+)
+_WORD = re.compile(r"[ -]?([A-Za-z_]+)")
+_GPUS = (
+    r"(?: ?(?:nodes? )?[x\u00d7*] ?(?P<times>\d{1,6}))?(?:(?P<by> ?[x\u00d7] ?)|[ -])"
+    r"(?:NVIDIA )?(?:(?P<gpu>GPUs?)|(?:GH|GB|[AHBL])\d{2,3}(?P<many>s| GPUs?)?)\b"
+)
+_AC = (
+    r"(?:(?<=[(,+=])|(?<=\bwith)) ?(?P<one>(?P<before>selective|full|no)"
+    r" (?:AC|activation checkpointing))(?=\s*(?:$|[).,+]))"
+    r"|(?P<two>(?:\bAC|\b[Aa]ctivation checkpointing)(?: is|:| ?=)? ?\b(?P<after>"
+    r"(?:off|OFF)(?![-\w])|(?:on|ON|full|selective|none)(?=\s*(?:$|[).,;]|and\b))))"
+)
+_NO_CHECKPOINT = (
+    r"\bno checkpoints?(?: (?:is|are|written|saved|in|for|this|run|smoke))*"
+)
+
+_UNITS = dict.fromkeys(("token", "tokens", "tok", "toks"), "tokens")
+_UNITS |= dict.fromkeys(("sequences", "seqs", "seq", "samples"), "sequences")
+_UNITS |= dict.fromkeys(("params", "parameters"), "parameters")
+_UNITS |= {unit: unit for unit in ("steps", "total", "layers", "heads", "experts")}
+_UNITS |= {"kv_heads": "kv_heads"}
+_CADENCES = {"checkpoint": "checkpoint_interval", "eval": "eval_interval"}
+_CADENCES |= {"evaluate": "eval_interval", "log": "log_interval"}
+_MODES = {"no": ("none",), "off": ("none",), "on": ("full", "selective")}
+_CARDS = ("gpu", "h100", "h200", "h800", "a100", "a800", "b100", "b200", "l40")
+_RICH = ("batch", "total", "=", "fsdp over", *_CARDS)
+_PRECISIONS = ("bf16", "fp16", "fp32", "fp8")
+
+_LIMITS = ("to", "than", "least", "most", "max", "maximum", "min", "minimum", "or")
+_MORE = ("+", "/", "per ", "or ", "to ", "and up", "each")
+_BATCHES = tuple(
+    f"{which} batch{end}"
+    for which in ("global", "effective")
+    for end in ("", " size", " of", " size of")
+)
+_PER_STEP = tuple(
+    f"{per}{which}{what}"
+    for per in ("/", " / ", " per ")
+    for which in ("", "optimizer ", "training ")
+    for what in ("step", "update")
+)
 
 
 class Claim(NamedTuple):
     """One statement: the kind of finding it may lead to, and what it is about.
 
     ``name`` is a name of the job, or what stands before ``=``. The value must be what
-    ``figure`` means, or one of ``words``; ``number`` is the figure's span. A claim of the
-    ``title`` counts only in the first sentence of the file.
+    ``figure`` means, or one of ``words``; ``number`` is the figure's span. ``within``
+    is among how many paragraphs of the header it must stand, 0 for anywhere, and
+    ``first`` whether in the first sentence.
     """
 
     kind: str
@@ -77,220 +83,223 @@ class Claim(NamedTuple):
     number: Span = (0, 0)
     figure: Figure | None = None
     words: tuple[str, ...] = ()
-    title: bool = False
+    within: int = 0
+    first: bool = False
 
 
-def read_claims(lines: list[Line]) -> Iterator[Claim]:
+def read_claims(said: Comments) -> Iterator[Claim]:
     """All claims of the comments, also those in sentences that are hedged."""
-    for line in lines:
-        words = line.text.lower()
-        opening = line.header and line.paragraph < 2
-        if _any(_TRIGGERS, words) or (opening and _any(_IN_OPENING, words)):
-            yield from _figures(line, opening)
-        if "AC" in line.text or "checkpointing" in words:
+    for line in said.lines():
+        yield from _figures(line)
+        if "AC" in line.text or "checkpointing" in line.lowered:
             yield from _modes(line)
-        if line.inline and "no checkpoint" in words:
+        if line.inline and "no checkpoint" in line.lowered:
             yield from _no_checkpoint(line)
-    yield from _precision(
-        [line for line in lines if line.header and not line.paragraph]
-    )
+        if line.header:
+            yield from _precision(line)
 
 
-def _any(parts: Iterable[str], text: str) -> bool:
-    return any(part in text for part in parts)
-
-
-def _figures(line: Line, opening: bool) -> Iterator[Claim]:
-    end = line.start
-    for number in _NUMBER.finditer(line.text):
-        if line.start + number.start() >= end:
-            claim = _Number(line, number, opening).claim()
+def _figures(line: Line) -> Iterator[Claim]:
+    end = 0
+    rich = any(part in line.lowered for part in (_RICH if line.header else _RICH[:2]))
+    for match in _NUMBER.finditer(line.text):
+        word = _WORD.match(line.lowered, match.end())
+        unit = word if word and word[1] in _UNITS else None
+        if (unit or rich) and match.start() >= end:
+            claim = _Number(line, match, unit).claim()
             if claim is not None:
-                end = claim.span[1]
+                end = claim.span[1] - line.start
                 yield claim
 
 
 class _Number:
     """A number of a comment, with what stands before and behind it."""
 
-    def __init__(self, line: Line, match: re.Match[str], opening: bool) -> None:
+    def __init__(
+        self, line: Line, match: re.Match[str], unit: re.Match[str] | None
+    ) -> None:
         self.line = line
-        self.match = match
-        self.opening = opening
-        self.scale = match["scale"] or ""
-        self.before = line.text[: match.start()]
-        self.unit = _UNIT.match(line.text, match.end())
+        self.unit = unit
+        self.about = match[1] is not None
+        self.start = match.start()
+        self.digits = match[2].rstrip(",")
+        self.scale = match[3] or ""
+        self.place = match.start(2)
+        self.end = match.end() if self.scale else self.place + len(self.digits)
+        self.before = line.lowered[: self.start].rstrip()
 
     def claim(self) -> Claim | None:
-        if self.before.rstrip().rpartition(" ")[2].lower() in _LIMITS:
+        limited = self.before.rpartition(" ")[2] in _LIMITS
+        if limited or self._goes_on() or len(self.digits) > MAX_DIGITS:
             return None
         if self.unit is None:
-            return self._gpus() or self._named() or self._batch() or self._total()
-        kind = self.unit["unit"].lower()
-        if kind.startswith("tok"):
-            return self._tokens()
-        if kind.startswith(("seq", "sample")):
-            return self._sequences()
-        if kind.startswith(("total", "param")):
-            return self._parameters(kind)
-        return self._steps() if kind == "steps" else self._count(_COUNTS[kind])
+            return self._named() or self._batch() or self._total() or self._gpus()
+        unit, end = _UNITS[self.unit[1]], self.unit.end()
+        if unit in ("tokens", "sequences"):
+            return self._per_step(unit, end)
+        if unit in ("total", "parameters"):
+            return self._parameters(unit, end)
+        return self._steps(end) if unit == "steps" else self._count(unit, end)
 
-    def _made(
-        self, kind: str, name: str, end: int, *, start: int = -1, exact: bool = True
-    ) -> Claim:
-        match, offset = self.match, self.line.start
-        about = match["about"] is not None
+    def _goes_on(self) -> bool:
+        """Whether the number is part of a word, a range or a larger number."""
+        text, end = self.line.text, self.end
+        sign, digit = text[end : end + 1], text[end + 1 : end + 2]
+        return sign.isalnum() or (sign in "-\u2013+/.," and digit.isdigit())
+
+    def _made(self, kind: str, name: str, end: int, start: int = -1) -> Claim:
+        offset = self.line.start
+        span = (offset + (self.start if start < 0 else start), offset + end)
+        number = (offset + self.place, offset + self.end)
         bases = (1000,) if name == "parameters" else (1000, 1024)
-        figure = Figure(match["digits"], self.scale, about, exact, bases)
-        begin = match.start() if start < 0 else start
-        span = (offset + begin, offset + end)
-        number = (offset + match.start("digits"), offset + match.end())
+        exact = name not in ("parameters", "step.tokens")
+        figure = Figure(self.digits, self.scale, self.about, exact, bases)
         return Claim(kind, name, self.line, span, number, figure)
 
     def _rest(self, end: int) -> str:
-        return self.line.text[end:].lstrip().lower()
+        return self.line.lowered[end:].lstrip()
 
     def _ends(self, end: int) -> bool:
         """Whether what is said is an item of its own up to here."""
         rest = self._rest(end)
         return not rest or rest[0] in ".,;:)(" or rest.startswith("of which")
 
-    def _begins(self) -> bool:
-        before = self.before.rstrip()
-        return not before or before[-1] in ",;:(+" or before.endswith("with")
-
-    def _gpus(self) -> Claim | None:
-        gpus = _GPUS.match(self.line.text, self.match.end())
-        plain = not self.scale and "." not in self.match["digits"]
-        first = self.line.header and self.line.paragraph == 0
-        if gpus is None or not plain or not first:
-            return None
-        sure = gpus["gpu"] or gpus["many"] or gpus["times"] or gpus["by"]
-        if not sure or self._rest(gpus.end()).startswith(_MORE):
-            return None
-        made = self._made("wrong-gpus-in-comment", "world_size", gpus.end())
-        if gpus["times"] and made.figure is not None:
-            total = int(made.figure.digits.replace(",", "")) * int(gpus["times"])
-            made = made._replace(
-                figure=made.figure._replace(digits=str(total)), number=(0, 0)
-            )
-        return made._replace(title=True)
-
     def _named(self) -> Claim | None:
-        named = _NAMED.search(self.before)
-        whole = not self.before[: named.start()].strip() if named else True
-        rest = self._rest(self.match.end())
-        if named is None or not self.opening or (whole and not rest):
+        """``name = number``; if that is all, it is a line that was put out of force."""
+        if not self.before.endswith("=") or not self.line.header:
             return None
-        start = named.start()
-        name = named[1].lower()
-        return self._made("wrong-value-in-comment", name, self.match.end(), start=start)
+        left = self.before[:-1].rstrip()
+        start = max(map(left.rfind, " (,\u00d7+")) + 1
+        alone = not left[:start].strip(" -*") and not self._rest(self.end)
+        if not left[start:].isidentifier() or alone:
+            return None
+        made = self._made("wrong-value-in-comment", left[start:], self.end, start)
+        return made._replace(within=2)
 
     def _batch(self) -> Claim | None:
-        batch = _BATCH.search(self.before)
-        end = self.match.end()
-        if batch is None or self.scale or not self._ends(end):
+        start = self._of_batch()
+        if start < 0 or self.scale or not self._ends(self.end):
             return None
-        start = batch.start()
-        return self._made("wrong-batch-in-comment", "step.sequences", end, start=start)
+        return self._made("wrong-batch-in-comment", "step.sequences", self.end, start)
+
+    def _of_batch(self) -> int:
+        """Where a global batch is spoken of right before the number, else -1."""
+        before = self.before.rstrip(" =:")
+        if not before.endswith(_BATCHES):
+            return -1
+        return max(map(before.rfind, ("global", "effective")))
 
     def _total(self) -> Claim | None:
-        total = _TOTAL.search(self.before)
-        if total is None or self.scale not in ("M", "B", "T"):
-            return None
-        kind, end = "wrong-size-in-comment", self.match.end()
-        return self._made(kind, "parameters", end, start=total.start(), exact=False)
-
-    def _per_step(self) -> int:
-        """Where the unit ends if it is per step or of a global batch, else 0."""
-        assert self.unit is not None
-        if self._rest(self.unit.end()).startswith(_MORE):
-            return 0
-        whole = self.unit["step"] or _BATCH.search(self.before)
-        return self.unit.end() if whole else 0
-
-    def _tokens(self) -> Claim | None:
-        end, kind = self._per_step(), "wrong-tokens-in-comment"
-        return self._made(kind, "step.tokens", end, exact=False) if end else None
-
-    def _sequences(self) -> Claim | None:
-        assert self.unit is not None
-        end, kind = self._per_step(), "wrong-batch-in-comment"
-        left, equals, gap = self.before.rpartition("=")
-        factors = len(re.findall(r"[x\u00d7*] ?\d", left.rpartition("=")[2]))
-        more = self._rest(self.unit.end()).startswith(_MORE)
-        if not end and equals and not gap.strip() and factors > 1 and not more:
-            end = self.unit.end()
-        return self._made(kind, "step.sequences", end) if end else None
-
-    def _parameters(self, unit: str) -> Claim | None:
-        assert self.unit is not None
-        end, kind = self.unit.end(), "wrong-size-in-comment"
-        if self.scale not in ("M", "B", "T") or not self._ends(end):
-            return None
-        if unit.startswith("param") and not (
-            self.opening and "." in self.match["digits"]
-        ):
-            return None
-        if unit == "total" and not _any(("param", "active", "train"), self.line.text):
-            return None
-        return self._made(kind, "parameters", end, exact=False)
-
-    def _steps(self) -> Claim | None:
-        assert self.unit is not None
-        end, kind = self.unit.end(), "wrong-value-in-comment"
-        rest = self._rest(end)
-        cadence = _EVERY.search(self.before)
-        if cadence is not None:
-            name, start = _CADENCES[cadence[1].lower()], cadence.start()
-            return self._made(kind, name, end, start=start)
-        product = rest[:1] in ("x", "\u00d7", "*") and "tokens/step" in rest
-        if self.line.inline and not self.before.strip() and not rest.strip("."):
-            return self._made(kind, BESIDE, end)
-        if product or (_RUNS.search(self.before) and not rest.startswith(_MORE)):
-            return self._made(kind, "max_steps", end)
+        before = self.before.rstrip(" =:")
+        if before.endswith(("total params", "total parameters")):
+            return self._size(self.end, before.rindex("total"))
+        if before.endswith("fsdp over") and self.line.header:
+            start = len(before) - len("fsdp over")
+            return self._made("wrong-value-in-comment", "dp_shard", self.end, start)
         return None
 
-    def _count(self, name: str) -> Claim | None:
-        assert self.unit is not None
-        end = self.unit.end()
-        if self.scale or not self.opening or not self._begins() or not self._ends(end):
+    def _size(self, end: int, start: int = -1) -> Claim | None:
+        if self.scale not in ("M", "B", "T"):
             return None
-        return self._made("wrong-value-in-comment", name, end)
+        return self._made("wrong-size-in-comment", "parameters", end, start)
+
+    def _gpus(self) -> Claim | None:
+        if self.scale or "." in self.digits or not self.line.header:
+            return None
+        gpus = re.compile(_GPUS).match(self.line.text, self.end)
+        if gpus is None or self._rest(gpus.end()).startswith(_MORE):
+            return None
+        if not (gpus["gpu"] or gpus["many"] or gpus["times"] or gpus["by"]):
+            return None
+        made = self._made("wrong-gpus-in-comment", "world_size", gpus.end())
+        made = made._replace(within=1, first=True)
+        if not gpus["times"] or made.figure is None:
+            return made
+        total = int(made.figure.value) * int(gpus["times"])
+        figure = made.figure._replace(digits=str(total))
+        return made._replace(number=(0, 0), figure=figure)
+
+    def _per_step(self, unit: str, end: int) -> Claim | None:
+        rest = self.line.lowered[end:]
+        behind = rest.removeprefix(")")
+        per = next((per for per in _PER_STEP if behind.startswith(per)), "")
+        if per:
+            end += len(rest) - len(behind) + len(per)
+        elif self._of_batch() < 0 and not (unit == "sequences" and self._product()):
+            return None
+        if self._rest(end).startswith(_MORE):
+            return None
+        if unit == "sequences":
+            return self._made("wrong-batch-in-comment", "step.sequences", end)
+        return self._made("wrong-tokens-in-comment", "step.tokens", end)
+
+    def _product(self) -> bool:
+        """Whether the number is said to be a product of three factors or more."""
+        left, equals, gap = self.before.rpartition("=")
+        factors = left.rpartition("=")[2].replace("\u00d7", " x ").replace("*", " x ")
+        return equals != "" and not gap.strip() and factors.count(" x ") > 1
+
+    def _parameters(self, unit: str, end: int) -> Claim | None:
+        text = self.line.text
+        if unit == "total":
+            word = _WORD.match(text, end)
+            if word and word[1] in ("params", "parameters"):
+                end = word.end()
+            elif not any(part in text for part in ("param", "active", "train")):
+                return None
+        found = self._size(end) if self._ends(end) else None
+        if found is None or unit == "total":
+            return found
+        return found._replace(within=2) if "." in self.digits else None
+
+    def _steps(self, end: int) -> Claim | None:
+        kind, rest = "wrong-value-in-comment", self._rest(end)
+        words = self.before.split()
+        if len(words) > 1 and words[-1] == "every":
+            name = _CADENCES.get(words[-2].rstrip("s"), "")
+            start = self.before.rindex(words[-2])
+            return self._made(kind, name, end, start) if name else None
+        product = rest[:1] in ("x", "\u00d7", "*") and "tokens/step" in rest
+        runs = words[-3:-1] == ["this", "config"] and words[-1] in ("runs", "trains")
+        if self.line.inline and not words and not rest.strip("."):
+            return self._made(kind, BESIDE, end)
+        runs = runs and not rest.startswith(_MORE)
+        return self._made(kind, "max_steps", end) if product or runs else None
+
+    def _count(self, name: str, end: int) -> Claim | None:
+        before = self.before
+        item = not before or before[-1] in ",;:(+" or before.endswith(" with")
+        if self.scale or not item or not self._ends(end) or not self.line.header:
+            return None
+        return self._made("wrong-value-in-comment", name, end)._replace(within=2)
 
 
 def _modes(line: Line) -> Iterator[Claim]:
-    for match in _AC.finditer(line.text):
+    for match in re.finditer(_AC, line.text):
         mode = (match["before"] or match["after"]).lower()
-        start, end = match.span("words" if match["words"] else "said")
+        start, end = match.span("one" if match["one"] else "two")
         span = (line.start + start, line.start + end)
         words = _MODES.get(mode, (mode,))
         yield Claim("wrong-ac-in-comment", "ac", line, span, words=words)
 
 
 def _no_checkpoint(line: Line) -> Iterator[Claim]:
-    match = _NO_CHECKPOINT.search(line.text)
-    if match is not None:
-        start = line.start + match.start()
-        span = (start, start + len(match[0].rstrip(" .")))
+    match = re.search(_NO_CHECKPOINT, line.text, re.IGNORECASE)
+    if match and line.inline and not line.text[match.end() :].strip(" ."):
+        span = (line.start + match.start(), line.start + match.end())
         yield Claim("no-checkpoint-in-comment", "checkpoint_interval", line, span)
 
 
-def _precision(title: list[Line]) -> Iterator[Claim]:
-    """The one precision that the first paragraph names, as an item of its own."""
-    found = [
-        (line, match) for line in title for match in _PRECISION.finditer(line.text)
-    ]
-    if len(found) != 1:
-        return
-    line, match = found[0]
-    before, rest = (
-        line.text[: match.start()].rstrip(),
-        line.text[match.end() :].lstrip(),
-    )
-    item = before.endswith((",", "(", "+", "&", "\u2014", " -", " in"))
-    if item and (not rest or rest[0] in ",.;)+&" or rest.startswith("on ")):
-        word = match[0].lower().replace("bfloat", "bf").replace("float", "fp")
-        span = (line.start + match.start(), line.start + match.end())
-        kind = "wrong-precision-in-comment"
-        yield Claim(kind, "precision", line, span, words=(word,), title=True)
+def _precision(line: Line) -> Iterator[Claim]:
+    """Precisions of the first paragraph, each as an item of its own."""
+    for word in _PRECISIONS:
+        at = line.lowered.find(word)
+        if at < 0:
+            continue
+        before, rest = line.text[:at].rstrip(), line.text[at + len(word) :].lstrip()
+        item = before.endswith((",", "(", "+", "&", "\u2014", " -", " in"))
+        if item and (not rest or rest[0] in ",.;)+&" or rest.startswith("on ")):
+            span = (line.start + at, line.start + at + len(word))
+            kind = "wrong-precision-in-comment"
+            made = Claim(kind, "precision", line, span, words=(word,))
+            yield made._replace(within=1, first=True)

@@ -12,7 +12,7 @@ from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, read_claims
 from fp8tune.lint.directive import Directive
 from fp8tune.lint.figure import Figure
-from fp8tune.lint.prose import hedged, read_lines, sentence
+from fp8tune.lint.prose import Comments, hedged
 from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
@@ -34,8 +34,8 @@ def contradictions(
     """The claims that cannot be true of this file.
 
     The file is judged by itself: how many GPUs the command line or the project says is
-    about another run. A claim does not count in a hedged sentence, nor where another one
-    says something else about the same thing.
+    about another run. A claim does not count in a hedged sentence, nor where another
+    one says something else about the same thing.
     """
     reader = _Reader(document, known, loaded, directive)
     for claim in reader.claims:
@@ -49,15 +49,16 @@ class _Reader:
         self, document: Document, known: Trainer, loaded: Loaded, directive: Directive
     ) -> None:
         self.document = document
+        self.known = known
+        self.loaded = loaded
         self.directive = directive
-        self.lines = read_lines(document.text)
-        self.claims = list(islice(read_claims(self.lines), MAX_CLAIMS))
-        self.make = lambda target: known.job(loaded, target)
+        self.comments = Comments(document.text)
+        self.claims = list(islice(read_claims(self.comments), MAX_CLAIMS))
 
     @cached_property
     def plain(self) -> Job:
         """The job as the file alone gives it."""
-        return self.make(self.directive.complete(Target()))
+        return self.known.job(self.loaded, self.directive.complete(Target()))
 
     @cached_property
     def titled(self) -> tuple[Job, str]:
@@ -66,8 +67,8 @@ class _Reader:
             if claim.name == "world_size" and self.holds(claim):
                 size = int(_figure(claim).value)
                 line = self.document.lines.position(claim.span[0]).line
-                words = f" on the {size} GPUs of line {line}"
-                return self.make(Target(world_size=size)), words
+                job = self.known.job(self.loaded, Target(world_size=size))
+                return job, f" on the {size} GPUs of line {line}"
         return self.plain, ""
 
     def value(self, name: str) -> tuple[Any, Job, str]:
@@ -88,10 +89,11 @@ class _Reader:
         )
 
     def states(self, claim: Claim) -> bool:
-        """Whether a claim stands in a sentence that says what this run is."""
-        text, line = self.document.text, claim.line
-        words, first = sentence(text, self.lines, line, claim.span)
-        return not hedged(words) and (first or not claim.title)
+        """Whether a claim stands where it counts, in a sentence about this run."""
+        words, paragraph, first = self.comments.sentence(claim.span)
+        if claim.within and not (claim.line.header and paragraph < claim.within):
+            return False
+        return not hedged(words) and (first or not claim.first)
 
     def against(self, claim: Claim) -> dict[str, Any]:
         """What speaks against a claim, as facts of a fault; empty if nothing does."""
@@ -130,7 +132,8 @@ class _Reader:
             wrong = not figure.means(self.plain["parameters"])
         except Unknown:
             wrong = figure.below(least)
-        return _facts(least) if wrong else {}
+        bound = Words("at least " if self.plain.get("vlm") else "")
+        return {"least": bound, **_facts(least)} if wrong else {}
 
     def _no_checkpoint(self, claim: Claim) -> dict[str, Any]:
         job, key = self.plain, self._beside(claim)
@@ -161,7 +164,8 @@ class _Reader:
             raise Unknown(name)  # of text, or of text and image: it may mean either
         if "." in name or name in words.renamed or name != claim.name:
             return name
-        keys = [key for key in words.keys if key.rpartition(".")[2] == name]
+        sections = self.known.schema.sections
+        keys = [f"{s}.{name}" for s in sections if f"{s}.{name}" in words.keys]
         return keys[0] if len(keys) == 1 else name
 
     def _beside(self, claim: Claim) -> str:
@@ -176,14 +180,14 @@ class _Reader:
 
     def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
         """The fault of a claim, with the edit that makes its number right."""
-        text = self.document.text
-        said = Words(" ".join(text[slice(*claim.span)].split()))
-        edits = ()
-        if claim.figure is not None and claim.number[1]:
-            from fp8tune.toml.edit import Edit
+        said = Words(" ".join(self.document.text[slice(*claim.span)].split()))
+        fault = Fault(claim.kind, (), {"said": said, **facts}, claim.span)
+        if claim.figure is None or not claim.number[1] or facts.get("least"):
+            return fault
+        from fp8tune.toml.edit import Edit
 
-            edits = (Edit(*claim.number, claim.figure.restyled(facts["value"])),)
-        return Fault(claim.kind, (), {"said": said, **facts}, claim.span, edits)
+        right = claim.figure.restyled(facts["value"])
+        return fault._replace(edits=(Edit(*claim.number, right),))
 
 
 def _facts(value: Any, working: str = "") -> dict[str, Any]:

@@ -12,9 +12,9 @@ class Figure(NamedTuple):
     """A number as written.
 
     ``digits`` may hold commas and a point, ``scale`` is a letter from K to T or empty.
-    A number ``about`` a value may be off by one in its last place that is not a trailing
-    zero, another by half of that, and an ``exact`` one counts something: nobody rounds it.
-    ``bases`` are what K, M, B and T may be powers of.
+    A number ``about`` a value may be off by one in its last place that is not a
+    trailing zero, another by half of that, and an ``exact`` one counts something:
+    nobody rounds it. ``bases`` are what K, M, B and T may be powers of.
     """
 
     digits: str

@@ -19,7 +19,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
     "wrong-gpus-in-comment": ("said", "value", "working"),
     "wrong-ac-in-comment": ("said", "value"),
     "wrong-precision-in-comment": ("said", "value"),
-    "wrong-size-in-comment": ("said", "value"),
+    "wrong-size-in-comment": ("said", "value", "least"),
     "wrong-value-in-comment": ("said", "key", "value"),
     "no-checkpoint-in-comment": ("said", "value"),
 }
