@@ -30,10 +30,15 @@ REPEATS = 4
 
 
 class Truth(NamedTuple):
-    """What a setting does without noise; ``seconds`` is a trial's wall time."""
+    """What a setting does without noise.
+
+    ``seconds`` is a trial's wall time; ``would_be`` and ``peak_gib`` are speed and
+    memory as a perfect estimate has them, also of what does not run.
+    """
 
     outcome: str
     tokens_per_second: float
+    would_be: float
     peak_gib: float
     seconds: float
 
@@ -256,10 +261,11 @@ def _truth(space: Space, point: Point, shape: _Physical, capacity: float) -> Tru
     }
     peak = shape.peak(v)
     start = shape.start_s + (shape.compile_s if v["compile"] else 0.0)
-    if shape.breaks(v):
-        return Truth("compile", 0.0, 0.0, start)
-    if peak > capacity * shape.usable:
-        return Truth("oom", 0.0, 0.0, shape.start_s + 0.8 * (start - shape.start_s))
     speed = shape.speed(v, peak / capacity)
+    if shape.breaks(v):
+        return Truth("compile", 0.0, speed, peak, start)
+    if peak > capacity * shape.usable:
+        late = shape.start_s + 0.8 * (start - shape.start_s)
+        return Truth("oom", 0.0, speed, peak, late)
     step = v["batch"] * shape.seq / speed
-    return Truth("ok", speed, peak, start + max(5.0, min(60.0, 15 * step)))
+    return Truth("ok", speed, speed, peak, start + max(5.0, min(60.0, 15 * step)))

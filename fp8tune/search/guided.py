@@ -38,11 +38,17 @@ class Guided:
     """Proposes by models of memory and speed, and ends where little is to be gained."""
 
     def __init__(
-        self, space: Space, given: Point, prior: Prior = flat, card_gib: float = 0.0
+        self,
+        space: Space,
+        given: Point,
+        prior: Prior = flat,
+        card_gib: float = 0.0,
+        sure: Sequence[float] = SURE,
     ) -> None:
         self.space = space
         self.given = given
         self._card_gib = card_gib
+        self._sure = sure
         self._points = list(space.points(given))
         self._expected = {point: prior(point) for point in self._points}
         twin = space.twin(given)
@@ -64,7 +70,7 @@ class Guided:
             return _anything(known, points)
         ooms = sum(record.outcome == "oom" for _, record in runs)
         ahead = outlook(known, points)
-        sure = ahead.fits >= SURE[min(ooms, len(SURE) - 1)]
+        sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
         found = _promising(self.space, ahead, sure, ooms)
         return found or _uncovered(known, ahead, sure)
 

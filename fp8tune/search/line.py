@@ -52,9 +52,11 @@ class Lines:
         self._rows = self._columns.rows([run.point for run in told])
         expected = _calibrated(_ends(space, prior), told, dict(prior))
         self._prior = self._columns.rows([point for point, _ in expected])
-        self._expected = np.array([math.log(gib) for _, gib in expected])
-        self._before, self._sd = self._columns.beforehand(told, card_gib)
-        self._log = self._before.copy()
+        logs = [math.log(gib) for _, gib in expected]
+        self._expected = np.array(logs, dtype=np.float64)
+        before, self._sd = self._columns.beforehand(told, card_gib)
+        self._before: Array = before
+        self._log: Array = before.copy()
         self._covariance = np.diag(self._sd**2)
 
     def predict(self, points: Sequence[Point]) -> tuple[Array, Array]:
