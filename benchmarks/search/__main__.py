@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.process import ROOT

@@ -1,3 +1,29 @@
 """How the strategy came about, in words: what the table does and does not prove."""
 
-HISTORY = """TODO"""
+HISTORY = """\
+## How the strategy was tuned
+
+The landscapes are generated, and the strategy was written by someone who knew the
+generator: that memory is a line per cell and that throughput saturates are in both.
+One landscape in five has random effects and interactions instead. No GPU was used.
+
+1. On seeds 0 to 99 about 15 variants were compared: how sure a setting must be to fit
+   (two), the gain at which the search ends (two), what the capacity is believed to be
+   before it is known (two), the kernel's floors and lengths (seven), how wrong an
+   estimate may be (four), and how a trial is chosen that tells what fits (three).
+2. Seeds 1000 to 1099 were then run once: 0.997 at 30 minutes, 0.998 at 60, one trial
+   out of memory at the median, all four figures reached. Nothing of the strategy was
+   changed after that but the rounding of equal gains and the confirmation of a bf16
+   setting's counterpart in FP8.
+3. The table above is of other seeds, run with the code as it is.
+
+What it says of design: Optuna's TPE behind the same memory filter and without repeats
+("ours with TPE for the speed model") is behind the model of speed by more than its
+interval until 60 minutes, so the model proposes and Optuna's journal is kept for its
+dashboard alone. The hard memory filter itself changes nothing measurable: the expected
+gain is weighed with the chance to fit anyway, and the filter only bounds the worst case.
+
+Of the rivals: doubling by hand is `_climb` in arms.py, DeepSpeed's rule is written from
+its autotuner without the profile that bounds its batches, and TPE is Optuna's default
+with the given config as its first trial.
+"""

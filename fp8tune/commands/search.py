@@ -40,7 +40,10 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
     could not start; 130: interrupted (the study is kept, the best so far is written).
     """
+    from fp8tune.search.threads import load_numpy
+
     try:
+        load_numpy()
         from fp8tune.search.session import CannotSearch, Wishes, search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"

@@ -1,7 +1,7 @@
 """Which settings are measured again at the end, and in what order.
 
 In fresh processes and in turn, so that what drifts hits all alike: the best settings,
-the user's own, and the best one's twin in bf16.
+the user's own, and the best one's counterpart in bf16, or in FP8.
 """
 
 from __future__ import annotations
@@ -50,9 +50,15 @@ def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
         and (own := speed_of(runs, point))
         and own.value > CLOSE * fastest.value
     ]
-    twin = space.twin(best[0])
+    twin = space.twin(best[0]) or _in_fp8(space, given, best[0])
     mine = [given] if space.has(given) and not _lost(runs, given) else []
     return list(dict.fromkeys([best[0], *([twin] if twin else []), *mine, *near]))
+
+
+def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:
+    """A bf16 setting's counterpart, where FP8 might have been chosen as well."""
+    other = space.with_precision(point, "fp8")
+    return other if other and space.allows(other, given) else None
 
 
 def _doubtful(

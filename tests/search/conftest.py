@@ -1,0 +1,5 @@
+"""NumPy as a search has it."""
+
+from fp8tune.search.threads import load_numpy
+
+load_numpy()

@@ -1,0 +1,370 @@
+"""``fp8tune search`` on recorded trials, as people and programs run it."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from benchmarks.search.landscape import world
+from tests.search.tries import (
+    AC,
+    BATCH,
+    BEST,
+    COMPILE,
+    GIVEN,
+    PRECISION,
+    SPACE,
+    TWIN,
+    ran,
+)
+
+CONFIG = """\
+# my model
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+compile_model = true
+grad_accum_steps = 8  # 16 sequences a step
+"""
+BEST_TWIN = (2, 1, 1, 0)
+RECORDS = [
+    ran(GIVEN, 100, peak_gib=20.0),
+    ran(TWIN, 90, peak_gib=20.0),
+    ran(BEST, 150, peak_gib=35.0),
+    ran(BEST_TWIN, 120, peak_gib=35.0),
+    ran((3, 1, 1, 1), outcome="oom", cost_s=30.0),
+]
+
+
+def lines(records):
+    return "".join(f"{record.line()}\n" for record in records)
+
+
+@pytest.fixture
+def replay(project, fp8tune):
+    """Search CONFIG on records; the outcome."""
+
+    def run(records=RECORDS, *arguments, budget="2h", config=CONFIG):
+        text = records if isinstance(records, str) else lines(records)
+        project({"a.toml": config, "r.jsonl": text})
+        command = ("search", "a.toml", "--runner", "replay", "--records", "r.jsonl")
+        return fp8tune(*command, "--budget", budget, *arguments)
+
+    return run
+
+
+def answered(replay, *arguments, **options):
+    done = replay(*arguments, "--output-format", "json", **options)
+    return done.code, done.json
+
+
+def test_the_whole_answer(replay, tmp_path):
+    code, said = answered(replay, RECORDS)
+    assert code == 0
+    speeds = {name: s and s["value"] for name, s in said["tokens_per_second"].items()}
+    study = said.pop("study")
+    assert said | {"tokens_per_second": speeds} == {
+        "version": 1,
+        "knobs": {BATCH: 4, AC: "full", COMPILE: True, PRECISION: "fp8"},
+        "verdict": "faster",
+        "tokens_per_second": {"chosen": 150, "given": 100, "bf16_twin": 120},
+        "fp8_gain": 1.25,
+        "trials": 10,
+        "oom_trials": 1,
+        "seconds": 570.0,
+        "output": "a.tuned.toml",
+    }
+    for speed in said["tokens_per_second"].values():
+        assert speed.keys() == {"value", "low", "high"}
+        assert speed["low"] < speed["value"] < speed["high"]
+    assert study.startswith(".fp8tune/a-")
+    folder = tmp_path / study
+    assert {path.name for path in folder.iterdir()} == {
+        "study.json",
+        "trials.jsonl",
+        "optuna.journal",
+    }
+    assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
+
+
+def test_the_tuned_config(replay, tmp_path):
+    replay()
+    text = (tmp_path / "a.tuned.toml").read_text()
+    values = tomllib.loads(text)["train"]
+    assert (values["batch_size"], values["grad_accum_steps"]) == (4, 4)
+    assert "# fp8tune search: 2 -> 4: with the other changes +50.0 % tokens/s" in text
+    own = [line for line in text.splitlines() if "fp8tune search:" not in line]
+    assert own == [
+        line.replace("batch_size = 2", "batch_size = 4").replace("= 8  #", "= 4  #")
+        for line in CONFIG.splitlines()
+    ]
+    assert (tmp_path / "a.toml").read_text() == CONFIG
+
+
+def test_what_people_read(replay):
+    records = [r._replace(tokens_per_second=100 * r.tokens_per_second) for r in RECORDS]
+    done = replay(records)
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.splitlines()[:2] == [
+        "trying your config (your config; 2 h 0 min left)",
+        "  10,000 tokens/s, peak 20.0 GiB, 60 s",
+    ]
+    assert done.out.splitlines()[-6:] == [
+        "faster: batch_size = 4",
+        "10,000 tokens/s (9,954 to 10,046) -> 15,000 tokens/s (14,931 to 15,069)",
+        "+50.0 % (+49.2 to +50.8)",
+        "bf16 twin 12,000 tokens/s (11,941 to 12,059): FP8 gains +25.0 %",
+        "10 trials, 1 out of memory, 10 min",
+        "wrote a.tuned.toml",
+    ]
+
+
+def test_diff_and_in_place_and_output(replay, tmp_path):
+    done = replay(RECORDS, "--diff")
+    assert "+batch_size = 4" in done.out
+    assert not (tmp_path / "a.tuned.toml").exists()
+    assert replay(RECORDS, "--output", "b.toml").code == 0
+    assert "batch_size = 4" in (tmp_path / "b.toml").read_text()
+    assert replay(RECORDS, "--in-place").code == 0
+    assert "batch_size = 4" in (tmp_path / "a.toml").read_text()
+
+
+def test_bf16_that_is_faster_comes_first(replay):
+    slow = [r._replace(tokens_per_second=r.tokens_per_second * 0.7) for r in RECORDS]
+    records = [
+        old if old.knobs[PRECISION] == "bf16" else new
+        for old, new in zip(RECORDS, slow, strict=True)
+    ]
+    done = replay(records)
+    closing = [line for line in done.out.splitlines() if "bf16 is faster" in line]
+    assert closing == ["bf16 is faster: FP8 reaches 87.5 % of its speed"]
+    code, said = answered(replay, records)
+    assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "fp8", 0.875)
+    code, said = answered(replay, records, "--allow", "precision")
+    assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "bf16", 0.875)
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "knobs", "verdict"),
+    [
+        ([ran(GIVEN)], 0, GIVEN, "same"),
+        ([ran(GIVEN)] * 5, 0, GIVEN, "same"),
+        ([ran(BEST)], 0, BEST, "unsure"),
+        ([ran(GIVEN, outcome="oom"), ran((0, 1, 1, 1))], 0, (0, 1, 1, 1), "faster"),
+        (
+            [ran(GIVEN, outcome="oom"), ran(GIVEN, 100), ran((0, 1, 1, 1), 90)],
+            0,
+            (0, 1, 1, 1),
+            "faster",
+        ),
+        ([ran(GIVEN, outcome="throttled"), ran(GIVEN)], 0, GIVEN, "same"),
+        ([ran(GIVEN, cost_s=0.0), ran(BEST, 150, cost_s=0.0)], 0, BEST, "faster"),
+        ([ran(TWIN)], 1, None, "unsure"),
+        ([ran(GIVEN, outcome="oom")], 1, None, "unsure"),
+        ([ran(p, outcome="oom") for p in SPACE.every()], 1, None, "unsure"),
+        (
+            [ran(p, outcome="hang", cost_s=1e9) for p in SPACE.every()],
+            1,
+            None,
+            "unsure",
+        ),
+        ([ran(p, outcome="launch") for p in SPACE.every()], 1, None, "unsure"),
+        ([ran(GIVEN, cost_s=1e6), ran(BEST, cost_s=1e6)], 1, None, "unsure"),
+    ],
+)
+def test_odd_records(replay, records, code, knobs, verdict):
+    ended, said = answered(replay, records)
+    chosen = None if knobs is None else SPACE.values(knobs)
+    assert (ended, said["knobs"], said["verdict"]) == (code, chosen, verdict)
+    assert said["seconds"] <= 7200
+
+
+@pytest.mark.parametrize(
+    ("records", "advice"),
+    [
+        ([ran(GIVEN, outcome="oom")], "smaller micro-batch"),
+        ([ran(GIVEN, cost_s=1e6)], "give a larger --budget"),
+        ([ran(TWIN)], "--allow precision frees that"),
+    ],
+)
+def test_advice_where_nothing_succeeds(replay, records, advice):
+    done = replay(records)
+    assert done.code == 1
+    assert "no trial succeeded" in done.out
+    assert advice in done.out
+    assert "wrote" not in done.out
+
+
+@pytest.mark.parametrize("budget", ["1s", "45s", "90s", "5m", "1h30m"])
+def test_the_budget_is_kept(replay, budget):
+    code, said = answered(replay, RECORDS, budget=budget)
+    seconds = {"1s": 1, "45s": 45, "90s": 90, "5m": 300, "1h30m": 5400}[budget]
+    assert said["seconds"] <= seconds
+    assert code == (said["knobs"] is None)
+
+
+@pytest.mark.parametrize("seed", range(8000, 8004))
+@pytest.mark.parametrize("budget", ["20m", "2h"])
+def test_faults_everywhere(replay, seed, budget):
+    place = world(seed)
+    draw = random.Random(seed)
+    strange = [("hang", 1e9), ("launch", 0.0), ("nan", 90.0), ("user", 1e7)]
+    records = []
+    for record in place.records():
+        outcome, cost = draw.choice(strange)
+        broken = record._replace(outcome=outcome, cost_s=cost, tokens_per_second=0.0)
+        records.append(broken if draw.random() < 0.2 else record)
+    given = place.space.values(place.given)
+    config = (
+        f"[train]\nbatch_size = {given[BATCH]}\nmixed_precision = 'fp8'\n"
+        f"activation_checkpointing = '{given[AC]}'\n"
+        f"compile_model = {str(given[COMPILE]).lower()}\n"
+    )
+    code, said = answered(replay, records, budget=budget, config=config)
+    assert said["seconds"] <= {"20m": 1200, "2h": 7200}[budget]
+    assert code == 0
+    assert said["knobs"][PRECISION] == "fp8"
+
+
+def test_values_that_python_takes_for_one(replay):
+    texts = ("1", "1.0", "true", '"1"')
+    records = "".join(
+        f'{{"knobs": {{"train.batch_size": {text}}}, "outcome": "ok", '
+        f'"tokens_per_second": {speed}, "cost_s": 60}}\n'
+        for text, speed in zip(texts, (10, 20, 30, 40), strict=True)
+    )
+    code, said = answered(replay, records, config="[train]\nbatch_size = 1\n")
+    assert code == 0
+    assert json.dumps(said["knobs"]) == '{"train.batch_size": "1"}'
+    assert said["tokens_per_second"]["given"]["value"] == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"records": "{\n"}, "r.jsonl: line 1: no JSON"),
+        ({"records": ""}, "the records hold no trial"),
+        ({"budget": "soon"}, "'soon' is no duration"),
+        ({"budget": "0s"}, "more than nothing"),
+        ({"config": "[train\n"}, "a.toml:1:"),
+        ({"config": "[project]\nname = 'x'\n[build-system]\n"}, "a Python project"),
+    ],
+)
+def test_what_cannot_start(replay, options, said):
+    done = replay(**options)
+    assert done.code == 2
+    assert done.out == ""
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a.toml", "--budget", "1h"], "needs --records"),
+        (["no.toml", "--budget", "1h"], "no.toml: No such file"),
+        (["a.toml", "--budget", "1h", "--records", "no"], "no: No such file"),
+        (["a.toml"], "--budget"),
+        (
+            ["a.toml", "--budget", "1h", "--in-place", "--output", "b.toml"],
+            "exclude each other",
+        ),
+    ],
+)
+def test_bad_usage(project, fp8tune, arguments, said):
+    project({"a.toml": CONFIG})
+    done = fp8tune("search", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_without_numpy(project, fp8tune, monkeypatch):
+    project({"a.toml": CONFIG})
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    done = fp8tune("search", "a.toml", "--budget", "1h")
+    assert done.code == 2
+    assert "search needs numpy: pip install 'fp8tune[search]'" in done.err
+
+
+def test_knobs_that_the_config_does_not_have_are_noted(replay):
+    records = [
+        ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, "train.new": n}) for n in (1, 2)
+    ]
+    done = replay(records)
+    assert done.code == 0
+    assert "note: `train.new`: the config does not say it" in done.err
+
+
+@pytest.fixture(scope="module")
+def big():
+    """A landscape and a config that starts on it."""
+    place = world(8100)
+    given = place.space.values(place.given)
+    config = (
+        f"[train]\nbatch_size = {given[BATCH]}\nmixed_precision = 'fp8'\n"
+        f"activation_checkpointing = '{given[AC]}'\n"
+        f"compile_model = {str(given[COMPILE]).lower()}\n"
+    )
+    return list(place.records()), config
+
+
+def test_a_finished_study_answers_at_once(replay, big, tmp_path):
+    records, config = big
+    first = answered(replay, records, config=config)
+    (study,) = (tmp_path / ".fp8tune").iterdir()
+    before = (study / "trials.jsonl").read_bytes()
+    assert answered(replay, records, config=config) == first
+    assert (study / "trials.jsonl").read_bytes() == before
+    other = answered(replay, records, budget="1h", config=config)
+    assert other[1]["study"] != first[1]["study"]
+
+
+def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
+    replay, big, tmp_path
+):
+    records, config = big
+    first = answered(replay, records, config=config)
+    (study,) = (tmp_path / ".fp8tune").iterdir()
+    whole = (study / "trials.jsonl").read_bytes()
+    draw = random.Random(1)
+    for cut in [0, 1, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(12))]:
+        (study / "trials.jsonl").write_bytes(whole[:cut])
+        assert answered(replay, records, config=config) == first
+        assert (study / "trials.jsonl").read_bytes() == whole
+    shutil.rmtree(study)
+    assert answered(replay, records, config=config) == first
+
+
+def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypatch):
+    records, config = big
+    expected = answered(replay, records, config=config)
+    shutil.rmtree(tmp_path / ".fp8tune")
+    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
+    command = [
+        sys.executable,
+        "-m",
+        "fp8tune",
+        "search",
+        "a.toml",
+        "--runner",
+        "replay",
+    ]
+    command += ["--records", "r.jsonl", "--budget", "2h"]
+    draw, kills = random.Random(2), 0
+    while kills < 20:
+        with subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            said = [process.stdout.readline() for _ in range(draw.randint(1, 4))]
+            process.send_signal(signal.SIGKILL)
+        kills += 1
+        if not all(line.startswith((b"trying", b"  ")) for line in said):
+            shutil.rmtree(tmp_path / ".fp8tune")  # it was done: once more
+    assert answered(replay, records, config=config) == expected

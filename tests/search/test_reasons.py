@@ -1,0 +1,99 @@
+"""Why values were chosen, and what follows them."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search.answer import answer
+from fp8tune.search.plan import plan_for_records, read_config
+from fp8tune.search.reasons import choices
+from fp8tune.search.writeback import Choice
+from tests.search.tries import (
+    AC,
+    BATCH,
+    BEST,
+    COMPILE,
+    GIVEN,
+    PRECISION,
+    SPACE,
+    ran,
+    trials,
+)
+
+CONFIG = """\
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+compile_model = true
+grad_accum_steps = {steps}
+"""
+
+
+def reasons(*records, steps=4, study="a-1"):
+    data = CONFIG.format(steps=steps).encode()
+    config = read_config("a.toml", data, Target())
+    plan, whole = plan_for_records(config, records, ())
+    tried = trials(*(("search", record) for record in whole))
+    return choices(plan, answer(plan.space, plan.given, tried, 60.0), study)
+
+
+def test_the_whole_reason():
+    more = {"capacity_gib": 139.8, "environment": "H200, torch 2.13"}
+    best = ran((2, 0, 1, 1), 15000, peak_gib=80.7, more=more)
+    made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), best)
+    gain = "with the other changes +50.0 % tokens/s (+47.9 to +52.1)"
+    evidence = (
+        "peak memory 80.7 of 139.8 GiB",
+        f"runner-up: {BATCH} = 4",
+        "H200, torch 2.13",
+        "study a-1, 3 trials",
+    )
+    speeds = "10,000 tokens/s -> 15,000 tokens/s"
+    assert made == [
+        Choice(BATCH, 4, (f"2 -> 4: {gain}, {speeds}", *evidence)),
+        Choice(AC, "none", (f"full -> none: {gain}, {speeds}", *evidence)),
+        Choice(
+            "train.grad_accum_steps",
+            2,
+            ("2 x 4 -> 4 x 2 sequences per rank and step",),
+        ),
+    ]
+
+
+def test_nothing_to_write():
+    assert reasons(ran(GIVEN, 100)) == []
+    assert reasons(ran(GIVEN, outcome="oom")) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (1, (1, "2 x 1 -> 4 x 1 sequences per rank and step: as near as it gets; ")),
+        (3, (2, "2 x 3 -> 4 x 2 sequences per rank and step: as near as it gets; ")),
+        (8, (4, "2 x 8 -> 4 x 4 sequences per rank and step")),
+    ],
+)
+def test_a_step_keeps_its_tokens(steps, expected):
+    *_, last = reasons(ran(GIVEN, 100), ran(BEST, 150), steps=steps)
+    assert last.key == "train.grad_accum_steps"
+    assert last.value == expected[0]
+    assert last.reasons[0].startswith(expected[1])
+
+
+def test_accumulation_that_was_searched_is_not_worked_out():
+    given = ran(GIVEN, 100).knobs
+    one = ran(GIVEN, 100)._replace(knobs={**given, "train.grad_accum_steps": 4})
+    two = ran(BEST, 150)._replace(
+        knobs={**SPACE.values(BEST), "train.grad_accum_steps": 1}
+    )
+    assert [(c.key, c.value) for c in reasons(one, two)] == [
+        (BATCH, 4),
+        ("train.grad_accum_steps", 1),
+    ]
+
+
+def test_a_batch_that_is_no_whole_number_is_left_alone():
+    odd = ran(GIVEN, 150)._replace(
+        knobs={BATCH: 2.5, AC: "full", COMPILE: True, PRECISION: "fp8"}
+    )
+    assert [c.key for c in reasons(ran(GIVEN, 100), odd)] == [BATCH]
