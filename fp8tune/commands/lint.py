@@ -113,10 +113,10 @@ def _say(result: Result, options: Options, output_format: str, *, quiet: bool) -
     if options.diff:
         from fp8tune.lint.tally import write_patches
 
-        write_patches(result, out)
+        write_patches(result, out, sys.stderr)
     else:
         for report in result.reports:
-            if report.text:
+            if report.text is not None:
                 sys.stdout.buffer.write(report.text)
                 out = sys.stderr
         show(result, output_format, quiet=quiet, out=out, err=sys.stderr)

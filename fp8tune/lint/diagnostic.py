@@ -85,7 +85,7 @@ class Report(NamedTuple):
     ``skipped`` says what the file is, when it is no train config; ``lines`` are the
     source lines that the findings point at; ``suppressed`` are findings that a comment
     or the baseline holds back, ``fixed`` those that were mended; ``patch`` is the diff
-    that would mend the file, ``text`` the mended text of standard input.
+    that would mend the file, ``text`` what becomes of standard input.
     """
 
     path: str
@@ -96,4 +96,4 @@ class Report(NamedTuple):
     suppressed: tuple[Suppressed, ...] = ()
     fixed: tuple[Diagnostic, ...] = ()
     patch: str = ""
-    text: bytes = b""
+    text: bytes | None = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.toml.document import InvalidToml, parse
+from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
 
 MAX_PASSES = 50
@@ -31,33 +31,49 @@ class Mended(NamedTuple):
 
 
 def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
-    """Apply fixes until none is left; of those that go in circles, none."""
+    """Apply fixes until none is left, safe ones first.
+
+    Fixes that go in circles, or find no end, leave the file as it was.
+    """
     start = now = Mended(data, look(data), ())
     seen = {data}
     for _ in range(MAX_PASSES):
-        after = _pass(now, look, unsafe=unsafe)
+        after = _pass(now, look, "safe")
+        if after is None and unsafe:
+            after = _pass(now, look, "unsafe")
         if after is None:
             return now
         if after.data in seen:
-            return start
+            break
         seen.add(after.data)
         now = after
-    return now
+    return start
 
 
-def _pass(now: Mended, look: Look, *, unsafe: bool) -> Mended | None:
-    """All fixes of a report that do not overlap, or else the first that holds."""
-    wanted = [
+def _pass(now: Mended, look: Look, safety: str) -> Mended | None:
+    """As many fixes of a report at once as hold together; none if none does."""
+    waiting = [
         found
         for found in now.report.diagnostics
-        if found.fix and (unsafe or found.fix.safety == "safe")
+        if found.fix and found.fix.safety == safety
     ]
-    chosen = _apart(wanted)
-    after = _applied(now, chosen, look) if chosen else None
-    if after is None and len(wanted) > 1:
-        tries = (_applied(now, [found], look) for found in wanted)
-        after = next((one for one in tries if one is not None), None)
-    return after
+    while waiting:
+        chosen = _apart(waiting)
+        after = _largest(now, chosen, look)
+        if after is not None:
+            return after
+        waiting = [found for found in waiting if found not in chosen]
+    return None
+
+
+def _largest(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
+    """The file after these fixes, or after the first half of them that holds."""
+    after = _applied(now, chosen, look)
+    if after is not None or len(chosen) == 1:
+        return after
+    half = len(chosen) // 2
+    first = _largest(now, chosen[:half], look)
+    return first or _largest(now, chosen[half:], look)
 
 
 def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -75,20 +91,28 @@ def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
 def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
     """The file after these fixes, if it is better for each of them.
 
-    The text must still parse, each finding must be gone, and no error may come in
-    its place, unless the fix lets the trainer read on to it.
+    The text must still parse, each finding must be gone, and errors may not become
+    more, but for those to which the trainer reads on when a safe fix has taken away
+    what it refuses.
     """
     try:
         data = fixed_bytes(now.data, chosen)
         parse(data)
-    except (CannotEdit, InvalidToml):
+        report = look(data)
+    except (CannotEdit, InvalidToml, Unreadable):
         return None
-    report = look(data)
     gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
-    worse = _errors(report) > _errors(now.report)
+    worse = _errors(report) > _errors(now.report) and not all(map(_opens, chosen))
     if _tally(chosen) - gone or worse or report.skipped:
         return None
     return Mended(data, report, (*now.fixed, *chosen))
+
+
+def _opens(found: Diagnostic) -> bool:
+    """Whether the trainer stopped at this finding, and its fix is what was meant."""
+    return found.category == "rejected" and (
+        found.fix is not None and found.fix.safety == "safe"
+    )
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
@@ -119,10 +143,11 @@ class Changed(Exception):
 
 
 def replace(path: str, before: bytes, after: bytes) -> None:
-    """Put ``after`` in a file's place at once, with its mode and owner.
+    """Put ``after`` in a file's place at once, with its mode, owner and attributes.
 
-    A link stays a link: what it points at is replaced. Raises ``Changed`` where the
-    file does not hold ``before``, and ``OSError``.
+    A link stays a link: what it points at is replaced; further hard links keep the
+    old bytes. Raises ``Changed`` where the file does not hold ``before``, and
+    ``OSError``.
     """
     place = os.path.realpath(path)
     with open(place, "r+b") as file:  # refuses a file that may not be written
@@ -135,7 +160,9 @@ def replace(path: str, before: bytes, after: bytes) -> None:
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-            _like(file.fileno(), status)
+        _own(temporary, status)
+        shutil.copystat(place, temporary)
+        os.utime(temporary)
         os.replace(temporary, place)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -143,12 +170,16 @@ def replace(path: str, before: bytes, after: bytes) -> None:
         raise
 
 
-def _like(handle: int, status: os.stat_result) -> None:
-    """Give an open file the owner, where that is allowed, and the mode of another."""
-    if hasattr(os, "fchown"):
-        with contextlib.suppress(OSError):
-            os.fchown(handle, status.st_uid, status.st_gid)
-        os.fchmod(handle, stat.S_IMODE(status.st_mode))
+def _own(path: str, status: os.stat_result) -> None:
+    """Give a file the owner of another where that is allowed, its group in any case.
+
+    Otherwise the mode would let in another group than it did.
+    """
+    if hasattr(os, "chown"):
+        try:
+            os.chown(path, status.st_uid, status.st_gid)
+        except PermissionError:
+            os.chown(path, -1, status.st_gid)
 
 
 def unified_diff(path: str, before: bytes, after: bytes) -> str:
@@ -159,9 +190,18 @@ def unified_diff(path: str, before: bytes, after: bytes) -> str:
         re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
         for data in (before, after)
     )
-    lines = difflib.unified_diff(old, new, path, path)
+    name = _name(path)
+    lines = difflib.unified_diff(old, new, name, name)
     marked = (
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         for line in lines
     )
     return "".join(marked)
+
+
+def _name(path: str) -> str:
+    """A file's name as it stands in a patch: in quotes, as git does, if it is odd."""
+    if path.isprintable() and not set(path) & set('"\\'):
+        return f"{path}\t" if " " in path else path
+    octal = (f"\\{byte:03o}" for byte in os.fsencode(path))
+    return f'"{"".join(octal)}"'

@@ -144,7 +144,7 @@ class _Runner:
         if (not found.explicit or self.options.force_exclude) and matches(
             path, settings.folder, settings.exclude
         ):
-            return None
+            return self._passed(found, path)
         look = partial(
             check,
             path,
@@ -155,6 +155,12 @@ class _Runner:
         )
         data = read(found.path)
         return self._mend(found, data, look) if self.options.fix else look(data)
+
+    def _passed(self, found: Found, path: str) -> Report | None:
+        """The report of an excluded file: none, but that stdin comes out as it is."""
+        if found.path != "-" or not self.options.fix or self.options.diff:
+            return None
+        return Report(path, [], skipped="excluded", text=read("-"))
 
     def _mend(self, found: Found, data: bytes, look: Callable[..., Report]) -> Report:
         from fp8tune.lint import rewrite

@@ -131,10 +131,13 @@ class Sieve:
 
     def _fault(self, kind: str, ignore: Ignore, index: int, near: str) -> Fault:
         from fp8tune.lint.ignores import renamed, without
+        from fp8tune.trainers.meant import same_word
 
         hint = f"did you mean `{near}`?" if near else ""
         facts = {"name": ignore.names[index], "until": Words(ignore.until)}
-        facts |= {"hint": hint, **({"meant": Words(near)} if near else {})}
+        facts |= {"hint": hint}
+        if near:
+            facts |= {"meant": Words(near), "sure": same_word(near, ignore.names[index])}
         mend = renamed(ignore, index, near) if near else None
         edit = mend or without(self.text, ignore, index)
         return Fault(kind, (), facts, ignore.span, (edit,))

@@ -11,7 +11,7 @@ from fp8tune.lint.wording import plain
 
 
 def fix_lines(result: Result, options: Options) -> Iterator[str]:
-    """How many findings were fixed, and how many could be with which option."""
+    """How many findings were fixed, and how many could be with which further option."""
     fixed = sum(len(report.fixed) for report in result.reports)
     files = sum(bool(report.fixed) for report in result.reports)
     if fixed:
@@ -21,14 +21,17 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
         return
     offered = [found.fix.safety for found in result.diagnostics if found.fix]
     safe, unsafe = offered.count("safe"), offered.count("unsafe")
-    parts = [f"{safe} with --fix"] * (safe > 0)
-    parts += [f"{unsafe} with --unsafe-fixes, which change the run"] * (unsafe > 0)
+    parts = [f"{safe} with --fix"] * (safe > 0 and not options.fix)
+    if unsafe and not options.unsafe_fixes:
+        parts.append(f"{unsafe} with --unsafe-fixes, which change the run")
     if parts:
         yield f"fixable: {', '.join(parts)}"
 
 
-def write_patches(result: Result, out: TextIO) -> None:
+def write_patches(result: Result, out: TextIO, err: TextIO) -> None:
     """The patches of all files; on a terminal with control characters escaped."""
+    for line in result.unread:
+        print(f"fp8tune: {plain(line)}", file=err)
     for report in result.reports:
         patch = report.patch
         if out.isatty():
