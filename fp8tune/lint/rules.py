@@ -64,7 +64,7 @@ class At(NamedTuple):
 class Example(NamedTuple):
     """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
 
-    ``fixed`` is what all its fixes, unsafe ones too, make of a bad one.
+    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one.
     """
 
     config: str
