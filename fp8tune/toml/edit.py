@@ -58,7 +58,7 @@ def literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
-        raise CannotEdit("a number of more than 64 bits")
+        raise CannotEdit("an integer beyond TOML's range")
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, str):
