@@ -32,10 +32,7 @@ class Mended(NamedTuple):
 
 
 def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
-    """Mend a file, or show how, or comment its findings away.
-
-    Raises ``CannotRead`` where the file cannot be written.
-    """
+    """Mend a file, or show how, or comment its findings away; raises ``CannotRead``."""
     if options.add_ignore:
         mended = ignore(data, look, options.ignore_words)
     else:

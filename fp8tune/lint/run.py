@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Diagnostic, Report
@@ -17,9 +17,6 @@ from fp8tune.lint.settings import BadSettings, Settings, settings_for
 from fp8tune.suggest import closest
 from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.trainer import NAMES
-
-if TYPE_CHECKING:
-    from fp8tune.lint.rewrite import Look
 
 MANY = 400
 """From so many files on, several processes are faster than one."""
@@ -54,13 +51,15 @@ class Options(NamedTuple):
 class Result(NamedTuple):
     """Reports of all files, what could not be read, and lines about the baseline.
 
-    ``stale`` are its entries that are no longer found, ``notes`` what became of it.
+    ``stale`` are its entries that are no longer found, ``notes`` what became of it;
+    ``rules`` are those that fired, by name.
     """
 
     reports: list[Report]
     unread: list[str]
     stale: list[str] = []
     notes: list[str] = []
+    rules: dict[str, Rule] = {}
 
     @property
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -106,6 +105,7 @@ def _run_all(found: list[Found], options: Options) -> Result:
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
+        rules={name: rule for one in results for name, rule in one.rules.items()},
     )
 
 
@@ -135,7 +135,7 @@ def _run(files: list[Found], options: Options) -> Result:
                 reports.append(report)
     if not reports and not unread:
         runner.check_options()
-    return Result(reports, unread)
+    return Result(reports, unread, rules=runner.fired(reports))
 
 
 class _Runner:
@@ -168,6 +168,16 @@ class _Runner:
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
 
+    def fired(self, reports: list[Report]) -> dict[str, Rule]:
+        """The rules that have a finding, be it held back."""
+        names = {found.rule for report in reports for found in report.diagnostics}
+        names |= {held.finding.rule for report in reports for held in report.suppressed}
+        known = (
+            *self._builtin,
+            *(rule for pack in self._packs.values() for rule in pack),
+        )
+        return {rule.name: rule for rule in known if rule.name in names}
+
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""
         path = self.options.stdin_filename if found.path == "-" else found.path
@@ -186,7 +196,12 @@ class _Runner:
             explicit=found.explicit,
         )
         data = read(found.path)
-        report = self._look(found, data, look)
+        if self.options.fix or self.options.add_ignore:
+            from fp8tune.lint.rewrite import rewritten
+
+            report = rewritten(found, data, look, self.options)
+        else:
+            report = look(data)
         if found.path == "-" and path == "-":
             return report
         return report._replace(
@@ -196,20 +211,10 @@ class _Runner:
 
     def _passed(self, found: Found, path: str) -> Report | None:
         """The report of an excluded file: none, but that stdin comes out as it is."""
-        if found.path != "-" or not self._writes or self.options.diff:
+        writes = self.options.fix or self.options.add_ignore
+        if found.path != "-" or not writes or self.options.diff:
             return None
         return Report(path, [], skipped="excluded", text=read("-"))
-
-    @property
-    def _writes(self) -> bool:
-        return self.options.fix or self.options.add_ignore
-
-    def _look(self, found: Found, data: bytes, look: Look) -> Report:
-        if not self._writes:
-            return look(data)
-        from fp8tune.lint.rewrite import rewritten
-
-        return rewritten(found, data, look, self.options)
 
     def _target(self, settings: Settings) -> Target:
         target, origin = self.target, "pyproject.toml"
