@@ -144,13 +144,13 @@ def _own_lines(text: str, key: Span, value: Span) -> tuple[int, re.Match[str]]:
 def _add(document: Document, table: Path, pairs: list[str]) -> Edit:
     """Add pairs to a table: behind its last key, below its header, or with it."""
     text, spans = document.text, document.spans
+    if _inline(document, table):
+        return _add_inline(document, spans.values[table], ", ".join(pairs))
     siblings = [
         (span, spans.keys[path][0])
         for path, span in spans.values.items()
         if path[:-1] == table and path in spans.keys
     ]
-    if _inline(document, table):
-        return _add_inline(spans.values[table], siblings, ", ".join(pairs))
     if siblings:
         (_, end), key = max(siblings)
         return _below(text, end, text[_line_start(text, key) : key], pairs)
@@ -174,11 +174,11 @@ def _inline(document: Document, table: Path) -> bool:
     return span is not None and document.text[span[0]] == "{"
 
 
-def _add_inline(table: Span, siblings: list[tuple[Span, int]], pairs: str) -> Edit:
-    if siblings:
-        end = max(siblings)[0][1]
-        return Edit(end, end, f", {pairs}")
-    return Edit(*table, f"{{ {pairs} }}")
+def _add_inline(document: Document, table: Span, pairs: str) -> Edit:
+    start, stop = table
+    ends = (end for at, end in document.spans.values.values() if start < at < stop)
+    last = max(ends, default=0)
+    return Edit(last, last, f", {pairs}") if last else Edit(*table, f"{{ {pairs} }}")
 
 
 def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
