@@ -47,7 +47,10 @@ def test_what_a_fix_holds(offered):
         ("set = { pp = \"'1f1b'\" }", '[distributed]\npp = "1f1b"\n'),
         ('set = { pp = "[1, true]" }', "[distributed]\npp = [1, true]\n"),
         ("rename = { pp = \"'tp'\" }", "[distributed]\ntp = 2\n"),
-        ("move = { pp = \"'model.layers'\" }", "[distributed]\n\n[model]\nlayers = 2\n"),
+        (
+            "move = { pp = \"'model.layers'\" }",
+            "[distributed]\n\n[model]\nlayers = 2\n",
+        ),
         ("header = { pp = \"'x'\" }", "[distributed]\n[x]\npp = 2\n"),
         ('remove = ["pp"]', "[distributed]\n"),
         ('remove = ["tp", "pp", "cp"]', "[distributed]\n"),
@@ -105,7 +108,11 @@ def test_the_first_that_applies_is_taken(offered):
 @pytest.mark.parametrize(
     ("text", "name", "after"),
     [
-        ("[model]\nffn_hidden_dim = 100\n", "ffn_size", "[model]\nffn_hidden_dim = 1\n"),
+        (
+            "[model]\nffn_hidden_dim = 100\n",
+            "ffn_size",
+            "[model]\nffn_hidden_dim = 1\n",
+        ),
         ("[model]\nffn_dim_multiplier = 1.5\n", "ffn_size", None),
         ("[distributed]\ndp_shard = 4\n", "dp_shard", "[distributed]\ndp_shard = 1\n"),
         ("[distributed]\ndp_shard = -1\n", "dp_shard", None),
@@ -120,7 +127,11 @@ def test_a_computed_field_is_set_where_a_key_says_it_alone(offered, text, name, 
 @pytest.mark.parametrize(
     ("text", "body", "after"),
     [
-        ("[train]\nbatchsize = 1\n", "rename = {{ fault = {meant} }}", "batch_size = 1"),
+        (
+            "[train]\nbatchsize = 1\n",
+            "rename = {{ fault = {meant} }}",
+            "batch_size = 1",
+        ),
         ("[train]\nbatchsize = 1\n", "remove = ['fault']", ""),
         ("[train]\nbatchsize = 1\n", "set = {{ fault = '2' }}", "batchsize = 2"),
         ("[train]\nzzzz = 1\n", "rename = {{ fault = {meant} }}", None),
