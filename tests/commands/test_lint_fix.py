@@ -148,7 +148,7 @@ def test_stdin_comes_out_mended(fp8tune):
         "[train\nbroken",
         "[project]\nname = 'x'\n",
         SAFELY,
-        "\ufeff# no newline",
+        "\ufeff[train] # no newline",
     ],
 )
 @pytest.mark.parametrize("style", ["full", "concise", "json", "sarif", "github"])
