@@ -24,11 +24,19 @@ Look = Callable[[bytes], Report]
 
 
 class Mended(NamedTuple):
-    """The bytes after all fixes, what is still found in them, and what was mended."""
+    """The bytes after all fixes, what is still found in them, and what was mended.
+
+    ``passes`` are the findings that were mended together, each in the text before.
+    """
 
     data: bytes
     report: Report
-    fixed: tuple[Diagnostic, ...]
+    passes: tuple[tuple[Diagnostic, ...], ...] = ()
+
+    @property
+    def fixed(self) -> tuple[Diagnostic, ...]:
+        """All findings that were mended, in order."""
+        return tuple(found for together in self.passes for found in together)
 
 
 def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
@@ -59,7 +67,7 @@ def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
 
     Fixes that go in circles, or find no end, leave the file as it was.
     """
-    start = now = Mended(data, look(data), ())
+    start = now = Mended(data, look(data))
     seen = {data}
     for _ in range(MAX_PASSES):
         after = _pass(now, look, "safe")
@@ -87,13 +95,13 @@ def ignore(data: bytes, look: Look, words: str) -> Mended:
     report = look(data)
     chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
     if not chosen:
-        return Mended(data, report, ())
+        return Mended(data, report)
     document = parse(data)
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     if parse(after).values != document.values:
-        return Mended(data, report, ())
-    return Mended(after, look(after), tuple(chosen))
+        return Mended(data, report)
+    return Mended(after, look(after), (tuple(chosen),))
 
 
 def _pass(now: Mended, look: Look, safety: str) -> Mended | None:
@@ -151,7 +159,7 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
     worse = _errors(report) > _errors(now.report) and not reads_on
     if _tally(chosen) - gone or worse or report.skipped:
         return None
-    return Mended(data, report, (*now.fixed, *chosen))
+    return Mended(data, report, (*now.passes, tuple(chosen)))
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
