@@ -58,8 +58,6 @@ FIELDS: dict[str, str] = {
     "parameters": "parameters of the whole model",
     "decoder_parameters": "parameters of the language model, a part of the whole",
     "checkpoint_interval": "optimizer steps between checkpoints",
-    "eval_interval": "optimizer steps between evaluations",
-    "log_interval": "optimizer steps between log lines",
     "final_checkpoint": "whether a run that ends well is saved, whatever the interval",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",

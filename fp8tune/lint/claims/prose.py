@@ -27,7 +27,8 @@ _HEDGES = (
     "originally formerly old new future planned intended todo fixme need needs "
     "needed require requires required typical typically default defaults paper "
     "published other others another sibling base baseline fallback also either or "
-    "not without oom ooms oomed fail fails failed fit fits works tested"
+    "not without oom ooms oomed fail fails failed fit fits works tested faster "
+    "slower better worse less fewer larger smaller bigger higher variant variants"
 )
 _SIGNS = ("<", ">", "\u2264", "\u2265", "?", "--", "$", "same run", "same config")
 _FILES = (".toml", ".py", ".sh", ".yaml")
