@@ -58,7 +58,7 @@ FIELDS: dict[str, str] = {
     "parameters": "parameters of the whole model",
     "decoder_parameters": "parameters of the language model, a part of the whole",
     "checkpoint_interval": "optimizer steps between checkpoints",
-    "final_checkpoint": "whether a run that ends well is saved, whatever the interval",
+    "checkpoints": "checkpoints that a run to the end writes",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
 }

@@ -50,7 +50,8 @@ class Trainer:
         """Every name that a rule for this trainer may use."""
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
         sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
-        computed = FACTS | sources(self._module("job"))
+        own = sources(self._module("job")) | sources(self._module("reach"))
+        computed = FACTS | own
         return vocabulary(keys | sections, self.schema.job, computed)
 
     @cached_property

@@ -147,7 +147,7 @@ class _Reader:
     def _no_checkpoint(self, claim: Claim) -> dict[str, Any]:
         job, key = self.plain, self._beside(claim)
         interval = job["checkpoint_interval"]
-        saved = job["final_checkpoint"] and interval > job["max_steps"]
+        saved = job["checkpoints"] > 0 and interval > job["max_steps"]
         return _facts(interval) if saved and key == job.key(claim.name) else {}
 
     def _value(self, claim: Claim) -> dict[str, Any]:
