@@ -23,7 +23,8 @@ MAX_CLAIMS = 100
 
 _DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
 _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
-_GPUS = r"(\d{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
+_ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
+_GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -181,7 +182,7 @@ class _Reader:
             raise Unknown(name)  # of text, or of text and image: it may mean either
         if "." in name or name in words.renamed or name != claim.name:
             return name
-        sections = self.known.schema.sections
+        sections = self.known.schema.sections if "_" in name else ()
         keys = [f"{s}.{name}" for s in sections if f"{s}.{name}" in words.keys]
         return keys[0] if len(keys) == 1 else name
 
@@ -198,7 +199,9 @@ class _Reader:
     def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
         """The fault of a claim, with the edit that makes its number right."""
         said = Words(" ".join(self.document.text[slice(*claim.span)].split()))
-        fault = Fault(claim.kind, (), {"said": said, **facts}, claim.span)
+        key = self.plain.key(_ABOUT.get(claim.name, claim.name))
+        facts = {"said": said, "key": key, **facts}
+        fault = Fault(claim.kind, (), facts, claim.span)
         if claim.figure is None or not claim.number[1] or facts.get("least"):
             return fault
         from fp8tune.toml.edit import Edit

@@ -12,13 +12,13 @@ MAX_DIGITS = 20
 
 _NUMBER = re.compile(
     r"(?<![\w.,/<>\u2264\u2265+\u2013\u2014-])"
-    r"([~\u2248] ?)?(\d[\d,]*(?:\.\d+)?)(?: ?([kKMBT])\b)?"
+    r"([~\u2248] ?)?([0-9][0-9,]*(?:\.[0-9]+)?)(?: ?([kKMBT])\b)?"
 )
 _WORD = re.compile(r"[ -]?([A-Za-z_]+)")
 _GPUS = (
-    r"(?: ?(?:(?:nodes? )?[x\u00d7*]|nodes? of) ?(?P<times>\d{1,6}))?"
+    r"(?: ?(?:(?:nodes? )?[x\u00d7*]|nodes? of) ?(?P<times>[0-9]{1,6}))?"
     r"(?:(?P<by> ?[x\u00d7] ?)|[ -])"
-    r"(?:NVIDIA )?(?:(?P<gpu>GPUs?)|(?:GH|GB|[AHBL])\d{2,3}(?P<many>s| GPUs?)?)\b"
+    r"(?:NVIDIA )?(?:(?P<gpu>GPUs?)|(?:GH|GB|[AHBL])[0-9]{2,3}(?P<many>s| GPUs?)?)\b"
 )
 _UNITS = dict.fromkeys(("token", "tokens", "tok", "toks"), "tokens")
 _UNITS |= dict.fromkeys(("sequences", "seqs", "seq", "samples"), "sequences")
