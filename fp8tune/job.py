@@ -59,6 +59,8 @@ FIELDS: dict[str, str] = {
     "decoder_parameters": "parameters of the language model, a part of the whole",
     "checkpoint_interval": "optimizer steps between checkpoints",
     "checkpoints": "checkpoints that a run to the end writes",
+    "late_phase": "first step of a data phase that the run does not reach, or 0",
+    "resumes_from_own_folder": "whether the load path is a checkpoint of this run",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
 }
