@@ -94,6 +94,13 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     raise ValueError(f"{name!r} is not known{hint}")
 
 
+def asked(gpu: str | None, world_size: int | None) -> Target:
+    """The target that ``--gpu`` and ``--world-size`` say; ``ValueError`` if unknown."""
+    name = parse_gpu(gpu) if gpu else ""
+    size = world_size or 0
+    return Target(name, size, "--gpu" * bool(name), "--world-size" * bool(size))
+
+
 def parse_gpu(value: str) -> str:
     """The table's name of a GPU; ``ValueError`` says what is wrong, kindly."""
     from fp8tune.facts.gpus import UnknownGpu, resolve

@@ -7,6 +7,7 @@ import stat
 from functools import cache
 from typing import Any, NamedTuple
 
+from fp8tune.job import Target
 from fp8tune.lint.directive import MAX_WORLD_SIZE, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
@@ -31,6 +32,16 @@ class Settings(NamedTuple):
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rules: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+
+    def complete(self, target: Target) -> Target:
+        """The target of the command line, with what it leaves open from here."""
+        origin = "pyproject.toml"
+        if self.gpu and not target.gpu:
+            target = target._replace(gpu=self.gpu, gpu_origin=origin)
+        if self.world_size and not target.world_size:
+            size = self.world_size
+            target = target._replace(world_size=size, world_size_origin=origin)
+        return target
 
 
 _LISTS = ("select", "ignore", "rules", "exclude")
