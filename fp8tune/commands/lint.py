@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure
 
 LEVELS = ("error", "warning", "note")
 
@@ -18,13 +18,13 @@ LEVELS = ("error", "warning", "note")
 @click.option("--trainer", help="Take every file for a config of this trainer.")
 @click.option(
     "--output-format",
-    type=click.Choice(["full", "concise", "json"]),
+    type=Choice(["full", "concise", "json"]),
     default="full",
     show_default=True,
 )
 @click.option(
     "--fail-on",
-    type=click.Choice([*LEVELS, "never"]),
+    type=Choice([*LEVELS, "never"]),
     default="error",
     show_default=True,
     help="Exit with 1 on a finding of this level or above.",

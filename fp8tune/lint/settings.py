@@ -112,9 +112,7 @@ class _Reader:
     def settings(self) -> Settings:
         for key in self.table:
             if key not in _KEYS:
-                near = closest(key, _KEYS)
-                hint = f"; did you mean `{near}`?" if near else ""
-                raise self.fail(f"has no setting `{key}`{hint}")
+                raise self.fail(f"has no setting `{key}`{_meant(key, _KEYS)}")
         folder = os.path.dirname(self.path)
         packs = (os.path.join(folder, pack) for pack in self.texts("rules"))
         return Settings(
@@ -156,15 +154,19 @@ class _Reader:
     def trainer(self) -> str:
         value = self.table.get("trainer", "")
         if "trainer" in self.table and value not in NAMES:
-            raise self.fail(f"`trainer` is one of {', '.join(NAMES)}")
+            near = _meant(value, NAMES)
+            raise self.fail(f"`trainer` is one of {', '.join(NAMES)}{near}")
         return str(value)
 
     def severity(self) -> tuple[tuple[str, str], ...]:
         table = self.table.get("severity", {})
-        if not isinstance(table, dict) or any(
-            level not in SEVERITIES for level in table.values()
-        ):
-            raise self.fail(f"`severity` maps rules to {', '.join(SEVERITIES)}")
+        levels = table.values() if isinstance(table, dict) else [None]
+        for level in levels:
+            if level not in SEVERITIES:
+                near = _meant(level, SEVERITIES)
+                raise self.fail(
+                    f"`severity` maps rules to {', '.join(SEVERITIES)}{near}"
+                )
         return tuple(table.items())
 
     def per_file_ignores(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -175,3 +177,8 @@ class _Reader:
         ):
             raise self.fail("`per-file-ignores` maps patterns to arrays of rules")
         return tuple((pattern, tuple(rules)) for pattern, rules in table.items())
+
+
+def _meant(word: Any, candidates: tuple[str, ...]) -> str:
+    near = closest(word, candidates) if isinstance(word, str) else ""
+    return f"; did you mean `{near}`?" if near else ""

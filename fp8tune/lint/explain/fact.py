@@ -47,7 +47,7 @@ def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
     return FactPage(
         name=name,
         trainer="" if own else trainer(owner).schema.title,
-        meaning=FIELDS.get(name, first),
+        meaning=_meaning(name, first),
         details=details
         if name not in FIELDS
         else "\n\n".join((first, details)).strip(),
@@ -65,6 +65,11 @@ def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
     )
 
 
+def _meaning(name: str, first: str) -> str:
+    field = FIELDS.get(name, "")
+    return f"{field[0].upper()}{field[1:]}." if field else first
+
+
 def _doc(source: Source | None) -> tuple[str, str]:
     """The first paragraph of a function's docstring, and the others."""
     first, _, rest = ((source and inspect.getdoc(source.call)) or "").partition("\n\n")
@@ -76,4 +81,5 @@ def _evidence(source: Source | None) -> str:
     doc = inspect.getdoc(sys.modules[source.call.__module__]) if source else ""
     told = [part for part in (doc or "").split("\n\n") if "ource" in part[:8]]
     texts = (" ".join(part.split()) for part in told)
-    return " ".join(text.partition(":")[2].strip() for text in texts)
+    parts = (text.partition(":")[2].strip() for text in texts)
+    return " ".join(f"{part[:1].upper()}{part[1:]}" for part in parts)

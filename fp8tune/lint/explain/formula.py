@@ -143,7 +143,8 @@ def _told(body: list[ast.stmt], read: _Reader) -> Iterator[str]:
         return
     yield from _lines(body[:-1], read)
     several = any(isinstance(n, ast.Return) for p in body[:-1] for n in ast.walk(p))
-    yield from (f"{'otherwise: ' * several}{t}" for t in _lines(body[-1:], read))
+    before = "otherwise: " if several else "= " if body[1:] else ""
+    yield from (f"{before}{line}" for line in _lines(body[-1:], read))
 
 
 def _branches(part: ast.If, read: _Reader) -> Iterator[str]:

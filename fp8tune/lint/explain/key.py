@@ -55,7 +55,7 @@ def key_page(owner: str, name: str, key: Key, config: Config | None = None) -> K
         field_meaning=FIELDS.get(field, ""),
         called=key.aka,
         rules=rules_reading(owner, name),
-        facts=facts_reading(owner, name),
+        facts=[fact for fact in facts_reading(owner, name) if fact != field],
         myths=about(name, *([field] if field else [])),
         source=schema.source,
         value=derive(name, config) if has_value and config else None,

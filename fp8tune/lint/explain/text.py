@@ -17,6 +17,14 @@ from fp8tune.lint.wording import plain, shown
 
 WIDTH = 80
 
+STATES = {
+    "fires": "fires",
+    "ignored": "fires, and a comment holds it back",
+    "silent": "silent",
+    "unknown": "not judged",
+}
+"""Verdicts in words."""
+
 
 class Block(NamedTuple):
     """A heading, if any, and the lines below it."""
@@ -58,9 +66,11 @@ def _rule(page: RulePage) -> Iterator[Block]:
     what = f"{page.severity}, confidence {page.confidence}, since {page.since}"
     status = "" if page.status == "stable" else f", {page.status}"
     meta = f"{page.category}: {page.consequence}\n\n{what}{status}"
-    yield Block("", prose(f"{meta}; checks {page.trainer or 'all'} configs", ""))
+    whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
+    yield Block("", prose(f"{meta}; checks {whose}", ""))
     if page.verdict:
-        yield Block(f"In {page.verdict.path}: {page.verdict.state}", _verdict(page))
+        state = STATES[page.verdict.state]
+        yield Block(f"In {page.verdict.path}: {state}", _verdict(page))
     yield Block("Fires when", prose(page.when))
     yield Block("Why", prose(page.why))
     for shown_one in page.bad[:1]:
