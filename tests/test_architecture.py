@@ -192,6 +192,7 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     assert ours <= set(MODULES)
     assert not ours & {"fp8tune.commands.rules", "fp8tune.lint.explain"}
     assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
+    assert not ours & {"fp8tune.lint.config", "fp8tune.lint.listing"}
     bare = subprocess.run(
         [sys.executable, "-I", "-c", "import sys; print(*sys.modules)"],
         capture_output=True,

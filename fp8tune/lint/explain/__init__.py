@@ -70,8 +70,10 @@ def nearest(name: str) -> str:
     """The name with a page that was probably meant, or ``""``."""
     pages = {page: page for page in _names()}
     for key, (_, spec) in keys().items():
+        section = key.partition(".")[0]
         for word in (*spec.aka, key.rpartition(".")[2]):
             pages.setdefault(word, key)
+            pages.setdefault(f"{section}.{word}", key)
     near = closest(name, pages) or closest(name.rpartition(".")[2], pages)
     return pages.get(near, "")
 

@@ -70,6 +70,13 @@ def _meaning(name: str, first: str) -> str:
     return f"{field[0].upper()}{field[1:]}." if field else first
 
 
+def _details(name: str, first: str, rest: str) -> str:
+    """What there is to say beyond the meaning; of a field all the formula's words."""
+    field = FIELDS.get(name, "")
+    same = not field or first.casefold().rstrip(".") == field.casefold()
+    return rest if same else f"{first}\n\n{rest}".strip()
+
+
 def _doc(source: Source | None) -> tuple[str, str]:
     """The first paragraph of a function's docstring, and the others."""
     first, _, rest = ((source and inspect.getdoc(source.call)) or "").partition("\n\n")

@@ -52,7 +52,7 @@ def working(call: Call, arguments: Mapping[str, Any]) -> str:
         if isinstance(node, ast.Return) and node.value and _holds(node, line):
             taken = _Taken(values, call.__globals__).visit(_copy(node.value))
             numbers = {n: _number(v) for n, v in values.items() if _is_number(v)}
-            bare = isinstance(taken, (ast.Name, ast.Constant, ast.List))
+            bare = isinstance(taken, (ast.Name, ast.Constant))
             told, plain = (_Reader(n).text(taken) for n in (numbers, {}))
             return "" if bare or told == plain else told
     return ""

@@ -147,8 +147,8 @@ def _said(page: FactPage) -> str:
 
 def _fact(page: FactPage) -> Iterator[str]:
     yield f"### {page.name}"
-    yield page.details if page.name in FIELDS else page.meaning
-    if page.details and page.name not in FIELDS:
+    yield page.meaning
+    if page.details:
         yield page.details
     constants = page.formula.constants.items()
     where = (f"where {name} = {value}" for name, value in constants)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
@@ -13,6 +13,7 @@ from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.examples import lint_example, plain_config
 from fp8tune.lint.explain.derivation import Node, derive
 from fp8tune.lint.explain.myths import Myth, about
+from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.rules import CONSEQUENCES, ON_SCOPE, Example, Rule
 from fp8tune.lint.snippet import Painter
@@ -119,12 +120,21 @@ def _text(example: Example) -> str:
 
 
 def _bad(rule: Rule, example: Example) -> Shown:
-    report = lint_example(example, Rules([rule], {}))
+    report = lint_example(example, _against(rule))
     text = _text(example)
-    for found in report.diagnostics[:1]:
+    for found in _mine(rule, report.diagnostics)[:1]:
         line = f"{found.severity}: {found.message}"
         return Shown(text, line, found.help, _rendered(found, report))
     return Shown(text, "", "", "")
+
+
+def _against(rule: Rule) -> Rules:
+    """All rules: those on ignore comments judge by what the others say."""
+    return Rules([rule, *(other for other in builtin() if other.name != rule.name)], {})
+
+
+def _mine(rule: Rule, found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [each for each in found if each.rule == rule.name]
 
 
 def _rendered(found: Diagnostic, report: Report) -> str:
@@ -141,34 +151,27 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
     report = check(
         config.path,
         config.data,
-        Rules([rule], {}),
+        _against(rule),
         config.target,
         only=config.trainer.name,
     )
-    held = [each.finding for each in report.suppressed]
+    fired = _mine(rule, report.diagnostics)
+    held = _mine(rule, (each.finding for each in report.suppressed))
     parts = list(_parts(rule, config))
     names = rule.when.names if rule.source else ()
     return Verdict(
         path=config.path,
-        state=_state(rule, report, parts),
-        findings=[
-            Finding(found.region.line, found.message)
-            for found in (*report.diagnostics, *held)
-            if found.rule == rule.name
-        ],
+        state="fires" if fired else "ignored" if held else _quiet(parts),
+        findings=[Finding(f.region.line, f.message) for f in (*fired, *held)],
         parts=parts,
         values=[derive(name, config, 1) for name in names],
     )
 
 
-def _state(rule: Rule, report: Report, parts: list[Part]) -> str:
-    if any(found.rule == rule.name for found in report.diagnostics):
-        return "fires"
-    if report.suppressed:
-        return "ignored"
-    if any(part.state == "false" for part in parts) or not parts:
-        return "silent"
-    return "unknown"
+def _quiet(parts: list[Part]) -> str:
+    """Whether a rule that says nothing is silent, or cannot tell."""
+    decided = not parts or any(part.state == "false" for part in parts)
+    return "silent" if decided else "unknown"
 
 
 def _parts(rule: Rule, config: Config) -> Iterator[Part]:

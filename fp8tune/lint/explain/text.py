@@ -139,10 +139,7 @@ def _key(page: KeyPage) -> Iterator[Block]:
 
 
 def _fact(page: FactPage) -> Iterator[Block]:
-    unit = (
-        f" [{page.unit}]" if page.unit and f"[{page.unit}]" not in page.meaning else ""
-    )
-    yield Block(page.name, prose(page.meaning + unit, ""))
+    yield Block(page.name, prose(page.meaning, ""))
     yield Block("", prose(page.details, ""))
     if page.derivation:
         yield Block("In this config", tree(page.derivation))
@@ -200,7 +197,7 @@ def number(node: Node) -> str:
 
 def prose(words: str, indent: str = "  ") -> list[str]:
     """Paragraphs, wrapped; one does not end where a line does."""
-    paragraphs = (part for part in words.split("\n\n") if part.strip())
+    paragraphs = (part.strip() for part in words.split("\n\n") if part.strip())
     return [line for part in paragraphs for line in _hanging(part, indent, indent)]
 
 
