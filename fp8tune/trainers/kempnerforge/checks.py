@@ -243,7 +243,9 @@ def _profiling(values: dict[str, Any], path: Path, faulty: object) -> Iterator[F
     else:
         if backwards:
             bound = "a whole number, the end above the start"
-            yield Fault("value-out-of-range", here, {**facts, "bound": bound})
+            yield Fault(
+                "value-out-of-range", here, {**facts, "bound": bound, "hint": ""}
+            )
 
 
 def _odd_number(value: Any) -> bool:

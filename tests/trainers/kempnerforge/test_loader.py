@@ -212,7 +212,7 @@ def test_out_of_range(load, key, written, bound):
         ("[train]\nbatch_size = 0\n", "leave it out for the default, 8"),
         ("[optimizer]\nbetas = [1, 2]\n", "leave it out for the default, [0.9, 0.95]"),
         ("[model]\nn_kv_heads = 0\n", "leave it out for the default, 32"),
-        ("[data.anneal_weights]\na = -1\n", ""),
+        ("[[data.phases]]\ndataset_weights = { a = -1 }\n", ""),
     ],
 )
 def test_out_of_range_tells_the_default(load, text, hint):
