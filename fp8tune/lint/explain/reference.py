@@ -79,8 +79,8 @@ def _rule(page: RulePage) -> Iterator[str]:
     for config in page.good[:1]:
         yield f"Silent on\n\n{_fence(config, 'toml')}"
     for fix in page.fixes:
-        changes = f" {fix.changes}" if fix.changes else ""
-        yield f"Fix ({fix.safety}): {fix.title}{changes}"
+        changes = f"; {fix.changes}" if fix.changes else ""
+        yield f"Fix, {fix.safety}: {fix.title}{changes}."
     for experiment in page.experiments:
         yield f"How to show it: {_fields(experiment)}"
     yield "Evidence:\n\n" + _listed(page.references)
@@ -152,7 +152,7 @@ def _fact(page: FactPage) -> Iterator[str]:
         yield page.details
     constants = page.formula.constants.items()
     where = (f"where {name} = {value}" for name, value in constants)
-    yield _fence("\n".join((*page.formula.lines, *where)), "python")
+    yield _fence("\n".join((*page.formula.lines, *where)))
     if page.source and not page.trainer:
         yield f"Source: {page.source}"
     if page.myths:

@@ -15,18 +15,10 @@ from fp8tune.lint.explain.derivation import Node, derive
 from fp8tune.lint.explain.myths import Myth, about
 from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.expression import compile_expression
-from fp8tune.lint.rules import CONSEQUENCES, ON_SCOPE, Example, Rule
+from fp8tune.lint.rules import CONSEQUENCES, Example, Rule
+from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.snippet import Painter
 from fp8tune.trainers.trainer import trainer
-
-
-class Shown(NamedTuple):
-    """A bad example: the first finding as a line, its help, and as lint shows it."""
-
-    config: str
-    message: str
-    help: str
-    finding: str
 
 
 class FixText(NamedTuple):
@@ -35,6 +27,20 @@ class FixText(NamedTuple):
     safety: str
     title: str
     changes: str
+
+
+class Shown(NamedTuple):
+    """A bad example: the first finding as a line, its help, and as lint shows it.
+
+    ``fixed`` is what the fix of the finding makes of the config.
+    """
+
+    config: str
+    message: str
+    help: str
+    finding: str
+    fix: FixText | None
+    fixed: str
 
 
 class Part(NamedTuple):
@@ -49,6 +55,7 @@ class Finding(NamedTuple):
 
     line: int
     message: str
+    fix: FixText | None
 
 
 class Verdict(NamedTuple):
@@ -91,6 +98,7 @@ class RulePage(NamedTuple):
 
 def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
     """The page of a rule, with its verdict on a config if there is one."""
+    bad = [_bad(rule, example) for example in rule.bad]
     return RulePage(
         name=rule.name,
         code=rule.code,
@@ -105,9 +113,9 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         why=rule.why.strip(),
         when=" ".join(rule.source.split()),
         fault=rule.fault,
-        bad=[_bad(rule, example) for example in rule.bad],
+        bad=bad,
         good=[_text(example) for example in rule.good],
-        fixes=list(_fixes(rule)),
+        fixes=_fixes(bad),
         experiments=list(rule.data.get("experiment", [])),
         references=rule.references,
         myths=about(rule.name),
@@ -124,8 +132,9 @@ def _bad(rule: Rule, example: Example) -> Shown:
     text = _text(example)
     for found in _mine(rule, report.diagnostics)[:1]:
         line = f"{found.severity}: {found.message}"
-        return Shown(text, line, found.help, _rendered(found, report))
-    return Shown(text, "", "", "")
+        shown, fixed = _rendered(found, report), example.fixed.strip("\n")
+        return Shown(text, line, found.help, shown, _fix(found), fixed)
+    return Shown(text, "", "", "", None, "")
 
 
 def _against(rule: Rule) -> Rules:
@@ -141,10 +150,17 @@ def _rendered(found: Diagnostic, report: Report) -> str:
     return Painter(colour=False).finding(found, report.lines).rstrip()
 
 
-def _fixes(rule: Rule) -> Iterator[FixText]:
-    for entry in rule.data.get("fix", []):
-        title, changes = str(entry.get("title", "")), str(entry.get("changes", ""))
-        yield FixText(str(entry.get("safety", "")), title, changes)
+def _fix(found: Diagnostic) -> FixText | None:
+    return FixText(*found.fix[:3]) if found.fix else None
+
+
+def _fixes(shown: list[Shown]) -> list[FixText]:
+    """The fixes that the examples show, those of the same effect once."""
+    found: dict[tuple[str, str], FixText] = {}
+    for example in shown:
+        if example.fix:
+            found.setdefault((example.fix.safety, example.fix.changes), example.fix)
+    return list(found.values())
 
 
 def _verdict(rule: Rule, config: Config) -> Verdict:
@@ -162,7 +178,10 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
     return Verdict(
         path=config.path,
         state="fires" if fired else "ignored" if held else _quiet(parts),
-        findings=[Finding(f.region.line, f.message) for f in (*fired, *held)],
+        findings=[
+            Finding(found.region.line, found.message, _fix(found))
+            for found in (*fired, *held)
+        ],
         parts=parts,
         values=[derive(name, config, 1) for name in names],
     )

@@ -11,7 +11,7 @@ from fp8tune.lint.explain.derivation import Node
 from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.myths import Myth
-from fp8tune.lint.explain.rule import RulePage, Verdict
+from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
 from fp8tune.lint.snippet import Painter
 from fp8tune.lint.wording import plain, shown
 
@@ -79,16 +79,17 @@ def _rule(page: RulePage) -> Iterator[Block]:
         yield Block("Fires on", [*_code(shown_one.config), "", *lines])
     for config in page.good[:1]:
         yield Block("Silent on", _code(config))
-    yield Block("Fix", [line for fix in page.fixes for line in _fix(*fix)])
+    yield Block("Fix, as for the example", [x for fix in page.fixes for x in _fix(fix)])
     for experiment in page.experiments:
         yield Block("How to show it", list(_experiment(experiment)))
     yield Block("Evidence", [f"  {address}" for address in page.references])
     yield _myths(page.myths)
 
 
-def _fix(safety: str, title: str, changes: str) -> Iterator[str]:
-    yield from prose(f"{title} ({safety})")
-    yield from prose(changes, "    ")
+def _fix(fix: FixText) -> Iterator[str]:
+    option = "--fix" if fix.safety == "safe" else "--unsafe-fixes"
+    yield from prose(f"{fix.title} (fp8tune lint {option})")
+    yield from prose(fix.changes, "    ")
 
 
 def _experiment(experiment: dict[str, object]) -> Iterator[str]:
@@ -107,6 +108,7 @@ def _verdict(page: RulePage) -> list[str]:
     lines: list[str] = []
     for found in verdict.findings if verdict else ():
         lines += prose(f"line {found.line}: {found.message}")
+        lines += [f"  {line}" for line in _fix(found.fix)] if found.fix else []
     for part in verdict.parts if verdict else ():
         lines += _hanging(f"{part.state:<7} {part.condition}", "  ", "          ")
     for node in verdict.values if verdict else ():

@@ -16,15 +16,30 @@ from fp8tune.trainers.trainer import trainer
 from tests.sample import NO_PIPELINE
 
 BUILTIN = {rule.name: rule for rule in read_builtin()}
-MORE = """
+MORE = '''
 [[fix]]
 safety = "unsafe"
-title = "set pp to 1"
+title = "set pp to 1, not {pp}"
 changes = "fewer GPUs"
+set = { pp = "1" }
 [[experiment]]
 config = "x"
 expect = "crash"
+[[bad]]
+config = """
+[distributed]
+pp = «2»
 """
+fixed = """
+[distributed]
+pp = 1
+"""
+[[bad]]
+config = """
+[distributed]
+pp = «4»
+"""
+'''
 
 
 @pytest.mark.parametrize("rule", BUILTIN.values(), ids=lambda rule: rule.name)
@@ -49,11 +64,16 @@ def test_a_rule_that_mentions_a_trainer_says_that_it_is_for_it():
     assert wrong == []
 
 
-def test_fixes_and_experiments_of_the_file():
-    data = {"name": "no-pipeline", "code": "ME301", "severity": "warning"}
+def test_fixes_of_the_examples_and_experiments_of_the_file():
+    head = {"name": "no-pipeline", "code": "ME301", "severity": "warning"}
     text = f"{NO_PIPELINE}{MORE}"
-    page = rule_page(Rule("x", "slow", data | {"when": "pp > 1"}, text))
-    assert page.fixes == [FixText("unsafe", "set pp to 1", "fewer GPUs")]
+    page = rule_page(Rule("x", "slow", head | {"when": "pp > 1"}, text))
+    fix = FixText("unsafe", "set pp to 1, not 2", "fewer GPUs")
+    assert page.fixes == [fix]
+    assert [(example.fix, example.fixed) for example in page.bad] == [
+        (fix, "[distributed]\npp = 1"),
+        (fix._replace(title="set pp to 1, not 4"), ""),
+    ]
     assert page.experiments == [{"config": "x", "expect": "crash"}]
 
 
@@ -84,7 +104,7 @@ def test_a_verdict_that_fires(config):
         "which every FP8 GEMM needs of K and N"
     )
     assert verdict("fp8-hidden-size-not-16", config()) == Verdict(
-        "a.toml", "fires", [Finding(3, message)], FP8_AND_WIDTH, VALUES
+        "a.toml", "fires", [Finding(3, message, None)], FP8_AND_WIDTH, VALUES
     )
 
 

@@ -124,22 +124,43 @@ def test_a_key_with_a_config(config):
     assert text(explain("train.batch_size", config())).startswith(KEY)
 
 
+FIXES = """
+Fix, as for the example
+  compile the model (fp8tune lint --unsafe-fixes)
+    the first step takes longer
+  compile it (fp8tune lint --fix)
+
+How to show it
+  expect: slower
+  config:
+    [train]
+    seq_len = 16
+  runs: 2
+
+Evidence
+"""
+
+
 def test_fixes_and_experiments():
+    fix = FixText("unsafe", "compile the model", "the first step takes longer")
+    experiment = {"expect": "slower", "config": "[train]\nseq_len = 16\n", "runs": 2}
     page = explain("fp8-without-compile")._replace(
-        fixes=[FixText("unsafe", "compile the model", "the first step takes longer")],
-        experiments=[
-            {"expect": "slower", "config": "[train]\nseq_len = 16\n", "runs": 2}
-        ],
+        fixes=[fix, FixText("safe", "compile it", "")], experiments=[experiment]
     )
-    shown = text(page)
-    assert (
-        "\nFix\n  compile the model (unsafe)\n    the first step takes longer\n"
-        in shown
+    assert FIXES in text(page)
+
+
+def test_the_fix_of_a_finding_in_a_config(config):
+    read = config('[train]\nmixed_precision = "fp8"\ncompile_model = false\n')
+    page = explain("fp8-without-compile", read)
+    fix = FixText("unsafe", "set it", "minutes of compiling")
+    (found,) = page.verdict.findings
+    page = page._replace(
+        verdict=page.verdict._replace(findings=[found._replace(fix=fix)])
     )
     assert (
-        "\nHow to show it\n  expect: slower\n  config:\n    [train]\n    seq_len = 16\n"
-        "  runs: 2\n"
-    ) in shown
+        "    set it (fp8tune lint --unsafe-fixes)\n      minutes of compiling\n"
+    ) in text(page)
 
 
 def test_colour_is_for_headings():
