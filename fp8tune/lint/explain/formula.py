@@ -170,17 +170,24 @@ def _copy(node: ast.AST) -> Any:
     return ast.parse(text)
 
 
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+
+
 class _Taken(ast.NodeTransformer):
     """Leaves of ``a if test else b`` what was taken, of ``a[0]`` the number."""
 
     def __init__(self, values: dict[str, Any], names: dict[str, Any]) -> None:
         self.values = values
-        self.names = names
+        self.names = names | values
 
     def value(self, node: ast.expr) -> Any:
         """What a part gave: the function of ours that has it has just run it."""
         code = compile(ast.Expression(node), "formula", "eval")
-        return eval(code, self.names, self.values)  # noqa: S307
+        return eval(code, self.names)  # noqa: S307
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node as it was taken; what has variables of its own is left alone."""
+        return node if isinstance(node, _SCOPES) else super().visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         visited: ast.AST = self.visit(
@@ -205,6 +212,14 @@ class _Reader(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Name(self.names.get(node.id, node.id.lstrip("_")), node.ctx)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        value = node.value or ast.Constant(None)
+        plain = ast.Assign([node.target], value, lineno=node.lineno)
+        return self.generic_visit(plain)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        return node
 
     def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
         visited = self.generic_visit(node)

@@ -76,6 +76,28 @@ def streams(tokens: tuple[int, ...], heads: int) -> tuple[int, ...]:
     return (tokens[0] * heads, -heads)
 
 
+def texts(heads: int) -> str:
+    """Doc."""
+    name: tuple[str, int] = f"{heads:>4}{heads!r}"
+    return f"a {name}"
+
+
+def comprehension(tokens: tuple[int, ...], heads: int) -> int:
+    """Doc."""
+    even = 2
+    total = sum(t if t % even else even for t in tokens)
+    return total if all(t > even for t in tokens) else max(t or heads for t in tokens)
+
+
+def a_match(ac: str) -> int:
+    """Doc."""
+    match ac:
+        case "full":
+            return 1
+        case _:
+            return 2
+
+
 def a_loop(heads: int) -> int:
     """Doc."""
     total = 0
@@ -126,6 +148,17 @@ def never(heads: int) -> int:
             ],
         ),
         (never, ["unknown"]),
+        (texts, ["name = f'{heads:>4}{heads!r}'", "= f'a {name}'"]),
+        (
+            a_match,
+            [
+                "match ac:",
+                '    case "full":',
+                "        return 1",
+                "    case _:",
+                "        return 2",
+            ],
+        ),
     ],
 )
 def test_lines(call, lines):
@@ -158,6 +191,9 @@ def test_a_function_without_source_has_no_formula():
         (streams, {"tokens": (64, 32), "heads": 2}, "[64 * 2, -2]"),
         (a_loop, {"heads": 4}, ""),
         (never, {"heads": 4}, ""),
+        (texts, {"heads": 4}, ""),
+        (comprehension, {"tokens": (3, 5), "heads": 4}, ""),
+        (comprehension, {"tokens": (2,), "heads": 4}, "max((t or 4 for t in tokens))"),
         (one_expression, {"model_dim": 4096, "heads": 0}, "4096 // 0"),
     ],
 )
