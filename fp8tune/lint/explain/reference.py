@@ -58,10 +58,11 @@ def _category(category: str, pages: list[RulePage]) -> Iterator[str]:
         ((_link(p.name), p.code, p.severity, p.summary) for p in pages),
     )
     for page in pages:
-        yield from _rule(page)
+        yield from rule_section(page)
 
 
-def _rule(page: RulePage) -> Iterator[str]:
+def rule_section(page: RulePage) -> Iterator[str]:
+    """The part of a page that is about one rule."""
     whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
     status = "" if page.status == "stable" else f", {page.status}"
     yield f"## {page.name}"
@@ -82,15 +83,19 @@ def _rule(page: RulePage) -> Iterator[str]:
         changes = f"; {fix.changes}" if fix.changes else ""
         yield f"Fix, {fix.safety}: {fix.title}{changes}."
     for experiment in page.experiments:
-        yield f"How to show it: {_fields(experiment)}"
+        yield from _experiment(experiment)
     yield "Evidence:\n\n" + _listed(page.references)
     if page.myths:
         yield _claims(page.myths, "../myths.md")
 
 
-def _fields(experiment: dict[str, object]) -> str:
-    lines = "\n".join(f"{name} = {shown(value)}" for name, value in experiment.items())
-    return f"\n\n{_fence(lines, 'toml')}"
+def _experiment(experiment: dict[str, object]) -> Iterator[str]:
+    yield "How to show it:"
+    for name, value in experiment.items():
+        if isinstance(value, str) and "\n" in value.strip():
+            yield f"{name}:\n\n{_fence(value.strip(), 'toml')}"
+        else:
+            yield f"{name}: `{value if isinstance(value, str) else shown(value)}`"
 
 
 def _keys() -> Iterator[str]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.lint.explain.reference import reference, write
+from fp8tune.lint.explain.reference import reference, rule_section, write
+from fp8tune.lint.explain.rule import FixText, rule_page
 from fp8tune.lint.rules import read_builtin
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +44,22 @@ def test_links_lead_to_headings(name):
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_hold_no_control_characters(name):
     assert all(line.isprintable() for line in PAGES[name].split("\n"))
+
+
+def test_a_rule_with_fix_and_experiment():
+    page = rule_page(next(r for r in read_builtin() if r.name == "fp8-without-compile"))
+    page = page._replace(
+        fixes=[FixText("unsafe", "compile", "minutes of compiling")],
+        experiments=[
+            {"runs": 2, "expect": "a > b", "config": "[train]\nseq_len = 1\n"}
+        ],
+    )
+    text = "\n\n".join(rule_section(page))
+    assert "\n\nFix, unsafe: compile; minutes of compiling.\n\n" in text
+    assert (
+        "\n\nHow to show it:\n\nruns: `2`\n\nexpect: `a > b`\n\n"
+        "config:\n\n```toml\n[train]\nseq_len = 1\n```\n\n"
+    ) in text
 
 
 def test_write_removes_pages_of_categories_that_have_gone(tmp_path):
