@@ -48,9 +48,7 @@ def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
         name=name,
         trainer="" if own else trainer(owner).schema.title,
         meaning=_meaning(name, first),
-        details=details
-        if name not in FIELDS
-        else "\n\n".join((first, details)).strip(),
+        details=_details(name, first, details),
         unit=unit(first),
         said=SUPPLY.get(name, words.renamed.get(name, "")),
         formula=formula(source.call, words.spelled) if source else Formula((), {}),
@@ -65,16 +63,18 @@ def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
     )
 
 
+def _same(name: str, first: str) -> bool:
+    """Whether a formula's first words are those of the field that it gives."""
+    return first.casefold().startswith(FIELDS.get(name, "").casefold())
+
+
 def _meaning(name: str, first: str) -> str:
     field = FIELDS.get(name, "")
-    return f"{field[0].upper()}{field[1:]}." if field else first
+    return first if _same(name, first) else f"{field[:1].upper()}{field[1:]}."
 
 
 def _details(name: str, first: str, rest: str) -> str:
-    """What there is to say beyond the meaning; of a field all the formula's words."""
-    field = FIELDS.get(name, "")
-    same = not field or first.casefold().rstrip(".") == field.casefold()
-    return rest if same else f"{first}\n\n{rest}".strip()
+    return rest if _same(name, first) else f"{first}\n\n{rest}".strip()
 
 
 def _doc(source: Source | None) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from functools import cache
 
 from fp8tune.job import FIELDS
 from fp8tune.lint.rules import Rule, read_builtin
-from fp8tune.trainers.trainer import NAMES, trainer
+from fp8tune.trainers.trainer import trainer
 
 
 @cache
@@ -39,11 +39,6 @@ def rules_reading(owner: str, name: str) -> list[str]:
 def builtin() -> tuple[Rule, ...]:
     """The built-in rules, read once."""
     return tuple(read_builtin())
-
-
-def of_trainer(rule: Rule) -> str:
-    """The trainer in whose words a rule is best read."""
-    return rule.trainer or NAMES[0]
 
 
 @cache

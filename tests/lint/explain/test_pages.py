@@ -250,6 +250,24 @@ def test_a_field_that_a_key_says():
     assert page.meaning == "Sequences per data-parallel rank and forward pass."
 
 
+@pytest.mark.parametrize(
+    ("name", "meaning", "details"),
+    [
+        ("head_dim", "Size of one attention head (config/model.py).", ""),
+        (
+            "ffn_matrices",
+            "Linears per FFN: 3 when gated (SwiGLU), else 2.",
+            "Linears of one FFN: 3 with SwiGLU, else 2 (model/mlp.py).",
+        ),
+        ("micro_batch", "Sequences per data-parallel rank and forward pass.", ""),
+        ("params.embedding", "Weights of the embedding, and of an untied head.", ""),
+    ],
+)
+def test_meaning_and_details(name, meaning, details):
+    page = fact_page("kempnerforge", name)
+    assert (page.meaning, page.details) == (meaning, details)
+
+
 def test_a_field_that_the_user_says():
     page = fact_page("kempnerforge", "gpu")
     assert (page.trainer, page.said.startswith("say --gpu h100")) == ("", True)
