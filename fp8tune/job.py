@@ -49,6 +49,8 @@ FIELDS: dict[str, str] = {
     "fp8_all_gather": "whether FSDP2 gathers weights in FP8",
     "fp8_converts_head": "whether the output head runs in FP8",
     "fp8_tokens": "M of the FP8 linears on one rank, one per token stream",
+    "gemms": "linears of one rank and micro-batch: M, K, N, count, FP8, passes",
+    "attention_passes": "forward passes that attention costs in forward and backward",
     "activation_bytes": "bytes per token that one block keeps for the backward pass",
     "logit_bytes": "bytes per token and vocabulary entry of the loss at the peak",
     "unsharded_gradient_bytes": "bytes per parameter kept whole by accumulation",
