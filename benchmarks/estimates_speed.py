@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name} = {value:.4g}")
         return 0
     rates = Rates()
+    date = machine.describe()["date"]
+    print(f"# The speed model against published runs, {date}\n")
     single = linear_rows(rates)
     print(_table("FP8 linears, tensorwise against bf16", single, points=True))
     print(_table("bf16 tokens/s per GPU", speed_rows(rates, options.quick)))

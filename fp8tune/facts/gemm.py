@@ -6,9 +6,10 @@ rank and one micro-batch. Attention counts causally, half of the square.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fp8tune.facts.linears import Gemm
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
 
 
 def m(fp8_tokens: tuple[int, ...]) -> int:

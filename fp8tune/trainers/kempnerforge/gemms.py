@@ -5,15 +5,12 @@ Source: KempnerForge at commit 5666d0d, files named in each docstring.
 
 from __future__ import annotations
 
-from fp8tune.facts.linears import BLOCK, Decoder, Gemm, of_decoder
+from typing import TYPE_CHECKING
+
 from fp8tune.job import Unknown, known
 
-REPEATED = {
-    "none": frozenset[str](),
-    "full": frozenset(BLOCK[:-1]),
-    "selective": frozenset(("q_proj", "k_proj", "v_proj")),
-}
-"""Linears that activation checkpointing runs again: all but a module's last."""
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
 
 
 def gemms(
@@ -42,6 +39,8 @@ def gemms(
     """
     if cp > 1 or vlm_arch_name not in ("", "joint_decoder", "moma"):
         raise Unknown("gemms")
+    from fp8tune.facts.linears import Decoder, of_decoder
+
     shape = Decoder(
         layers,
         hidden_size,
@@ -53,16 +52,27 @@ def gemms(
         vocab_size,
         dense_ffn_layers,
     )
-    no_op = ac == "full" and vlm_arch_name == "moma"
     found = of_decoder(
         shape,
         fp8_tokens[0],
         fp8_tokens[-1],
         tp=tp,
         head_tp=1 if tied_embeddings or expert_gemms else tp,
-        repeated=known("ac", REPEATED.get("none" if no_op else ac)),
+        repeated=frozenset(_repeated(ac, vlm_arch_name)),
     )
     return (*found[:-1], *expert_gemms, found[-1])
+
+
+def _repeated(ac: str, vlm_arch_name: str) -> tuple[str, ...]:
+    """Linears that AC runs again: all of a module but its last (parallel.py apply_ac).
+
+    Full AC finds no block to wrap in MoMa.
+    """
+    from fp8tune.facts.linears import BLOCK
+
+    modes = {"none": (), "full": BLOCK[:-1], "selective": BLOCK[:3]}
+    no_op = ac == "full" and vlm_arch_name == "moma"
+    return () if no_op else known("ac", modes.get(ac))
 
 
 def expert_gemms(
@@ -89,6 +99,8 @@ def expert_gemms(
     if vlm_arch_name == "moma":
         groups = known("moma_experts", moma_experts)
         return sum((_ffn("expert", m, *size, moe_layers * n, 3) for m, n in groups), ())
+    from fp8tune.facts.linears import Gemm
+
     passes = 3 + (ac == "full")
     tokens = fp8_tokens[0]
     routed = tokens * model_moe_top_k * ep // experts
@@ -112,6 +124,8 @@ def _ffn(
     passes: int,
 ) -> tuple[Gemm, ...]:
     """The linears of one kind of expert."""
+    from fp8tune.facts.linears import Gemm
+
     into = count * (matrices - 1)
     return (
         Gemm(f"{name}_in", tokens, hidden, width, into, False, passes),
