@@ -52,6 +52,7 @@ FIELDS: dict[str, str] = {
     "fp8_converts_head": "whether the output head runs in FP8",
     "fp8_tokens": "M of the FP8 linears on one rank, one per token stream",
     "gemms": "linears of one rank and micro-batch: M, K, N, count, FP8, passes",
+    "expert_gemms": "those of routers and experts",
     "attention_passes": "forward passes that attention costs in forward and backward",
     "activation_bytes": "bytes per token that one block keeps for the backward pass",
     "logit_bytes": "bytes per token and vocabulary entry of the loss at the peak",

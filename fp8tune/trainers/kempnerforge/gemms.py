@@ -86,8 +86,8 @@ def expert_gemms(
     ac: str,
     vlm_arch_name: str,
     model_moe_top_k: int,
-    model_moe_shared_experts: int,
-    moma_experts: tuple[tuple[int, int], ...] | None = None,
+    shared_experts: int,
+    vlm_moma_experts: tuple[tuple[int, int], ...] | None = None,
 ) -> tuple[Gemm, ...]:
     """Routers and experts, all in bf16, with balanced routing (model/moe.py).
 
@@ -97,7 +97,7 @@ def expert_gemms(
         return ()
     size = (hidden_size, expert_size, ffn_matrices)
     if vlm_arch_name == "moma":
-        groups = known("moma_experts", moma_experts)
+        groups = known("vlm_moma_experts", vlm_moma_experts)
         return sum((_ffn("expert", m, *size, moe_layers * n, 3) for m, n in groups), ())
     from fp8tune.facts.linears import Gemm
 
@@ -105,10 +105,9 @@ def expert_gemms(
     tokens = fp8_tokens[0]
     routed = tokens * model_moe_top_k * ep // experts
     router = Gemm("router", tokens, hidden_size, experts, moe_layers, False, passes)
-    shared = moe_layers if model_moe_shared_experts > 0 else 0
     found = (
         router,
-        *_ffn("shared", tokens, *size, shared, passes),
+        *_ffn("shared", tokens, *size, moe_layers * shared_experts, passes),
         *_ffn("expert", routed, *size, moe_layers * experts // ep, passes),
     )
     return tuple(gemm for gemm in found if gemm.copies)
@@ -133,7 +132,7 @@ def _ffn(
     )
 
 
-def moma_experts(
+def vlm_moma_experts(
     fp8_tokens: tuple[int, ...],
     vlm_moma_experts_per_modality: dict[str, int],
     vlm_moma_capacity_factor: float,
@@ -148,11 +147,6 @@ def moma_experts(
         (round(some * (vlm_moma_capacity_factor or 1 / count)), count)
         for some, count in zip(tokens, counts, strict=True)
     )
-
-
-def expert_size(ffn_size: int, model_moe_expert_ffn_multiplier: float) -> int:
-    """FFN size of one expert (config/model.py, computed_expert_ffn_hidden_dim)."""
-    return max(16, 16 * round(int(ffn_size * model_moe_expert_ffn_multiplier) / 16))
 
 
 def attention_passes(
