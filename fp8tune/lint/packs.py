@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
+from fp8tune.lint import experiment
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.expression import ExpressionError
 from fp8tune.lint.rules import (
@@ -54,6 +56,7 @@ _ENTRIES: dict[str, dict[str, bool]] = {
     "at": {"key": False, "any": False, "mark": False, "label": False},
     "bad": {"config": True, "also": False},
     "good": {"config": True, "also": False},
+    "experiment": experiment.FIELDS,
 }
 
 
@@ -188,12 +191,9 @@ class _Reader:
             if field not in fields:
                 near = closest(field, fields)
                 raise self.fail(here, f"unknown key `{field}`{_meant(near)}")
-            many = field in ("also", "any")
-            if many or (field == "key" and isinstance(content, list)):
-                if not _texts(content) or (field != "also" and not content):
-                    raise self.fail(here, f"{field} is an array of names")
-            elif not isinstance(content, str):
-                raise self.fail(here, f"{field} is a string")
+            wrong = experiment.wrong if key == "experiment" else _wrong
+            if reason := wrong(field, content):
+                raise self.fail(here, reason)
         for field, required in fields.items():
             if required and field not in entry:
                 raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
@@ -223,11 +223,20 @@ class _Reader:
                     many = ("at", index, "any" if at.any else "key", number)
                     listed = many in self.document.spans.values
                     raise self.fail(many if listed else many[:-1], reason, inside=0)
+        for spot, fault in experiment.faults(rule):
+            raise self._expression(rule, spot, fault, experiment.names(rule))
 
-    def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
+    def _expression(
+        self,
+        rule: Rule,
+        place: Path,
+        error: ExpressionError,
+        words: Iterable[str] = (),
+    ) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            reason += _meant(closest(reason.split("`")[1], rule.vocabulary()))
+            near = closest(reason.split("`")[1], words or rule.vocabulary())
+            reason += _meant(near)
         return self.fail(place, reason, inside=error.offset)
 
 
@@ -248,6 +257,15 @@ def _inside(text: str, offset: int, inside: int) -> int:
         at = part.end()
         inside -= not part[1]
     return at
+
+
+def _wrong(field: str, content: Any) -> str:
+    """What is wrong with the kind of a field's value; empty if nothing is."""
+    many = field in ("also", "any")
+    if many or (field == "key" and isinstance(content, list)):
+        fine = _texts(content) and (field == "also" or content)
+        return "" if fine else f"{field} is an array of names"
+    return "" if isinstance(content, str) else f"{field} is a string"
 
 
 def _texts(value: Any) -> bool:

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts import FACTS
 from fp8tune.job import FIELDS, Job, Unknown, Words
@@ -19,6 +19,9 @@ from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES, trainer
+
+if TYPE_CHECKING:
+    from fp8tune.lint.experiment import Experiment
 
 CATEGORIES = (
     "rejected",
@@ -135,6 +138,13 @@ class Rule:
     def good(self) -> list[Example]:
         """Configs that the rule is silent on."""
         return [_example(entry) for entry in self.data.get("good", [])]
+
+    @property
+    def experiments(self) -> list[Experiment]:
+        """How the rule can be shown on a machine."""
+        from fp8tune.lint.experiment import read
+
+        return [read(self, entry) for entry in self.data.get("experiment", [])]
 
     @cached_property
     def when(self) -> Expression:

@@ -1,0 +1,130 @@
+"""Experiments: how a rule's claim can be shown on a machine, as data.
+
+``[[experiment]]`` in a rule file names a train config, a control, and what has to be
+seen. ``python -m benchmarks.rule_evidence`` runs them; nothing here does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fp8tune.lint.expression import Expression, ExpressionError, compile_expression
+
+if TYPE_CHECKING:
+    from fp8tune.lint.rules import Rule
+
+FIELDS = {
+    "expect": True,
+    "config": False,
+    "control": False,
+    "device": False,
+    "ranks": False,
+    "needs": False,
+}
+"""What an experiment's table may hold, and whether it must."""
+
+DEVICES = ("cpu", "cuda")
+MAX_RANKS = 64
+
+OBSERVED = {
+    "error": "the run's first error, type and message; empty if it ended well",
+    "failed_at": "the line of the training script that the error left; else empty",
+    "steps": "optimizer steps taken",
+    "step_ms": "median time of the later half of the steps [ms]",
+    "tokens_per_step": "tokens that the trainer counts per optimizer step",
+    "parameters": "elements of all parameters, each counted once",
+    "local_parameters": "elements of them that rank 0 holds",
+    "checkpointed": "modules that activation checkpointing wraps",
+    "fp8_linears": "modules that FP8 training converted",
+    "graphs": "graphs that torch.compile made",
+    "graph_breaks": "places where torch.compile broke a graph",
+    "kept_gib": "most that autograd kept at once, parameters apart [GiB]",
+    "peak_gib": "most GPU memory allocated at once [GiB]",
+    "refused_forward": "FP8 GEMM shapes that torch refuses on CUDA, forward",
+    "refused_backward": "FP8 GEMM shapes that torch refuses on CUDA, backward alone",
+}
+"""What an experiment may speak of; ``control.`` before it means the control run."""
+
+MACHINE = {
+    "capability": "compute capability of the GPU, as 9.0",
+    "gpu_gib": "memory of the GPU [GiB]",
+}
+"""What an experiment may need of the machine, next to its ranks."""
+
+
+class Experiment(NamedTuple):
+    """One way to show a rule.
+
+    ``config`` and ``control`` default to the first bad and the first good example;
+    ``devices`` can show it, with ``ranks`` processes of one device each; ``needs``
+    is a condition on the machine, ``expect`` one on what is seen.
+    """
+
+    config: str
+    control: str
+    devices: tuple[str, ...]
+    ranks: int
+    needs: str
+    expect: str
+
+
+def read(rule: Rule, entry: dict[str, Any]) -> Experiment:
+    """The experiment of one ``[[experiment]]``, with its defaults."""
+    from fp8tune.lint.examples import plain_config
+
+    device = entry.get("device")
+    return Experiment(
+        entry.get("config") or plain_config(rule.bad[0]),
+        entry.get("control") or plain_config(rule.good[0]),
+        (device,) if device else DEVICES,
+        entry.get("ranks", 1),
+        entry.get("needs", ""),
+        entry["expect"],
+    )
+
+
+def expectation(rule: Rule, source: str) -> Expression:
+    """Compile what is expected: of the observed, and of the config's own figures."""
+
+    def knows(name: str) -> bool:
+        return name.removeprefix("control.") in OBSERVED or rule.knows(name)
+
+    return compile_expression(source, knows, {})
+
+
+def requirement(source: str) -> Expression:
+    """Compile what is needed of the machine."""
+    return compile_expression(source, MACHINE.__contains__, {})
+
+
+def faults(rule: Rule) -> Iterator[tuple[tuple[str, int, str], ExpressionError]]:
+    """The expressions of a rule's experiments that do not compile, and where."""
+    for index, entry in enumerate(rule.data.get("experiment", ())):
+        try:
+            field = "expect"
+            expectation(rule, entry["expect"])
+            field = "needs"
+            if "needs" in entry:
+                requirement(entry["needs"])
+        except ExpressionError as error:
+            yield ("experiment", index, field), error
+
+
+def names(rule: Rule) -> Iterator[str]:
+    """Every name that an experiment may use, for did-you-mean."""
+    yield from (*OBSERVED, *MACHINE, *(f"control.{name}" for name in OBSERVED))
+    yield from rule.vocabulary()
+
+
+def wrong(field: str, content: Any) -> str:
+    """What is wrong with the kind of a field's value; empty if nothing is."""
+    if field == "ranks":
+        whole = isinstance(content, int) and not isinstance(content, bool)
+        fits = whole and 0 < content <= MAX_RANKS
+        return "" if fits else f"ranks is a number from 1 to {MAX_RANKS}"
+    if not isinstance(content, str):
+        return f"{field} is a string"
+    if field == "device" and content not in DEVICES:
+        return f"device is one of {', '.join(DEVICES)}; leave it out for both"
+    return ""
