@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from fp8tune.cli import Failure
+
+if TYPE_CHECKING:
+    from fp8tune.lint.run import Options, Result
 
 LEVELS = ("error", "warning", "note")
 
@@ -36,6 +40,13 @@ LEVELS = ("error", "warning", "note")
 @click.option(
     "--rules", "packs", multiple=True, help="A folder with rules of your own."
 )
+@click.option("--fix", is_flag=True, help="Mend what can be mended safely.")
+@click.option(
+    "--unsafe-fixes",
+    is_flag=True,
+    help="Mend also what changes the run (each finding says how); implies --fix.",
+)
+@click.option("--diff", is_flag=True, help="Show what --fix would do; write nothing.")
 @click.option("--stdin-filename", default="-", help="Name of what is read from `-`.")
 @click.option("--force-exclude", is_flag=True, help="Exclude also files named here.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the findings.")
@@ -49,6 +60,9 @@ def command(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     packs: tuple[str, ...],
+    fix: bool,
+    unsafe_fixes: bool,
+    diff: bool,
     stdin_filename: str,
     force_exclude: bool,
     quiet: bool,
@@ -62,7 +76,6 @@ def command(
 
     gc.disable()  # the process is short, and there are few cycles to collect
     from fp8tune.lint.run import Options, Problem, run
-    from fp8tune.lint.show import show
 
     options = Options(
         gpu=gpu or "",
@@ -73,13 +86,16 @@ def command(
         packs=packs,
         stdin_filename=stdin_filename,
         force_exclude=force_exclude,
+        fix=fix or unsafe_fixes or diff,
+        unsafe_fixes=unsafe_fixes,
+        diff=diff,
     )
     try:
         result = run(paths or (".",), options)
     except Problem as error:
         raise Failure(str(error)) from None
     try:
-        show(result, output_format, quiet=quiet, out=sys.stdout, err=sys.stderr)
+        _say(result, options, output_format, quiet=quiet)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read has gone: main() finds it again
         return 2
@@ -87,6 +103,29 @@ def command(
         return 2
     levels = LEVELS[: LEVELS.index(fail_on) + 1] if fail_on in LEVELS else ()
     return int(any(d.severity in levels for d in result.diagnostics))
+
+
+def _say(result: Result, options: Options, output_format: str, *, quiet: bool) -> None:
+    """Show findings, or patches; what was read from stdin goes to stdout mended."""
+    from fp8tune.lint.show import show
+
+    out: TextIO = sys.stdout
+    if options.diff:
+        from fp8tune.lint.tally import write_patches
+
+        write_patches(result, out)
+    else:
+        for report in result.reports:
+            if report.text:
+                sys.stdout.buffer.write(report.text)
+                out = sys.stderr
+        show(result, output_format, quiet=quiet, out=out, err=sys.stderr)
+    if not quiet and (options.fix or any(found.fix for found in result.diagnostics)):
+        from fp8tune.lint.tally import fix_lines
+
+        plain_text = output_format == "full" and not options.diff
+        for line in fix_lines(result, options):
+            print(line, file=out if plain_text else sys.stderr)
 
 
 def _split(values: tuple[str, ...]) -> tuple[str, ...]:

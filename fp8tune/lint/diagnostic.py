@@ -84,7 +84,8 @@ class Report(NamedTuple):
     ``unjudged`` maps each rule that lacked a fact to ``gpu`` or ``world_size``;
     ``skipped`` says what the file is, when it is no train config; ``lines`` are the
     source lines that the findings point at; ``suppressed`` are findings that a comment
-    or the baseline holds back, ``fixed`` those that were mended.
+    or the baseline holds back, ``fixed`` those that were mended; ``patch`` is the diff
+    that would mend the file, ``text`` the mended text of standard input.
     """
 
     path: str
@@ -94,3 +95,5 @@ class Report(NamedTuple):
     lines: dict[int, str] = {}
     suppressed: tuple[Suppressed, ...] = ()
     fixed: tuple[Diagnostic, ...] = ()
+    patch: str = ""
+    text: bytes = b""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
-from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.rules import At, Rule, Scope
-from fp8tune.lint.suppress import Sieve, read_ignores
+from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Fault, Loaded
@@ -130,7 +130,7 @@ class _Case:
         self.unjudged: dict[str, str] = {}
 
     def report(self) -> Report:
-        sieve = Sieve(read_ignores(self.document), datetime.date.today())
+        sieve = Sieve(self.document, datetime.date.today())
         found = [d for d in (*self._faults(), *self._conditions()) if sieve.keeps(d)]
         judged = self.rules.selected - self.unjudged.keys()
         found += self._findings_of(sieve.faults(self.rules.names, judged))
@@ -186,8 +186,16 @@ class _Case:
             help_line = rule.help.fill(scope)
         except Unknown as missing:
             self._lacks(rule, missing)
-        else:
-            yield _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+            return
+        found = _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+        yield found._replace(fix=self._fix(rule, scope, fault))
+
+    def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Fix | None:
+        if "fix" not in rule.data:
+            return None
+        from fp8tune.lint.fix import find_fix
+
+        return find_fix(rule, scope, self.job, fault, self.document)
 
     def _origin(self, rule: Rule) -> str:
         """Where a GPU or world size came from, for a message that rests on it."""
@@ -255,7 +263,9 @@ class _Case:
 
 def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
     if document.bom:
-        yield Fault("byte-order-mark", (), {}, (0, 0))
+        from fp8tune.toml.edit import Edit
+
+        yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:
         yield Fault("bad-directive", (), {"reason": problem}, span)
 

@@ -6,7 +6,7 @@ seen. ``python -m benchmarks.rule_evidence`` runs them; nothing here does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.lint.expression import Expression, ExpressionError, compile_expression
@@ -14,18 +14,27 @@ from fp8tune.lint.expression import Expression, ExpressionError, compile_express
 if TYPE_CHECKING:
     from fp8tune.lint.rules import Rule
 
-FIELDS = {
-    "expect": True,
-    "config": False,
-    "control": False,
-    "device": False,
-    "ranks": False,
-    "needs": False,
-}
-"""What an experiment's table may hold, and whether it must."""
-
 DEVICES = ("cpu", "cuda")
 MAX_RANKS = 64
+
+FIELDS = {
+    "config": "text",
+    "control": "text",
+    "device": "device",
+    "ranks": "ranks",
+    "needs": "text",
+    "expect": "text",
+}
+"""What an experiment's table may hold, by kind."""
+
+KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "device": ("cpu or cuda, or left out for both", lambda value: value in DEVICES),
+    "ranks": (
+        f"a number from 1 to {MAX_RANKS}",
+        lambda value: type(value) is int and 0 < value <= MAX_RANKS,
+    ),
+}
+"""The kinds of its own: what to call them, and which values they are."""
 
 OBSERVED = {
     "error": "the run's first error, type and message; empty if it ended well",
@@ -51,6 +60,10 @@ MACHINE = {
     "gpu_gib": "memory of the GPU [GiB]",
 }
 """What an experiment may need of the machine, next to its ranks."""
+
+
+NAMES = (*OBSERVED, *(f"control.{name}" for name in OBSERVED), *MACHINE)
+"""Every name of an experiment that is not the rule's."""
 
 
 class Experiment(NamedTuple):
@@ -109,22 +122,3 @@ def faults(rule: Rule) -> Iterator[tuple[tuple[str, int, str], ExpressionError]]
                 requirement(entry["needs"])
         except ExpressionError as error:
             yield ("experiment", index, field), error
-
-
-def names(rule: Rule) -> Iterator[str]:
-    """Every name that an experiment may use, for did-you-mean."""
-    yield from (*OBSERVED, *MACHINE, *(f"control.{name}" for name in OBSERVED))
-    yield from rule.vocabulary()
-
-
-def wrong(field: str, content: Any) -> str:
-    """What is wrong with the kind of a field's value; empty if nothing is."""
-    if field == "ranks":
-        whole = isinstance(content, int) and not isinstance(content, bool)
-        fits = whole and 0 < content <= MAX_RANKS
-        return "" if fits else f"ranks is a number from 1 to {MAX_RANKS}"
-    if not isinstance(content, str):
-        return f"{field} is a string"
-    if field == "device" and content not in DEVICES:
-        return f"device is one of {', '.join(DEVICES)}; leave it out for both"
-    return ""

@@ -37,6 +37,7 @@ CATEGORIES = (
 SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
+SAFETIES = ("safe", "unsafe")
 
 
 _HEAD = re.compile(
@@ -62,10 +63,36 @@ class At(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one."""
+    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
+
+    ``fixed`` is what all its fixes, unsafe ones too, make of a bad one.
+    """
 
     config: str
     also: list[str]
+    fixed: str = ""
+
+
+class Repair(NamedTuple):
+    """What mends a finding: one ``[[fix]]`` of a rule, compiled.
+
+    ``set``, ``rename`` and ``header`` map a key, a job's field or ``fault`` to the new
+    value, the new name, and the section that belongs above it.
+    """
+
+    when: Expression | None
+    safety: str
+    title: Template
+    changes: Template
+    set: dict[str, Expression]
+    rename: dict[str, Expression]
+    header: dict[str, Expression]
+    remove: list[str]
+
+    @property
+    def own(self) -> bool:
+        """Whether the edits are those that the fault brings along."""
+        return not (self.set or self.rename or self.header or self.remove)
 
 
 class Rule:
@@ -166,6 +193,28 @@ class Rule:
         return compile_template(self.at[index].label, self._compile)
 
     @cached_property
+    def fixes(self) -> list[Repair]:
+        """The compiled fixes; the first that applies is taken."""
+        return [self.repair(entry) for entry in self.data.get("fix", [])]
+
+    def repair(self, entry: dict[str, Any]) -> Repair:
+        """Compile one ``[[fix]]``."""
+
+        def compiled(verb: str) -> dict[str, Expression]:
+            return {k: self._compile(v) for k, v in entry.get(verb, {}).items()}
+
+        return Repair(
+            self._compile(entry["when"]) if "when" in entry else None,
+            entry["safety"],
+            compile_template(entry["title"], self._compile),
+            compile_template(entry.get("changes", ""), self._compile),
+            compiled("set"),
+            compiled("rename"),
+            compiled("header"),
+            entry.get("remove", []),
+        )
+
+    @cached_property
     def targets(self) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on."""
         names = {*self.message.names, *(self.when.names if self.source else ())}
@@ -236,7 +285,7 @@ def _at(entry: dict[str, Any]) -> At:
 
 
 def _example(entry: dict[str, Any]) -> Example:
-    return Example(entry["config"], entry.get("also", []))
+    return Example(entry["config"], entry.get("also", []), entry.get("fixed", ""))
 
 
 def builtin_folder() -> str:

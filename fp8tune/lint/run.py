@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from fp8tune.job import Target
@@ -38,6 +39,9 @@ class Options(NamedTuple):
     packs: tuple[str, ...] = ()
     stdin_filename: str = "-"
     force_exclude: bool = False
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
 
 
 class Result(NamedTuple):
@@ -141,14 +145,34 @@ class _Runner:
             path, settings.folder, settings.exclude
         ):
             return None
-        return check(
+        look = partial(
+            check,
             path,
-            read(found.path),
-            self.rules(settings, path),
-            self._target(settings),
+            rules=self.rules(settings, path),
+            target=self._target(settings),
             only=self.options.trainer or settings.trainer * found.explicit,
             explicit=found.explicit,
         )
+        data = read(found.path)
+        return self._mend(found, data, look) if self.options.fix else look(data)
+
+    def _mend(self, found: Found, data: bytes, look: Callable[..., Report]) -> Report:
+        from fp8tune.lint import rewrite
+
+        mended = rewrite.mend(data, look, unsafe=self.options.unsafe_fixes)
+        report = mended.report._replace(fixed=mended.fixed)
+        if self.options.diff:
+            patch = rewrite.unified_diff(report.path, data, mended.data)
+            return look(data)._replace(fixed=mended.fixed, patch=patch)
+        if found.path == "-":
+            return report._replace(text=mended.data)
+        if mended.data != data:
+            try:
+                rewrite.replace(found.path, data, mended.data)
+            except (OSError, rewrite.Changed) as error:
+                reason = getattr(error, "strerror", "") or "changed while being mended"
+                raise CannotRead(f"{found.path}: not fixed: {reason}") from None
+        return report
 
     def _target(self, settings: Settings) -> Target:
         target, origin = self.target, "pyproject.toml"

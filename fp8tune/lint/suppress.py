@@ -24,10 +24,14 @@ _FORM = re.compile(
     r"#[ \t]*fp8tune:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
+_NAME = re.compile(r"[^\s,](?:[^,]*[^\s,])?")
 
 
 class Ignore(NamedTuple):
-    """One comment: where it stands, the line it is for, and what it silences."""
+    """One comment: where it stands, the line it is for, and what it silences.
+
+    ``places`` are the spans of the names.
+    """
 
     span: Span
     line: int
@@ -35,6 +39,7 @@ class Ignore(NamedTuple):
     until: datetime.date | None
     problem: str = ""
     reason: str = ""
+    places: tuple[Span, ...] = ()
 
     def expired(self, today: datetime.date) -> bool:
         """Whether the comment has lost its effect."""
@@ -60,7 +65,10 @@ def _ignore(document: Document, span: Span) -> Ignore:
     if form is None:
         problem = "write `# fp8tune: ignore[rule-name] until=YYYY-MM-DD -- reason`"
         return Ignore(span, line, (), None, problem)
-    names = tuple(name.strip() for name in form["names"].split(",") if name.strip())
+    offset = span[0] + form.start("names")
+    found = list(_NAME.finditer(form["names"]))
+    names = tuple(match[0] for match in found)
+    places = tuple((offset + m.start(), offset + m.end()) for m in found)
     problem = "" if names else "name the rules between the brackets"
     until = None
     if form["until"]:
@@ -68,7 +76,8 @@ def _ignore(document: Document, span: Span) -> Ignore:
             until = datetime.date.fromisoformat(form["until"])
         except ValueError:
             problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
-    return Ignore(span, line, names, until, problem, form["reason"] or "")
+    reason = (form["reason"] or "").rstrip()
+    return Ignore(span, line, names, until, problem, reason, places)
 
 
 def _next_key(document: Document, line: int) -> int:
@@ -84,7 +93,9 @@ def _next_key(document: Document, line: int) -> int:
 class Sieve:
     """Holds findings back, and tells which comments held back nothing."""
 
-    def __init__(self, ignores: list[Ignore], today: datetime.date) -> None:
+    def __init__(self, document: Document, today: datetime.date) -> None:
+        self.text = document.text
+        ignores = read_ignores(document)
         self.ignores = [ignore for ignore in ignores if not ignore.problem]
         self.broken = [ignore for ignore in ignores if ignore.problem]
         self.today = today
@@ -112,13 +123,21 @@ class Sieve:
         for ignore in self.broken:
             yield Fault("bad-ignore", (), {"reason": ignore.problem}, ignore.span)
         for ignore in self.ignores:
-            for name in ignore.names:
+            for index, name in enumerate(ignore.names):
                 kind = self._problem(ignore, name, known, judged)
                 if kind:
                     near = closest(name, known) if kind == "unknown-ignore" else ""
-                    hint = f"did you mean `{near}`?" if near else ""
-                    facts = {"name": name, "until": Words(ignore.until), "hint": hint}
-                    yield Fault(kind, (), facts, ignore.span)
+                    yield self._fault(kind, ignore, index, near)
+
+    def _fault(self, kind: str, ignore: Ignore, index: int, near: str) -> Fault:
+        from fp8tune.lint.ignores import renamed, without
+
+        hint = f"did you mean `{near}`?" if near else ""
+        facts = {"name": ignore.names[index], "until": Words(ignore.until)}
+        facts |= {"hint": hint, **({"meant": Words(near)} if near else {})}
+        mend = renamed(ignore, index, near) if near else None
+        edit = mend or without(self.text, ignore, index)
+        return Fault(kind, (), facts, ignore.span, (edit,))
 
     def _problem(
         self, ignore: Ignore, name: str, known: frozenset[str], judged: frozenset[str]

@@ -6,22 +6,25 @@ own loader refuses or takes for something else.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.toml import Path, Span
+
+if TYPE_CHECKING:
+    from fp8tune.toml.edit import Edit
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason",),
-    "unknown-ignore": ("name", "until", "hint"),
+    "unknown-ignore": ("name", "until", "hint", "meant"),
     "unused-ignore": ("name", "until"),
     "expired-ignore": ("name", "until"),
-    "value-not-allowed": ("key", "value", "allowed", "hint"),
-    "unknown-precision": ("key", "value", "allowed", "hint"),
+    "value-not-allowed": ("key", "value", "allowed", "hint", "meant", "sure"),
+    "unknown-precision": ("key", "value", "allowed", "hint", "meant", "sure"),
     "value-not-convertible": ("key", "value", "type"),
     "wrong-type": ("key", "value", "type"),
     "value-out-of-range": ("key", "value", "bound"),
@@ -43,13 +46,14 @@ class Fault(NamedTuple):
 
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given
-    where there is no path.
+    where there is no path, ``edits`` where the fault knows what mends it.
     """
 
     kind: str
     path: Path
     facts: dict[str, Any]
     span: Span | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 class Loaded(NamedTuple):

@@ -1,0 +1,167 @@
+"""Apply fixes to a file: in memory until nothing is left to mend, then at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.toml.document import InvalidToml, parse
+from fp8tune.toml.edit import CannotEdit, Edit, apply
+
+MAX_PASSES = 50
+"""A fix may reveal the next finding, but not for ever."""
+
+Look = Callable[[bytes], Report]
+"""Checks the bytes of one file."""
+
+
+class Mended(NamedTuple):
+    """The bytes after all fixes, what is still found in them, and what was mended."""
+
+    data: bytes
+    report: Report
+    fixed: tuple[Diagnostic, ...]
+
+
+def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
+    """Apply fixes until none is left; of those that go in circles, none."""
+    start = now = Mended(data, look(data), ())
+    seen = {data}
+    for _ in range(MAX_PASSES):
+        after = _pass(now, look, unsafe=unsafe)
+        if after is None:
+            return now
+        if after.data in seen:
+            return start
+        seen.add(after.data)
+        now = after
+    return now
+
+
+def _pass(now: Mended, look: Look, *, unsafe: bool) -> Mended | None:
+    """All fixes of a report that do not overlap, or else the first that holds."""
+    wanted = [
+        found
+        for found in now.report.diagnostics
+        if found.fix and (unsafe or found.fix.safety == "safe")
+    ]
+    chosen = _apart(wanted)
+    after = _applied(now, chosen, look) if chosen else None
+    if after is None and len(wanted) > 1:
+        tries = (_applied(now, [found], look) for found in wanted)
+        after = next((one for one in tries if one is not None), None)
+    return after
+
+
+def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Findings whose fixes do not touch each other, first come first served."""
+    chosen: list[Diagnostic] = []
+    taken: list[tuple[int, int]] = []
+    for found in wanted:
+        spans = [(e.start, e.end) for e in found.fix.edits] if found.fix else []
+        if all(end < a or b < start for start, end in spans for a, b in taken):
+            chosen.append(found)
+            taken += spans
+    return chosen
+
+
+def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
+    """The file after these fixes, if it is better for each of them.
+
+    The text must still parse, each finding must be gone, and no error may come in
+    its place, unless the fix lets the trainer read on to it.
+    """
+    try:
+        data = fixed_bytes(now.data, chosen)
+        parse(data)
+    except (CannotEdit, InvalidToml):
+        return None
+    report = look(data)
+    gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
+    worse = _errors(report) > _errors(now.report)
+    if _tally(chosen) - gone or worse or report.skipped:
+        return None
+    return Mended(data, report, (*now.fixed, *chosen))
+
+
+def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
+    """The bytes of a file after the fixes of some findings."""
+    document = parse(data)
+    edits = {
+        Edit(change.start, change.end, change.text)
+        for found in chosen
+        if found.fix
+        for change in found.fix.edits
+    }
+    if not document.bom:
+        return apply(document.text, edits).encode()
+    moved = (Edit(start + 1, end + 1, text) for start, end, text in edits)
+    return apply(f"\ufeff{document.text}", moved).encode()
+
+
+def _errors(report: Report) -> int:
+    return sum(found.severity == "error" for found in report.diagnostics)
+
+
+def _tally(findings: Iterable[Diagnostic]) -> Counter[tuple[str, str]]:
+    return Counter((found.rule, found.key) for found in findings)
+
+
+class Changed(Exception):
+    """The file is no longer what was read from it."""
+
+
+def replace(path: str, before: bytes, after: bytes) -> None:
+    """Put ``after`` in a file's place at once, with its mode and owner.
+
+    A link stays a link: what it points at is replaced. Raises ``Changed`` where the
+    file does not hold ``before``, and ``OSError``.
+    """
+    place = os.path.realpath(path)
+    with open(place, "r+b") as file:  # refuses a file that may not be written
+        if file.read(len(before) + 1) != before:
+            raise Changed(path)
+        status = os.fstat(file.fileno())
+    handle, temporary = tempfile.mkstemp(prefix=".fp8tune-", dir=os.path.dirname(place))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+            _like(file.fileno(), status)
+        os.replace(temporary, place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _like(handle: int, status: os.stat_result) -> None:
+    """Give an open file the owner, where that is allowed, and the mode of another."""
+    if hasattr(os, "fchown"):
+        with contextlib.suppress(OSError):
+            os.fchown(handle, status.st_uid, status.st_gid)
+        os.fchmod(handle, stat.S_IMODE(status.st_mode))
+
+
+def unified_diff(path: str, before: bytes, after: bytes) -> str:
+    """What changes in a file, as a patch."""
+    import difflib
+
+    old, new = (
+        re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
+        for data in (before, after)
+    )
+    lines = difflib.unified_diff(old, new, path, path)
+    marked = (
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in lines
+    )
+    return "".join(marked)

@@ -1,0 +1,36 @@
+"""What was mended and what could be, in a line each; and patches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from fp8tune.lint.run import Options, Result
+from fp8tune.lint.show import count
+from fp8tune.lint.wording import plain
+
+
+def fix_lines(result: Result, options: Options) -> Iterator[str]:
+    """How many findings were fixed, and how many could be with which option."""
+    fixed = sum(len(report.fixed) for report in result.reports)
+    files = sum(bool(report.fixed) for report in result.reports)
+    if fixed:
+        verb = "would fix" if options.diff else "fixed"
+        yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}"
+    if options.diff:
+        return
+    offered = [found.fix.safety for found in result.diagnostics if found.fix]
+    safe, unsafe = offered.count("safe"), offered.count("unsafe")
+    parts = [f"{safe} with --fix"] * (safe > 0)
+    parts += [f"{unsafe} with --unsafe-fixes, which change the run"] * (unsafe > 0)
+    if parts:
+        yield f"fixable: {', '.join(parts)}"
+
+
+def write_patches(result: Result, out: TextIO) -> None:
+    """The patches of all files; on a terminal with control characters escaped."""
+    for report in result.reports:
+        patch = report.patch
+        if out.isatty():
+            patch = "".join(f"{plain(line)}\n" for line in patch.split("\n")[:-1])
+        out.write(patch)
