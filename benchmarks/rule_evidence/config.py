@@ -95,12 +95,18 @@ def _tokens(place: Path) -> None:
 def _tokenizer(place: Path) -> None:
     """A tokenizer of whole words, as the files that transformers reads."""
     place.mkdir(parents=True)
+    special = [
+        {"id": i, "content": word, "special": True, "single_word": False}
+        | dict.fromkeys(("lstrip", "rstrip", "normalized"), False)
+        for i, word in enumerate(("<unk>", "<eos>"))
+    ]
     numbers = {word: i for i, word in enumerate(("<unk>", "<eos>", *WORDS))}
     model = {"type": "WordLevel", "vocab": numbers, "unk_token": "<unk>"}
-    parts = {"pre_tokenizer": {"type": "Whitespace"}, "model": model}
+    split = {"type": "Whitespace"}
+    parts = {"added_tokens": special, "pre_tokenizer": split, "model": model}
     (place / "tokenizer.json").write_text(json.dumps({"version": "1.0", **parts}))
-    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>"}
-    kind["eos_token"] = "<eos>"
+    names = {"unk_token": "<unk>", "eos_token": "<eos>"}
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
     (place / "tokenizer_config.json").write_text(json.dumps(kind))
 
 
@@ -112,6 +118,7 @@ def _texts(place: Path) -> None:
 
 def _images(place: Path) -> None:
     datasets: Any = import_module("datasets")
+    datasets.disable_progress_bars()
     image = import_module("PIL.Image").new("RGB", (32, 32), "grey")
     rows = {"image": [image] * 32, "text": [" ".join(WORDS)] * 32}
     datasets.Dataset.from_dict(rows).save_to_disk(str(place))

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 from benchmarks.rule_evidence.launch import Seen
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.directive import read_directive
-from fp8tune.lint.experiment import OBSERVED, Experiment, expectation, requirement
+from fp8tune.lint.experiment import (
+    OBSERVED,
+    Experiment,
+    expectation,
+    experiments,
+    requirement,
+)
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.trainer import NAMES, trainer
 
@@ -38,7 +44,7 @@ class Task(NamedTuple):
 def tasks(rules: Iterable[Rule]) -> Iterator[Task]:
     """Every experiment of the rules on every device that can show it."""
     for rule in rules:
-        for number, experiment in enumerate(rule.experiments, 1):
+        for number, experiment in enumerate(experiments(rule), 1):
             for device in experiment.devices:
                 yield Task(rule, number, device, experiment)
 

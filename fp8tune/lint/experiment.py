@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.lint.examples import plain_config
 from fp8tune.lint.expression import Expression, ExpressionError, compile_expression
 
 if TYPE_CHECKING:
@@ -82,10 +83,12 @@ class Experiment(NamedTuple):
     expect: str
 
 
-def read(rule: Rule, entry: dict[str, Any]) -> Experiment:
-    """The experiment of one ``[[experiment]]``, with its defaults."""
-    from fp8tune.lint.examples import plain_config
+def experiments(rule: Rule) -> list[Experiment]:
+    """The experiments of a rule, with their defaults."""
+    return [_experiment(rule, entry) for entry in rule.data.get("experiment", ())]
 
+
+def _experiment(rule: Rule, entry: dict[str, Any]) -> Experiment:
     device = entry.get("device")
     return Experiment(
         entry.get("config") or plain_config(rule.bad[0]),
