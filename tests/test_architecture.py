@@ -15,14 +15,25 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
-LIGHT = ("toml", "trainers", "facts", "lint", "job", "cli", "suggest", "commands.lint")
+LIGHT = (
+    "toml",
+    "trainers",
+    "facts",
+    "lint",
+    "job",
+    "cli",
+    "suggest",
+    "atomic",
+    "commands.lint",
+)
 ALLOWED = {
     "toml": ("toml",),
     "suggest": (),
+    "atomic": (),
     "job": (),
     "facts": ("facts", "job", "suggest"),
     "trainers": ("trainers", "facts", "job", "suggest", "toml"),
-    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml"),
+    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
 }
 """What each room may import of fp8tune."""
 

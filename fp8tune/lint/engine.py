@@ -9,7 +9,8 @@ from typing import Any
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
-from fp8tune.lint.rules import At, Rule, Scope
+from fp8tune.lint.rules import At, Rule
+from fp8tune.lint.scope import Scope
 from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import stat
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.toml.document import InvalidToml, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
@@ -43,6 +41,28 @@ def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
         seen.add(after.data)
         now = after
     return now
+
+
+UNIGNORABLE = frozenset(
+    ("invalid-toml", "bad-ignore", "unknown-ignore", "unused-ignore", "expired-ignore")
+)
+"""Rules whose findings no comment can silence."""
+
+
+def ignore(data: bytes, look: Look, words: str) -> Mended:
+    """Put an ignore comment above each finding; ``words`` follow the rule's name."""
+    from fp8tune.lint.ignores import with_ignores
+
+    report = look(data)
+    chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
+    if not chosen:
+        return Mended(data, report, ())
+    document = parse(data)
+    text = apply(document.text, with_ignores(document, chosen, words))
+    after = f"{chr(0xFEFF) * document.bom}{text}".encode()
+    if parse(after).values != document.values:
+        return Mended(data, report, ())
+    return Mended(after, look(after), tuple(chosen))
 
 
 def _pass(now: Mended, look: Look, *, unsafe: bool) -> Mended | None:
@@ -129,26 +149,7 @@ def replace(path: str, before: bytes, after: bytes) -> None:
         if file.read(len(before) + 1) != before:
             raise Changed(path)
         status = os.fstat(file.fileno())
-    handle, temporary = tempfile.mkstemp(prefix=".fp8tune-", dir=os.path.dirname(place))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-            _like(file.fileno(), status)
-        os.replace(temporary, place)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _like(handle: int, status: os.stat_result) -> None:
-    """Give an open file the owner, where that is allowed, and the mode of another."""
-    if hasattr(os, "fchown"):
-        with contextlib.suppress(OSError):
-            os.fchown(handle, status.st_uid, status.st_gid)
-        os.fchmod(handle, stat.S_IMODE(status.st_mode))
+    atomic.write(place, after, like=status)
 
 
 def unified_diff(path: str, before: bytes, after: bytes) -> str:

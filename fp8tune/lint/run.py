@@ -42,13 +42,22 @@ class Options(NamedTuple):
     fix: bool = False
     unsafe_fixes: bool = False
     diff: bool = False
+    add_ignore: bool = False
+    ignore_words: str = ""
+    baseline: str = ""
+    update_baseline: bool = False
 
 
 class Result(NamedTuple):
-    """Reports of all files, and what could not be read."""
+    """Reports of all files, what could not be read, and lines about the baseline.
+
+    ``stale`` are its entries that are no longer found, ``notes`` what became of it.
+    """
 
     reports: list[Report]
     unread: list[str]
+    stale: list[str] = []
+    notes: list[str] = []
 
     @property
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -57,11 +66,31 @@ class Result(NamedTuple):
 
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
-    """Check everything that ``paths`` mean; raises ``Problem``.
+    """Check everything that ``paths`` mean; raises ``Problem``."""
+    result = _run_all(list(discover(paths)), options)
+    if any(report.baseline for report in result.reports):
+        return _with_baseline(result, options)
+    if options.update_baseline and not result.unread:
+        raise Problem("no baseline to update: name it with --baseline FILE")
+    return result
 
-    Many files are shared out over processes.
-    """
-    found = list(discover(paths))
+
+def _with_baseline(result: Result, options: Options) -> Result:
+    from fp8tune.lint import baseline
+
+    try:
+        if options.update_baseline:
+            paths = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
+            notes = [baseline.update(path, result.reports) for path in paths]
+            result = result._replace(notes=notes)
+        held = baseline.hold(result.reports)
+    except baseline.BadBaseline as error:
+        raise Problem(str(error)) from None
+    return result._replace(reports=held.reports, stale=held.stale)
+
+
+def _run_all(found: list[Found], options: Options) -> Result:
+    """Check files; many are shared out over processes."""
     workers = min(_cores(), MAX_WORKERS)
     if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
         return _run(found, options)
@@ -154,12 +183,28 @@ class _Runner:
             explicit=found.explicit,
         )
         data = read(found.path)
-        return self._mend(found, data, look) if self.options.fix else look(data)
+        report = self._rewritten(found, data, look) if self._writes else look(data)
+        if found.path == "-" and path == "-":
+            return report
+        return report._replace(
+            baseline=self.options.baseline or settings.baseline,
+            applied=look.keywords["rules"].selected,
+        )
 
-    def _mend(self, found: Found, data: bytes, look: Callable[..., Report]) -> Report:
+    @property
+    def _writes(self) -> bool:
+        return self.options.fix or self.options.add_ignore
+
+    def _rewritten(
+        self, found: Found, data: bytes, look: Callable[..., Report]
+    ) -> Report:
+        """Mend a file, or show how, or comment its findings away."""
         from fp8tune.lint import rewrite
 
-        mended = rewrite.mend(data, look, unsafe=self.options.unsafe_fixes)
+        if self.options.add_ignore:
+            mended = rewrite.ignore(data, look, self.options.ignore_words)
+        else:
+            mended = rewrite.mend(data, look, unsafe=self.options.unsafe_fixes)
         report = mended.report._replace(fixed=mended.fixed)
         if self.options.diff:
             patch = rewrite.unified_diff(report.path, data, mended.data)
@@ -170,8 +215,8 @@ class _Runner:
             try:
                 rewrite.replace(found.path, data, mended.data)
             except (OSError, rewrite.Changed) as error:
-                reason = getattr(error, "strerror", "") or "changed while being mended"
-                raise CannotRead(f"{found.path}: not fixed: {reason}") from None
+                reason = getattr(error, "strerror", "") or "it was changed meanwhile"
+                raise CannotRead(f"{found.path}: not written: {reason}") from None
         return report
 
     def _target(self, settings: Settings) -> Target:

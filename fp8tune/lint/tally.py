@@ -9,13 +9,16 @@ from fp8tune.lint.run import Options, Result
 from fp8tune.lint.show import count
 from fp8tune.lint.wording import plain
 
+_PAST = {"fix": "fixed", "comment away": "commented away"}
+
 
 def fix_lines(result: Result, options: Options) -> Iterator[str]:
     """How many findings were fixed, and how many could be with which option."""
     fixed = sum(len(report.fixed) for report in result.reports)
     files = sum(bool(report.fixed) for report in result.reports)
     if fixed:
-        verb = "would fix" if options.diff else "fixed"
+        verb = "comment away" if options.add_ignore else "fix"
+        verb = f"would {verb}" if options.diff else _PAST[verb]
         yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}"
     if options.diff:
         return
@@ -25,6 +28,15 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
     parts += [f"{unsafe} with --unsafe-fixes, which change the run"] * (unsafe > 0)
     if parts:
         yield f"fixable: {', '.join(parts)}"
+
+
+def baseline_lines(result: Result) -> Iterator[str]:
+    """What became of the baseline, and its stale entries with what to do."""
+    yield from map(plain, result.notes)
+    for line in result.stale:
+        yield f"stale: {plain(line)}"
+    if result.stale:
+        yield "the baseline is stale: the same command with --update-baseline mends it"
 
 
 def write_patches(result: Result, out: TextIO) -> None:
