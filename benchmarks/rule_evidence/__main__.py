@@ -7,11 +7,12 @@ import sys
 import tempfile
 import time
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import activation_bytes
-from benchmarks.process import ROOT
+from benchmarks import machine
+from benchmarks.process import ROOT, run
 from benchmarks.rule_evidence import __doc__ as about
 from benchmarks.rule_evidence.config import NoData, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, Seen, launch
@@ -37,10 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     record.keep(everything)
     for task, reason in absent:
         record.add(task, {"verdict": NOT_RUN, "reason": reason, "environment": None})
-    described = activation_bytes.describe(
-        options.checkout, options.commit, options.device
-    )
-    interrupted = run_all(here, options, described, record)
+    interrupted = run_all(here, options, describe(options), record)
     counts = [record.outcomes[task.key]["verdict"] for task in here]
     print(", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(counts)))
     if interrupted:
@@ -80,8 +78,8 @@ def divide(
     wanted: list[Task], device: str
 ) -> tuple[list[Task], list[tuple[Task, str]]]:
     """The tasks for this machine, and the others with what they need."""
-    machine = machine_of(device)
-    reasons = [(task, missing(task, machine)) for task in wanted]
+    there = machine_of(device)
+    reasons = [(task, missing(task, there)) for task in wanted]
     here = [task for task, why in reasons if not why and task.device == device]
     absent = [(task, why) for task, why in reasons if why]
     return here, absent
@@ -96,6 +94,22 @@ def machine_of(device: str) -> Machine:
     memory = cuda.get_device_properties(0).total_memory / 2**30
     figures = {"capability": major + minor / 10, "gpu_gib": memory}
     return Machine(cuda.device_count(), figures)
+
+
+def describe(options: argparse.Namespace) -> dict[str, str]:
+    """The machine, the versions, and the trainer's commit."""
+    commit = options.commit
+    if not commit:
+        asked = run(
+            ["git", "-C", str(options.checkout), "rev-parse", "--short", "HEAD"]
+        )
+        commit = "unknown" if asked.code else asked.output.strip()
+    gpu = {}
+    if options.device == "cuda":
+        gpu["gpu"] = import_module("torch").cuda.get_device_name()
+    versions = {name: version(name) for name in ("torch", "torchao")}
+    trainer = {"device": options.device, "trainer": f"KempnerForge {commit}"}
+    return machine.describe() | gpu | versions | trainer
 
 
 def run_all(
