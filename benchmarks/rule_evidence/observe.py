@@ -25,6 +25,7 @@ class Observer:
     def __init__(self, names: list[str]) -> None:
         self.names = set(names)
         self.model: Any = None
+        self.unset = 0
         self.ends: list[float] = []
         self.tokens: list[int] = []
         self.gemms: set[Gemm] = set()
@@ -49,6 +50,8 @@ class Observer:
     def _model(self, model: Any, *_rest: Any, **_options: Any) -> None:
         self.model = model
         self.kept.know(model)
+        weights = (p for n, p in model.named_parameters() if n.endswith("norm.weight"))
+        self.unset = sum(bool((_local(p) != 1).any()) for p in weights)
 
     def _step(self, _tracker: Any, *_rest: Any, **values: Any) -> None:
         self.ends.append(time.perf_counter())
@@ -84,6 +87,9 @@ class Observer:
         if self.model is None:
             return None
         return sum(int(_local(p).numel()) for p in self.model.parameters())
+
+    def _norms_unset(self) -> int | None:
+        return None if self.model is None else self.unset
 
     def _checkpointed(self) -> int | None:
         return self._modules("CheckpointWrapper")

@@ -45,6 +45,7 @@ OBSERVED = {
     "tokens_per_step": "tokens that the trainer counts per optimizer step",
     "parameters": "elements of all parameters, each counted once",
     "local_parameters": "elements of them that rank 0 holds",
+    "norms_unset": "norm weights that are not 1 before the first step",
     "checkpointed": "modules that activation checkpointing wraps",
     "fp8_linears": "modules that FP8 training converted",
     "graphs": "graphs that torch.compile made",
