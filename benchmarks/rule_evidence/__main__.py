@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -36,6 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     here, absent = divide(wanted, options.device)
     record = Record(options.output)
     record.keep(everything)
+    if options.new:
+        here = [task for task in here if not record.ran(task)]
     for task, reason in absent:
         record.add(task, {"verdict": NOT_RUN, "reason": reason, "environment": None})
     interrupted = run_all(here, options, describe(options), record)
@@ -61,6 +64,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     cuda = import_module("torch").cuda.is_available()
     parser.add_argument(
         "--device", default="cuda" if cuda else "cpu", choices=("cpu", "cuda")
+    )
+    parser.add_argument(
+        "--new", action="store_true", help="only what has no outcome yet"
     )
     parser.add_argument(
         "--timeout", type=float, default=240, metavar="S", help="seconds of one run"
@@ -120,6 +126,8 @@ def run_all(
 ) -> bool:
     """Run the tasks, saving after each; whether Ctrl-C ended it."""
     start = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # ends the ranks, too
     record.save()
     for done, task in enumerate(here):
         left = (time.monotonic() - start) / done * (len(here) - done) if done else 0

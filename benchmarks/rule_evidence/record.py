@@ -41,6 +41,11 @@ class Record:
         said = {"digest": task.digest, "expect": task.experiment.expect}
         self.outcomes[task.key] = {**dict(head), **said, **outcome}
 
+    def ran(self, task: Task) -> bool:
+        """Whether there is an outcome of a run."""
+        outcome = self.outcomes.get(task.key)
+        return outcome is not None and outcome["verdict"] != NOT_RUN
+
     def save(self) -> None:
         """Write the data, and the table beside it."""
         environments: list[Any] = []

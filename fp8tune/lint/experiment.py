@@ -6,7 +6,7 @@ seen. ``python -m benchmarks.rule_evidence`` runs them; nothing here does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.lint.examples import plain_config
@@ -64,10 +64,6 @@ MACHINE = {
 """What an experiment may need of the machine, next to its ranks."""
 
 
-NAMES = (*OBSERVED, *(f"control.{name}" for name in OBSERVED), *MACHINE)
-"""Every name of an experiment that is not the rule's."""
-
-
 class Experiment(NamedTuple):
     """One way to show a rule.
 
@@ -115,14 +111,20 @@ def requirement(source: str) -> Expression:
     return compile_expression(source, MACHINE.__contains__, {})
 
 
-def faults(rule: Rule) -> Iterator[tuple[tuple[str, int, str], ExpressionError]]:
-    """The expressions of a rule's experiments that do not compile, and where."""
+def faults(
+    rule: Rule,
+) -> Iterator[tuple[tuple[str, int, str], ExpressionError, Iterable[str]]]:
+    """The expressions of a rule's experiments that do not compile.
+
+    For each where it stands, what is wrong, and the names that it may use.
+    """
     for index, entry in enumerate(rule.data.get("experiment", ())):
         try:
-            field = "expect"
             expectation(rule, entry["expect"])
-            field = "needs"
-            if "needs" in entry:
-                requirement(entry["needs"])
         except ExpressionError as error:
-            yield ("experiment", index, field), error
+            seen = (*OBSERVED, *(f"control.{name}" for name in OBSERVED))
+            yield ("experiment", index, "expect"), error, (*seen, *rule.vocabulary())
+        try:
+            requirement(entry.get("needs", "true"))
+        except ExpressionError as error:
+            yield ("experiment", index, "needs"), error, MACHINE

@@ -255,8 +255,8 @@ class _Reader:
                 self._known(rule, name, many if listed else many[:-1])
         for index, entry in enumerate(rule.data.get("fix", ())):
             self._fix_expressions(rule, ("fix", index), entry)
-        for place, fault in experiment.faults(rule):
-            raise self._expression(rule, place, fault, *experiment.NAMES)
+        for place, fault, words in experiment.faults(rule):
+            raise self._expression(rule, place, fault, words)
 
     def _fix_expressions(self, rule: Rule, here: Path, entry: dict[str, Any]) -> None:
         for field in ("when", "title", "changes"):
@@ -283,11 +283,11 @@ class _Reader:
             raise self.fail(place, f"unknown name `{name}`{near}", inside=0)
 
     def _expression(
-        self, rule: Rule, place: Path, error: ExpressionError, *words: str
+        self, rule: Rule, place: Path, error: ExpressionError, words: Any = ()
     ) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            known = (*words, *rule.vocabulary())
+            known = words or rule.vocabulary()
             reason += _meant(closest(reason.split("`")[1], known))
         return self.fail(place, reason, inside=error.offset)
 
