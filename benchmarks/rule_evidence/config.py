@@ -36,9 +36,11 @@ class NoData(Exception):
 def shrink(text: str, device: str) -> str:
     """The config with small values for the keys that it does not write.
 
-    [vlm] is never added. On the CPU the process groups are gloo's.
+    [vlm] is never added, and n_kv_heads only beside the small n_heads, since leaving
+    it out says something. On the CPU the process groups are gloo's.
     """
     values = tomllib.loads(text)
+    left_out = {"n_kv_heads"} if "n_heads" in values.get("model", {}) else set()
     wanted = {**SMALL, "distributed": {"backend": "gloo"} if device == "cpu" else {}}
     for section, keys in wanted.items():
         written = values.get(section)
@@ -47,7 +49,7 @@ def shrink(text: str, device: str) -> str:
         lines = [
             f"{key} = {json.dumps(value)}"
             for key, value in keys.items()
-            if key not in (written or {})
+            if key not in (written or {}) and key not in left_out
         ]
         text = _add(text, section, lines)
     return text

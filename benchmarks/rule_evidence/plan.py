@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from benchmarks.rule_evidence.config import shrink
 from benchmarks.rule_evidence.launch import Seen
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.directive import read_directive
@@ -32,7 +33,10 @@ class Task(NamedTuple):
     @property
     def digest(self) -> str:
         """Tells whether a recorded outcome is of this very experiment."""
-        said = repr(self.experiment)
+        experiment = self.experiment
+        texts = (experiment.config, experiment.control)
+        run = [shrink(text, self.device) for text in texts]
+        said = repr((*run, experiment.ranks, experiment.expect))
         return hashlib.sha256(said.encode()).hexdigest()[:12]
 
     @property
@@ -61,12 +65,12 @@ def missing(task: Task, machine: Machine) -> str:
     experiment = task.experiment
     if task.device == "cpu":
         return ""
+    wanted = f"needs {experiment.ranks} GPU{'s' * (experiment.ranks > 1)}"
+    wanted += f" of {experiment.needs}" if experiment.needs else ""
     if experiment.ranks > machine.gpus:
-        return f"needs {experiment.ranks} GPU{'s' * (experiment.ranks > 1)}"
-    if not experiment.needs:
-        return ""
-    met = requirement(experiment.needs).evaluate(machine.figures)
-    return "" if met else f"needs {experiment.needs}"
+        return wanted
+    met = requirement(experiment.needs or "true").evaluate(machine.figures)
+    return "" if met else wanted
 
 
 def observed(task: Task) -> list[str]:
