@@ -43,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
         record.add(task, {"verdict": NOT_RUN, "reason": reason, "environment": None})
     interrupted = run_all(here, options, describe(options), record)
     counts = [record.outcomes[task.key]["verdict"] for task in here]
-    print(", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(counts)))
+    said = ", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(counts))
+    print(said or "nothing to run")
     if interrupted:
         return 130
     return int(any(verdict in ("refuted", "unclear") for verdict in counts))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+from benchmarks.activation_bytes import parts
 from benchmarks.fp8_shapes import Gemm, on_paper
 
 GIB = 2**30
@@ -183,8 +184,8 @@ class _Held:
     def __init__(self, tensor: Any, kept: Kept) -> None:
         self.tensor = tensor
         self._kept = kept
-        parts = (part.untyped_storage() for part in _parts(tensor))
-        self._storages = [(s.data_ptr(), s.nbytes()) for s in parts]
+        storages = (part.untyped_storage() for part in parts(tensor))
+        self._storages = [(s.data_ptr(), s.nbytes()) for s in storages]
         for address, size in self._storages:
             kept.take(address, size)
 
@@ -193,18 +194,9 @@ class _Held:
             self._kept.release(address, size)
 
 
-def _parts(tensor: Any) -> list[Any]:
-    """The plain tensors inside a subclass such as a DTensor or torchao's FP8 ones."""
-    flatten = getattr(tensor, "__tensor_flatten__", None)
-    if flatten is None:
-        return [tensor]
-    names, _ = flatten()
-    return [part for name in names for part in _parts(getattr(tensor, name))]
-
-
 def _local(tensor: Any) -> Any:
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _address(tensor: Any) -> int:
-    return int(_parts(tensor)[0].untyped_storage().data_ptr())
+    return int(parts(tensor)[0].untyped_storage().data_ptr())

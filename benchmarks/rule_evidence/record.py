@@ -35,7 +35,7 @@ class Record:
 
     def add(self, task: Task, outcome: Outcome) -> None:
         """Put an outcome in; one that was not run replaces none."""
-        if outcome["verdict"] == NOT_RUN and task.key in self.outcomes:
+        if outcome["verdict"] == NOT_RUN and self.ran(task):
             return
         head = zip(("rule", "experiment", "device"), task.key, strict=True)
         said = {"digest": task.digest, "expect": task.experiment.expect}
