@@ -11,8 +11,10 @@ from fp8tune.cli import Failure
 
 if TYPE_CHECKING:
     from fp8tune.lint.run import Options, Result
+    from fp8tune.lint.show import Style
 
 LEVELS = ("error", "warning", "note")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
 @click.command("lint")
@@ -24,10 +26,13 @@ LEVELS = ("error", "warning", "note")
 )
 @click.option(
     "--output-format",
-    type=click.Choice(["full", "concise", "json"]),
-    default="full",
-    show_default=True,
+    type=click.Choice(FORMATS),
+    show_default="full; github under GitHub Actions",
 )
+@click.option(
+    "--output-file", default="", metavar="FILE", help="Write the findings to FILE."
+)
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
 @click.option(
     "--fail-on",
     type=click.Choice([*LEVELS, "never"]),
@@ -60,7 +65,13 @@ LEVELS = ("error", "warning", "note")
 @click.option("--force-exclude", is_flag=True, help="Exclude also files named here.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the findings.")
 def command(
-    paths: tuple[str, ...], output_format: str, fail_on: str, quiet: bool, **asked: Any
+    paths: tuple[str, ...],
+    output_format: str | None,
+    output_file: str,
+    statistics: bool,
+    fail_on: str,
+    quiet: bool,
+    **asked: Any,
 ) -> int:
     """Check train configs: files, folders (searched for *.toml), or - for stdin.
 
@@ -71,15 +82,17 @@ def command(
 
     gc.disable()  # the process is short, and there are few cycles to collect
     from fp8tune.lint.run import Problem, run
+    from fp8tune.lint.show import Style, default_format
 
     options = _options(asked)
+    chosen = output_format or default_format(output_file)
+    style = Style(chosen, output_file, quiet=quiet, statistics=statistics)
     try:
         result = run(paths or (".",), options)
+        _say(result, options, style)
+        sys.stdout.flush()
     except Problem as error:
         raise Failure(str(error)) from None
-    try:
-        _say(result, options, output_format, quiet=quiet)
-        sys.stdout.flush()
     except BrokenPipeError:  # whoever read has gone: main() finds it again
         return 2
     if result.unread:
@@ -102,37 +115,34 @@ def _options(asked: dict[str, Any]) -> Options:
     return Options(**asked, ignore_words=words)
 
 
-def _say(result: Result, options: Options, output_format: str, *, quiet: bool) -> None:
+def _say(result: Result, options: Options, style: Style) -> None:
     """Show findings, or patches; what was read from stdin goes to stdout mended."""
-    from fp8tune.lint.show import show
+    from fp8tune.lint.show import show, show_unread
 
     out: TextIO = sys.stdout
     if options.diff:
-        from fp8tune.lint.tally import write_patches
+        from fp8tune.lint.tally import show_patches
 
-        write_patches(result, out)
+        show_unread(result, style, sys.stderr)
+        show_patches(result, style, out)
     else:
         for report in result.reports:
             if report.text:
                 sys.stdout.buffer.write(report.text)
                 out = sys.stderr
-        show(result, output_format, quiet=quiet, out=out, err=sys.stderr)
+        show(result, style, out, sys.stderr)
     if result.stale or result.notes:
         from fp8tune.lint.tally import baseline_lines
 
         for line in baseline_lines(result):
-            print(line, file=sys.stderr)
+            print(style.safe(line), file=sys.stderr)
     wrote = options.fix or options.add_ignore
-    if (
-        not quiet
-        and output_format != "json"
-        and (wrote or any(found.fix for found in result.diagnostics))
-    ):
+    if style.summed and (wrote or any(found.fix for found in result.diagnostics)):
         from fp8tune.lint.tally import fix_lines
 
-        plain_text = output_format == "full" and not options.diff
+        notes = sys.stderr if options.diff else style.notes(out, sys.stderr)
         for line in fix_lines(result, options):
-            print(line, file=out if plain_text else sys.stderr)
+            print(line, file=notes)
 
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.discover import CannotRead, Found
 from fp8tune.toml.document import InvalidToml, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
+
+if TYPE_CHECKING:
+    from fp8tune.lint.run import Options
 
 MAX_PASSES = 50
 """A fix may reveal the next finding, but not for ever."""
@@ -26,6 +29,29 @@ class Mended(NamedTuple):
     data: bytes
     report: Report
     fixed: tuple[Diagnostic, ...]
+
+
+def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
+    """Mend a file, or show how, or comment its findings away; raises ``CannotRead``."""
+    if options.add_ignore:
+        mended = ignore(data, look, options.ignore_words)
+    else:
+        mended = mend(data, look, unsafe=options.unsafe_fixes)
+    report = mended.report._replace(fixed=mended.fixed)
+    if options.diff:
+        from fp8tune.toml.diff import unified_diff
+
+        patch = unified_diff(report.path, data, mended.data)
+        return look(data)._replace(fixed=mended.fixed, patch=patch)
+    if found.path == "-":
+        return report._replace(text=mended.data)
+    if mended.data != data:
+        try:
+            replace(found.path, data, mended.data)
+        except (OSError, Changed) as error:
+            reason = getattr(error, "strerror", "") or "it was changed meanwhile"
+            raise CannotRead(f"{found.path}: not written: {reason}") from None
+    return report
 
 
 def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
@@ -150,19 +176,3 @@ def replace(path: str, before: bytes, after: bytes) -> None:
             raise Changed(path)
         status = os.fstat(file.fileno())
     atomic.write(place, after, like=status)
-
-
-def unified_diff(path: str, before: bytes, after: bytes) -> str:
-    """What changes in a file, as a patch."""
-    import difflib
-
-    old, new = (
-        re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
-        for data in (before, after)
-    )
-    lines = difflib.unified_diff(old, new, path, path)
-    marked = (
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in lines
-    )
-    return "".join(marked)

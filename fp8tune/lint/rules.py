@@ -114,6 +114,11 @@ class Rule:
         self.source = head.get("when", "")
         self._text = text
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: nothing that is compiled or read when needed."""
+        lazy = {k for k, v in vars(Rule).items() if isinstance(v, cached_property)}
+        return {k: v for k, v in self.__dict__.items() if k not in lazy}
+
     @cached_property
     def data(self) -> dict[str, Any]:
         """The whole file."""

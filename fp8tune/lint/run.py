@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -51,13 +51,15 @@ class Options(NamedTuple):
 class Result(NamedTuple):
     """Reports of all files, what could not be read, and lines about the baseline.
 
-    ``stale`` are its entries that are no longer found, ``notes`` what became of it.
+    ``stale`` are its entries that are no longer found, ``notes`` what became of it;
+    ``rules`` are those that fired, by name.
     """
 
     reports: list[Report]
     unread: list[str]
     stale: list[str] = []
     notes: list[str] = []
+    rules: dict[str, Rule] = {}
 
     @property
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -103,6 +105,7 @@ def _run_all(found: list[Found], options: Options) -> Result:
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
+        rules={name: rule for one in results for name, rule in one.rules.items()},
     )
 
 
@@ -132,7 +135,7 @@ def _run(files: list[Found], options: Options) -> Result:
                 reports.append(report)
     if not reports and not unread:
         runner.check_options()
-    return Result(reports, unread)
+    return Result(reports, unread, rules=runner.fired(reports))
 
 
 class _Runner:
@@ -165,6 +168,16 @@ class _Runner:
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
 
+    def fired(self, reports: list[Report]) -> dict[str, Rule]:
+        """The rules that have a finding, be it held back."""
+        names = {found.rule for report in reports for found in report.diagnostics}
+        names |= {held.finding.rule for report in reports for held in report.suppressed}
+        known = (
+            *self._builtin,
+            *(rule for pack in self._packs.values() for rule in pack),
+        )
+        return {rule.name: rule for rule in known if rule.name in names}
+
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""
         path = self.options.stdin_filename if found.path == "-" else found.path
@@ -183,41 +196,18 @@ class _Runner:
             explicit=found.explicit,
         )
         data = read(found.path)
-        report = self._rewritten(found, data, look) if self._writes else look(data)
+        if self.options.fix or self.options.add_ignore:
+            from fp8tune.lint.rewrite import rewritten
+
+            report = rewritten(found, data, look, self.options)
+        else:
+            report = look(data)
         if found.path == "-" and path == "-":
             return report
         return report._replace(
             baseline=self.options.baseline or settings.baseline,
             applied=look.keywords["rules"].selected,
         )
-
-    @property
-    def _writes(self) -> bool:
-        return self.options.fix or self.options.add_ignore
-
-    def _rewritten(
-        self, found: Found, data: bytes, look: Callable[..., Report]
-    ) -> Report:
-        """Mend a file, or show how, or comment its findings away."""
-        from fp8tune.lint import rewrite
-
-        if self.options.add_ignore:
-            mended = rewrite.ignore(data, look, self.options.ignore_words)
-        else:
-            mended = rewrite.mend(data, look, unsafe=self.options.unsafe_fixes)
-        report = mended.report._replace(fixed=mended.fixed)
-        if self.options.diff:
-            patch = rewrite.unified_diff(report.path, data, mended.data)
-            return look(data)._replace(fixed=mended.fixed, patch=patch)
-        if found.path == "-":
-            return report._replace(text=mended.data)
-        if mended.data != data:
-            try:
-                rewrite.replace(found.path, data, mended.data)
-            except (OSError, rewrite.Changed) as error:
-                reason = getattr(error, "strerror", "") or "it was changed meanwhile"
-                raise CannotRead(f"{found.path}: not written: {reason}") from None
-        return report
 
     def _target(self, settings: Settings) -> Target:
         target, origin = self.target, "pyproject.toml"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from fp8tune.lint.run import Options, Result
-from fp8tune.lint.show import count
+from fp8tune.lint.show import Style, count, save
 from fp8tune.lint.wording import plain
 
 _PAST = {"fix": "fixed", "comment away": "commented away"}
@@ -39,10 +39,12 @@ def baseline_lines(result: Result) -> Iterator[str]:
         yield "the baseline is stale: the same command with --update-baseline mends it"
 
 
-def write_patches(result: Result, out: TextIO) -> None:
+def show_patches(result: Result, style: Style, out: TextIO) -> None:
     """The patches of all files; on a terminal with control characters escaped."""
-    for report in result.reports:
-        patch = report.patch
-        if out.isatty():
-            patch = "".join(f"{plain(line)}\n" for line in patch.split("\n")[:-1])
-        out.write(patch)
+    text = "".join(report.patch for report in result.reports)
+    if style.file:
+        save(style.file, text)
+    elif out.isatty():
+        out.write("".join(f"{plain(line)}\n" for line in text.split("\n")[:-1]))
+    else:
+        out.write(text)
