@@ -297,7 +297,7 @@ def test_precedence_of_the_world_size(configured, option, header, setting, origi
     comment = f"# fp8tune: world-size={header}\n" if header else "#\n"
     configured(
         f"world-size = {setting}" if setting else "",
-        comment + "[train]\n[distributed]\ntp = 4\n",
+        comment + "[train]\n[distributed]\ndp_replicate = 4\n",
     )
     (found,) = run(("a.toml",), Options(world_size=option)).diagnostics
     assert found.rule == "world-size-not-divisible"
