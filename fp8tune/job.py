@@ -61,9 +61,9 @@ FIELDS: dict[str, str] = {
     "parameters": "parameters of the whole model",
     "decoder_parameters": "parameters of the language model, a part of the whole",
     "checkpoint_interval": "optimizer steps between checkpoints",
-    "eval_interval": "optimizer steps between evaluations",
-    "log_interval": "optimizer steps between log lines",
-    "final_checkpoint": "whether a run that ends well is saved, whatever the interval",
+    "checkpoints": "checkpoints that a run to the end writes",
+    "late_phase": "first step of a data phase that the run does not reach, or 0",
+    "resumes_from_own_folder": "whether the load path is a checkpoint of this run",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
 }

@@ -158,7 +158,7 @@ class _Case:
         text = self.document.text
         if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
             return ()
-        from fp8tune.lint.contradiction import contradictions
+        from fp8tune.lint.claims.contradiction import contradictions
 
         known, loaded, directive = self.known, self.loaded, self.directive
         return contradictions(self.document, known, loaded, directive)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from fp8tune.toml.edit import Edit
 
 COMMENTED: dict[str, tuple[str, ...]] = {
-    "wrong-batch-in-comment": ("said", "value", "working", "basis"),
-    "wrong-tokens-in-comment": ("said", "value", "working", "basis"),
-    "wrong-gpus-in-comment": ("said", "value", "working"),
-    "wrong-ac-in-comment": ("said", "value"),
-    "wrong-precision-in-comment": ("said", "value"),
-    "wrong-size-in-comment": ("said", "value", "least"),
+    "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),
+    "wrong-tokens-in-comment": ("said", "key", "value", "working", "basis"),
+    "wrong-gpus-in-comment": ("said", "key", "value", "working"),
+    "wrong-ac-in-comment": ("said", "key", "value"),
+    "wrong-precision-in-comment": ("said", "key", "value"),
+    "wrong-size-in-comment": ("said", "key", "value", "least"),
     "wrong-value-in-comment": ("said", "key", "value"),
-    "no-checkpoint-in-comment": ("said", "value"),
+    "no-checkpoint-in-comment": ("said", "key", "value"),
 }
 """The kinds of faults of comments that contradict the file."""
 

@@ -251,11 +251,6 @@ def vlm_positions(vlm_image_positions: int, vlm_max_text_len: int) -> int:
     return vlm_image_positions + vlm_max_text_len
 
 
-def final_checkpoint() -> bool:
-    """Always: a run that reaches max_steps is saved at its end (scripts/train.py)."""
-    return True
-
-
 def expert_size(ffn_size: int, model_moe_expert_ffn_multiplier: float) -> int:
     """FFN size of one expert (config/model.py, computed_expert_ffn_hidden_dim)."""
     return max(16, 16 * round(int(ffn_size * model_moe_expert_ffn_multiplier) / 16))
