@@ -170,7 +170,8 @@ class _Case:
                 for name, value in fault.facts.items()
             }
             for rule in self.rules.by_fault.get(fault.kind, ()):
-                yield from self._finding(rule, Scope(self.job, facts), fault)
+                if rule.trainer in ("", self.trainer):
+                    yield from self._finding(rule, Scope(self.job, facts), fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
         job = self.job

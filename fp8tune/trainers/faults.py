@@ -39,7 +39,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "unknown-precision": ("key", "value", "allowed", "hint", "meant", "sure"),
     "value-not-convertible": ("key", "value", "type"),
     "wrong-type": ("key", "value", "type"),
-    "value-out-of-range": ("key", "value", "bound"),
+    "value-out-of-range": ("key", "value", "bound", "hint"),
     "value-truncated": ("key", "value", "result"),
     "read-as-false": ("key", "value"),
     "section-not-a-table": ("key", "value"),

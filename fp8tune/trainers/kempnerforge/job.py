@@ -4,7 +4,7 @@ Every public function is a field of the job or a fact of this trainer; its
 parameters name what it reads (``model_dim`` is the key ``model.dim``). A
 parameter that is unknown makes the result unknown.
 
-Source: KempnerForge at commit 5666d0d, files named in each docstring.
+Source: KempnerForge at commit 5666d0d, the files named in brackets.
 """
 
 from __future__ import annotations

@@ -246,6 +246,7 @@ class _Loader:
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
                 facts |= _as_written(problem, raw)
+                facts["hint"] = "" if problem.path else _default(spec)
             self._forget_truncation(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
@@ -261,6 +262,12 @@ class _Loader:
                 if len(self.faults) >= MAX_FAULTS:
                     return
                 self.faults.append(fault)
+
+
+def _default(spec: Key) -> str:
+    """What to write instead of a value out of range, if there is a default."""
+    value = spec.effective_default
+    return "" if value is None else f"leave it out for the default, {value}"
 
 
 def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:
