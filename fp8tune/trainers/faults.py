@@ -28,11 +28,11 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint", "meant", "sure"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason",),
-    "unknown-ignore": ("name", "until", "hint", "meant"),
+    "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
     "unused-ignore": ("name", "until"),
     "expired-ignore": ("name", "until"),
     "value-not-allowed": ("key", "value", "allowed", "hint", "meant", "sure"),
@@ -52,6 +52,9 @@ FACTS: dict[str, tuple[str, ...]] = {
     **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
+
+MENDED = ("byte-order-mark", "unknown-ignore", "unused-ignore", "expired-ignore")
+"""The kinds whose faults know the edits that mend them."""
 
 
 class Fault(NamedTuple):

@@ -167,6 +167,9 @@ class _Loader:
     def unknown(self, path: Path, table: str, keys: Collection[str]) -> None:
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        home = facts.get("home")
+        if home and self.schema.optional(home.partition(".")[0]):
+            del facts["home"]  # that section would make another run of it
         self.fault("unknown-key", path, name=str(path[-1]), **facts)
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
