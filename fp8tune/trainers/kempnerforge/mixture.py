@@ -12,7 +12,6 @@ from typing import Any
 
 from fp8tune.job import Unknown, known
 
-
 HUB_ROWS = {("sayakpaul/coco-30-val-2014", "train"): 30}
 """Rows of the hub dataset that the trainer's VLM configs name, by name and split."""
 

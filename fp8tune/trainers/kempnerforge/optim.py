@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, known
+from fp8tune.job import Unknown, Words, known
 
 
-def state_bits(precision: str) -> int:
-    """Significant bits of weights and moments: 8 in bf16, 11 in fp16, 24 in fp32."""
-    return {"bf16": 8, "fp8": 8, "fp16": 11, "fp32": 24}[precision]
+def state_dtype(precision: str) -> Words:
+    """Number format of weights and moments: FP8 keeps them in bf16."""
+    return Words("bf16" if precision == "fp8" else precision)
+
+
+def state_bits(state_dtype: str) -> int:
+    """Significant bits of weights and moments."""
+    return {"bf16": 8, "fp16": 11, "fp32": 24}[state_dtype]
 
 
 def state_step(state_bits: int) -> float:

@@ -43,21 +43,22 @@ def vlm_cross_kv_size(
     return hidden_size // vlm_cross_heads * vlm_cross_kv_heads
 
 
-def vlm_text_first(vlm_mot_modalities: list[str]) -> bool:
+def vlm_text_first(vlm_mot_modalities: Any) -> bool:
     """Whether MoT's attention puts text before the image, in its causal order.
 
     Streams are joined in the order of the list (model/mot.py).
     """
-    return vlm_mot_modalities.index("text") < vlm_mot_modalities.index("image")
+    order = list(vlm_mot_modalities)
+    return order.index("text") < order.index("image")
 
 
-def vlm_moma_swapped(vlm_moma_modalities: list[str]) -> bool:
+def vlm_moma_swapped(vlm_moma_modalities: Any) -> bool:
     """Whether MoMa's experts get tokens of another modality than their name.
 
     Image tokens go to the first group, text tokens to the second (model/moma.py,
     model/vlm.py MoMaStrategy).
     """
-    return list(vlm_moma_modalities[:2]) != ["image", "text"]
+    return list(vlm_moma_modalities)[:2] != ["image", "text"]
 
 
 def vlm_features(vision_encoder_type: str, vision_encoder_feature_dim: int) -> int:
