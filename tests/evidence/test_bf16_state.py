@@ -36,13 +36,13 @@ def test_the_bound_of_weight_decay_is_sharp():
 
 def test_decay_of_its_own_is_lost():
     """weight-decay-lost: AdamW that is not fused decays by a multiplication."""
-    _, with_decay, _ = train(300, noise, decay=1.0)
+    _, with_decay, _ = train(300, noise, decay=10.0)
     _, without, _ = train(300, noise, decay=0.0)
     assert torch.equal(with_decay, without)
 
 
 def test_fused_decay_is_part_of_the_step():
-    _, with_decay, _ = train(300, noise, fused=True, decay=1.0)
+    _, with_decay, _ = train(300, noise, fused=True, decay=10.0)
     _, without, _ = train(300, noise, fused=True, decay=0.0)
     assert with_decay.norm() < without.norm()
 
