@@ -11,7 +11,7 @@ import click
 
 from fp8tune import __version__
 
-COMMANDS = ("explain", "lint", "rules")
+COMMANDS = ("explain", "lint", "rules", "search")
 
 
 class Failure(click.ClickException):

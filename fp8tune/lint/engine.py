@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
-from fp8tune.lint.rules import At, Rule, Scope
+from fp8tune.lint.rules import At, Rule
+from fp8tune.lint.scope import Scope
 from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
-from fp8tune.trainers.faults import Fault, Loaded
+from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
 PROSE = frozenset(
     ("key", "name", "names", "table", "section", "type", "bound", "reason", "hint")
 )
 """Facts of faults that are words of ours or names, not values of the config."""
+
+_SAYS = re.compile(r"#[^\n]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
+"""A comment that may say something about the run."""
 
 
 class Rules:
@@ -124,6 +129,7 @@ class _Case:
         self.rules = rules
         directive = read_directive(document.text)
         self.directive = directive
+        self.known = known
         self.loaded: Loaded = known.load(document.values)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.trainer = known.name
@@ -146,7 +152,16 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)
-        return self._findings_of((*own, *self.loaded.faults))
+        return self._findings_of((*own, *self.loaded.faults, *self._contradictions()))
+
+    def _contradictions(self) -> Iterable[Fault]:
+        text = self.document.text
+        if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
+            return ()
+        from fp8tune.lint.contradiction import contradictions
+
+        known, loaded, directive = self.known, self.loaded, self.directive
+        return contradictions(self.document, known, loaded, directive)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -217,6 +232,9 @@ class _Case:
             if at.names == ["fault"] and fault is not None:
                 key = str(fault.facts.get("key", ""))
                 region = self._fault_region(fault, at.mark)
+            elif at.names == ["fault.key"] and fault is not None:
+                named = At([str(fault.facts["key"])], at.mark, at.label)
+                key, region, note = self._place(named)
             else:
                 key, region, note = self._place(at)
             if index and (region in taken or note):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import stat
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.discover import CannotRead, Found
 from fp8tune.toml.document import InvalidToml, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
+
+if TYPE_CHECKING:
+    from fp8tune.lint.run import Options
 
 MAX_PASSES = 50
 """A fix may reveal the next finding, but not for ever."""
@@ -30,6 +31,29 @@ class Mended(NamedTuple):
     fixed: tuple[Diagnostic, ...]
 
 
+def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
+    """Mend a file, or show how, or comment its findings away; raises ``CannotRead``."""
+    if options.add_ignore:
+        mended = ignore(data, look, options.ignore_words)
+    else:
+        mended = mend(data, look, unsafe=options.unsafe_fixes)
+    report = mended.report._replace(fixed=mended.fixed)
+    if options.diff:
+        from fp8tune.toml.diff import unified_diff
+
+        patch = unified_diff(report.path, data, mended.data)
+        return look(data)._replace(fixed=mended.fixed, patch=patch)
+    if found.path == "-":
+        return report._replace(text=mended.data)
+    if mended.data != data:
+        try:
+            replace(found.path, data, mended.data)
+        except (OSError, Changed) as error:
+            reason = getattr(error, "strerror", "") or "it was changed meanwhile"
+            raise CannotRead(f"{found.path}: not written: {reason}") from None
+    return report
+
+
 def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
     """Apply fixes until none is left; of those that go in circles, none."""
     start = now = Mended(data, look(data), ())
@@ -43,6 +67,28 @@ def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
         seen.add(after.data)
         now = after
     return now
+
+
+UNIGNORABLE = frozenset(
+    ("invalid-toml", "bad-ignore", "unknown-ignore", "unused-ignore", "expired-ignore")
+)
+"""Rules whose findings no comment can silence."""
+
+
+def ignore(data: bytes, look: Look, words: str) -> Mended:
+    """Put an ignore comment above each finding; ``words`` follow the rule's name."""
+    from fp8tune.lint.ignores import with_ignores
+
+    report = look(data)
+    chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
+    if not chosen:
+        return Mended(data, report, ())
+    document = parse(data)
+    text = apply(document.text, with_ignores(document, chosen, words))
+    after = f"{chr(0xFEFF) * document.bom}{text}".encode()
+    if parse(after).values != document.values:
+        return Mended(data, report, ())
+    return Mended(after, look(after), tuple(chosen))
 
 
 def _pass(now: Mended, look: Look, *, unsafe: bool) -> Mended | None:
@@ -129,39 +175,4 @@ def replace(path: str, before: bytes, after: bytes) -> None:
         if file.read(len(before) + 1) != before:
             raise Changed(path)
         status = os.fstat(file.fileno())
-    handle, temporary = tempfile.mkstemp(prefix=".fp8tune-", dir=os.path.dirname(place))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-            _like(file.fileno(), status)
-        os.replace(temporary, place)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _like(handle: int, status: os.stat_result) -> None:
-    """Give an open file the owner, where that is allowed, and the mode of another."""
-    if hasattr(os, "fchown"):
-        with contextlib.suppress(OSError):
-            os.fchown(handle, status.st_uid, status.st_gid)
-        os.fchmod(handle, stat.S_IMODE(status.st_mode))
-
-
-def unified_diff(path: str, before: bytes, after: bytes) -> str:
-    """What changes in a file, as a patch."""
-    import difflib
-
-    old, new = (
-        re.findall(r"[^\n]*\n|[^\n]+", data.decode(errors="surrogateescape"))
-        for data in (before, after)
-    )
-    lines = difflib.unified_diff(old, new, path, path)
-    marked = (
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in lines
-    )
-    return "".join(marked)
+    atomic.write(place, after, like=status)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS, Job, Unknown, Words
+from fp8tune.job import FIELDS
 from fp8tune.lint.expression import Expression, compile_expression
+from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES, trainer
@@ -112,6 +113,11 @@ class Rule:
         self.fault = head.get("fault", "")
         self.source = head.get("when", "")
         self._text = text
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: nothing that is compiled or read when needed."""
+        lazy = {k for k, v in vars(Rule).items() if isinstance(v, cached_property)}
+        return {k: v for k, v in self.__dict__.items() if k not in lazy}
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -230,38 +236,6 @@ class Rule:
 
     def _compile(self, source: str) -> Expression:
         return compile_expression(source, self.knows, ON_SCOPE)
-
-
-class Scope:
-    """A job with the facts of one fault, as a rule's message sees it."""
-
-    def __init__(self, job: Job, facts: dict[str, Any]) -> None:
-        self.job = job
-        self.facts = {f"fault.{name}": value for name, value in facts.items()}
-
-    def __getitem__(self, name: str) -> Any:
-        return self.facts[name] if name in self.facts else self.job[name]
-
-
-def _job(scope: Any) -> Job:
-    job: Job = scope.job if isinstance(scope, Scope) else scope
-    return job
-
-
-def _defined(scope: Any, name: str) -> bool:
-    try:
-        scope[name]
-    except Unknown:
-        return False
-    return True
-
-
-ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
-    "defined": _defined,
-    "written": lambda scope, name: _job(scope).key(name) in _job(scope).written,
-    "key": lambda scope, name: Words(_job(scope).key(name)),
-}
-"""Functions of a name: is it known, does it stand in the file, what is its key."""
 
 
 def _at(entry: dict[str, Any]) -> At:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -42,13 +42,24 @@ class Options(NamedTuple):
     fix: bool = False
     unsafe_fixes: bool = False
     diff: bool = False
+    add_ignore: bool = False
+    ignore_words: str = ""
+    baseline: str = ""
+    update_baseline: bool = False
 
 
 class Result(NamedTuple):
-    """Reports of all files, and what could not be read."""
+    """Reports of all files, what could not be read, and lines about the baseline.
+
+    ``stale`` are its entries that are no longer found, ``notes`` what became of it;
+    ``rules`` are those that fired, by name.
+    """
 
     reports: list[Report]
     unread: list[str]
+    stale: list[str] = []
+    notes: list[str] = []
+    rules: dict[str, Rule] = {}
 
     @property
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -57,11 +68,31 @@ class Result(NamedTuple):
 
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
-    """Check everything that ``paths`` mean; raises ``Problem``.
+    """Check everything that ``paths`` mean; raises ``Problem``."""
+    result = _run_all(list(discover(paths)), options)
+    if any(report.baseline for report in result.reports):
+        return _with_baseline(result, options)
+    if options.update_baseline and not result.unread:
+        raise Problem("no baseline to update: name it with --baseline FILE")
+    return result
 
-    Many files are shared out over processes.
-    """
-    found = list(discover(paths))
+
+def _with_baseline(result: Result, options: Options) -> Result:
+    from fp8tune.lint import baseline
+
+    try:
+        if options.update_baseline:
+            paths = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
+            notes = [baseline.update(path, result.reports) for path in paths]
+            result = result._replace(notes=notes)
+        held = baseline.hold(result.reports)
+    except baseline.BadBaseline as error:
+        raise Problem(str(error)) from None
+    return result._replace(reports=held.reports, stale=held.stale)
+
+
+def _run_all(found: list[Found], options: Options) -> Result:
+    """Check files; many are shared out over processes."""
     workers = min(_cores(), MAX_WORKERS)
     if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
         return _run(found, options)
@@ -74,6 +105,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
+        rules={name: rule for one in results for name, rule in one.rules.items()},
     )
 
 
@@ -103,7 +135,7 @@ def _run(files: list[Found], options: Options) -> Result:
                 reports.append(report)
     if not reports and not unread:
         runner.check_options()
-    return Result(reports, unread)
+    return Result(reports, unread, rules=runner.fired(reports))
 
 
 class _Runner:
@@ -136,6 +168,16 @@ class _Runner:
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
 
+    def fired(self, reports: list[Report]) -> dict[str, Rule]:
+        """The rules that have a finding, be it held back."""
+        names = {found.rule for report in reports for found in report.diagnostics}
+        names |= {held.finding.rule for report in reports for held in report.suppressed}
+        known = (
+            *self._builtin,
+            *(rule for pack in self._packs.values() for rule in pack),
+        )
+        return {rule.name: rule for rule in known if rule.name in names}
+
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""
         path = self.options.stdin_filename if found.path == "-" else found.path
@@ -154,25 +196,18 @@ class _Runner:
             explicit=found.explicit,
         )
         data = read(found.path)
-        return self._mend(found, data, look) if self.options.fix else look(data)
+        if self.options.fix or self.options.add_ignore:
+            from fp8tune.lint.rewrite import rewritten
 
-    def _mend(self, found: Found, data: bytes, look: Callable[..., Report]) -> Report:
-        from fp8tune.lint import rewrite
-
-        mended = rewrite.mend(data, look, unsafe=self.options.unsafe_fixes)
-        report = mended.report._replace(fixed=mended.fixed)
-        if self.options.diff:
-            patch = rewrite.unified_diff(report.path, data, mended.data)
-            return look(data)._replace(fixed=mended.fixed, patch=patch)
-        if found.path == "-":
-            return report._replace(text=mended.data)
-        if mended.data != data:
-            try:
-                rewrite.replace(found.path, data, mended.data)
-            except (OSError, rewrite.Changed) as error:
-                reason = getattr(error, "strerror", "") or "changed while being mended"
-                raise CannotRead(f"{found.path}: not fixed: {reason}") from None
-        return report
+            report = rewritten(found, data, look, self.options)
+        else:
+            report = look(data)
+        if found.path == "-" and path == "-":
+            return report
+        return report._replace(
+            baseline=self.options.baseline or settings.baseline,
+            applied=look.keywords["rules"].selected,
+        )
 
     def _target(self, settings: Settings) -> Target:
         target, origin = self.target, "pyproject.toml"

@@ -31,6 +31,7 @@ class Settings(NamedTuple):
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rules: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    baseline: str = ""
 
 
 _LISTS = ("select", "ignore", "rules", "exclude")
@@ -39,6 +40,7 @@ _KEYS = (
     "gpu",
     "world-size",
     "trainer",
+    "baseline",
     "severity",
     "per-file-ignores",
     "search",
@@ -117,7 +119,14 @@ class _Reader:
             per_file_ignores=self.per_file_ignores(),
             rules=tuple(map(os.path.normpath, packs)),
             exclude=self.texts("exclude"),
+            baseline=self.baseline(folder),
         )
+
+    def baseline(self, folder: str) -> str:
+        value = self.table.get("baseline", "")
+        if not isinstance(value, str):
+            raise self.fail("`baseline` is the name of a file")
+        return os.path.join(folder, value) if value else ""
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.table.get(key, [])

@@ -28,13 +28,13 @@ _NAME = re.compile(r"[^\s,](?:[^,]*[^\s,])?")
 
 
 class Ignore(NamedTuple):
-    """One comment: where it stands, the line it is for, and what it silences.
+    """One comment: where it stands, the lines it is for, and what it silences.
 
     ``places`` are the spans of the names.
     """
 
     span: Span
-    line: int
+    lines: tuple[int, ...]
     names: tuple[str, ...]
     until: datetime.date | None
     problem: str = ""
@@ -58,13 +58,11 @@ def read_ignores(document: Document) -> list[Ignore]:
 
 
 def _ignore(document: Document, span: Span) -> Ignore:
-    line = document.lines.position(span[0]).line
-    if document.lines.line(line).lstrip().startswith("#"):
-        line = _next_key(document, line)
+    lines = _lines(document, span)
     form = _FORM.match(document.text[span[0] : span[1]])
     if form is None:
         problem = "write `# fp8tune: ignore[rule-name] until=YYYY-MM-DD -- reason`"
-        return Ignore(span, line, (), None, problem)
+        return Ignore(span, lines, (), None, problem)
     offset = span[0] + form.start("names")
     found = list(_NAME.finditer(form["names"]))
     names = tuple(match[0] for match in found)
@@ -77,7 +75,15 @@ def _ignore(document: Document, span: Span) -> Ignore:
         except ValueError:
             problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
     reason = (form["reason"] or "").rstrip()
-    return Ignore(span, line, names, until, problem, reason, places)
+    return Ignore(span, lines, names, until, problem, reason, places)
+
+
+def _lines(document: Document, span: Span) -> tuple[int, ...]:
+    """Its own line; and if it stands alone, the one below and that of the next key."""
+    line = document.lines.position(span[0]).line
+    if not document.lines.line(line).lstrip().startswith("#"):
+        return (line,)
+    return (line, line + 1, _next_key(document, line))
 
 
 def _next_key(document: Document, line: int) -> int:
@@ -107,7 +113,7 @@ class Sieve:
         lines = {label.region.line for label in found.labels}
         silent: Ignore | None = None
         for ignore in self.ignores:
-            if ignore.line in lines and found.rule in ignore.names:
+            if lines.intersection(ignore.lines) and found.rule in ignore.names:
                 self.used.add((ignore.span, found.rule))
                 silent = silent if ignore.expired(self.today) else ignore
         if silent is not None:

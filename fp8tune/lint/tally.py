@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from fp8tune.lint.run import Options, Result
-from fp8tune.lint.show import count
+from fp8tune.lint.show import Style, count, save
 from fp8tune.lint.wording import plain
+
+_PAST = {"fix": "fixed", "comment away": "commented away"}
 
 
 def fix_lines(result: Result, options: Options) -> Iterator[str]:
@@ -15,7 +17,8 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
     fixed = sum(len(report.fixed) for report in result.reports)
     files = sum(bool(report.fixed) for report in result.reports)
     if fixed:
-        verb = "would fix" if options.diff else "fixed"
+        verb = "comment away" if options.add_ignore else "fix"
+        verb = f"would {verb}" if options.diff else _PAST[verb]
         yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}"
     if options.diff:
         return
@@ -27,10 +30,21 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
         yield f"fixable: {', '.join(parts)}"
 
 
-def write_patches(result: Result, out: TextIO) -> None:
+def baseline_lines(result: Result) -> Iterator[str]:
+    """What became of the baseline, and its stale entries with what to do."""
+    yield from map(plain, result.notes)
+    for line in result.stale:
+        yield f"stale: {plain(line)}"
+    if result.stale:
+        yield "the baseline is stale: the same command with --update-baseline mends it"
+
+
+def show_patches(result: Result, style: Style, out: TextIO) -> None:
     """The patches of all files; on a terminal with control characters escaped."""
-    for report in result.reports:
-        patch = report.patch
-        if out.isatty():
-            patch = "".join(f"{plain(line)}\n" for line in patch.split("\n")[:-1])
-        out.write(patch)
+    text = "".join(report.patch for report in result.reports)
+    if style.file:
+        save(style.file, text)
+    elif out.isatty():
+        out.write("".join(f"{plain(line)}\n" for line in text.split("\n")[:-1]))
+    else:
+        out.write(text)

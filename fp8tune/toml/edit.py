@@ -49,6 +49,8 @@ def literal(value: Any) -> str:
     """A value as TOML; raises ``CannotEdit`` for what has no one-line form."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise CannotEdit("an integer beyond TOML's range")
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, str):

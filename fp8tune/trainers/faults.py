@@ -13,6 +13,18 @@ from fp8tune.toml import Path, Span
 if TYPE_CHECKING:
     from fp8tune.toml.edit import Edit
 
+COMMENTED: dict[str, tuple[str, ...]] = {
+    "wrong-batch-in-comment": ("said", "value", "working", "basis"),
+    "wrong-tokens-in-comment": ("said", "value", "working", "basis"),
+    "wrong-gpus-in-comment": ("said", "value", "working"),
+    "wrong-ac-in-comment": ("said", "value"),
+    "wrong-precision-in-comment": ("said", "value"),
+    "wrong-size-in-comment": ("said", "value", "least"),
+    "wrong-value-in-comment": ("said", "key", "value"),
+    "no-checkpoint-in-comment": ("said", "value"),
+}
+"""The kinds of faults of comments that contradict the file."""
+
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),
     "byte-order-mark": (),
@@ -41,6 +53,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "steps-not-increasing": ("key", "value"),
     "bad-modalities": ("key", "value", "reason"),
     "bad-experts": ("key", "value", "reason"),
+    **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
 

@@ -11,12 +11,12 @@ from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import (
     CATEGORIES,
-    ON_SCOPE,
     Rule,
     builtin_folder,
     read_builtin,
     rule_files,
 )
+from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import compile_template
 from fp8tune.trainers import faults
 

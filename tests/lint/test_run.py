@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.run import MANY, Options, Problem, run, selected
+from fp8tune.lint.run import MANY, Options, Problem, Result, run, selected
 from tests.sample import NO_PIPELINE
 
 FP8 = '[train]\nmixed_precision = "fp8"\ncompile_model = false\n'
@@ -31,7 +31,7 @@ def configured(project):
 
 def test_nothing_to_check(project):
     project({"readme.txt": ""})
-    assert run((".",), Options()) == ([], [])
+    assert run((".",), Options()) == Result([], [])
 
 
 def test_files_in_order(project):
