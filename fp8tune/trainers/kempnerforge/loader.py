@@ -185,7 +185,7 @@ class _Loader:
         coerce = _COERCIONS.get(base)
         value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
         if value is not _FAULTY:
-            for kind, facts in oddities(spec, str(path[-1]), raw, value):
+            for kind, facts in oddities(spec, dotted(path), raw, value):
                 self.fault(kind, path, **facts)
         if coerce is not None:
             return value

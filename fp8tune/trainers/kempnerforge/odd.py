@@ -17,19 +17,24 @@ _WORDS = (*TRUE, "false", "0", "no", "off", "none", "disabled", "n", "f", "")
 NOTES = frozenset(("value-truncated", "boolean-for-number", "not-a-number"))
 """Kinds that say nothing new where the value is refused anyway."""
 
-_ELSEWHERE = frozenset(
-    ("name", "arch", "loss_fn", "model_type", "moe_router", "backend")
+_PATHS = frozenset(
+    (
+        "checkpoint.dir",
+        "checkpoint.load_path",
+        "data.dataset_path",
+        "data.tokenizer_path",
+    )
 )
-"""Keys of text that are looked up by name: a rule of their own speaks of them."""
-
-_LOGGED = "wandb_"
-"""Keys that go to a service which takes anything, or is caught when it does not."""
+"""Keys of text that the trainer makes paths of."""
 
 
 def oddities(
     spec: Key, key: str, raw: Any, value: Any
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kind and facts of what is odd about one value; ``value`` is ``raw`` coerced."""
+    """Kind and facts of what is odd about one value.
+
+    ``key`` is its dotted name, ``value`` is ``raw`` coerced.
+    """
     if spec.base in ("int", "float"):
         if isinstance(raw, bool):
             yield "boolean-for-number", {"value": raw, "result": int(raw)}
@@ -40,10 +45,5 @@ def oddities(
     elif spec.base == "bool":
         if isinstance(raw, str) and raw.lower() not in _WORDS:
             yield "read-as-false", {"value": raw}
-    elif spec.base == "str" and not isinstance(raw, str) and _is_used(spec, key):
+    elif key in _PATHS and not isinstance(raw, str):
         yield "not-text", {"value": raw}
-
-
-def _is_used(spec: Key, key: str) -> bool:
-    """Whether text of this key is used without a check or a rule of its own."""
-    return not spec.allowed and key not in _ELSEWHERE and not key.startswith(_LOGGED)
