@@ -98,6 +98,6 @@ class Report(NamedTuple):
     suppressed: tuple[Suppressed, ...] = ()
     fixed: tuple[Diagnostic, ...] = ()
     patch: str = ""
-    text: bytes = b""
+    text: bytes | None = None
     baseline: str = ""
     applied: frozenset[str] = frozenset()

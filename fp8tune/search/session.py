@@ -166,8 +166,7 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         sys.stdout.write(unified_diff(config.path, config.data, after))
         return ""
     try:
-        like = os.stat(config.path)
-        atomic.write(path, after, like)
+        atomic.write(path, after, like=config.path)
     except OSError as error:
         raise CannotSearch(f"{path}: {error.strerror}") from None
     return path

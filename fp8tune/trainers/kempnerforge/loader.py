@@ -167,6 +167,9 @@ class _Loader:
     def unknown(self, path: Path, table: str, keys: Collection[str]) -> None:
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        home = facts.get("home")
+        if home and self.schema.optional(home.partition(".")[0]):
+            del facts["home"]  # that section would make another run of it
         self.fault("unknown-key", path, name=str(path[-1]), **facts)
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
@@ -246,6 +249,7 @@ class _Loader:
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
                 facts |= _as_written(problem, raw)
+                facts["hint"] = "" if problem.path else _default(spec)
             self._forget_truncation(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
@@ -261,6 +265,12 @@ class _Loader:
                 if len(self.faults) >= MAX_FAULTS:
                     return
                 self.faults.append(fault)
+
+
+def _default(spec: Key) -> str:
+    """What to write instead of a value out of range, if there is a default."""
+    value = spec.effective_default
+    return "" if value is None else f"leave it out for the default, {value}"
 
 
 def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:

@@ -1,9 +1,21 @@
-"""Numbers as people write them: ``1.6M``, ``~4B``, ``2,048``."""
+"""What the comments of a config say about the run, where that has one meaning.
+
+A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
+``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). ``prose``
+finds the comments and tells which sentences count, ``quantities`` and ``modes`` read
+the claims, ``contradiction`` holds them against the keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from fp8tune.lint.claims.prose import Line
+from fp8tune.toml import Span
+
+BESIDE = ""
+"""The name of a claim about the key that it stands beside."""
 
 _SCALES = " KMBT"
 
@@ -61,3 +73,23 @@ class Figure(NamedTuple):
     @property
     def _power(self) -> int:
         return _SCALES.index(self.scale.upper() or " ")
+
+
+class Claim(NamedTuple):
+    """One statement: the kind of finding it may lead to, and what it is about.
+
+    ``name`` is a name of the job, or what stands before ``=``. The value must be what
+    ``figure`` means, or one of ``words``; ``number`` is the figure's span. ``within``
+    is among how many paragraphs of the header it must stand, 0 for anywhere, and
+    ``first`` whether in the first sentence.
+    """
+
+    kind: str
+    name: str
+    line: Line
+    span: Span
+    number: Span = (0, 0)
+    figure: Figure | None = None
+    words: tuple[str, ...] = ()
+    within: int = 0
+    first: bool = False

@@ -1,59 +1,36 @@
-"""What the comments of a config say about the run, where that has one meaning.
-
-A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
-``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). What
-contradicts it is found in ``fp8tune.lint.contradiction``; whether its sentence counts
-is known to ``fp8tune.lint.prose``.
-"""
+"""Claims that are figures, read from the words around each number."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from fp8tune.lint.figure import Figure
-from fp8tune.lint.prose import Comments, Line
-from fp8tune.toml import Span
+from fp8tune.lint.claims import BESIDE, Claim, Figure
+from fp8tune.lint.claims.prose import Line
 
 MAX_DIGITS = 20
 
-BESIDE = ""
-"""The name of a claim about the key that it stands beside."""
-
 _NUMBER = re.compile(
     r"(?<![\w.,/<>\u2264\u2265+\u2013\u2014-])"
-    r"([~\u2248] ?)?(\d[\d,]*(?:\.\d+)?)(?: ?([kKMBT])\b)?"
+    r"([~\u2248] ?)?([0-9][0-9,]*(?:\.[0-9]+)?)(?: ?([kKMBT])\b)?"
 )
 _WORD = re.compile(r"[ -]?([A-Za-z_]+)")
 _GPUS = (
-    r"(?: ?(?:nodes? )?[x\u00d7*] ?(?P<times>\d{1,6}))?(?:(?P<by> ?[x\u00d7] ?)|[ -])"
-    r"(?:NVIDIA )?(?:(?P<gpu>GPUs?)|(?:GH|GB|[AHBL])\d{2,3}(?P<many>s| GPUs?)?)\b"
+    r"(?: ?(?:(?:nodes? )?[x\u00d7*]|nodes? of) ?(?P<times>[0-9]{1,6}))?"
+    r"(?:(?P<by> ?[x\u00d7] ?)|[ -])"
+    r"(?:NVIDIA )?(?:(?P<gpu>GPUs?)|(?:GH|GB|[AHBL])[0-9]{2,3}(?P<many>s| GPUs?)?)\b"
 )
-_AC = (
-    r"(?:(?<=[(,+=])|(?<=\bwith)) ?(?P<one>(?P<before>selective|full|no)"
-    r" (?:AC|activation checkpointing))(?=\s*(?:$|[).,+]))"
-    r"|(?P<two>(?:\bAC|\b[Aa]ctivation checkpointing)(?: is|:| ?=)? ?\b(?P<after>"
-    r"(?:off|OFF)(?![-\w])|(?:on|ON|full|selective|none)(?=\s*(?:$|[).,;]|and\b))))"
-)
-_NO_CHECKPOINT = (
-    r"\bno checkpoints?(?: (?:is|are|written|saved|in|for|this|run|smoke))*"
-)
-
 _UNITS = dict.fromkeys(("token", "tokens", "tok", "toks"), "tokens")
 _UNITS |= dict.fromkeys(("sequences", "seqs", "seq", "samples"), "sequences")
 _UNITS |= dict.fromkeys(("params", "parameters"), "parameters")
 _UNITS |= {unit: unit for unit in ("steps", "total", "layers", "heads", "experts")}
 _UNITS |= {"kv_heads": "kv_heads"}
-_CADENCES = {"checkpoint": "checkpoint_interval", "eval": "eval_interval"}
-_CADENCES |= {"evaluate": "eval_interval", "log": "log_interval"}
-_MODES = {"no": ("none",), "off": ("none",), "on": ("full", "selective")}
 _CARDS = ("gpu", "h100", "h200", "h800", "a100", "a800", "b100", "b200", "l40")
 _RICH = ("batch", "total", "=", "fsdp over", *_CARDS)
-_PRECISIONS = ("bf16", "fp16", "fp32", "fp8")
 
-_LIMITS = ("to", "than", "least", "most", "max", "maximum", "min", "minimum", "or")
-_MORE = ("+", "/", "per ", "or ", "to ", "and up", "each")
+_LIMITS = ("to", "than", "least", "most", "max", "maximum", "min", "minimum")
+_JOINS = ("and", "or", "through")
+_MORE = ("+", "/", "per ", "or ", "to ", "and up", "each", "x ", "\u00d7", "*")
 _BATCHES = tuple(
     f"{which} batch{end}"
     for which in ("global", "effective")
@@ -67,39 +44,8 @@ _PER_STEP = tuple(
 )
 
 
-class Claim(NamedTuple):
-    """One statement: the kind of finding it may lead to, and what it is about.
-
-    ``name`` is a name of the job, or what stands before ``=``. The value must be what
-    ``figure`` means, or one of ``words``; ``number`` is the figure's span. ``within``
-    is among how many paragraphs of the header it must stand, 0 for anywhere, and
-    ``first`` whether in the first sentence.
-    """
-
-    kind: str
-    name: str
-    line: Line
-    span: Span
-    number: Span = (0, 0)
-    figure: Figure | None = None
-    words: tuple[str, ...] = ()
-    within: int = 0
-    first: bool = False
-
-
-def read_claims(said: Comments) -> Iterator[Claim]:
-    """All claims of the comments, also those in sentences that are hedged."""
-    for line in said.lines():
-        yield from _figures(line)
-        if "AC" in line.text or "checkpointing" in line.lowered:
-            yield from _modes(line)
-        if line.inline and "no checkpoint" in line.lowered:
-            yield from _no_checkpoint(line)
-        if line.header:
-            yield from _precision(line)
-
-
-def _figures(line: Line) -> Iterator[Claim]:
+def quantities(line: Line) -> Iterator[Claim]:
+    """All figures of a comment that claim something."""
     end = 0
     rich = any(part in line.lowered for part in (_RICH if line.header else _RICH[:2]))
     for match in _NUMBER.finditer(line.text):
@@ -129,11 +75,11 @@ class _Number:
         self.before = line.lowered[: self.start].rstrip()
 
     def claim(self) -> Claim | None:
-        limited = self.before.rpartition(" ")[2] in _LIMITS
+        limited = self.before.rpartition(" ")[2] in (*_LIMITS, *_JOINS)
         if limited or self._goes_on() or len(self.digits) > MAX_DIGITS:
             return None
         if self.unit is None:
-            return self._named() or self._batch() or self._total() or self._gpus()
+            return self._batch() or self._named() or self._total() or self._gpus()
         unit, end = _UNITS[self.unit[1]], self.unit.end()
         if unit in ("tokens", "sequences"):
             return self._per_step(unit, end)
@@ -145,7 +91,12 @@ class _Number:
         """Whether the number is part of a word, a range or a larger number."""
         text, end = self.line.text, self.end
         sign, digit = text[end : end + 1], text[end + 1 : end + 2]
-        return sign.isalnum() or (sign in "-\u2013+/.," and digit.isdigit())
+        word = sign.isalnum() and sign != "x"
+        return word or (sign in "-\u2013+/.," and digit.isdigit())
+
+    def _listed(self) -> bool:
+        """Whether the number ends a list of numbers."""
+        return self.before.endswith(",") and self.before[-2:-1].isdigit()
 
     def _made(self, kind: str, name: str, end: int, start: int = -1) -> Claim:
         offset = self.line.start
@@ -170,8 +121,10 @@ class _Number:
             return None
         left = self.before[:-1].rstrip()
         start = max(map(left.rfind, " (,\u00d7+")) + 1
-        alone = not left[:start].strip(" -*") and not self._rest(self.end)
-        if not left[start:].isidentifier() or alone:
+        rest = self._rest(self.end)
+        alone = not left[:start].strip(" -*#") and not rest
+        item = not rest or rest[0] in ",.;)(+&\u00d7\u2014" or rest[:2] == "x "
+        if not left[start:].isidentifier() or alone or not item:
             return None
         made = self._made("wrong-value-in-comment", left[start:], self.end, start)
         return made._replace(within=2)
@@ -207,9 +160,11 @@ class _Number:
         if self.scale or "." in self.digits or not self.line.header:
             return None
         gpus = re.compile(_GPUS).match(self.line.text, self.end)
-        if gpus is None or self._rest(gpus.end()).startswith(_MORE):
+        if gpus is None or self._rest(gpus.end()).startswith(_MORE) or self._listed():
             return None
-        if not (gpus["gpu"] or gpus["many"] or gpus["times"] or gpus["by"]):
+        if "node" in self.before or not (
+            gpus["gpu"] or gpus["many"] or gpus["times"] or gpus["by"]
+        ):
             return None
         made = self._made("wrong-gpus-in-comment", "world_size", gpus.end())
         made = made._replace(within=1, first=True)
@@ -255,10 +210,9 @@ class _Number:
     def _steps(self, end: int) -> Claim | None:
         kind, rest = "wrong-value-in-comment", self._rest(end)
         words = self.before.split()
-        if len(words) > 1 and words[-1] == "every":
-            name = _CADENCES.get(words[-2].rstrip("s"), "")
-            start = self.before.rindex(words[-2])
-            return self._made(kind, name, end, start) if name else None
+        if words[-2:] == ["checkpoint", "every"]:
+            start = self.before.rindex("checkpoint")
+            return self._made(kind, "checkpoint_interval", end, start)
         product = rest[:1] in ("x", "\u00d7", "*") and "tokens/step" in rest
         runs = words[-3:-1] == ["this", "config"] and words[-1] in ("runs", "trains")
         if self.line.inline and not words and not rest.strip("."):
@@ -272,34 +226,3 @@ class _Number:
         if self.scale or not item or not self._ends(end) or not self.line.header:
             return None
         return self._made("wrong-value-in-comment", name, end)._replace(within=2)
-
-
-def _modes(line: Line) -> Iterator[Claim]:
-    for match in re.finditer(_AC, line.text):
-        mode = (match["before"] or match["after"]).lower()
-        start, end = match.span("one" if match["one"] else "two")
-        span = (line.start + start, line.start + end)
-        words = _MODES.get(mode, (mode,))
-        yield Claim("wrong-ac-in-comment", "ac", line, span, words=words)
-
-
-def _no_checkpoint(line: Line) -> Iterator[Claim]:
-    match = re.search(_NO_CHECKPOINT, line.text, re.IGNORECASE)
-    if match and line.inline and not line.text[match.end() :].strip(" ."):
-        span = (line.start + match.start(), line.start + match.end())
-        yield Claim("no-checkpoint-in-comment", "checkpoint_interval", line, span)
-
-
-def _precision(line: Line) -> Iterator[Claim]:
-    """Precisions of the first paragraph, each as an item of its own."""
-    for word in _PRECISIONS:
-        at = line.lowered.find(word)
-        if at < 0:
-            continue
-        before, rest = line.text[:at].rstrip(), line.text[at + len(word) :].lstrip()
-        item = before.endswith((",", "(", "+", "&", "\u2014", " -", " in"))
-        if item and (not rest or rest[0] in ",.;)+&" or rest.startswith("on ")):
-            span = (line.start + at, line.start + at + len(word))
-            kind = "wrong-precision-in-comment"
-            made = Claim(kind, "precision", line, span, words=(word,))
-            yield made._replace(within=1, first=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
-from fp8tune.lint.claims import BESIDE, Claim, read_claims
+from fp8tune.lint.claims import BESIDE, Claim, Figure
+from fp8tune.lint.claims.modes import modes
+from fp8tune.lint.claims.prose import Comments, hedged
+from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.directive import Directive
-from fp8tune.lint.figure import Figure
-from fp8tune.lint.prose import Comments, hedged
 from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
@@ -21,6 +23,8 @@ MAX_CLAIMS = 100
 
 _DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
 _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
+_ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
+_GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -53,7 +57,13 @@ class _Reader:
         self.loaded = loaded
         self.directive = directive
         self.comments = Comments(document.text)
-        self.claims = list(islice(read_claims(self.comments), MAX_CLAIMS))
+        self.claims = list(islice(self._claims(), MAX_CLAIMS))
+
+    def _claims(self) -> Iterator[Claim]:
+        """All claims, also those in sentences that are hedged."""
+        for line in self.comments.lines():
+            yield from quantities(line)
+            yield from modes(line)
 
     @cached_property
     def plain(self) -> Job:
@@ -138,22 +148,30 @@ class _Reader:
     def _no_checkpoint(self, claim: Claim) -> dict[str, Any]:
         job, key = self.plain, self._beside(claim)
         interval = job["checkpoint_interval"]
-        saved = job["final_checkpoint"] and interval > job["max_steps"]
+        saved = job["checkpoints"] > 0 and interval > job["max_steps"]
         return _facts(interval) if saved and key == job.key(claim.name) else {}
 
     def _value(self, claim: Claim) -> dict[str, Any]:
         name = self._name(claim)
         value, job, basis = self.value(name)
         if claim.figure is None:
-            return (
-                {} if value in claim.words else {"key": job.key(name), **_facts(value)}
-            )
+            words, _, _ = self.comments.sentence(claim.span)
+            agrees = value in claim.words or str(value) in words.lower()
+            return {} if agrees else _facts(value)
         number = isinstance(value, (int, float)) and value > 0
         if not number or claim.figure.means(value):
+            return {}
+        if name in _FACTORS and self._elsewhere(claim, job):
             return {}
         factors = [job[factor] for factor in _FACTORS.get(name, ())]
         working = " x ".join(f"{v:,}" for v in factors if v != 1)
         return {"key": job.key(name), "basis": Words(basis), **_facts(value, working)}
+
+    def _elsewhere(self, claim: Claim, job: Job) -> bool:
+        """Whether the sentence speaks of another number of GPUs than the run has."""
+        words, _, _ = self.comments.sentence(claim.span)
+        size = math.prod(job[name] for name in (*_DEGREES, "dp_shard"))
+        return any(int(number) != size for number in re.findall(_GPUS, words))
 
     def _name(self, claim: Claim) -> str:
         """The name of the job, or the key, that a claim is about."""
@@ -164,7 +182,7 @@ class _Reader:
             raise Unknown(name)  # of text, or of text and image: it may mean either
         if "." in name or name in words.renamed or name != claim.name:
             return name
-        sections = self.known.schema.sections
+        sections = self.known.schema.sections if "_" in name else ()
         keys = [f"{s}.{name}" for s in sections if f"{s}.{name}" in words.keys]
         return keys[0] if len(keys) == 1 else name
 
@@ -181,7 +199,9 @@ class _Reader:
     def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
         """The fault of a claim, with the edit that makes its number right."""
         said = Words(" ".join(self.document.text[slice(*claim.span)].split()))
-        fault = Fault(claim.kind, (), {"said": said, **facts}, claim.span)
+        key = self.plain.key(_ABOUT.get(claim.name, claim.name))
+        facts = {"said": said, "key": key, **facts}
+        fault = Fault(claim.kind, (), facts, claim.span)
         if claim.figure is None or not claim.number[1] or facts.get("least"):
             return fault
         from fp8tune.toml.edit import Edit

@@ -27,13 +27,14 @@ _HEDGES = (
     "originally formerly old new future planned intended todo fixme need needs "
     "needed require requires required typical typically default defaults paper "
     "published other others another sibling base baseline fallback also either or "
-    "not without oom ooms oomed fail fails failed fit fits works tested"
+    "not without oom ooms oomed fail fails failed fit fits works tested faster "
+    "slower better worse less fewer larger smaller bigger higher variant variants"
 )
 _SIGNS = ("<", ">", "\u2264", "\u2265", "?", "--", "$", "same run", "same config")
 _FILES = (".toml", ".py", ".sh", ".yaml")
 _WORDS = re.compile(r"[a-z][a-z.]*")
 _HEADER = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?\n)*+(?:[ \t]*+#[^\n]*+)?+")
-_COMMENT = re.compile(r"#[^\n\d]*+(\d?)[^\n]*+")
+_COMMENT = re.compile(r"#[^\n0-9]*+([0-9]?)[^\n]*+")
 _BREAK = (
     r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bca)[.;!](?=\s|$)"
     r"|\n[ \t]*#+[ \t]*(?=[-*\u2022] |[A-Za-z][^:\n]{0,40}:(?:\s|$))"
@@ -74,11 +75,12 @@ class Comments:
             start = self.text.rfind("\n", 0, mark) + 1
             before = self.text[start:mark]
             if self._tricky or '"' in before or "'" in before:
-                mark = next((a for a, b in self.exact if start <= a < end), end)
+                mark = next((a for a, _ in self.exact if start <= a < end), -1)
                 said = self.text[mark:end]
             inline = self.text[start:mark].strip() != ""
         said = said.lstrip("#")
-        if len(said) <= MAX_LENGTH and "--" not in said and "fp8tune:" not in said:
+        plain = "--" not in said and "fp8tune:" not in said
+        if plain and mark >= 0 and len(said) <= MAX_LENGTH:
             yield Line(said, end - len(said), _lower(said), header, inline)
 
     @cached_property
@@ -142,8 +144,7 @@ class Comments:
 
 def _lower(text: str) -> str:
     """The text in lower case, each character in its place."""
-    lowered = text.lower()  # U+0130 becomes two characters
-    return lowered if len(lowered) == len(text) else text
+    return text.replace("\u0130", "I").lower()  # or it would become two
 
 
 @cache
