@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure
 
 
 @click.command("search")
@@ -17,7 +17,7 @@ from fp8tune.cli import Failure
 @click.option("--trainer", default="", help="The config's trainer, if not recognised.")
 @click.option(
     "--runner",
-    type=click.Choice(["replay"]),
+    type=Choice(["replay"]),
     default="replay",
     show_default=True,
     help="What executes the trials.",
@@ -30,7 +30,7 @@ from fp8tune.cli import Failure
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json"]),
+    type=Choice(["text", "json"]),
     default="text",
     show_default=True,
 )

@@ -158,7 +158,7 @@ class _Case:
         text = self.document.text
         if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
             return ()
-        from fp8tune.lint.contradiction import contradictions
+        from fp8tune.lint.claims.contradiction import contradictions
 
         known, loaded, directive = self.known, self.loaded, self.directive
         return contradictions(self.document, known, loaded, directive)
@@ -170,7 +170,8 @@ class _Case:
                 for name, value in fault.facts.items()
             }
             for rule in self.rules.by_fault.get(fault.kind, ()):
-                yield from self._finding(rule, Scope(self.job, facts), fault)
+                if rule.trainer in ("", self.trainer):
+                    yield from self._finding(rule, Scope(self.job, facts), fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
         job = self.job

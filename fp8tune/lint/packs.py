@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from fp8tune.lint import experiment
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.expression import ExpressionError
 from fp8tune.lint.repair import meant, mistakes, parts
@@ -68,11 +69,12 @@ _ENTRIES: dict[str, dict[str, str]] = {
     },
     "bad": {"config": "text", "also": "list", "fixed": "text"},
     "good": {"config": "text", "also": "list"},
+    "experiment": experiment.FIELDS,
 }
 """The fields of each array of tables, and what they may hold."""
 
-_NEEDED = {"at": (), "fix": ("safety", "title"), "bad": ("config",)}
-_NEEDED["good"] = _NEEDED["bad"]
+_NEEDED = {"at": (), "fix": ("safety", "title"), "experiment": ("expect",)}
+_NEEDED["bad"] = _NEEDED["good"] = ("config",)
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("a string", lambda value: isinstance(value, str)),
     "list": ("an array of names", lambda value: _texts(value)),
@@ -81,6 +83,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "a table of names and expressions; write dotted names in quotes",
         lambda value: isinstance(value, dict) and _texts([*value.values()]),
     ),
+    **experiment.KINDS,
 }
 
 
@@ -245,6 +248,8 @@ class _Reader:
                 self._known(rule, name, many if listed else many[:-1])
         for index, entry in enumerate(rule.data.get("fix", ())):
             self._fix(rule, ("fix", index), entry)
+        for place, fault, words in experiment.faults(rule):
+            raise self._expression(rule, place, fault, words)
 
     def _fix(self, rule: Rule, here: Path, entry: dict[str, Any]) -> None:
         for place, reason in mistakes(rule, entry):
@@ -260,10 +265,13 @@ class _Reader:
             near = meant(closest(name, rule.vocabulary()))
             raise self.fail(place, f"unknown name `{name}`{near}", inside=0)
 
-    def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
+    def _expression(
+        self, rule: Rule, place: Path, error: ExpressionError, words: Any = ()
+    ) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            reason += meant(closest(reason.split("`")[1], rule.vocabulary()))
+            known = words or rule.vocabulary()
+            reason += meant(closest(reason.split("`")[1], known))
         return self.fail(place, reason, inside=error.offset)
 
 

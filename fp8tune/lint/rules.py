@@ -24,16 +24,18 @@ from fp8tune.trainers.trainer import NAMES, trainer
 if TYPE_CHECKING:
     from fp8tune.lint.repair import Repair
 
-CATEGORIES = (
-    "rejected",
-    "crash",
-    "silent",
-    "slow",
-    "memory",
-    "stability",
-    "hygiene",
-)
-"""Consequences, worst first."""
+CONSEQUENCES = {
+    "rejected": "the trainer refuses the config at start",
+    "crash": "the run starts, then fails",
+    "silent": "the run works, but not as the file says",
+    "slow": "the run is slower than it need be",
+    "memory": "the run does not fit the GPU, or hardly",
+    "stability": "the run may train worse, or diverge",
+    "hygiene": "the file says something that has no effect or does not hold",
+}
+"""What each category of rules means for the run, worst first."""
+
+CATEGORIES = tuple(CONSEQUENCES)
 
 SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")

@@ -325,7 +325,7 @@ def test_the_origin_of_the_gpu_stands_in_the_message(rules, header, target, orig
     ],
 )
 def test_the_origin_of_the_world_size_stands_in_the_message(rules, target, origin):
-    text = b"[train]\n[distributed]\ntp = 4\n"
+    text = b"[train]\n[distributed]\ndp_replicate = 4\n"
     (found,) = check("a.toml", text, rules, target).diagnostics
     assert found.message.endswith(f" (world size from {origin})")
 

@@ -4,7 +4,7 @@ Every public function is a field of the job or a fact of this trainer; its
 parameters name what it reads (``model_dim`` is the key ``model.dim``). A
 parameter that is unknown makes the result unknown.
 
-Source: KempnerForge at commit 5666d0d, files named in each docstring.
+Source: KempnerForge at commit 5666d0d, the files named in brackets.
 """
 
 from __future__ import annotations
@@ -249,11 +249,6 @@ def vlm_image_positions(vlm_arch_name: str, vlm_visual_tokens: int) -> int:
 def vlm_positions(vlm_image_positions: int, vlm_max_text_len: int) -> int:
     """Tokens of the residual stream of a VLM sample [tokens] (config/job.py)."""
     return vlm_image_positions + vlm_max_text_len
-
-
-def final_checkpoint() -> bool:
-    """Always: a run that reaches max_steps is saved at its end (scripts/train.py)."""
-    return True
 
 
 def expert_size(ffn_size: int, model_moe_expert_ffn_multiplier: float) -> int:
