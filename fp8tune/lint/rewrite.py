@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
@@ -63,16 +63,15 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
 
 
 def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
-    """Apply fixes until none is left, safe ones first.
+    """Apply fixes until none is left, stage by stage.
 
     Fixes that go in circles, or find no end, leave the file as it was.
     """
     start = now = Mended(data, look(data))
     seen = {data}
     for _ in range(MAX_PASSES):
-        after = _pass(now, look, "safe")
-        if after is None and unsafe:
-            after = _pass(now, look, "unsafe")
+        stages = (_pass(now, look, stage) for stage in range(3 if unsafe else 1))
+        after = next((one for one in stages if one is not None), None)
         if after is None:
             return now
         if after.data in seen:
@@ -104,12 +103,19 @@ def ignore(data: bytes, look: Look, words: str) -> Mended:
     return Mended(after, look(after), (tuple(chosen),))
 
 
-def _pass(now: Mended, look: Look, safety: str) -> Mended | None:
+def _stage(fix: Fix) -> int:
+    """When a fix has its turn: safe ones, what lets the trainer read on, the rest."""
+    if fix.safety == "safe":
+        return 0
+    return 1 if fix.reads_on else 2
+
+
+def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
     """As many fixes of a report at once as hold together; none if none does."""
     waiting = [
         found
         for found in now.report.diagnostics
-        if found.fix and found.fix.safety == safety
+        if found.fix and _stage(found.fix) == stage
     ]
     while waiting:
         chosen = _apart(waiting)

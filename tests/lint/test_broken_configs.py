@@ -1,4 +1,4 @@
-"""Fixes on generated broken configs: a small share of ``python -m benchmarks.fixes``."""
+"""Fixes on generated broken configs: a share of ``python -m benchmarks.fixes``."""
 
 import pytest
 
