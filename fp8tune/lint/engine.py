@@ -23,7 +23,7 @@ PROSE = frozenset(
 )
 """Facts of faults that are words of ours or names, not values of the config."""
 
-_SAYS = re.compile(r"#[^\n]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
+_SAYS = re.compile(r"#[^\n#]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
 """A comment that may say something about the run."""
 
 

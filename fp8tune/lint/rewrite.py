@@ -16,7 +16,7 @@ from fp8tune.toml.edit import CannotEdit, Edit, apply
 if TYPE_CHECKING:
     from fp8tune.lint.run import Options
 
-MAX_PASSES = 50
+MAX_PASSES = 60
 """A fix may reveal the next finding, but not for ever."""
 
 Look = Callable[[bytes], Report]

@@ -254,6 +254,7 @@ BYTES = {
     "one-long-word": b"# fp8tune: gpu=" + b"h" * 1_000_000 + b"\n[train]\n",
     "modality-of-6000-digits": b'[train]\n[vlm]\narch = "moma"\n'
     b'moma_modalities = ["text", "image", 0x' + b"f" * 6000 + b"]\n",
+    "hashes": b"[train]\nseq_len = 1 " + b"#" * 1_000_000,
     "stray-keys": b"batch_size = 1\nseq_len = 2\n" + b"[x]\n",
     "sections-not-tables": "".join(
         f"{name} = 1\n" for name in trainer("kempnerforge").schema.sections
@@ -719,6 +720,26 @@ def deep_folder(folder):
     file.unlink()
     for path in reversed(made):
         os.rmdir(path)
+
+
+MENDED = ("utf-8-bom", "all-bytes", "many-tables-and-train", "hashes", "stray-keys")
+
+
+@pytest.mark.parametrize("option", ["--fix", "--unsafe-fixes"])
+@pytest.mark.parametrize("name", MENDED)
+def test_bytes_are_mended(name, option, folder):
+    (folder / "a.toml").write_bytes(BYTES[name])
+    with soon(60):
+        assert lint("a.toml", option).code in (0, 1)
+
+
+def test_a_thousand_typos_are_mended(folder):
+    entry = "[[data.datasets]]\npath = 'x'\nwieght = 2.0\n"
+    (folder / "a.toml").write_text("[data]\n" + 1000 * entry)
+    with soon(60):
+        assert lint("a.toml", "--unsafe-fixes").code == 0
+    text = (folder / "a.toml").read_text()
+    assert (text.count("\nweight"), text.count("wieght")) == (1000, 0)
 
 
 def test_a_file_in_folders_nested_deeply(deep_folder):
