@@ -10,6 +10,9 @@ DATA = '[data]\nhf_dataset_name = "x/y"\ntokenizer_path = "gpt2"\n'
 TOKENS = '[data]\ndataset_path = "/data/tokens"\n'
 
 
+TRAINED = '[checkpoint]\nload_path = "/checkpoints/base"\n'
+
+
 def vlm(rest, encoder="num_tokens = 256\nfeature_dim = 1024", arch="joint_decoder"):
     head = f'[vision_encoder]\n{encoder}\n[vlm]\narch = "{arch}"\n'
     return f"{DATA}{head}{rest}"
@@ -17,10 +20,6 @@ def vlm(rest, encoder="num_tokens = 256\nfeature_dim = 1024", arch="joint_decode
 
 def run(train="", schedule="warmup_steps = 2", rest=""):
     return f"{TOKENS}[train]\n{train}\n[scheduler]\n{schedule}\n{rest}"
-
-
-RESUMED = '[checkpoint]\nload_path = "/checkpoints/base"\n'
-"""Without it tensor parallelism starts with norms that nothing has set."""
 
 
 TRAPS = {
@@ -104,15 +103,15 @@ TRAPS = {
     "an encoder may train": vlm("freeze = []\n"),
     "a frozen encoder is the default": vlm(""),
     "heads divide over four ranks": run(
-        "", "", "[model]\nn_kv_heads = 4\n[distributed]\ntp = 4\n" + RESUMED
+        "", "", "[model]\nn_kv_heads = 4\n[distributed]\ntp = 4\n" + TRAINED
     ),
     "two key/value heads per rank": run(
-        "", "", "[model]\nn_kv_heads = 8\n[distributed]\ntp = 4\n" + RESUMED
+        "", "", "[model]\nn_kv_heads = 8\n[distributed]\ntp = 4\n" + TRAINED
     ),
     "experts with tensor parallelism": run(
         "compile_model = false",
         "",
-        "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\ntp = 4\n" + RESUMED,
+        "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\ntp = 4\n" + TRAINED,
     ),
     "pinned asynchronous checkpoints": run(
         "",
@@ -168,7 +167,7 @@ def above_notes(report):
         ("[model]\nnum_experts = 8\n[distributed]\nep = 2\n", 16),
         (
             "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\nep = 2\ntp = 4\n"
-            + RESUMED,
+            + TRAINED,
             32,
         ),
     ],
@@ -177,6 +176,14 @@ def above_notes(report):
 def test_notes_at_most(lint, rest, world_size):
     text = run("max_steps = 20\ncompile_model = false", rest=rest)
     assert above_notes(lint(text, world_size=world_size)) == []
+
+
+def test_as_many_micro_batches_as_stages_are_legal(lint):
+    """Slow, but no error: 1F1B needs no more."""
+    text = run(
+        "compile_model = false\ngrad_accum_steps = 4", "", "[distributed]\npp = 4\n"
+    )
+    assert "error" not in {d.severity for d in lint(text).diagnostics}
 
 
 LLAMA = (
