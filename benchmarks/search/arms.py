@@ -143,9 +143,7 @@ def _with(point: Point, place: int, index: int) -> Point:
     return (*point[:place], index, *point[place + 1 :])
 
 
-def best_measured(
-    world: World, trials: Sequence[tuple[Point, Record]]
-) -> Point | None:
+def best_measured(world: World, trials: Sequence[tuple[Point, Record]]) -> Point | None:
     """The setting that looked fastest, of those that may be chosen."""
     speeds = [
         (record.tokens_per_second, point)

@@ -91,9 +91,7 @@ def ours(world: World, variant: Variant) -> Result:
     thirty, _, long = results
     fractions = [world.fraction(result.chosen) for result in results]
     spent, ooms = long.seconds / 60, long.ooms
-    return Result(
-        long.after_10, *fractions, thirty.ooms, ooms, long.trials, spent
-    )
+    return Result(long.after_10, *fractions, thirty.ooms, ooms, long.trials, spent)
 
 
 class _Ended(NamedTuple):
