@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections import defaultdict
@@ -56,10 +57,8 @@ def race(world: World, arm: Arm) -> Result:
         ends.append(end)
         return record
 
-    try:
+    with contextlib.suppress(_TimeIsUp):
         arm(world, ask)
-    except _TimeIsUp:
-        pass
     counts = [sum(end <= minutes * 60 for end in ends) for minutes in MINUTES]
     found = [
         world.fraction(best_measured(world, trials[:count]))
