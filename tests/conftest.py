@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,9 @@ from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, trainer
 
 REPOSITORY = Path(__file__).parent.parent
+
+for name in ("GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
+    os.environ.pop(name, None)  # or every test would see the annotations of a CI job
 
 
 class Outcome(NamedTuple):

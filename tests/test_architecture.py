@@ -1,7 +1,6 @@
 """Imports point one way, lint starts light, and the house style holds."""
 
 import ast
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +14,37 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
-LIGHT = ("toml", "trainers", "facts", "lint", "job", "cli", "suggest", "commands.lint")
+LIGHT = (
+    "toml",
+    "trainers",
+    "facts",
+    "lint",
+    "job",
+    "cli",
+    "suggest",
+    "atomic",
+    "commands.lint",
+)
 ALLOWED = {
     "toml": ("toml",),
     "suggest": (),
+    "atomic": (),
     "job": (),
     "facts": ("facts", "job", "suggest"),
     "trainers": ("trainers", "facts", "job", "suggest", "toml"),
-    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml"),
+    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "search": (
+        "search",
+        "runners",
+        "lint",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+        "atomic",
+    ),
+    "runners": ("runners", "search", "facts", "job", "suggest", "toml", "atomic"),
 }
 """What each room may import of fp8tune."""
 
@@ -164,6 +186,13 @@ def loaded_after(*arguments, folder):
     return ended, set(names), said.stdout
 
 
+FORMAT_MODULES = {
+    "json": {"plain_json"},
+    "sarif": {"sarif", "sarif_rule"},
+    "github": {"github"},
+    "gitlab": {"gitlab"},
+    "junit": {"junit"},
+}
 CONFIG = """\
 # fp8tune: gpu=h100 world-size=8
 [train]
@@ -187,11 +216,14 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     ended, names, _ = loaded_after("lint", *arguments, folder=tmp_path)
     assert ended == code
     assert names & HEAVY == set()
-    assert names & {"difflib", "multiprocessing", "concurrent.futures"} == set()
+    assert names & {"json", "difflib", "multiprocessing", "concurrent.futures"} == set()
     ours = {name for name in names if name.split(".")[0] == "fp8tune"}
     assert ours <= set(MODULES)
     assert not ours & {"fp8tune.commands.rules", "fp8tune.lint.explain"}
     assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
+    assert not ours & {"fp8tune.lint.config", "fp8tune.lint.listing"}
+    assert not ours & {"fp8tune.atomic", "fp8tune.lint.statistics"}
+    assert not [name for name in ours if inside(name, "lint.formats")]
     bare = subprocess.run(
         [sys.executable, "-I", "-c", "import sys; print(*sys.modules)"],
         capture_output=True,
@@ -204,14 +236,16 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     assert strange <= {"click", "fp8tune"}
 
 
-def test_json_is_loaded_for_json_alone(tmp_path):
+def test_a_format_is_loaded_when_asked_for(tmp_path):
     (tmp_path / "a.toml").write_text(CONFIG)
-    _, names, _ = loaded_after("lint", "a.toml", folder=tmp_path)
-    assert "json" not in names
-    command = ("lint", "a.toml", "--output-format", "json")
-    _, names, out = loaded_after(*command, folder=tmp_path)
-    assert "json" in names
-    assert json.loads(out)["version"] == 1
+    shared = {"fp8tune.lint.formats", "fp8tune.lint.formats.address"}
+    for name, own in FORMAT_MODULES.items():
+        command = ("lint", "a.toml", "--output-format", name)
+        ended, names, out = loaded_after(*command, folder=tmp_path)
+        assert (ended, bool(out)) == (1, True)
+        ours = {f"fp8tune.lint.formats.{module}" for module in own}
+        assert {n for n in names if inside(n, "lint.formats")} == ours | shared
+        assert names & HEAVY == set()
 
 
 def test_every_command_of_the_table_is_a_module():

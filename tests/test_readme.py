@@ -36,6 +36,26 @@ def test_there_are_examples():
     assert len(EXAMPLES) > 0
 
 
+CI_COMMANDS = re.findall(r"^ +- (?:run: )?fp8tune (lint .*)$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", CI_COMMANDS)
+def test_command_of_a_ci_snippet_writes_its_report(
+    command, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    arguments = shlex.split(command)
+    code, output = run(arguments, capsys)
+    assert (code, output) == (0, "")
+    report = (tmp_path / arguments[-1]).read_text(encoding="utf-8")
+    assert report.startswith(("[]", '{\n  "$schema"'))
+
+
+def test_there_are_ci_snippets():
+    assert len(CI_COMMANDS) == 2
+
+
 def test_sample_configs_are_clean_for_their_target(capsys):
     code, output = run(["lint", "configs"], capsys)
     assert code == 0
@@ -45,7 +65,7 @@ def test_sample_configs_are_clean_for_their_target(capsys):
 def test_bad_config_shows_eight_problems(capsys):
     code, output = run(["lint", "docs/bad.toml"], capsys)
     assert code == 1
-    assert output.splitlines()[-1] == "6 errors, 2 warnings in 1 of 1 file"
+    assert "6 errors, 2 warnings in 1 of 1 file" in output.splitlines()
 
 
 def test_rule_of_the_readme_passes_its_own_examples(tmp_path, capsys):
@@ -62,3 +82,9 @@ def test_rule_of_the_readme_passes_its_own_examples(tmp_path, capsys):
 def test_category_table_names_every_folder_of_rules():
     folders = {path.name for path in (ROOT / "rules").iterdir()}
     assert folders == set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []

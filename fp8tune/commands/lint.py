@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure
+
+if TYPE_CHECKING:
+    from fp8tune.lint.run import Options, Result
+    from fp8tune.lint.show import Style
 
 LEVELS = ("error", "warning", "note")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option("--gpu", help="GPU that the run is for, e.g. h100 or h200.")
+@click.option("--gpu", default="", help="GPU that the run is for, e.g. h100 or h200.")
 @click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
-@click.option("--trainer", help="Take every file for a config of this trainer.")
 @click.option(
-    "--output-format",
-    type=click.Choice(["full", "concise", "json"]),
-    default="full",
-    show_default=True,
+    "--trainer", default="", help="Take every file for a config of this trainer."
 )
 @click.option(
+    "--output-format",
+    type=Choice(FORMATS),
+    show_default="full; github under GitHub Actions",
+)
+@click.option(
+    "--output-file", default="", metavar="FILE", help="Write the findings to FILE."
+)
+@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
+@click.option(
     "--fail-on",
-    type=click.Choice([*LEVELS, "never"]),
+    type=Choice([*LEVELS, "never"]),
     default="error",
     show_default=True,
     help="Exit with 1 on a finding of this level or above.",
@@ -36,22 +47,31 @@ LEVELS = ("error", "warning", "note")
 @click.option(
     "--rules", "packs", multiple=True, help="A folder with rules of your own."
 )
+@click.option("--fix", is_flag=True, help="Mend what can be mended safely.")
+@click.option(
+    "--unsafe-fixes",
+    is_flag=True,
+    help="Mend also what changes the run (each finding says how); implies --fix.",
+)
+@click.option("--diff", is_flag=True, help="Show what --fix would do; write nothing.")
+@click.option("--add-ignore", is_flag=True, help="Write an ignore comment per finding.")
+@click.option("--reason", default="", help="Reason in the comments of --add-ignore.")
+@click.option("--until", default="", help="Their last day, YYYY-MM-DD.")
+@click.option("--baseline", default="", help="A file of findings to live with for now.")
+@click.option(
+    "--update-baseline", is_flag=True, help="Write what is found into the baseline."
+)
 @click.option("--stdin-filename", default="-", help="Name of what is read from `-`.")
 @click.option("--force-exclude", is_flag=True, help="Exclude also files named here.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the findings.")
 def command(
     paths: tuple[str, ...],
-    gpu: str | None,
-    world_size: int | None,
-    trainer: str | None,
-    output_format: str,
+    output_format: str | None,
+    output_file: str,
+    statistics: bool,
     fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    packs: tuple[str, ...],
-    stdin_filename: str,
-    force_exclude: bool,
     quiet: bool,
+    **asked: Any,
 ) -> int:
     """Check train configs: files, folders (searched for *.toml), or - for stdin.
 
@@ -61,32 +81,84 @@ def command(
     import gc
 
     gc.disable()  # the process is short, and there are few cycles to collect
-    from fp8tune.lint.run import Options, Problem, run
-    from fp8tune.lint.show import show
+    from fp8tune.lint.run import Problem, run
+    from fp8tune.lint.show import Style, default_format
 
-    options = Options(
-        gpu=gpu or "",
-        world_size=world_size or 0,
-        trainer=trainer or "",
-        select=_split(select),
-        ignore=_split(ignore),
-        packs=packs,
-        stdin_filename=stdin_filename,
-        force_exclude=force_exclude,
-    )
+    options = _options(asked)
+    chosen = output_format or default_format(output_file)
+    style = Style(chosen, output_file, quiet=quiet, statistics=statistics)
     try:
         result = run(paths or (".",), options)
+        _say(result, options, style)
+        sys.stdout.flush()
     except Problem as error:
         raise Failure(str(error)) from None
-    try:
-        show(result, output_format, quiet=quiet, out=sys.stdout, err=sys.stderr)
-        sys.stdout.flush()
     except BrokenPipeError:  # whoever read has gone: main() finds it again
         return 2
     if result.unread:
         return 2
     levels = LEVELS[: LEVELS.index(fail_on) + 1] if fail_on in LEVELS else ()
-    return int(any(d.severity in levels for d in result.diagnostics))
+    return int(bool(levels and result.stale)) or int(
+        any(d.severity in levels for d in result.diagnostics)
+    )
+
+
+def _options(asked: dict[str, Any]) -> Options:
+    """The options of a run, from those of the command line."""
+    from fp8tune.lint.run import Options
+
+    words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
+    asked["world_size"] = asked["world_size"] or 0
+    asked["fix"] |= asked["unsafe_fixes"] or asked["diff"]
+    for name in ("select", "ignore"):
+        asked[name] = _split(asked[name])
+    return Options(**asked, ignore_words=words)
+
+
+def _say(result: Result, options: Options, style: Style) -> None:
+    """Show findings, or patches; what was read from stdin goes to stdout mended."""
+    from fp8tune.lint.show import show, show_unread
+
+    out: TextIO = sys.stdout
+    if options.diff:
+        from fp8tune.lint.tally import show_patches
+
+        show_unread(result, style, sys.stderr)
+        show_patches(result, style, out)
+    else:
+        for report in result.reports:
+            if report.text:
+                sys.stdout.buffer.write(report.text)
+                out = sys.stderr
+        show(result, style, out, sys.stderr)
+    if result.stale or result.notes:
+        from fp8tune.lint.tally import baseline_lines
+
+        for line in baseline_lines(result):
+            print(style.safe(line), file=sys.stderr)
+    wrote = options.fix or options.add_ignore
+    if style.summed and (wrote or any(found.fix for found in result.diagnostics)):
+        from fp8tune.lint.tally import fix_lines
+
+        notes = sys.stderr if options.diff else style.notes(out, sys.stderr)
+        for line in fix_lines(result, options):
+            print(line, file=notes)
+
+
+def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:
+    """What follows the rules' names in the comments of --add-ignore."""
+    if (reason or until) and not add_ignore:
+        raise Failure("--reason and --until go with --add-ignore")
+    if until:
+        import datetime
+
+        try:
+            datetime.date.fromisoformat(until)
+        except ValueError:
+            raise Failure(f"--until {until}: no date of the form YYYY-MM-DD") from None
+    if not reason.isprintable():
+        raise Failure("--reason: one line without control characters")
+    return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason.strip())
 
 
 def _split(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -39,3 +39,36 @@ def count(
     block = params_attention + params_ffn + 2 * hidden_size
     tables = 1 if tied_embeddings else 2
     return layers * block + tables * params_embedding + hidden_size
+
+
+def moe_ffn(
+    hidden_size: int,
+    ffn_matrices: int,
+    experts: int,
+    shared_experts: int,
+    expert_size: int,
+) -> int:
+    """Weights of one mixture of experts: all experts and the router."""
+    expert = ffn_matrices * hidden_size * expert_size
+    return (experts + shared_experts) * expert + experts * hidden_size
+
+
+def decoder(
+    layers: int,
+    moe_layers: int,
+    hidden_size: int,
+    tied_embeddings: bool,
+    params_attention: int,
+    params_ffn: int,
+    params_moe_ffn: int,
+    params_embedding: int,
+) -> int:
+    """Parameters of a decoder, dense or a mixture of experts.
+
+    Exact for RMSNorm without QK norm and a router without bias; else short by a few
+    vectors per block.
+    """
+    blocks = layers * (params_attention + 2 * hidden_size)
+    ffns = (layers - moe_layers) * params_ffn + moe_layers * params_moe_ffn
+    tables = 1 if tied_embeddings else 2
+    return blocks + ffns + tables * params_embedding + hidden_size

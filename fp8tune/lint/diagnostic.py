@@ -79,12 +79,15 @@ class Suppressed(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found in one file.
+    """What was found in one file, and what was done about it.
 
-    ``unjudged`` maps each rule that lacked a fact to ``gpu`` or ``world_size``;
-    ``skipped`` says what the file is, when it is no train config; ``lines`` are the
-    source lines that the findings point at; ``suppressed`` are findings that a comment
-    or the baseline holds back, ``fixed`` those that were mended.
+    - ``unjudged``: each rule that lacked a fact, and ``gpu`` or ``world_size``
+    - ``skipped``: what the file is, when it is no train config
+    - ``lines``: the source lines that the findings point at
+    - ``suppressed``: findings that a comment or the baseline holds back
+    - ``fixed``: findings that were mended, or commented away
+    - ``patch``: the diff that would do so; ``text``: the new text of stdin
+    - ``baseline``: the file with findings to live with; ``applied``: rules selected
     """
 
     path: str
@@ -94,3 +97,7 @@ class Report(NamedTuple):
     lines: dict[int, str] = {}
     suppressed: tuple[Suppressed, ...] = ()
     fixed: tuple[Diagnostic, ...] = ()
+    patch: str = ""
+    text: bytes = b""
+    baseline: str = ""
+    applied: frozenset[str] = frozenset()

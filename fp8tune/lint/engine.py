@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
-from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
-from fp8tune.lint.rules import At, Rule, Scope
-from fp8tune.lint.suppress import Sieve, read_ignores
+from fp8tune.lint.rules import At, Rule
+from fp8tune.lint.scope import Scope
+from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
-from fp8tune.trainers.faults import Fault, Loaded
+from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
 PROSE = frozenset(
     ("key", "name", "names", "table", "section", "type", "bound", "reason", "hint")
 )
 """Facts of faults that are words of ours or names, not values of the config."""
+
+_SAYS = re.compile(r"#[^\n]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
+"""A comment that may say something about the run."""
 
 
 class Rules:
@@ -124,13 +129,14 @@ class _Case:
         self.rules = rules
         directive = read_directive(document.text)
         self.directive = directive
+        self.known = known
         self.loaded: Loaded = known.load(document.values)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.trainer = known.name
         self.unjudged: dict[str, str] = {}
 
     def report(self) -> Report:
-        sieve = Sieve(read_ignores(self.document), datetime.date.today())
+        sieve = Sieve(self.document, datetime.date.today())
         found = [d for d in (*self._faults(), *self._conditions()) if sieve.keeps(d)]
         judged = self.rules.selected - self.unjudged.keys()
         found += self._findings_of(sieve.faults(self.rules.names, judged))
@@ -146,7 +152,16 @@ class _Case:
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)
-        return self._findings_of((*own, *self.loaded.faults))
+        return self._findings_of((*own, *self.loaded.faults, *self._contradictions()))
+
+    def _contradictions(self) -> Iterable[Fault]:
+        text = self.document.text
+        if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
+            return ()
+        from fp8tune.lint.claims.contradiction import contradictions
+
+        known, loaded, directive = self.known, self.loaded, self.directive
+        return contradictions(self.document, known, loaded, directive)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -155,7 +170,8 @@ class _Case:
                 for name, value in fault.facts.items()
             }
             for rule in self.rules.by_fault.get(fault.kind, ()):
-                yield from self._finding(rule, Scope(self.job, facts), fault)
+                if rule.trainer in ("", self.trainer):
+                    yield from self._finding(rule, Scope(self.job, facts), fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
         job = self.job
@@ -186,8 +202,16 @@ class _Case:
             help_line = rule.help.fill(scope)
         except Unknown as missing:
             self._lacks(rule, missing)
-        else:
-            yield _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+            return
+        found = _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+        yield found._replace(fix=self._fix(rule, scope, fault))
+
+    def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Fix | None:
+        if "fix" not in rule.data:
+            return None
+        from fp8tune.lint.fix import find_fix
+
+        return find_fix(rule, scope, self.job, fault, self.document)
 
     def _origin(self, rule: Rule) -> str:
         """Where a GPU or world size came from, for a message that rests on it."""
@@ -209,6 +233,9 @@ class _Case:
             if at.names == ["fault"] and fault is not None:
                 key = str(fault.facts.get("key", ""))
                 region = self._fault_region(fault, at.mark)
+            elif at.names == ["fault.key"] and fault is not None:
+                named = At([str(fault.facts["key"])], at.mark, at.label)
+                key, region, note = self._place(named)
             else:
                 key, region, note = self._place(at)
             if index and (region in taken or note):
@@ -255,7 +282,9 @@ class _Case:
 
 def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
     if document.bom:
-        yield Fault("byte-order-mark", (), {}, (0, 0))
+        from fp8tune.toml.edit import Edit
+
+        yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:
         yield Fault("bad-directive", (), {"reason": problem}, span)
 

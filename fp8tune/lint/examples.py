@@ -34,6 +34,8 @@ def run_examples(rules: Iterable[Rule], against: Rules) -> Iterator[Failure]:
     for rule in rules:
         if not rule.bad or not rule.good:
             yield Failure(rule.name, "", "needs at least one [[bad]] and one [[good]]")
+        if rule.data.get("fix") and not any(example.fixed for example in rule.bad):
+            yield Failure(rule.name, "", "shows no fix: give a [[bad]] its `fixed`")
         for number, example in enumerate(rule.bad, 1):
             for reason in _bad(rule, example, against):
                 yield Failure(rule.name, f"bad {number}", reason)
@@ -60,7 +62,25 @@ def _bad(rule: Rule, example: Example, against: Rules) -> Iterator[str]:
         yield f"fires {len(mine)} times instead of once"
     for found in mine[:1]:
         yield from _spans(found, example)
+        yield from _fix(found, example, against)
     yield from _others(report, {rule.name, *example.also})
+
+
+def _fix(found: Diagnostic, example: Example, against: Rules) -> Iterator[str]:
+    """What is wrong with the fix: it must silence its rule, and make the text said."""
+    from fp8tune.lint.rewrite import fixed_bytes
+
+    if found.fix is None:
+        if example.fixed:
+            yield "offers no fix"
+        return
+    before = plain_config(example)
+    after = fixed_bytes(before.encode(), [found]).decode()
+    report = check("example.toml", after.encode(), against, Target())
+    if any(other.rule == found.rule for other in report.diagnostics):
+        yield "still fires after its fix"
+    elif example.fixed != after:
+        yield f"becomes, and `fixed` does not say so:\n{after}"
 
 
 def _good(rule: Rule, example: Example, against: Rules) -> Iterator[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
+from fp8tune.lint import experiment
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.expression import ExpressionError
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
+    SAFETIES,
     SEVERITIES,
     STATUSES,
     BadRule,
@@ -21,6 +24,7 @@ from fp8tune.lint.rules import (
 from fp8tune.suggest import closest
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document, InvalidToml, Unreadable, parse
+from fp8tune.toml.strings import offset_in_string
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES
 
@@ -50,10 +54,35 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "trainer": NAMES,
     "fault": tuple(faults.FACTS),
 }
-_ENTRIES: dict[str, dict[str, bool]] = {
-    "at": {"key": False, "any": False, "mark": False, "label": False},
-    "bad": {"config": True, "also": False},
-    "good": {"config": True, "also": False},
+_ENTRIES: dict[str, dict[str, str]] = {
+    "at": {"key": "text names", "any": "names", "mark": "text", "label": "text"},
+    "fix": {
+        "when": "text",
+        "safety": "text",
+        "title": "text",
+        "changes": "text",
+        "set": "table",
+        "rename": "table",
+        "header": "table",
+        "remove": "names",
+    },
+    "bad": {"config": "text", "also": "list", "fixed": "text"},
+    "good": {"config": "text", "also": "list"},
+    "experiment": experiment.FIELDS,
+}
+"""The fields of each array of tables, and what they may hold."""
+
+_NEEDED = {"at": (), "fix": ("safety", "title"), "experiment": ("expect",)}
+_NEEDED["bad"] = _NEEDED["good"] = ("config",)
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "text": ("a string", lambda value: isinstance(value, str)),
+    "list": ("an array of names", lambda value: _texts(value)),
+    "names": ("an array of names", lambda value: _texts(value) and bool(value)),
+    "table": (
+        "a table of expressions",
+        lambda value: isinstance(value, dict) and _texts([*value.values()]),
+    ),
+    **experiment.KINDS,
 }
 
 
@@ -106,13 +135,6 @@ def read_rule(path: str, category: str) -> Rule:
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_NEWLINE = re.compile(r"\r?\n")
-_LITERAL = re.compile(r"()(?:\r\n|.)", re.DOTALL)
-_BASIC = re.compile(
-    r"(\\[ \t]*\r?\n[ \t\r\n]*)|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}|\\.|\r\n|.",
-    re.DOTALL,
-)
-"""One character of a string as written; group 1 is a line that goes on."""
 
 
 class _Reader:
@@ -125,7 +147,7 @@ class _Reader:
         span = self.document.span(place, "value" if inside >= 0 else "key")
         offset = span[0] if span else 0
         if inside >= 0:
-            offset = _inside(self.document.text, offset, inside)
+            offset = offset_in_string(self.document.text, offset, inside)
         line, column = self.document.lines.position(offset)
         return BadRule(f"{self.path}:{line}:{column}: {reason}")
 
@@ -188,19 +210,30 @@ class _Reader:
             if field not in fields:
                 near = closest(field, fields)
                 raise self.fail(here, f"unknown key `{field}`{_meant(near)}")
-            many = field in ("also", "any")
-            if many or (field == "key" and isinstance(content, list)):
-                if not _texts(content) or (field != "also" and not content):
-                    raise self.fail(here, f"{field} is an array of names")
-            elif not isinstance(content, str):
-                raise self.fail(here, f"{field} is a string")
-        for field, required in fields.items():
-            if required and field not in entry:
+            kinds = [_KINDS[kind] for kind in fields[field].split()]
+            if not any(holds(content) for _, holds in kinds):
+                wanted = " or ".join(name for name, _ in kinds)
+                raise self.fail(here, f"{field} is {wanted}")
+        for field in _NEEDED[key]:
+            if field not in entry:
                 raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
-        if key == "at" and ("key" in entry) == ("any" in entry):
-            raise self.fail((key, index), "[[at]] has either `key` or `any`")
+        if key == "at":
+            self._at((key, index), entry)
+        if key == "fix":
+            self._fix((key, index), entry)
+
+    def _at(self, here: Path, entry: dict[str, Any]) -> None:
+        if ("key" in entry) == ("any" in entry):
+            raise self.fail(here, "[[at]] has either `key` or `any`")
         if entry.get("mark", "value") not in ("key", "value"):
-            raise self.fail((key, index, "mark"), "mark is key or value")
+            raise self.fail((*here, "mark"), "mark is key or value")
+
+    def _fix(self, here: Path, entry: dict[str, Any]) -> None:
+        if entry["safety"] not in SAFETIES:
+            raise self.fail((*here, "safety"), "safety is safe or unsafe")
+        if entry["safety"] == "unsafe" and not entry.get("changes"):
+            reason = "an unsafe fix says in `changes` what becomes of the run"
+            raise self.fail(here, reason)
 
     def _expressions(self, rule: Rule) -> None:
         parts: list[tuple[Path, str]] = [(("message",), "message"), (("help",), "help")]
@@ -217,37 +250,46 @@ class _Reader:
             except ExpressionError as error:
                 raise self._expression(rule, ("at", index, "label"), error) from None
             for number, name in enumerate(at.names):
-                if name != "fault" and not rule.knows(name):
-                    near = _meant(closest(name, rule.vocabulary()))
-                    reason = f"unknown name `{name}`{near}"
-                    many = ("at", index, "any" if at.any else "key", number)
-                    listed = many in self.document.spans.values
-                    raise self.fail(many if listed else many[:-1], reason, inside=0)
+                many = ("at", index, "any" if at.any else "key", number)
+                listed = many in self.document.spans.values
+                self._known(rule, name, many if listed else many[:-1])
+        for index, entry in enumerate(rule.data.get("fix", ())):
+            self._fix_expressions(rule, ("fix", index), entry)
+        for place, fault, words in experiment.faults(rule):
+            raise self._expression(rule, place, fault, words)
 
-    def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
+    def _fix_expressions(self, rule: Rule, here: Path, entry: dict[str, Any]) -> None:
+        for field in ("when", "title", "changes"):
+            part = {"safety": "safe", "title": "", field: entry.get(field, "")}
+            if field in entry:
+                self._repair(rule, (*here, field), part)
+        for verb in ("set", "rename", "header"):
+            for name, source in entry.get(verb, {}).items():
+                part = {"safety": "safe", "title": "", verb: {name: source}}
+                self._known(rule, name, (*here, verb, name))
+                self._repair(rule, (*here, verb, name), part)
+        for number, name in enumerate(entry.get("remove", ())):
+            self._known(rule, name, (*here, "remove", number))
+
+    def _repair(self, rule: Rule, place: Path, part: dict[str, Any]) -> None:
+        try:
+            rule.repair(part)
+        except ExpressionError as error:
+            raise self._expression(rule, place, error) from None
+
+    def _known(self, rule: Rule, name: str, place: Path) -> None:
+        if name != "fault" and not rule.knows(name):
+            near = _meant(closest(name, rule.vocabulary()))
+            raise self.fail(place, f"unknown name `{name}`{near}", inside=0)
+
+    def _expression(
+        self, rule: Rule, place: Path, error: ExpressionError, words: Any = ()
+    ) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            reason += _meant(closest(reason.split("`")[1], rule.vocabulary()))
+            known = words or rule.vocabulary()
+            reason += _meant(closest(reason.split("`")[1], known))
         return self.fail(place, reason, inside=error.offset)
-
-
-def _inside(text: str, offset: int, inside: int) -> int:
-    """Where the character ``inside`` of a string stands that is written at ``offset``.
-
-    Escapes are several characters long in the text, and so are line ends of CRLF.
-    """
-    long = text[offset : offset + 3] in ('"""', "'''")
-    at = offset + (3 if long else 1)
-    newline = _NEWLINE.match(text, at) if long else None
-    at = newline.end() if newline else at
-    pattern = _BASIC if text[offset] == '"' else _LITERAL
-    while inside > 0:
-        part = pattern.match(text, at)
-        if part is None:
-            break
-        at = part.end()
-        inside -= not part[1]
-    return at
 
 
 def _texts(value: Any) -> bool:

@@ -9,31 +9,35 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS, Job, Unknown, Words
+from fp8tune.job import FIELDS
 from fp8tune.lint.expression import Expression, compile_expression
+from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES, trainer
 
-CATEGORIES = (
-    "rejected",
-    "crash",
-    "silent",
-    "slow",
-    "memory",
-    "stability",
-    "hygiene",
-)
-"""Consequences, worst first."""
+CONSEQUENCES = {
+    "rejected": "the trainer refuses the config at start",
+    "crash": "the run starts, then fails",
+    "silent": "the run works, but not as the file says",
+    "slow": "the run is slower than it need be",
+    "memory": "the run does not fit the GPU, or hardly",
+    "stability": "the run may train worse, or diverge",
+    "hygiene": "the file says something that has no effect or does not hold",
+}
+"""What each category of rules means for the run, worst first."""
+
+CATEGORIES = tuple(CONSEQUENCES)
 
 SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
+SAFETIES = ("safe", "unsafe")
 
 
 _HEAD = re.compile(
@@ -59,10 +63,36 @@ class At(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one."""
+    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
+
+    ``fixed`` is what all its fixes, unsafe ones too, make of a bad one.
+    """
 
     config: str
     also: list[str]
+    fixed: str = ""
+
+
+class Repair(NamedTuple):
+    """What mends a finding: one ``[[fix]]`` of a rule, compiled.
+
+    ``set``, ``rename`` and ``header`` map a key, a job's field or ``fault`` to the new
+    value, the new name, and the section that belongs above it.
+    """
+
+    when: Expression | None
+    safety: str
+    title: Template
+    changes: Template
+    set: dict[str, Expression]
+    rename: dict[str, Expression]
+    header: dict[str, Expression]
+    remove: list[str]
+
+    @property
+    def own(self) -> bool:
+        """Whether the edits are those that the fault brings along."""
+        return not (self.set or self.rename or self.header or self.remove)
 
 
 class Rule:
@@ -85,6 +115,11 @@ class Rule:
         self.fault = head.get("fault", "")
         self.source = head.get("when", "")
         self._text = text
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: nothing that is compiled or read when needed."""
+        lazy = {k for k, v in vars(Rule).items() if isinstance(v, cached_property)}
+        return {k: v for k, v in self.__dict__.items() if k not in lazy}
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -156,6 +191,28 @@ class Rule:
         return compile_template(self.at[index].label, self._compile)
 
     @cached_property
+    def fixes(self) -> list[Repair]:
+        """The compiled fixes; the first that applies is taken."""
+        return [self.repair(entry) for entry in self.data.get("fix", [])]
+
+    def repair(self, entry: dict[str, Any]) -> Repair:
+        """Compile one ``[[fix]]``."""
+
+        def compiled(verb: str) -> dict[str, Expression]:
+            return {k: self._compile(v) for k, v in entry.get(verb, {}).items()}
+
+        return Repair(
+            self._compile(entry["when"]) if "when" in entry else None,
+            entry["safety"],
+            compile_template(entry["title"], self._compile),
+            compile_template(entry.get("changes", ""), self._compile),
+            compiled("set"),
+            compiled("rename"),
+            compiled("header"),
+            entry.get("remove", []),
+        )
+
+    @cached_property
     def targets(self) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on."""
         names = {*self.message.names, *(self.when.names if self.source else ())}
@@ -183,38 +240,6 @@ class Rule:
         return compile_expression(source, self.knows, ON_SCOPE)
 
 
-class Scope:
-    """A job with the facts of one fault, as a rule's message sees it."""
-
-    def __init__(self, job: Job, facts: dict[str, Any]) -> None:
-        self.job = job
-        self.facts = {f"fault.{name}": value for name, value in facts.items()}
-
-    def __getitem__(self, name: str) -> Any:
-        return self.facts[name] if name in self.facts else self.job[name]
-
-
-def _job(scope: Any) -> Job:
-    job: Job = scope.job if isinstance(scope, Scope) else scope
-    return job
-
-
-def _defined(scope: Any, name: str) -> bool:
-    try:
-        scope[name]
-    except Unknown:
-        return False
-    return True
-
-
-ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
-    "defined": _defined,
-    "written": lambda scope, name: _job(scope).key(name) in _job(scope).written,
-    "key": lambda scope, name: Words(_job(scope).key(name)),
-}
-"""Functions of a name: is it known, does it stand in the file, what is its key."""
-
-
 def _at(entry: dict[str, Any]) -> At:
     names = entry["any"] if "any" in entry else entry["key"]
     return At(
@@ -226,7 +251,7 @@ def _at(entry: dict[str, Any]) -> At:
 
 
 def _example(entry: dict[str, Any]) -> Example:
-    return Example(entry["config"], entry.get("also", []))
+    return Example(entry["config"], entry.get("also", []), entry.get("fixed", ""))
 
 
 def builtin_folder() -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
-from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.directive import parse_gpu
+from fp8tune.lint.directive import asked
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule, read_builtin
@@ -38,13 +38,27 @@ class Options(NamedTuple):
     packs: tuple[str, ...] = ()
     stdin_filename: str = "-"
     force_exclude: bool = False
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
+    add_ignore: bool = False
+    ignore_words: str = ""
+    baseline: str = ""
+    update_baseline: bool = False
 
 
 class Result(NamedTuple):
-    """Reports of all files, and what could not be read."""
+    """Reports of all files, what could not be read, and lines about the baseline.
+
+    ``stale`` are its entries that are no longer found, ``notes`` what became of it;
+    ``rules`` are those that fired, by name.
+    """
 
     reports: list[Report]
     unread: list[str]
+    stale: list[str] = []
+    notes: list[str] = []
+    rules: dict[str, Rule] = {}
 
     @property
     def diagnostics(self) -> Iterator[Diagnostic]:
@@ -53,11 +67,31 @@ class Result(NamedTuple):
 
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
-    """Check everything that ``paths`` mean; raises ``Problem``.
+    """Check everything that ``paths`` mean; raises ``Problem``."""
+    result = _run_all(list(discover(paths)), options)
+    if any(report.baseline for report in result.reports):
+        return _with_baseline(result, options)
+    if options.update_baseline and not result.unread:
+        raise Problem("no baseline to update: name it with --baseline FILE")
+    return result
 
-    Many files are shared out over processes.
-    """
-    found = list(discover(paths))
+
+def _with_baseline(result: Result, options: Options) -> Result:
+    from fp8tune.lint import baseline
+
+    try:
+        if options.update_baseline:
+            paths = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
+            notes = [baseline.update(path, result.reports) for path in paths]
+            result = result._replace(notes=notes)
+        held = baseline.hold(result.reports)
+    except baseline.BadBaseline as error:
+        raise Problem(str(error)) from None
+    return result._replace(reports=held.reports, stale=held.stale)
+
+
+def _run_all(found: list[Found], options: Options) -> Result:
+    """Check files; many are shared out over processes."""
     workers = min(_cores(), MAX_WORKERS)
     if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
         return _run(found, options)
@@ -70,6 +104,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
+        rules={name: rule for one in results for name, rule in one.rules.items()},
     )
 
 
@@ -99,24 +134,16 @@ def _run(files: list[Found], options: Options) -> Result:
                 reports.append(report)
     if not reports and not unread:
         runner.check_options()
-    return Result(reports, unread)
+    return Result(reports, unread, rules=runner.fired(reports))
 
 
 class _Runner:
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.target = Target()
-        if options.gpu:
-            try:
-                gpu = parse_gpu(options.gpu)
-            except ValueError as error:
-                raise Problem(str(error)) from None
-            self.target = self.target._replace(gpu=gpu, gpu_origin="--gpu")
-        if options.world_size:
-            size = options.world_size
-            self.target = self.target._replace(
-                world_size=size, world_size_origin="--world-size"
-            )
+        try:
+            self.target = asked(options.gpu, options.world_size)
+        except ValueError as error:
+            raise Problem(str(error)) from None
         if options.trainer and options.trainer not in NAMES:
             near = closest(options.trainer, NAMES)
             hint = f"; did you mean {near}?" if near else f"; known: {', '.join(NAMES)}"
@@ -132,6 +159,16 @@ class _Runner:
         except (BadSettings, BadRule) as error:
             raise Problem(str(error)) from None
 
+    def fired(self, reports: list[Report]) -> dict[str, Rule]:
+        """The rules that have a finding, be it held back."""
+        names = {found.rule for report in reports for found in report.diagnostics}
+        names |= {held.finding.rule for report in reports for held in report.suppressed}
+        known = (
+            *self._builtin,
+            *(rule for pack in self._packs.values() for rule in pack),
+        )
+        return {rule.name: rule for rule in known if rule.name in names}
+
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""
         path = self.options.stdin_filename if found.path == "-" else found.path
@@ -141,23 +178,27 @@ class _Runner:
             path, settings.folder, settings.exclude
         ):
             return None
-        return check(
+        look = partial(
+            check,
             path,
-            read(found.path),
-            self.rules(settings, path),
-            self._target(settings),
+            rules=self.rules(settings, path),
+            target=settings.complete(self.target),
             only=self.options.trainer or settings.trainer * found.explicit,
             explicit=found.explicit,
         )
+        data = read(found.path)
+        if self.options.fix or self.options.add_ignore:
+            from fp8tune.lint.rewrite import rewritten
 
-    def _target(self, settings: Settings) -> Target:
-        target, origin = self.target, "pyproject.toml"
-        if settings.gpu and not target.gpu:
-            target = target._replace(gpu=settings.gpu, gpu_origin=origin)
-        if settings.world_size and not target.world_size:
-            size = settings.world_size
-            target = target._replace(world_size=size, world_size_origin=origin)
-        return target
+            report = rewritten(found, data, look, self.options)
+        else:
+            report = look(data)
+        if found.path == "-" and path == "-":
+            return report
+        return report._replace(
+            baseline=self.options.baseline or settings.baseline,
+            applied=look.keywords["rules"].selected,
+        )
 
     def rules(self, settings: Settings, path: str) -> Rules:
         """The rules for a file, after selection."""

@@ -1,14 +1,16 @@
-"""Show the result of a run: for people, for editors, for programs."""
+"""Show the result of a run: to people here, to programs by ``formats``."""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, TextIO
+from io import StringIO
+from typing import NamedTuple, TextIO
 
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.run import Result
+from fp8tune.lint.run import Problem, Result
 from fp8tune.lint.wording import plain
 
 MAX_PER_FILE = 100
@@ -21,24 +23,114 @@ _SUPPLY = {
 }
 
 
-def show(
-    result: Result, output_format: str, *, quiet: bool, out: TextIO, err: TextIO
-) -> None:
-    """Write the result in one of the formats ``full``, ``concise`` and ``json``."""
-    for line in result.unread:
-        print(f"fp8tune: {plain(line)}", file=err)
-    if output_format == "json":
-        _json(result, out)
-        return
-    notes = err if output_format == "concise" else out
-    if output_format == "concise":
-        for found in result.diagnostics:
-            print(_concise(found), file=out)
+class Style(NamedTuple):
+    """How to show a result; ``file`` takes the findings in place of stdout."""
+
+    output_format: str
+    file: str = ""
+    quiet: bool = False
+    statistics: bool = False
+
+    @property
+    def summed(self) -> bool:
+        """Whether there is a summary: not where programs alone read."""
+        read = self.file or self.output_format in ("full", "concise", "github")
+        return bool(read) and not self.quiet
+
+    def notes(self, out: TextIO, err: TextIO) -> TextIO:
+        """Where the summary goes: beside the findings only where people read both."""
+        together = self.output_format in ("full", "github") and not self.file
+        return out if together else err
+
+    def safe(self, line: str) -> str:
+        """A line in which the runner of GitHub Actions finds no command of old form."""
+        return line.replace("##[", "## [") if self.output_format == "github" else line
+
+
+def default_format(file: str) -> str:
+    """Full text; in the log of a GitHub action, annotations."""
+    actions = os.environ.get("GITHUB_ACTIONS") == "true"
+    return "github" if actions and not file else "full"
+
+
+def show(result: Result, style: Style, out: TextIO, err: TextIO) -> None:
+    """Write the findings, and what else there is to say beside them.
+
+    Raises ``Problem`` if they are to go to a file that cannot be written.
+    """
+    show_unread(result, style, err)
+    if style.file:
+        text = StringIO()
+        _findings(result, style, text, colour=False)
+        save(style.file, text.getvalue())
     else:
-        _full(result, out)
-    if not quiet:
-        for line in summary(result):
+        _findings(result, style, out, colour=wants_colour(out))
+    notes = style.notes(out, err)
+    if style.statistics and style.output_format != "json":
+        from fp8tune.lint.statistics import table
+
+        for line in table(result):
             print(line, file=notes)
+    if style.summed:
+        for line in summary(result):
+            print(style.safe(line), file=notes)
+
+
+def show_unread(result: Result, style: Style, err: TextIO) -> None:
+    """Say what could not be read."""
+    for line in result.unread:
+        print(style.safe(f"fp8tune: {plain(line)}"), file=err)
+
+
+def save(path: str, text: str) -> None:
+    """Write a file at once; what is no regular file, such as a pipe, is written to.
+
+    Raises ``Problem``.
+    """
+    from fp8tune import atomic
+
+    if path.endswith(".toml"):
+        raise Problem(f"{path}: findings go to no .toml file, to spare the configs")
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        like = os.stat(path) if os.path.exists(path) else None
+        if like is None or stat.S_ISREG(like.st_mode):
+            atomic.write(path, data, like)
+        else:
+            with open(path, "wb") as file:
+                file.write(data)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Problem(f"cannot write {path}: {reason}") from None
+
+
+def _findings(result: Result, style: Style, out: TextIO, *, colour: bool) -> None:
+    match style.output_format:
+        case "full":
+            _full(result, out, colour=colour)
+        case "concise":
+            for found in result.diagnostics:
+                print(_concise(found), file=out)
+        case "json":
+            from fp8tune.lint.formats import plain_json
+
+            out.write(plain_json.render(result, statistics=style.statistics))
+        case "sarif":
+            from fp8tune.lint.formats import sarif
+
+            out.write(sarif.render(result))
+        case "github":
+            from fp8tune.lint.formats import github
+
+            out.write(github.render(result))
+        case "gitlab":
+            from fp8tune.lint.formats import gitlab
+
+            out.write(gitlab.render(result))
+        case "junit":
+            from fp8tune.lint.formats import junit
+
+            out.write(junit.render(result))
 
 
 def _concise(found: Diagnostic) -> str:
@@ -47,10 +139,10 @@ def _concise(found: Diagnostic) -> str:
     return f"{where}: {found.severity}[{found.rule}] {plain(found.message)}"
 
 
-def _full(result: Result, out: TextIO) -> None:
+def _full(result: Result, out: TextIO, *, colour: bool) -> None:
     from fp8tune.lint.snippet import Painter
 
-    painter = Painter(colour=wants_colour(out))
+    painter = Painter(colour=colour)
     for report in result.reports:
         for found in report.diagnostics[:MAX_PER_FILE]:
             print(painter.finding(found, report.lines), file=out)
@@ -118,46 +210,3 @@ def _unjudged(result: Result) -> Iterator[str]:
 def count(number: int, noun: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _json(result: Result, out: TextIO) -> None:
-    import json
-
-    checked = [report for report in result.reports if not report.skipped]
-    data = {
-        "version": 1,
-        "files": len(checked),
-        "diagnostics": [_json_finding(found) for found in result.diagnostics],
-        "unjudged": [
-            {"path": report.path, "rule": rule, "needs": fact.replace("_", "-")}
-            for report in checked
-            for rule, fact in report.unjudged.items()
-        ],
-        "skipped": [
-            {"path": report.path, "reason": report.skipped}
-            for report in result.reports
-            if report.skipped
-        ],
-    }
-    json.dump(data, out, indent=2)
-    out.write("\n")
-
-
-def _json_finding(found: Diagnostic) -> dict[str, Any]:
-    return {
-        "path": found.path,
-        "rule": found.rule,
-        "code": found.code,
-        "category": found.category,
-        "severity": found.severity,
-        "key": found.key,
-        **found.region._asdict(),
-        "message": found.message,
-        "labels": [
-            {"key": label.key, **label.region._asdict(), "text": label.text}
-            for label in found.labels
-        ],
-        "help": found.help,
-        "fix": None,
-        "url": found.url,
-    }

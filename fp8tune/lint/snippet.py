@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-from fp8tune.lint.diagnostic import Diagnostic, Label
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label
 from fp8tune.lint.wording import plain
 
 WIDTH = 110
@@ -42,6 +42,8 @@ class Painter:
         ]
         if found.help:
             text.append(self._note(gutter, "help", plain(found.help)))
+        if found.fix:
+            text.append(self._note(gutter, "fix", _offer(found.fix)))
         text.append(
             self._note(gutter, "why", found.page or f"fp8tune explain {found.rule}")
         )
@@ -79,6 +81,13 @@ class Painter:
             codes = (_BOLD, _LEVEL[found.severity]) if primary else (_BLUE,)
             mark = _mark(label, line, start, len(left), "^" if primary else "-")
             yield f"{self._bar(gutter)} {self.paint(mark, *codes)}"
+
+
+def _offer(fix: Fix) -> str:
+    """What a fix does and the option that asks for it."""
+    if fix.safety == "safe":
+        return f"{plain(fix.title)} (--fix)"
+    return f"{plain(fix.title)} (--unsafe-fixes; {plain(fix.changes)})"
 
 
 def _mark(label: Label, line: str, start: int, indent: int, sign: str) -> str:

@@ -24,17 +24,22 @@ _FORM = re.compile(
     r"#[ \t]*fp8tune:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
+_NAME = re.compile(r"[^\s,](?:[^,]*[^\s,])?")
 
 
 class Ignore(NamedTuple):
-    """One comment: where it stands, the line it is for, and what it silences."""
+    """One comment: where it stands, the lines it is for, and what it silences.
+
+    ``places`` are the spans of the names.
+    """
 
     span: Span
-    line: int
+    lines: tuple[int, ...]
     names: tuple[str, ...]
     until: datetime.date | None
     problem: str = ""
     reason: str = ""
+    places: tuple[Span, ...] = ()
 
     def expired(self, today: datetime.date) -> bool:
         """Whether the comment has lost its effect."""
@@ -53,14 +58,15 @@ def read_ignores(document: Document) -> list[Ignore]:
 
 
 def _ignore(document: Document, span: Span) -> Ignore:
-    line = document.lines.position(span[0]).line
-    if document.lines.line(line).lstrip().startswith("#"):
-        line = _next_key(document, line)
+    lines = _lines(document, span)
     form = _FORM.match(document.text[span[0] : span[1]])
     if form is None:
         problem = "write `# fp8tune: ignore[rule-name] until=YYYY-MM-DD -- reason`"
-        return Ignore(span, line, (), None, problem)
-    names = tuple(name.strip() for name in form["names"].split(",") if name.strip())
+        return Ignore(span, lines, (), None, problem)
+    offset = span[0] + form.start("names")
+    found = list(_NAME.finditer(form["names"]))
+    names = tuple(match[0] for match in found)
+    places = tuple((offset + m.start(), offset + m.end()) for m in found)
     problem = "" if names else "name the rules between the brackets"
     until = None
     if form["until"]:
@@ -68,7 +74,16 @@ def _ignore(document: Document, span: Span) -> Ignore:
             until = datetime.date.fromisoformat(form["until"])
         except ValueError:
             problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
-    return Ignore(span, line, names, until, problem, form["reason"] or "")
+    reason = (form["reason"] or "").rstrip()
+    return Ignore(span, lines, names, until, problem, reason, places)
+
+
+def _lines(document: Document, span: Span) -> tuple[int, ...]:
+    """Its own line; and if it stands alone, the one below and that of the next key."""
+    line = document.lines.position(span[0]).line
+    if not document.lines.line(line).lstrip().startswith("#"):
+        return (line,)
+    return (line, line + 1, _next_key(document, line))
 
 
 def _next_key(document: Document, line: int) -> int:
@@ -84,7 +99,9 @@ def _next_key(document: Document, line: int) -> int:
 class Sieve:
     """Holds findings back, and tells which comments held back nothing."""
 
-    def __init__(self, ignores: list[Ignore], today: datetime.date) -> None:
+    def __init__(self, document: Document, today: datetime.date) -> None:
+        self.text = document.text
+        ignores = read_ignores(document)
         self.ignores = [ignore for ignore in ignores if not ignore.problem]
         self.broken = [ignore for ignore in ignores if ignore.problem]
         self.today = today
@@ -96,7 +113,7 @@ class Sieve:
         lines = {label.region.line for label in found.labels}
         silent: Ignore | None = None
         for ignore in self.ignores:
-            if ignore.line in lines and found.rule in ignore.names:
+            if lines.intersection(ignore.lines) and found.rule in ignore.names:
                 self.used.add((ignore.span, found.rule))
                 silent = silent if ignore.expired(self.today) else ignore
         if silent is not None:
@@ -112,13 +129,21 @@ class Sieve:
         for ignore in self.broken:
             yield Fault("bad-ignore", (), {"reason": ignore.problem}, ignore.span)
         for ignore in self.ignores:
-            for name in ignore.names:
+            for index, name in enumerate(ignore.names):
                 kind = self._problem(ignore, name, known, judged)
                 if kind:
                     near = closest(name, known) if kind == "unknown-ignore" else ""
-                    hint = f"did you mean `{near}`?" if near else ""
-                    facts = {"name": name, "until": Words(ignore.until), "hint": hint}
-                    yield Fault(kind, (), facts, ignore.span)
+                    yield self._fault(kind, ignore, index, near)
+
+    def _fault(self, kind: str, ignore: Ignore, index: int, near: str) -> Fault:
+        from fp8tune.lint.ignores import renamed, without
+
+        hint = f"did you mean `{near}`?" if near else ""
+        facts = {"name": ignore.names[index], "until": Words(ignore.until)}
+        facts |= {"hint": hint, **({"meant": Words(near)} if near else {})}
+        mend = renamed(ignore, index, near) if near else None
+        edit = mend or without(self.text, ignore, index)
+        return Fault(kind, (), facts, ignore.span, (edit,))
 
     def _problem(
         self, ignore: Ignore, name: str, known: frozenset[str], judged: frozenset[str]

@@ -66,6 +66,10 @@ class Lines:
         line = bisect_right(self._starts, offset)
         return Position(line, offset - self._starts[line - 1] + 1)
 
+    def offset(self, number: int) -> int:
+        """The offset at which line ``number`` (from 1) begins."""
+        return self._starts[number - 1]
+
     def line(self, number: int) -> str:
         """The text of line ``number`` (from 1) without its line ending."""
         start = self._starts[number - 1]

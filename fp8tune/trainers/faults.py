@@ -6,25 +6,40 @@ own loader refuses or takes for something else.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.toml import Path, Span
+
+if TYPE_CHECKING:
+    from fp8tune.toml.edit import Edit
+
+COMMENTED: dict[str, tuple[str, ...]] = {
+    "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),
+    "wrong-tokens-in-comment": ("said", "key", "value", "working", "basis"),
+    "wrong-gpus-in-comment": ("said", "key", "value", "working"),
+    "wrong-ac-in-comment": ("said", "key", "value"),
+    "wrong-precision-in-comment": ("said", "key", "value"),
+    "wrong-size-in-comment": ("said", "key", "value", "least"),
+    "wrong-value-in-comment": ("said", "key", "value"),
+    "no-checkpoint-in-comment": ("said", "key", "value"),
+}
+"""The kinds of faults of comments that contradict the file."""
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason",),
-    "unknown-ignore": ("name", "until", "hint"),
+    "unknown-ignore": ("name", "until", "hint", "meant"),
     "unused-ignore": ("name", "until"),
     "expired-ignore": ("name", "until"),
-    "value-not-allowed": ("key", "value", "allowed", "hint"),
-    "unknown-precision": ("key", "value", "allowed", "hint"),
+    "value-not-allowed": ("key", "value", "allowed", "hint", "meant", "sure"),
+    "unknown-precision": ("key", "value", "allowed", "hint", "meant", "sure"),
     "value-not-convertible": ("key", "value", "type"),
     "wrong-type": ("key", "value", "type"),
-    "value-out-of-range": ("key", "value", "bound"),
+    "value-out-of-range": ("key", "value", "bound", "hint"),
     "value-truncated": ("key", "value", "result"),
     "read-as-false": ("key", "value"),
     "section-not-a-table": ("key", "value"),
@@ -34,6 +49,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "steps-not-increasing": ("key", "value"),
     "bad-modalities": ("key", "value", "reason"),
     "bad-experts": ("key", "value", "reason"),
+    **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
 
@@ -43,13 +59,14 @@ class Fault(NamedTuple):
 
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given
-    where there is no path.
+    where there is no path, ``edits`` where the fault knows what mends it.
     """
 
     kind: str
     path: Path
     facts: dict[str, Any]
     span: Span | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 class Loaded(NamedTuple):

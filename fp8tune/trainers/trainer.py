@@ -17,6 +17,9 @@ from fp8tune.trainers.faults import Loaded
 NAMES = ("kempnerforge",)
 """Trainers that are known; each is a folder beside this file."""
 
+MODULES = ("job", "gemms", "reach")
+"""Modules of a trainer's folder whose functions are fields of its jobs."""
+
 FOREIGN: dict[str, tuple[str, ...]] = {
     "a Python project file": ("build-system", "project", "tool"),
     "a Cargo manifest": ("package", "dependencies", "workspace"),
@@ -50,7 +53,9 @@ class Trainer:
         """Every name that a rule for this trainer may use."""
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
         sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
-        computed = FACTS | sources(self._module("job"))
+        computed = dict(FACTS)
+        for name in MODULES:
+            computed |= sources(self._module(name))
         return vocabulary(keys | sections, self.schema.job, computed)
 
     @cached_property

@@ -28,7 +28,7 @@ def test_one_local_rank_of_two_dimensions_is_refused(mesh):
 
 
 def test_one_group_of_two_dimensions_is_refused(mesh):
-    """pipeline-with-tensor-and-data-parallel: it asks for one process group."""
+    """pipeline-with-sharding: it asks for one process group."""
     submesh = mesh(pp=2, dp_shard=2, tp=2)["dp_shard", "tp"]
     with pytest.raises(RuntimeError, match="mesh_dim"):
         submesh.get_group()

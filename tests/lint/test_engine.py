@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.packs import read_pack
 from fp8tune.toml.document import Unreadable
@@ -21,7 +22,7 @@ def labels(finding):
 
 def test_a_finding_whole(lint):
     (found,) = lint(FP8_TP).diagnostics
-    assert found._replace(labels=()) == (
+    assert found._replace(labels=(), fix=None) == (
         "a.toml",
         "fp8-with-tensor-parallel",
         "FP8101",
@@ -34,6 +35,7 @@ def test_a_finding_whole(lint):
         "config/job.py",
         (),
         "",
+        None,
     )
     assert labels(found) == [
         ("distributed.tp", 4, 6, 4, 7, "splits every linear over 4 GPUs"),
@@ -189,13 +191,8 @@ def test_invalid_toml_in_a_folder_is_none_of_ours(rules):
 
 
 def test_invalid_toml_without_its_rule():
-    assert check("a.toml", b"x = [\n", Rules([], {}), Target()) == (
-        "a.toml",
-        [],
-        {},
-        "",
-        {},
-    )
+    found = check("a.toml", b"x = [\n", Rules([], {}), Target())
+    assert found == Report("a.toml", [])
 
 
 def test_faults_without_their_rules(builtin):
@@ -328,7 +325,7 @@ def test_the_origin_of_the_gpu_stands_in_the_message(rules, header, target, orig
     ],
 )
 def test_the_origin_of_the_world_size_stands_in_the_message(rules, target, origin):
-    text = b"[train]\n[distributed]\ntp = 4\n"
+    text = b"[train]\n[distributed]\ndp_replicate = 4\n"
     (found,) = check("a.toml", text, rules, target).diagnostics
     assert found.message.endswith(f" (world size from {origin})")
 

@@ -5,9 +5,17 @@ import re
 
 import pytest
 
+from fp8tune.commands.lint import FORMATS
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Result
-from fp8tune.lint.show import MAX_PER_FILE, count, show, summary, wants_colour
+from fp8tune.lint.show import (
+    MAX_PER_FILE,
+    Style,
+    count,
+    show,
+    summary,
+    wants_colour,
+)
 
 TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 
@@ -23,6 +31,8 @@ trainer: `distributed.tp = 4`
   |      ^ splits every linear over 4 GPUs
   |
   = help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16
+  = fix: set `distributed.tp = 1` (--unsafe-fixes; FSDP takes over the GPUs of tensor \
+parallelism: 4 x more sequences per step, and whole layers on each GPU)
   = why: fp8tune explain fp8-with-tensor-parallel
 
 1 error in 1 of 1 file
@@ -30,6 +40,7 @@ not judged: 1 rule in 1 file needs the GPU: add --gpu h100, or `# fp8tune: gpu=h
 above the first table
 not judged: 1 rule in 1 file needs the number of GPUs: add --world-size 16, or \
 `# fp8tune: world-size=16` above the first table
+fixable: 1 with --unsafe-fixes, which change the run
 """
 
 
@@ -42,7 +53,7 @@ def found(severity="error", path="a.toml", line=1):
 
 def printed(result, output_format="full", *, quiet=False):
     out, err = io.StringIO(), io.StringIO()
-    show(result, output_format, quiet=quiet, out=out, err=err)
+    show(result, Style(output_format, quiet=quiet), out, err)
     return out.getvalue(), err.getvalue()
 
 
@@ -107,7 +118,21 @@ def test_json(fp8tune, project):
                 ],
                 "help": "set `distributed.tp = 1` and shard with FSDP alone, or train "
                 "in bf16",
-                "fix": None,
+                "fix": {
+                    "safety": "unsafe",
+                    "title": "set `distributed.tp = 1`",
+                    "changes": "FSDP takes over the GPUs of tensor parallelism: 4 x "
+                    "more sequences per step, and whole layers on each GPU",
+                    "edits": [
+                        {
+                            "line": 4,
+                            "column": 6,
+                            "end_line": 4,
+                            "end_column": 7,
+                            "text": "1",
+                        }
+                    ],
+                },
                 "url": "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/"
                 "kempnerforge/config/job.py",
             }
@@ -121,6 +146,9 @@ def test_json(fp8tune, project):
             {"path": "a.toml", "rule": "gpu-without-fp8", "needs": "gpu"},
         ],
         "skipped": [{"path": "b.toml", "reason": "a Python project file"}],
+        "suppressed": [],
+        "fixed": [],
+        "stale": [],
     }
     assert (said.code, said.err) == (1, "")
 
@@ -139,23 +167,25 @@ def test_json_without_findings(quiet):
     out, err = printed(Result([], []), "json", quiet=quiet)
     assert err == ""
     assert " ".join(out.split()) == (
-        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [] }'
+        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [], '
+        '"suppressed": [], "fixed": [], "stale": [] }'
     )
 
 
-@pytest.mark.parametrize("output_format", ["full", "concise", "json"])
+@pytest.mark.parametrize("output_format", FORMATS)
 @pytest.mark.parametrize("quiet", [True, False])
 def test_unread_files_go_to_stderr(output_format, quiet):
     result = Result([], ["a\x1b.toml: gone"])
     out, err = printed(result, output_format, quiet=quiet)
     assert err.startswith("fp8tune: a\\u001b.toml: gone\n")
-    assert "gone" not in out
+    assert "\x1b" not in out
+    assert ("gone" in out) == (output_format in ("sarif", "github", "junit"))
 
 
 def test_paths_and_messages_are_safe_in_every_format():
     odd = found(path="\x1b[2J.toml")._replace(message="a\nb\x1b")
     result = Result([Report("\x1b[2J.toml", [odd])], [])
-    for output_format in ("full", "concise", "json"):
+    for output_format in ("full", "concise", "json", "github", "gitlab", "junit"):
         out, err = printed(result, output_format)
         assert "\x1b" not in out + err
     assert printed(result, "concise", quiet=True)[0] == (
@@ -283,7 +313,7 @@ def test_colour_of_the_command(fp8tune, project, monkeypatch, environment, colou
     assert re.sub(r"\x1b\[[\d;]+m", "", said.out) == FULL
 
 
-@pytest.mark.parametrize("output_format", ["concise", "json"])
+@pytest.mark.parametrize("output_format", FORMATS[1:])
 def test_formats_for_programs_are_never_coloured(
     fp8tune, project, monkeypatch, output_format
 ):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.diagnostic import Diagnostic, Label, Region
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region
 from fp8tune.lint.snippet import WIDTH, Painter
 
 PLAIN = Painter(colour=False)
@@ -72,6 +72,31 @@ note[a-rule] what is wrong
   = why: fp8tune explain a-rule
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("fix", "shown"),
+    [
+        (Fix("safe", "Remove it", "", ()), "Remove it (--fix)"),
+        (
+            Fix("unsafe", "Set `tp = 1`", "needs 4 times the memory", ()),
+            "Set `tp = 1` (--unsafe-fixes; needs 4 times the memory)",
+        ),
+        (
+            Fix("unsafe", "a\nb", "\x1b[2J", ()),
+            r"a\u000ab (--unsafe-fixes; \u001b[2J)",
+        ),
+    ],
+)
+def test_a_fix_stands_between_help_and_why(fix, shown):
+    found = finding((1, 1, 1, 2, "here"))._replace(fix=fix)
+    assert rendered(found, {1: "a = 1"}).split("\n")[-5:] == [
+        "  |",
+        "  = help: do this",
+        f"  = fix: {shown}",
+        "  = why: fp8tune explain a-rule",
+        "",
+    ]
 
 
 def test_in_colour():

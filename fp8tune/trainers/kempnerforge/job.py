@@ -4,7 +4,7 @@ Every public function is a field of the job or a fact of this trainer; its
 parameters name what it reads (``model_dim`` is the key ``model.dim``). A
 parameter that is unknown makes the result unknown.
 
-Source: KempnerForge at commit 5666d0d, files named in each docstring.
+Source: KempnerForge at commit 5666d0d, the files named in brackets.
 """
 
 from __future__ import annotations
@@ -249,3 +249,36 @@ def vlm_image_positions(vlm_arch_name: str, vlm_visual_tokens: int) -> int:
 def vlm_positions(vlm_image_positions: int, vlm_max_text_len: int) -> int:
     """Tokens of the residual stream of a VLM sample [tokens] (config/job.py)."""
     return vlm_image_positions + vlm_max_text_len
+
+
+def expert_size(ffn_size: int, model_moe_expert_ffn_multiplier: float) -> int:
+    """FFN size of one expert (config/model.py, computed_expert_ffn_hidden_dim)."""
+    return max(16, 16 * round(int(ffn_size * model_moe_expert_ffn_multiplier) / 16))
+
+
+def shared_experts(model_moe_shared_experts: int) -> int:
+    """One shared expert however many are asked for (model/moe.py, build_moe)."""
+    return 1 if model_moe_shared_experts > 0 else 0
+
+
+def decoder_parameters(
+    params_decoder: int,
+    layers: int,
+    hidden_size: int,
+    params_ffn: int,
+    vlm_arch_name: str,
+    vlm_cross_attention_every_n_layers: int | None = None,
+) -> int:
+    """Parameters of the language model, cross-attention blocks included.
+
+    Of those the smallest count: one key/value head (model/transformer.py).
+    """
+    if vlm_arch_name in ("mot", "moma"):
+        raise Unknown("decoder_parameters")
+    every = vlm_cross_attention_every_n_layers or layers + 1
+    return params_decoder + layers // every * (2 * hidden_size**2 + params_ffn)
+
+
+def parameters(vlm: bool, params_decoder: int) -> int:
+    """Parameters of a text model; unknown for a VLM, whose encoder is not."""
+    return known("parameters", None if vlm else params_decoder)

@@ -11,13 +11,14 @@ Source: kempnerforge/config/loader.py at commit 5666d0d.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks
 from fp8tune.trainers.kempnerforge.hints import Hints
+from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
 ALWAYS_READ = ("model", "train", "eval", "distributed")
@@ -163,9 +164,10 @@ class _Loader:
         self._cross_check(name, values, path)
         return values
 
-    def unknown(self, path: Path, table: str, keys: Iterable[str]) -> None:
+    def unknown(self, path: Path, table: str, keys: Collection[str]) -> None:
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
-        self.fault("unknown-key", path, name=str(path[-1]), table=table, hint=hint)
+        facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        self.fault("unknown-key", path, name=str(path[-1]), **facts)
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
         """Whether the switch of a conditional check is on."""
@@ -224,7 +226,8 @@ class _Loader:
         is_precision = dotted(path) == self.schema.job["precision"]
         kind = "unknown-precision" if is_precision else "value-not-allowed"
         hint = self.hints.for_value(spec, value)
-        self.fault(kind, path, value=value, allowed=spec.allowed, hint=hint)
+        facts = {"allowed": spec.allowed, "hint": hint, **value_meant(hint, value)}
+        self.fault(kind, path, value=value, **facts)
         return False
 
     def check(self, spec: Key, values: dict[str, Any], here: Path, raw: Any) -> None:
@@ -243,6 +246,7 @@ class _Loader:
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
                 facts |= _as_written(problem, raw)
+                facts["hint"] = "" if problem.path else _default(spec)
             self._forget_truncation(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
@@ -258,6 +262,12 @@ class _Loader:
                 if len(self.faults) >= MAX_FAULTS:
                     return
                 self.faults.append(fault)
+
+
+def _default(spec: Key) -> str:
+    """What to write instead of a value out of range, if there is a default."""
+    value = spec.effective_default
+    return "" if value is None else f"leave it out for the default, {value}"
 
 
 def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""``fp8tune search``: short real trials in a wall budget, and the best written back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fp8tune.cli import Choice, Failure
+
+
+@click.command("search")
+@click.argument("config", required=False, default="", metavar="[CONFIG]")
+@click.option("--budget", required=True, help="Wall time for everything: 90s, 30m, 2h.")
+@click.option("--gpu", default="", help="GPU that the run is for, if not this one.")
+@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
+@click.option("--trainer", default="", help="The config's trainer, if not recognised.")
+@click.option(
+    "--runner",
+    type=Choice(["replay"]),
+    default="replay",
+    show_default=True,
+    help="What executes the trials.",
+)
+@click.option("--records", default="", metavar="FILE", help="Trials to replay.")
+@click.option("--allow", multiple=True, help="A frozen knob to free, e.g. precision.")
+@click.option("--output", default="", metavar="FILE", help="Where to write.")
+@click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
+@click.option("--diff", is_flag=True, help="Show what would be written; write nothing.")
+@click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
+@click.option(
+    "--output-format",
+    type=Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+)
+def command(config: str, output_format: str, **asked: Any) -> int:
+    """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
+
+    Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
+    could not start; 130: interrupted (the study is kept, the best so far is written).
+    """
+    from fp8tune.search.session import CannotSearch, Wishes, search
+
+    if asked["in_place"] and asked["output"]:
+        raise Failure("--in-place and --output exclude each other")
+    asked["world_size"] = asked["world_size"] or 0
+    wishes = Wishes(config=config, as_json=output_format == "json", **asked)
+    try:
+        return search(wishes)
+    except CannotSearch as error:
+        raise Failure(str(error)) from None

@@ -1,0 +1,44 @@
+"""What a finding is called outside: paths as CI services count them, fingerprints."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from fp8tune.lint.diagnostic import Diagnostic
+
+CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+"""Variables in which GitHub Actions and GitLab CI name the root of the checkout."""
+
+
+def from_root(path: str) -> str:
+    """The path from the root of the checkout, else from the current folder.
+
+    One that lies in neither is absolute. Bytes that are no UTF-8 stay surrogates.
+    """
+    absolute = os.path.abspath(path)
+    for root in (*(os.environ.get(name, "") for name in CHECKOUTS), os.getcwd()):
+        if root and absolute.startswith(os.path.join(root, "")):
+            return os.path.relpath(absolute, root).replace(os.sep, "/")
+    return absolute
+
+
+def well_formed(text: str) -> str:
+    """The text with lone surrogates escaped, which no other program reads."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def fingerprints(findings: Iterable[Diagnostic]) -> Iterator[str]:
+    """One name per finding that stays when lines move: of path, rule and key.
+
+    Findings that agree in all three are numbered in their order.
+    """
+    from hashlib import sha256
+
+    seen: Counter[str] = Counter()
+    for found in findings:
+        name = "\0".join((from_root(found.path), found.rule, found.key))
+        text = f"{name}\0{seen[name]}" if seen[name] else name
+        seen[name] += 1
+        yield sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

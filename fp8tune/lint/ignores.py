@@ -1,0 +1,75 @@
+"""Take ignore comments, or names in them, out of a config; and put them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.suppress import Ignore, read_ignores
+from fp8tune.toml.document import Document
+from fp8tune.toml.edit import Edit
+
+
+def without(text: str, ignore: Ignore, index: int) -> Edit:
+    """The comment without one of its names, or no comment if that was the last."""
+    if len(ignore.names) == 1:
+        return _without_comment(text, *ignore.span)
+    start, end = ignore.places[index]
+    if index + 1 < len(ignore.places):
+        return Edit(start, ignore.places[index + 1][0], "")
+    return Edit(ignore.places[index - 1][1], end, "")
+
+
+def _without_comment(text: str, start: int, end: int) -> Edit:
+    line = text.rfind("\n", 0, start) + 1
+    before = text[line:start]
+    if before.strip():
+        last = end - text[start:end].endswith("\r")
+        return Edit(line + len(before.rstrip()), last, "")
+    newline = text.find("\n", end)
+    return Edit(line, len(text) if newline < 0 else newline + 1, "")
+
+
+def renamed(ignore: Ignore, index: int, name: str) -> Edit:
+    """The comment with another name in the place of one."""
+    return Edit(*ignore.places[index], name)
+
+
+def with_ignores(
+    document: Document, findings: Iterable[Diagnostic], words: str
+) -> list[Edit]:
+    """Comments above the lines of findings, or names added to those that are there.
+
+    ``words`` follow the names: the day until which, and the reason.
+    """
+    by_line: dict[int, list[str]] = {}
+    for found in findings:
+        names = by_line.setdefault(found.region.line, [])
+        if found.rule not in names:
+            names.append(found.rule)
+    there = {
+        line: ignore
+        for ignore in read_ignores(document)
+        for line in ignore.lines
+        if ignore.places
+    }
+    return [
+        _more(there[line], names)
+        if line in there
+        else _above(document, line, f"# fp8tune: ignore[{', '.join(names)}]{words}")
+        for line, names in by_line.items()
+    ]
+
+
+def _more(ignore: Ignore, names: list[str]) -> Edit:
+    end = ignore.places[-1][1]
+    new = [name for name in names if name not in ignore.names]
+    return Edit(end, end, "".join(f", {name}" for name in new))
+
+
+def _above(document: Document, line: int, comment: str) -> Edit:
+    text = document.lines.line(line)
+    indent = text[: len(text) - len(text.lstrip())]
+    start = document.lines.offset(line)
+    newline = "\r\n" if "\r\n" in document.text else "\n"
+    return Edit(start, start, f"{indent}{comment}{newline}")

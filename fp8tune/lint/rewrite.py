@@ -1,0 +1,178 @@
+"""Apply fixes to a file: in memory until nothing is left to mend, then at once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from fp8tune import atomic
+from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.discover import CannotRead, Found
+from fp8tune.toml.document import InvalidToml, parse
+from fp8tune.toml.edit import CannotEdit, Edit, apply
+
+if TYPE_CHECKING:
+    from fp8tune.lint.run import Options
+
+MAX_PASSES = 50
+"""A fix may reveal the next finding, but not for ever."""
+
+Look = Callable[[bytes], Report]
+"""Checks the bytes of one file."""
+
+
+class Mended(NamedTuple):
+    """The bytes after all fixes, what is still found in them, and what was mended."""
+
+    data: bytes
+    report: Report
+    fixed: tuple[Diagnostic, ...]
+
+
+def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
+    """Mend a file, or show how, or comment its findings away; raises ``CannotRead``."""
+    if options.add_ignore:
+        mended = ignore(data, look, options.ignore_words)
+    else:
+        mended = mend(data, look, unsafe=options.unsafe_fixes)
+    report = mended.report._replace(fixed=mended.fixed)
+    if options.diff:
+        from fp8tune.toml.diff import unified_diff
+
+        patch = unified_diff(report.path, data, mended.data)
+        return look(data)._replace(fixed=mended.fixed, patch=patch)
+    if found.path == "-":
+        return report._replace(text=mended.data)
+    if mended.data != data:
+        try:
+            replace(found.path, data, mended.data)
+        except (OSError, Changed) as error:
+            reason = getattr(error, "strerror", "") or "it was changed meanwhile"
+            raise CannotRead(f"{found.path}: not written: {reason}") from None
+    return report
+
+
+def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
+    """Apply fixes until none is left; of those that go in circles, none."""
+    start = now = Mended(data, look(data), ())
+    seen = {data}
+    for _ in range(MAX_PASSES):
+        after = _pass(now, look, unsafe=unsafe)
+        if after is None:
+            return now
+        if after.data in seen:
+            return start
+        seen.add(after.data)
+        now = after
+    return now
+
+
+UNIGNORABLE = frozenset(
+    ("invalid-toml", "bad-ignore", "unknown-ignore", "unused-ignore", "expired-ignore")
+)
+"""Rules whose findings no comment can silence."""
+
+
+def ignore(data: bytes, look: Look, words: str) -> Mended:
+    """Put an ignore comment above each finding; ``words`` follow the rule's name."""
+    from fp8tune.lint.ignores import with_ignores
+
+    report = look(data)
+    chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
+    if not chosen:
+        return Mended(data, report, ())
+    document = parse(data)
+    text = apply(document.text, with_ignores(document, chosen, words))
+    after = f"{chr(0xFEFF) * document.bom}{text}".encode()
+    if parse(after).values != document.values:
+        return Mended(data, report, ())
+    return Mended(after, look(after), tuple(chosen))
+
+
+def _pass(now: Mended, look: Look, *, unsafe: bool) -> Mended | None:
+    """All fixes of a report that do not overlap, or else the first that holds."""
+    wanted = [
+        found
+        for found in now.report.diagnostics
+        if found.fix and (unsafe or found.fix.safety == "safe")
+    ]
+    chosen = _apart(wanted)
+    after = _applied(now, chosen, look) if chosen else None
+    if after is None and len(wanted) > 1:
+        tries = (_applied(now, [found], look) for found in wanted)
+        after = next((one for one in tries if one is not None), None)
+    return after
+
+
+def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Findings whose fixes do not touch each other, first come first served."""
+    chosen: list[Diagnostic] = []
+    taken: list[tuple[int, int]] = []
+    for found in wanted:
+        spans = [(e.start, e.end) for e in found.fix.edits] if found.fix else []
+        if all(end < a or b < start for start, end in spans for a, b in taken):
+            chosen.append(found)
+            taken += spans
+    return chosen
+
+
+def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
+    """The file after these fixes, if it is better for each of them.
+
+    The text must still parse, each finding must be gone, and no error may come in
+    its place, unless the fix lets the trainer read on to it.
+    """
+    try:
+        data = fixed_bytes(now.data, chosen)
+        parse(data)
+    except (CannotEdit, InvalidToml):
+        return None
+    report = look(data)
+    gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
+    worse = _errors(report) > _errors(now.report)
+    if _tally(chosen) - gone or worse or report.skipped:
+        return None
+    return Mended(data, report, (*now.fixed, *chosen))
+
+
+def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
+    """The bytes of a file after the fixes of some findings."""
+    document = parse(data)
+    edits = {
+        Edit(change.start, change.end, change.text)
+        for found in chosen
+        if found.fix
+        for change in found.fix.edits
+    }
+    if not document.bom:
+        return apply(document.text, edits).encode()
+    moved = (Edit(start + 1, end + 1, text) for start, end, text in edits)
+    return apply(f"\ufeff{document.text}", moved).encode()
+
+
+def _errors(report: Report) -> int:
+    return sum(found.severity == "error" for found in report.diagnostics)
+
+
+def _tally(findings: Iterable[Diagnostic]) -> Counter[tuple[str, str]]:
+    return Counter((found.rule, found.key) for found in findings)
+
+
+class Changed(Exception):
+    """The file is no longer what was read from it."""
+
+
+def replace(path: str, before: bytes, after: bytes) -> None:
+    """Put ``after`` in a file's place at once, with its mode and owner.
+
+    A link stays a link: what it points at is replaced. Raises ``Changed`` where the
+    file does not hold ``before``, and ``OSError``.
+    """
+    place = os.path.realpath(path)
+    with open(place, "r+b") as file:  # refuses a file that may not be written
+        if file.read(len(before) + 1) != before:
+            raise Changed(path)
+        status = os.fstat(file.fileno())
+    atomic.write(place, after, like=status)

@@ -1,0 +1,54 @@
+"""How often each rule fired, and in how many files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fp8tune.lint.run import Result
+
+
+class Total(NamedTuple):
+    """Findings in all, and the files that have one."""
+
+    findings: int
+    files: int
+
+
+class Row(NamedTuple):
+    """Findings of one rule at one level, and the files that have one."""
+
+    rule: str
+    code: str
+    category: str
+    severity: str
+    findings: int
+    files: int
+
+
+def total(result: Result) -> Total:
+    """The sum over all rules."""
+    files = sum(bool(report.diagnostics) for report in result.reports)
+    return Total(sum(1 for _ in result.diagnostics), files)
+
+
+def totals(result: Result) -> list[Row]:
+    """One row per rule that fired, the most frequent first."""
+    paths: dict[tuple[str, str, str, str], list[str]] = {}
+    for found in result.diagnostics:
+        rule = (found.rule, found.code, found.category, found.severity)
+        paths.setdefault(rule, []).append(found.path)
+    rows = [Row(*rule, len(hits), len(set(hits))) for rule, hits in paths.items()]
+    return sorted(rows, key=lambda row: (-row.findings, row.rule, row.severity))
+
+
+def table(result: Result) -> Iterator[str]:
+    """The rows as aligned lines, with the total last; no lines if nothing fired."""
+    rows = totals(result)
+    if not rows:
+        return
+    yield "findings  files  level    rule"
+    for row in rows:
+        name = f"{row.severity:7}  {row.rule} ({row.code})"
+        yield f"{row.findings:>8}  {row.files:>5}  {name}"
+    yield "{:>8}  {:>5}  in all".format(*total(result))

@@ -1,0 +1,52 @@
+"""Replay recorded trials under simulated time: the whole search without a GPU."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from fp8tune.search.record import Record
+from fp8tune.search.space import Point, Space
+
+MISSING_COST_S = 1.0
+"""What it costs to learn that a setting was never recorded [s]."""
+
+
+class Replay:
+    """A runner that answers from records, each setting's in turn and over again."""
+
+    def __init__(self, records: Iterable[Record], space: Space) -> None:
+        self.space = space
+        self._records: dict[Point, list[Record]] = defaultdict(list)
+        self._asked: dict[Point, int] = defaultdict(int)
+        self._now = 0.0
+        for record in records:
+            self._records[space.point(record.knobs)].append(record)
+
+    def now(self) -> float:
+        """Simulated seconds."""
+        return self._now
+
+    def run(self, knobs: dict[str, Any], deadline: float) -> Record:
+        """The next record of a setting; one that takes too long is cut off."""
+        point = self.space.point(knobs)
+        known = self._records.get(point)
+        if not known:
+            self._now += MISSING_COST_S
+            return Record(knobs, "launch", cost_s=MISSING_COST_S)
+        record = known[self._asked[point] % len(known)]
+        self._asked[point] += 1
+        if record.cost_s > deadline:
+            self._now += deadline
+            outcome = record.outcome if record.outcome != "ok" else "hang"
+            return Record(knobs, outcome, cost_s=deadline)
+        self._now += record.cost_s
+        return record._replace(knobs=knobs)
+
+    def skip(self, point: Point) -> None:
+        """Pass over a setting's next record: a study that resumes has it already."""
+        self._asked[point] += 1
+
+    def close(self) -> None:
+        """Nothing runs."""

@@ -1,0 +1,111 @@
+"""What a search prints: progress in plain lines, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.search.answer import Answer
+from fp8tune.search.coordinator import Event
+from fp8tune.search.duration import shown
+from fp8tune.search.plan import Plan
+from fp8tune.search.record import Record
+from fp8tune.search.space import Point
+from fp8tune.search.statistics import Speed
+
+
+def as_json(found: Answer, output: str, study: str) -> dict[str, Any]:
+    """The answer as the one object that programs read."""
+    return {
+        "version": 1,
+        "knobs": dict(found.chosen) if found.chosen else None,
+        "verdict": found.verdict,
+        "tokens_per_second": {
+            "chosen": _speed(found.speed),
+            "given": _speed(found.given),
+            "bf16_twin": _speed(found.twin),
+        },
+        "fp8_gain": found.fp8_gain,
+        "trials": found.trials,
+        "oom_trials": found.oom_trials,
+        "seconds": round(found.seconds, 3),
+        "output": output or None,
+        "study": study,
+    }
+
+
+def _speed(measured: Speed | None) -> dict[str, float] | None:
+    return None if measured is None else measured._asdict()
+
+
+def progress(event: Event, plan: Plan) -> str:
+    """One line for an event: what starts, or what came of it."""
+    what = describe(event.proposal.point, plan.given)
+    if event.trial is None:
+        left = shown(max(0.0, event.left))
+        return f"trying {what} ({event.proposal.reason}; {left} left)"
+    return f"  {outcome(event.trial.record)}"
+
+
+def outcome(record: Record) -> str:
+    """How a trial ended, in a few words."""
+    if not record.ok:
+        said = record.more.get("message")
+        why = f": {said}" if isinstance(said, str) and said else ""
+        return f"{_WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
+    peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
+    return f"{record.tokens_per_second:,.0f} tokens/s{peak}, {shown(record.cost_s)}"
+
+
+_WORDS = {
+    "oom": "out of memory",
+    "hang": "gave no answer",
+    "compile": "did not compile",
+    "nan": "lost its loss (NaN)",
+    "launch": "did not start",
+    "throttled": "the GPU throttled",
+    "user": "the config's own code failed",
+}
+
+
+def describe(point: Point, given: Point) -> str:
+    """A point by what differs from the given one."""
+    changed = [
+        f"{key.rpartition('.')[2]} = {str(value).lower()}"
+        for (key, value), old in zip(point, given, strict=True)
+        if (key, value) != old
+    ]
+    return ", ".join(changed) or "your config"
+
+
+def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
+    """The answer in lines."""
+    if found.chosen is None:
+        yield "no trial succeeded"
+        return
+    if found.fp8_gain is not None and found.fp8_gain < 1:
+        yield f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
+    if found.speed and found.given and found.chosen != plan.given:
+        gain = 100 * (found.speed.value / found.given.value - 1)
+        yield f"{found.verdict}: {describe(found.chosen, plan.given)}"
+        yield f"{_interval(found.given)} -> {_interval(found.speed)} ({gain:+.1f} %)"
+    elif found.chosen == plan.given:
+        yield f"your config is already the best: {_maybe(found.speed)}"
+    else:
+        yield f"best: {describe(found.chosen, plan.given)}, {_maybe(found.speed)}"
+    if found.twin is not None and found.fp8_gain is not None:
+        gain = 100 * (found.fp8_gain - 1)
+        yield f"bf16 twin {_interval(found.twin)}: FP8 gains {gain:+.1f} %"
+    trials = f"{found.trials} trials, {found.oom_trials} out of memory"
+    yield f"{trials}, {shown(found.seconds)}"
+    if output:
+        yield f"wrote {output}"
+
+
+def _interval(measured: Speed) -> str:
+    low, high = f"{measured.low:,.0f}", f"{measured.high:,.0f}"
+    return f"{measured.value:,.0f} tokens/s ({low} to {high})"
+
+
+def _maybe(measured: Speed | None) -> str:
+    return _interval(measured) if measured else "not measured"

@@ -1,0 +1,85 @@
+"""Why each value was chosen, in sentences for the comments of the tuned config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.search.answer import Answer
+from fp8tune.search.plan import Plan
+from fp8tune.search.statistics import Speed
+from fp8tune.search.writeback import Choice
+
+
+def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
+    """The changed keys, and what follows them, with reasons."""
+    if found.chosen is None or found.chosen == plan.given:
+        return []
+    before, after = dict(plan.given), dict(found.chosen)
+    changed = [key for key in after if after[key] != before[key]]
+    evidence = tuple(_evidence(plan, found, study))
+    made = [
+        Choice(key, after[key], (_change(before[key], after[key], found), *evidence))
+        for key in changed
+    ]
+    return [*made, *_accumulation(plan, before, after)]
+
+
+def _change(old: Any, new: Any, found: Answer) -> str:
+    text = f"{_shown(old)} -> {_shown(new)}"
+    if found.speed is None or found.given is None:
+        return text
+    gain = 100 * (found.speed.value / found.given.value - 1)
+    low = 100 * (found.speed.low / found.given.high - 1)
+    high = 100 * (found.speed.high / found.given.low - 1)
+    return (
+        f"{text}: with the other changes {gain:+.1f} % tokens/s "
+        f"({low:+.1f} to {high:+.1f}), {_rate(found.given)} -> {_rate(found.speed)}"
+    )
+
+
+def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
+    record = found.record
+    if record is not None and record.peak_gib:
+        capacity = record.more.get("capacity_gib")
+        of = f" of {capacity:.1f}" if isinstance(capacity, float) else ""
+        yield f"peak memory {record.peak_gib:.1f}{of} GiB"
+    if found.runner_up is not None:
+        yield f"runner-up: {_difference(dict(plan.given), dict(found.runner_up))}"
+    where = record.more.get("environment") if record is not None else None
+    if isinstance(where, str):
+        yield where
+    yield f"study {study}, {found.trials} trials"
+
+
+def _difference(given: dict[str, Any], other: dict[str, Any]) -> str:
+    parts = [f"{k} = {_shown(v)}" for k, v in other.items() if v != given[k]]
+    return ", ".join(parts) or "the config as it was"
+
+
+def _accumulation(
+    plan: Plan, before: dict[str, Any], after: dict[str, Any]
+) -> Iterator[Choice]:
+    """Gradient accumulation, so that a step keeps its tokens."""
+    batch = plan.space.knob("micro_batch")
+    key = plan.config.trainer.schema.job.get("grad_accum", "")
+    if batch is None or not key or key in after:
+        return
+    old, new = before[batch.key], after[batch.key]
+    steps = plan.config.job["grad_accum"]
+    if old == new or not isinstance(old, int):
+        return
+    kept = max(1, round(old * steps / new))
+    exact = kept * new == old * steps
+    tokens = f"{old} x {steps} -> {new} x {kept} sequences per rank and step"
+    reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
+    if kept != steps or not exact:
+        yield Choice(key, kept, (reason,))
+
+
+def _rate(speed: Speed) -> str:
+    return f"{speed.value:,.0f} tokens/s"
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,105 @@
+"""The record of a trial: one JSON line, left by every trial and read by replay."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user")
+"""How a trial can end; all but ``ok`` say what went wrong.
+
+``launch``: it never reached its first step; ``user``: the user's own code raised.
+"""
+
+MAX_LINE = 1 << 20
+"""Longest line that is read [characters]."""
+
+
+class BadRecord(Exception):
+    """A line is no record: says why."""
+
+
+class Record(NamedTuple):
+    """One trial.
+
+    ``knobs`` maps config keys to the values tried; ``tokens_per_second`` is over all
+    GPUs and steady steps, ``step_ms`` those steps' times [ms]; ``peak_gib`` and
+    ``reserved_gib`` are allocated and reserved memory of the fullest GPU [GiB];
+    ``cost_s`` is the trial's wall time with start and compile [s]. What was not
+    measured is 0. ``more`` holds all further fields.
+    """
+
+    knobs: dict[str, Any]
+    outcome: str
+    tokens_per_second: float = 0.0
+    step_ms: tuple[float, ...] = ()
+    peak_gib: float = 0.0
+    reserved_gib: float = 0.0
+    cost_s: float = 0.0
+    more: dict[str, Any] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether the trial measured its setting."""
+        return self.outcome == "ok"
+
+    def line(self) -> str:
+        """The record as one line of JSON, without its line ending."""
+        fields = self._asdict()
+        more = fields.pop("more")
+        return json.dumps({**fields, **more}, allow_nan=False)
+
+
+_NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")
+
+
+def parse(line: str) -> Record:
+    """Read one line; raises ``BadRecord``."""
+    if len(line) > MAX_LINE:
+        raise BadRecord(f"a line of more than {MAX_LINE >> 20} MiB")
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        raise BadRecord("no JSON") from None
+    if not isinstance(data, dict):
+        raise BadRecord("no JSON object")
+    return _record(data)
+
+
+def _record(data: dict[str, Any]) -> Record:
+    knobs, outcome = data.pop("knobs", None), data.pop("outcome", None)
+    if not isinstance(knobs, dict) or not all(map(_is_scalar, knobs.values())):
+        raise BadRecord("`knobs` maps config keys to plain values")
+    if outcome not in OUTCOMES:
+        raise BadRecord(f"`outcome` is one of {', '.join(OUTCOMES)}")
+    numbers = {name: _number(name, data.pop(name, 0.0)) for name in _NUMBERS}
+    steps = data.pop("step_ms", [])
+    if not isinstance(steps, list):
+        raise BadRecord("`step_ms` is an array of numbers")
+    step_ms = tuple(_number("step_ms", step) for step in steps)
+    if outcome == "ok" and not numbers["tokens_per_second"]:
+        raise BadRecord("an ok trial has `tokens_per_second`")
+    return Record(knobs, outcome, step_ms=step_ms, more=data, **numbers)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (str, bool, int, float))
+
+
+def _number(name: str, value: Any) -> float:
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not real or not math.isfinite(value) or value < 0:
+        raise BadRecord(f"`{name}` is a number of at least 0")
+    return float(value)
+
+
+def parse_all(lines: Iterator[str]) -> Iterator[Record]:
+    """Read many lines; ``BadRecord`` names the line. Empty lines are passed over."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield parse(line)
+            except BadRecord as error:
+                raise BadRecord(f"line {number}: {error}") from None

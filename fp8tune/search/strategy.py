@@ -1,0 +1,29 @@
+"""What to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from fp8tune.search.space import Point
+from fp8tune.search.study import Trial
+
+
+class Proposal(NamedTuple):
+    """A point to try, the stage that it belongs to, and why, in a few words."""
+
+    point: Point
+    stage: str
+    reason: str
+
+
+class Strategy(Protocol):
+    """Proposes trials.
+
+    The same history gets the same proposal, so that a search that was killed goes on
+    as if it had not been.
+    """
+
+    def propose(self, trials: Sequence[Trial]) -> Proposal | None:
+        """The next trial, or ``None`` where more trials promise less than 1 %."""
+        ...

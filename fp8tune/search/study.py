@@ -1,0 +1,110 @@
+"""A study on disk: every trial as a line, so that nothing is lost and all resumes.
+
+``trials.jsonl`` is the truth, appended and synced trial by trial; ``study.json`` says
+what is searched, so that the same command finds its own study again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fp8tune import atomic
+from fp8tune.search.record import BadRecord, Record, parse
+
+MAX_BYTES = 1 << 28
+STAGES = ("given", "twin", "warm", "search", "confirm")
+
+
+class BadStudy(Exception):
+    """A study's folder cannot be used: says which file and why."""
+
+
+class Trial(NamedTuple):
+    """A record with its place in the study.
+
+    ``stage`` is why it was run: the user's config, its bf16 twin, a warm start, the
+    search itself, or the confirmation at the end.
+    """
+
+    number: int
+    stage: str
+    record: Record
+
+
+class Study:
+    """The folder of one search."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.trials: list[Trial] = []
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return os.path.basename(self.folder)
+
+    @property
+    def spent(self) -> float:
+        """Seconds that its trials took."""
+        return sum(trial.record.cost_s for trial in self.trials)
+
+    def open(self, about: dict[str, Any]) -> None:
+        """Make the folder, or take up what is in it; raises ``BadStudy``.
+
+        ``about`` is what makes two searches the same; it is kept in ``study.json``.
+        """
+        try:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            place = os.path.join(self.folder, "study.json")
+            if not os.path.exists(place):
+                text = json.dumps(about, indent=2, sort_keys=True)
+                atomic.write(place, f"{text}\n".encode())
+            self.trials = _read(os.path.join(self.folder, "trials.jsonl"))
+        except OSError as error:
+            raise BadStudy(f"{error.filename}: {error.strerror}") from None
+
+    def add(self, stage: str, record: Record) -> Trial:
+        """Append a trial and see it onto the disk."""
+        trial = Trial(len(self.trials), stage, record)
+        more = {"trial": trial.number, "stage": stage, **record.more}
+        line = record._replace(more=more).line()
+        path = os.path.join(self.folder, "trials.jsonl")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.trials.append(trial)
+        return trial
+
+
+def _read(path: str) -> list[Trial]:
+    """The trials of a file; a last line that was cut off is removed, and kept aside."""
+    if not os.path.exists(path):
+        return []
+    with open(path, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise BadStudy(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        atomic.write(f"{path}.bak", data)
+        atomic.write(path, whole)
+    return [
+        _trial(path, number, line.decode(errors="replace"))
+        for number, line in enumerate(whole.splitlines())
+    ]
+
+
+def _trial(path: str, number: int, line: str) -> Trial:
+    try:
+        record = parse(line)
+    except BadRecord as error:
+        raise BadStudy(f"{path}:{number + 1}: {error}") from None
+    stage = record.more.pop("stage", "search")
+    record.more.pop("trial", None)
+    if stage not in STAGES:
+        raise BadStudy(f"{path}:{number + 1}: no stage {stage!r}")
+    return Trial(number, stage, record)

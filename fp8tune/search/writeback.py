@@ -1,0 +1,97 @@
+"""Write the chosen values into the user's config, each with its reason above it.
+
+Only the changed values and these comments differ from the file; a later search
+replaces its own comments. The text is edited in place by ``toml.edit``, as fixes are,
+because a parser that writes documents anew cannot put a comment above a key.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fp8tune.toml import Path
+from fp8tune.toml.document import Document, parse
+from fp8tune.toml.edit import CannotEdit, Edit, apply, set_value
+
+MARK = "# fp8tune search: "
+WIDTH = 100
+"""Longest line of a comment [characters]."""
+
+
+class Choice(NamedTuple):
+    """A key, its new value, and why: sentences that become comment lines."""
+
+    key: str
+    value: Any
+    reasons: tuple[str, ...]
+
+
+class CannotWrite(Exception):
+    """A value cannot be put into this file: names the key and why."""
+
+
+def write_back(data: bytes, choices: Iterable[Choice]) -> bytes:
+    """The bytes of a config with the choices made.
+
+    Raises ``CannotWrite``; ``data`` must be valid TOML.
+    """
+    chosen = list(choices)
+    for choice in chosen:
+        data = _with_value(data, choice)
+    for choice in chosen:
+        data = _with_reasons(data, choice)
+    return data
+
+
+def _with_value(data: bytes, choice: Choice) -> bytes:
+    document = parse(data)
+    path = _path(choice)
+    try:
+        after = _encode(document, [set_value(document, path, choice.value)])
+    except CannotEdit as error:
+        raise CannotWrite(f"{choice.key}: {error}") from None
+    if _value(parse(after), path) != choice.value:
+        raise CannotWrite(f"{choice.key}: the table is written in an odd way")
+    return after
+
+
+def _with_reasons(data: bytes, choice: Choice) -> bytes:
+    """The comment above the key, in place of one of an earlier search."""
+    document = parse(data)
+    text = document.text
+    start = text.rfind("\n", 0, document.spans.keys[_path(choice)][0]) + 1
+    indent = text[start : len(text) - len(text[start:].lstrip(" \t"))]
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = [
+        f"{indent}{MARK}{line}{newline}"
+        for reason in choice.reasons
+        for line in textwrap.wrap(reason, WIDTH - len(indent) - len(MARK))
+    ]
+    return _encode(document, [Edit(_own_start(text, start), start, "".join(lines))])
+
+
+def _own_start(text: str, start: int) -> int:
+    """Where the comment of an earlier search begins that ends at ``start``."""
+    while start:
+        above = text.rfind("\n", 0, start - 1) + 1
+        if not text[above:start].lstrip().startswith(MARK):
+            break
+        start = above
+    return start
+
+
+def _path(choice: Choice) -> Path:
+    return tuple(choice.key.split("."))
+
+
+def _value(document: Document, path: Path) -> Any:
+    value: Any = document.values
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _encode(document: Document, edits: list[Edit]) -> bytes:
+    return f"{chr(0xFEFF) * document.bom}{apply(document.text, edits)}".encode()

@@ -1,0 +1,40 @@
+"""Whether what was meant is certain enough, and near enough, to write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from typing import Any
+
+from fp8tune.job import Words
+from fp8tune.toml import Path
+
+_NAME = re.compile(r"did you mean [`\[]([\w.]+)[`\]]\?")
+
+
+def key_meant(hint: str, path: Path, keys: Container[str]) -> dict[str, Any]:
+    """Facts for a fix: the key of the same table that a hint names, if it does."""
+    match = _NAME.fullmatch(hint)
+    if match is None:
+        return {}
+    name = match[1].removeprefix(f"{path[0]}.") if len(path) == 2 else match[1]
+    if "." in name or (len(path) > 1 and name not in keys):
+        return {}
+    return {"meant": Words(name), "sure": same_word(str(path[-1]), name)}
+
+
+def value_meant(hint: str, value: Any) -> dict[str, Any]:
+    """Facts for a fix: the allowed value that a hint names, if it does."""
+    match = re.fullmatch(r'did you mean "(.*)"\?', hint)
+    if match is None:
+        return {}
+    return {"meant": match[1], "sure": same_word(str(value), match[1])}
+
+
+def same_word(one: str, other: str) -> bool:
+    """Whether two names differ in case and separators alone."""
+    return _letters(one) == _letters(other)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name).casefold()

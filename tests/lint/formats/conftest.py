@@ -1,0 +1,65 @@
+"""Real runs over the samples, and over every bad example of the rules."""
+
+import pytest
+
+from fp8tune.lint.diagnostic import Change, Fix, Region
+from fp8tune.lint.examples import plain_config
+from fp8tune.lint.run import Options, run
+from tests.lint.formats.samples import SAMPLES, TP
+
+SAFE = Fix("safe", "Use the default", "", (Change(0, 0, "", Region(4, 1, 5, 1)),))
+UNSAFE = Fix(
+    "unsafe",
+    "Set `distributed.tp = 1`",
+    "one GPU holds {all} of it",
+    (
+        Change(46, 47, "1", Region(4, 6, 4, 7)),
+        Change(0, 0, "# \u6f22\n", Region(1, 1, 1, 1)),
+    ),
+)
+
+
+@pytest.fixture
+def write(project):
+    """Write text and bytes into the project folder."""
+
+    def files(contents):
+        root = project()
+        for name, content in contents.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            data = content if isinstance(content, bytes) else content.encode()
+            path.write_bytes(data)
+        return root
+
+    return files
+
+
+@pytest.fixture(params=SAMPLES)
+def sample(request, write, fp8tune):
+    """Lint one sample in a format; called with the format."""
+    files, arguments = SAMPLES[request.param]
+    write(files)
+
+    def lint(output_format, *options):
+        return fp8tune("lint", *arguments, "--output-format", output_format, *options)
+
+    return lint
+
+
+@pytest.fixture
+def examples(write, builtin):
+    """The first bad example of every rule as a file; returns their names."""
+    files = {f"{rule.name}.toml": plain_config(rule.bad[0]) for rule in builtin}
+    write(files)
+    return list(files)
+
+
+@pytest.fixture
+def fixable(write):
+    """A result with an unsafe fix, a safe one and none."""
+    write({"a.toml": TP, "b.toml": TP, "c.toml": TP})
+    result = run((".",), Options())
+    for report, fix in zip(result.reports, (UNSAFE, SAFE, None), strict=True):
+        report.diagnostics[:] = [d._replace(fix=fix) for d in report.diagnostics]
+    return result

@@ -1,0 +1,188 @@
+"""Annotations of GitHub Actions, read the way its runner reads them.
+
+https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs
+"""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from fp8tune.lint.diagnostic import Region
+from fp8tune.lint.formats import github
+from fp8tune.lint.wording import plain
+from tests.lint.formats.samples import GOOD, HELD, ODD_NAMES, SLOW, TP
+
+LEVELS = ("error", "warning", "notice")
+KNOWN = {*LEVELS, "debug", "group", "endgroup", "add-mask", "stop-commands"}
+NAMES = {"file", "line", "endLine", "col", "endColumn", "title"}
+
+
+class Command(NamedTuple):
+    """One workflow command."""
+
+    name: str
+    properties: dict[str, str]
+    data: str
+
+
+def unescaped(text, **more):
+    for token, sign in {"0D": "\r", "0A": "\n", **more, "25": "%"}.items():
+        text = text.replace(f"%{token}", sign)
+    return text
+
+
+def command(line):
+    """What the runner makes of a line of the log; ``None`` for plain text."""
+    form = re.match(r"\s*::([^ :]+)(?: (.*?))?::(.*)", line, re.DOTALL)
+    if form is None or form[1] not in KNOWN:
+        old = re.search(r"##\[([^ \]]*)", line)
+        assert old is None or old[1] not in KNOWN, "a command of the old form"
+        return None
+    pairs = (part.split("=", 1) for part in (form[2] or "").split(",") if part)
+    properties = {p[0]: unescaped(p[1], **{"3A": ":", "2C": ","}) for p in pairs}
+    return Command(form[1], properties, unescaped(form[3]))
+
+
+def commands(text):
+    assert "\r" not in text
+    return [found for line in text.split("\n") if (found := command(line))]
+
+
+@pytest.fixture
+def annotations(fp8tune):
+    def lint(*arguments):
+        said = fp8tune("lint", *arguments, "--output-format", "github")
+        return commands(said.out)
+
+    return lint
+
+
+def test_the_reader_reads():
+    line = "  ::error file=a%2Cb.js,line=1,title=x%3Ay::a%0Ab%2525"
+    properties = {"file": "a,b.js", "line": "1", "title": "x:y"}
+    assert command(line) == Command("error", properties, "a\nb%25")
+    assert command("::nosuch::x") is None
+    with pytest.raises(AssertionError):
+        command("text ##[error]x")
+
+
+def test_every_sample_is_read_back(sample):
+    said = sample("github")
+    assert all(command(line) is None for line in said.err.split("\n"))
+    found = commands(said.out)
+    told = sample("json").json["diagnostics"]
+    ours = [one for one in found if one.properties["title"] != "fp8tune"]
+    assert len(ours) == len(told)
+    assert len(found) - len(ours) == len(said.err.splitlines())
+    for one in found:
+        assert one.properties.keys() <= NAMES
+    order = [LEVELS.index(one.name) for one in ours]
+    assert order == sorted(order)
+
+
+def test_every_rule_is_read_back(examples, annotations, builtin):
+    titles = {one.properties["title"] for one in annotations(*examples)}
+    assert titles == {f"{rule.name} ({rule.code})" for rule in builtin}
+
+
+def test_an_annotation(write, fp8tune):
+    write({"sub,dir/a.toml": TP})
+    select = ("--select", "fp8-with-tensor-parallel")
+    said = fp8tune("lint", ".", *select, "--output-format", "github")
+    assert said == (
+        1,
+        "::error file=sub%2Cdir/a.toml,line=4,endLine=4,col=6,endColumn=7,"
+        "title=fp8-with-tensor-parallel (FP8101)::sub,dir/a.toml:4:6: FP8 does not "
+        "work with tensor parallelism in this trainer: `distributed.tp = 4`%0A"
+        "line 4: splits every linear over 4 GPUs%0A"
+        "line 2: turns every linear into a Float8Linear%0A"
+        "help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16%0A"
+        "why: fp8tune explain fp8-with-tensor-parallel\n"
+        "1 error in 1 of 1 file\n"
+        "fixable: 1 with --unsafe-fixes, which change the run\n",
+        "",
+    )
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_an_odd_name_is_one_property_of_one_command(write, annotations, name):
+    write({name: TP})
+    (one,) = annotations(".", "--select", "fp8-with-tensor-parallel")
+    assert (
+        one.properties["file"]
+        == plain(name).encode("utf-8", "backslashreplace").decode()
+    )
+
+
+def test_a_span_of_several_lines_has_no_columns(lint):
+    (found,) = lint(TP).diagnostics
+    label = found.labels[0]._replace(region=Region(4, 6, 7, 2))
+    (one,) = commands(github._annotation(found._replace(labels=(label,))))
+    assert one.properties.keys() == NAMES - {"col", "endColumn"}
+    assert (one.properties["line"], one.properties["endLine"]) == ("4", "7")
+
+
+def test_the_worst_come_first(write, annotations):
+    note = "[tool.fp8tune.severity]\nslow = 'note'\nhygiene = 'warning'\n"
+    ignore = "# fp8tune: ignore\n"
+    write({"a.toml": ignore + SLOW, "b.toml": SLOW, "pyproject.toml": note})
+    found = annotations("a.toml", "b.toml", "--select", "rejected,slow,bad-ignore")
+    assert [(one.name, one.properties["file"]) for one in found] == [
+        ("error", "a.toml"),
+        ("error", "b.toml"),
+        ("warning", "a.toml"),
+        ("notice", "a.toml"),
+        ("notice", "b.toml"),
+    ]
+
+
+@pytest.mark.parametrize("number", [10, 11])
+def test_says_when_github_shows_but_a_part(write, fp8tune, number):
+    write({f"{index:02}.toml": TP for index in range(number)})
+    said = fp8tune("lint", ".", "--output-format", "github", "-q")
+    assert len(commands(said.out)) == number
+    assert ("GitHub shows 10 annotations of a level" in said.out) == (number > 10)
+
+
+def test_what_is_held_back_is_left_out(write, annotations):
+    write({"a.toml": HELD})
+    assert annotations(".") == []
+
+
+def test_a_stale_baseline_is_an_error(write, fp8tune, annotations):
+    write({"a.toml": TP})
+    baseline = ("--baseline", "known.json")
+    fp8tune("lint", ".", *baseline, "--update-baseline")
+    assert annotations(".", *baseline) == []
+    write({"a.toml": GOOD})
+    (one,) = annotations(".", *baseline)
+    assert (one.name, one.properties) == ("error", {"title": "fp8tune"})
+    assert one.data.startswith("stale: known.json:2: a.toml no longer has fp8-with")
+
+
+def test_paths_count_from_the_checkout(write, annotations, tmp_path, monkeypatch):
+    write({"sub/a.toml": TP})
+    monkeypatch.chdir("sub")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    assert annotations("a.toml")[0].properties["file"] == "sub/a.toml"
+
+
+@pytest.mark.parametrize(
+    ("variable", "options", "annotated"),
+    [
+        ("true", (), True),
+        ("", (), False),
+        ("false", (), False),
+        ("true", ("--output-format", "full"), False),
+        ("true", ("--output-format", "concise"), False),
+        ("", ("--output-format", "github"), True),
+    ],
+)
+def test_chosen_by_itself_under_actions(
+    write, fp8tune, monkeypatch, variable, options, annotated
+):
+    write({"a.toml": TP})
+    monkeypatch.setenv("GITHUB_ACTIONS", variable)
+    said = fp8tune("lint", "a.toml", *options)
+    assert said.out.startswith("::error file=a.toml") == annotated

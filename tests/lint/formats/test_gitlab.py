@@ -1,0 +1,119 @@
+"""GitLab's code quality report, by GitLab's table of fields."""
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.lint.formats.samples import HELD, SLOW, TP
+
+TEXT = {"type": "string", "minLength": 1}
+SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": [
+            "description",
+            "check_name",
+            "fingerprint",
+            "severity",
+            "location",
+        ],
+        "properties": {
+            "description": TEXT,
+            "check_name": TEXT,
+            "fingerprint": TEXT,
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "properties": {
+                    "path": TEXT,
+                    "lines": {
+                        "type": "object",
+                        "required": ["begin"],
+                        "properties": {
+                            "begin": {"type": "integer", "minimum": 1},
+                            "end": {"type": "integer", "minimum": 1},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format"""
+
+
+def checked(text):
+    issues = json.loads(text)
+    assert list(Draft202012Validator(SCHEMA).iter_errors(issues)) == []
+    assert text.isascii()  # which is no byte-order mark either
+    fingerprints = [issue["fingerprint"] for issue in issues]
+    assert len(set(fingerprints)) == len(fingerprints)
+    json.dumps(issues, ensure_ascii=False).encode()  # no lone surrogates
+    return issues
+
+
+@pytest.fixture
+def report(fp8tune):
+    def lint(*arguments):
+        return checked(fp8tune("lint", *arguments, "--output-format", "gitlab").out)
+
+    return lint
+
+
+def test_every_sample_is_valid(sample):
+    issues = checked(sample("gitlab").out)
+    assert len(issues) == len(sample("json").json["diagnostics"])
+
+
+def test_every_rule_is_valid(examples, report, builtin):
+    names = {issue["check_name"] for issue in report(*examples)}
+    assert names == {rule.name for rule in builtin}
+
+
+def test_an_issue(write, report):
+    write({"sub/a.toml": TP})
+    (issue,) = report(".")
+    assert len(issue.pop("fingerprint")) == 64
+    assert issue == {
+        "description": "FP8 does not work with tensor parallelism in this trainer: "
+        "`distributed.tp = 4`; set `distributed.tp = 1` and shard with FSDP alone, or "
+        "train in bf16",
+        "check_name": "fp8-with-tensor-parallel",
+        "severity": "blocker",
+        "location": {"path": "sub/a.toml", "lines": {"begin": 4, "end": 4}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("category", "level", "severity"),
+    [
+        ("rejected", "error", "blocker"),
+        ("rejected", "warning", "major"),
+        ("rejected", "note", "info"),
+        ("slow", "error", "critical"),
+        ("slow", "warning", "major"),
+    ],
+)
+def test_severity(write, report, category, level, severity):
+    settings = f"[tool.fp8tune.severity]\n{category} = '{level}'\n"
+    write({"a.toml": SLOW, "pyproject.toml": settings})
+    said = report("a.toml", "--select", category)
+    assert {issue["severity"] for issue in said} == {severity}
+
+
+def test_what_is_held_back_is_left_out(write, report):
+    write({"a.toml": HELD})
+    assert report(".") == []
+
+
+def test_paths_count_from_the_checkout(write, report, tmp_path, monkeypatch):
+    write({"sub/a.toml": TP})
+    monkeypatch.chdir("sub")
+    assert report("a.toml")[0]["location"]["path"] == "a.toml"
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    assert report("a.toml")[0]["location"]["path"] == "sub/a.toml"
+    monkeypatch.setenv("CI_PROJECT_DIR", "/nowhere")
+    assert report("a.toml")[0]["location"]["path"] == "a.toml"

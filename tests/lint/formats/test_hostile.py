@@ -1,0 +1,68 @@
+"""Whatever files are called and hold, every format stays whole and says the same."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.lint.formats import test_github, test_gitlab, test_junit, test_sarif
+from tests.lint.formats.samples import SAMPLES
+from tests.lint.test_bad_input import lint
+
+SIGNS = "%:,;#[]{}()<>&\"'\n\r\t\x00\x1b\x7f\x85\u2028\u202e\ufffe\udce9\U0001f600 a/\\"
+READ = {
+    "sarif": lambda text: test_sarif.checked(test_sarif.json.loads(text)),
+    "gitlab": test_gitlab.checked,
+    "junit": test_junit.checked,
+    "github": test_github.commands,
+}
+EXAMPLES = settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+def toml_string(text):
+    return '"' + "".join(f"\\U{ord(sign):08x}" for sign in text) + '"'
+
+
+@EXAMPLES
+@given(
+    name=st.text(st.sampled_from(SIGNS), min_size=1, max_size=20),
+    key=st.text(st.sampled_from(SIGNS.replace("\udce9", "")), max_size=20),
+    output_format=st.sampled_from(list(READ)),
+)
+def test_any_name_and_any_key(name, key, output_format):
+    config = f"[train]\n{toml_string(key)} = 1\n".encode()
+    options = ("--output-format", output_format, "--stdin-filename", name)
+    said = lint("-", *options, stdin=config)
+    assert said.code == 1
+    assert READ[output_format](said.out)
+
+
+@pytest.mark.parametrize("output_format", [*READ, "json"])
+def test_the_same_for_any_hash_seed(write, output_format):
+    files, arguments = SAMPLES["all levels"]
+    write({**files, **SAMPLES["held back"][0], **SAMPLES["hostile names"][0]})
+
+    def said(seed):
+        command = ("-m", "fp8tune", "lint", *arguments, "--statistics")
+        path = os.pathsep.join(sys.path)
+        return subprocess.run(
+            [sys.executable, *command, "--output-format", output_format],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=False,
+        )
+
+    first, second = said("1"), said("2")
+    assert first.stdout
+    assert (first.returncode, first.stdout, first.stderr) == (
+        second.returncode,
+        second.stdout,
+        second.stderr,
+    )

@@ -1,0 +1,119 @@
+"""JUnit reports, by the schema of Jenkins' xUnit plugin."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import xmlschema
+
+from tests.lint.formats.samples import GOOD, HELD, TP, TWICE
+
+SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[2] / "data/schemas/junit-10.xsd")
+KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def checked(text):
+    """The root of a report that keeps to the schema and counts right."""
+    root = ET.fromstring(text.encode())
+    SCHEMA.validate(root)
+    assert text.isascii()
+    names = [(c.get("classname"), c.get("name")) for c in root.iter("testcase")]
+    assert len(set(names)) == len(names)
+    for suite in root:
+        assert int(suite.get("tests")) == len(suite)
+        for count, tag in KINDS.items():
+            assert int(suite.get(count)) == len(list(suite.iter(tag)))
+    for count in ("tests", "failures", "errors"):
+        assert int(root.get(count)) == sum(int(suite.get(count)) for suite in root)
+    return root
+
+
+@pytest.fixture
+def report(fp8tune):
+    def lint(*arguments):
+        return checked(fp8tune("lint", *arguments, "--output-format", "junit").out)
+
+    return lint
+
+
+def test_the_schema_refuses_what_is_wrong():
+    with pytest.raises(xmlschema.XMLSchemaValidationError):
+        SCHEMA.validate(ET.fromstring("<testsuites><testcase/></testsuites>"))
+
+
+def test_every_sample_is_valid(sample):
+    root = checked(sample("junit").out)
+    told = sample("json").json
+    assert int(root.get("failures")) == len(told["diagnostics"])
+    assert len(list(root.iter("skipped"))) == len(told["suppressed"])
+
+
+def test_every_rule_is_valid(examples, report, builtin):
+    failed = {
+        case.get("name").split()[0] for case in report(*examples).iter("testcase")
+    }
+    assert {rule.name for rule in builtin} <= failed
+
+
+def test_a_report(write, fp8tune):
+    write({"a.toml": TP, "b.toml": GOOD, "c.toml": HELD})
+    said = fp8tune("lint", ".", "gone", "--output-format", "junit")
+    checked(said.out)
+    assert (
+        said.out
+        == """\
+<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="fp8tune" tests="4" failures="1" errors="1">
+  <testsuite name="a.toml" tests="1" failures="1" errors="0" skipped="0">
+    <testcase name="fp8-with-tensor-parallel distributed.tp" classname="a.toml">
+      <failure type="error" message="FP8 does not work with tensor parallelism in this \
+trainer: `distributed.tp = 4`">a.toml:4:6: splits every linear over 4 GPUs
+a.toml:2:19: turns every linear into a Float8Linear
+help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16
+why: fp8tune explain fp8-with-tensor-parallel</failure>
+    </testcase>
+  </testsuite>
+  <testsuite name="b.toml" tests="1" failures="0" errors="0" skipped="0">
+    <testcase name="no findings" classname="b.toml" />
+  </testsuite>
+  <testsuite name="c.toml" tests="1" failures="0" errors="0" skipped="1">
+    <testcase name="fp8-with-tensor-parallel distributed.tp" classname="c.toml">
+      <skipped message="a test" />
+    </testcase>
+  </testsuite>
+  <testsuite name="unreadable" tests="1" failures="0" errors="1" skipped="0">
+    <testcase name="gone: No such file or directory" classname="unreadable">
+      <error type="error" message="gone: No such file or directory" />
+    </testcase>
+  </testsuite>
+</testsuites>
+"""
+    )
+    assert (said.code, said.err) == (2, "fp8tune: gone: No such file or directory\n")
+
+
+def test_a_stale_baseline_fails(write, fp8tune, report):
+    write({"a.toml": TP})
+    baseline = ("--baseline", "known.json")
+    fp8tune("lint", ".", *baseline, "--update-baseline")
+    assert report(".", *baseline).get("failures") == "0"
+    write({"a.toml": GOOD})
+    root = report(".", *baseline)
+    assert [(s.get("name"), s.get("failures")) for s in root] == [
+        ("a.toml", "0"),
+        ("stale", "1"),
+    ]
+
+
+def test_equal_findings_have_names_of_their_own(write, report):
+    write({"a.toml": TWICE})
+    names = [case.get("name") for case in report("a.toml").iter("testcase")]
+    assert names == ["bad-ignore", "bad-ignore (2)"]
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x08", "\x1b", "\ufffe", "\uffff"])
+def test_what_xml_cannot_hold_is_escaped(write, report, character):
+    key = f'"x\\u{ord(character):04x}]]>"'
+    write({"a.toml": f"[train]\n{key} = 1\n"})
+    name = next(report("a.toml").iter("testcase")).get("name")
+    assert name.endswith(f"train.x\\u{ord(character):04x}]]>")

@@ -1,0 +1,355 @@
+"""SARIF logs: valid by the published schema, and saying what was found."""
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import pytest
+from jsonschema import Draft4Validator
+
+from fp8tune.lint.formats import sarif
+from fp8tune.lint.formats.sarif_rule import descriptor, message
+from fp8tune.lint.rewrite import fixed_bytes
+from fp8tune.lint.run import Options, run
+from fp8tune.lint.show import Style, show
+from tests.lint.formats.conftest import SAFE, UNSAFE
+from tests.lint.formats.samples import GOOD, HELD, ODD_NAMES, TP, TWICE
+from tests.sample import NO_PIPELINE
+
+SCHEMA = Path(__file__).parents[2] / "data/schemas/sarif-2.1.0-rtm.5.json"
+VALIDATOR = Draft4Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+URI = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?#-]|%[0-9A-F]{2})+")
+
+
+def walk(value):
+    yield value
+    children = value.values() if isinstance(value, dict) else value
+    if isinstance(value, (dict, list)):
+        for child in children:
+            yield from walk(child)
+
+
+def checked(log):
+    """The run of a log that keeps to the schema and to what a schema cannot say."""
+    assert list(VALIDATOR.iter_errors(log)) == []
+    (only,) = log["runs"]
+    rules = only["tool"]["driver"]["rules"]
+    for result in only["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+    assert {r["ruleIndex"] for r in only["results"]} == set(range(len(rules)))
+    prints = [tuple(r["partialFingerprints"].items()) for r in only["results"]]
+    assert len(set(prints)) == len(prints)
+    for part in filter(lambda one: isinstance(one, dict), walk(only)):
+        if "uri" in part:
+            assert URI.fullmatch(part["uri"])
+            assert urlsplit(part["uri"]).scheme in ("", "file")
+        if "startLine" in part:
+            start = (part["startLine"], part["startColumn"])
+            assert (1, 1) <= start <= (part["endLine"], part["endColumn"])
+    return only
+
+
+@pytest.fixture
+def log(fp8tune):
+    """The run of the log of a command."""
+
+    def lint(*arguments):
+        said = fp8tune("lint", *arguments, "--output-format", "sarif")
+        return checked(said.json)
+
+    return lint
+
+
+def test_the_schema_is_the_published_one():
+    assert VALIDATOR.schema["title"].startswith(
+        "Static Analysis Results Format (SARIF) Version 2.1.0"
+    )
+    VALIDATOR.check_schema(VALIDATOR.schema)
+    assert list(VALIDATOR.iter_errors({"version": "2.1.0"}))
+
+
+def test_every_sample_is_valid(sample):
+    said = sample("sarif")
+    only = checked(said.json)
+    assert said.out.isascii()
+    levels = {r["level"] for r in only["results"] if not r["suppressions"]}
+    successful = only["invocations"][0]["executionSuccessful"]
+    assert said.code == (2 if not successful else int("error" in levels))
+
+
+def test_every_rule_is_described(examples, log, builtin):
+    only = log(*examples)
+    described = {rule["id"] for rule in only["tool"]["driver"]["rules"]}
+    assert described == {rule.name for rule in builtin}
+
+
+def test_a_result(write, log):
+    write({"sub dir/a.toml": TP})
+    only = log(".", "--select", "fp8-with-tensor-parallel")
+    artifact = {"uri": "sub%20dir/a.toml", "uriBaseId": "%SRCROOT%"}
+    (result,) = only["results"]
+    fingerprint = result.pop("partialFingerprints")
+    assert len(result.pop("fixes")) == 1
+    assert result == {
+        "ruleId": "fp8-with-tensor-parallel",
+        "ruleIndex": 0,
+        "level": "error",
+        "message": {
+            "text": "FP8 does not work with tensor parallelism in this trainer: "
+            "`distributed.tp = 4`; set `distributed.tp = 1` and shard with FSDP "
+            "alone, or train in bf16"
+        },
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": artifact,
+                    "region": {
+                        "startLine": 4,
+                        "startColumn": 6,
+                        "endLine": 4,
+                        "endColumn": 7,
+                    },
+                },
+                "logicalLocations": [
+                    {"fullyQualifiedName": "distributed.tp", "kind": "property"}
+                ],
+                "message": {"text": "splits every linear over 4 GPUs"},
+            }
+        ],
+        "relatedLocations": [
+            {
+                "id": 1,
+                "physicalLocation": {
+                    "artifactLocation": artifact,
+                    "region": {
+                        "startLine": 2,
+                        "startColumn": 19,
+                        "endLine": 2,
+                        "endColumn": 24,
+                    },
+                },
+                "logicalLocations": [
+                    {"fullyQualifiedName": "train.mixed_precision", "kind": "property"}
+                ],
+                "message": {"text": "turns every linear into a Float8Linear"},
+            }
+        ],
+        "suppressions": [],
+    }
+    assert list(fingerprint) == ["pathRuleKey/v1"]
+
+
+def test_a_rule(builtin):
+    rule = next(r for r in builtin if r.name == "fp8-with-tensor-parallel")
+    told = descriptor(rule)
+    assert told["helpUri"] == rule.references[0]
+    assert told["fullDescription"]["text"].startswith("KempnerForge turns every")
+    assert "```toml\n[train]\nmixed_precision" in told["help"]["markdown"]
+    assert "`" not in told["help"]["text"]
+    assert told["defaultConfiguration"] == {"level": "error"}
+    assert told["properties"] == {
+        "code": "FP8101",
+        "category": "rejected",
+        "confidence": "certain",
+        "precision": "very-high",
+        "problem.severity": "error",
+        "tags": ["fp8", "rejected"],
+    }
+
+
+def test_a_rule_of_a_user(write, log):
+    rule = NO_PIPELINE.replace("https://example.org", "https://example.org/a b{0}")
+    config = "[distributed]\npp = 2\n"
+    write({"pack/crash/no-pipeline.toml": rule, "a.toml": config})
+    only = log("a.toml", "--rules", "pack", "--select", "no-pipeline")
+    (rule,) = only["tool"]["driver"]["rules"]
+    assert rule["id"] == "no-pipeline"
+    assert rule["fullDescription"] == {"text": "s"}
+    assert rule["helpUri"] == "https://example.org/a%20b%7B0%7D"
+    assert "a b{{0}}" in rule["help"]["text"]
+
+
+def test_a_level_that_the_project_chose_is_the_results_own(write, log):
+    write({"a.toml": TP, "pyproject.toml": "[tool.fp8tune.severity]\nFP81 = 'note'\n"})
+    only = log("a.toml")
+    assert [r["level"] for r in only["results"]] == ["note"]
+    rule = only["tool"]["driver"]["rules"][0]
+    assert rule["defaultConfiguration"] == {"level": "error"}
+
+
+def test_what_a_comment_holds_back_is_suppressed(write, log):
+    write({"a.toml": HELD, "b.toml": HELD.replace(" -- a test", ""), "c.toml": TP})
+    assert [r["suppressions"] for r in log(".")["results"]] == [
+        [{"kind": "inSource", "status": "accepted", "justification": "a test"}],
+        [{"kind": "inSource", "status": "accepted"}],
+        [],
+    ]
+
+
+def test_fixes(fixable):
+    only = checked(json.loads(sarif.render(fixable)))
+    first, second, none = (result["fixes"] for result in only["results"])
+    assert [fix["description"]["text"] for fix in (*first, *second)] == [
+        "Set `distributed.tp = 1` (unsafe: one GPU holds {{all}} of it)",
+        "Use the default (safe)",
+    ]
+    (change,) = first[0]["artifactChanges"]
+    assert change["artifactLocation"]["uri"] == "a.toml"
+    assert [
+        (tuple(r["deletedRegion"].values()), r["insertedContent"]["text"])
+        for r in change["replacements"]
+    ] == [(tuple(edit.region), edit.text) for edit in UNSAFE.edits]
+    (change,) = second[0]["artifactChanges"]
+    assert change["replacements"][0]["insertedContent"] == {"text": SAFE.edits[0].text}
+    assert none == []
+
+
+def applied(text, replacements):
+    """A text after replacements, as an editor that counts characters makes them."""
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def offset(region, end):
+        line, column = region[f"{end}Line"], region[f"{end}Column"]
+        return starts[line - 1] + column - 1
+
+    spans = [
+        (*(offset(r["deletedRegion"], e) for e in ("start", "end")), r)
+        for r in replacements
+    ]
+    for start, end, replacement in sorted(spans, key=lambda s: s[:2], reverse=True):
+        text = text[:start] + replacement["insertedContent"]["text"] + text[end:]
+    return text
+
+
+def test_fixes_of_every_rule_change_what_fix_changes(examples, fp8tune):
+    only = checked(json.loads(sarif.render(run(tuple(examples), Options()))))
+    told = {}
+    for result in only["results"]:
+        for fix in result["fixes"]:
+            (change,) = fix["artifactChanges"]
+            told[(change["artifactLocation"]["uri"], result["ruleId"])] = change
+    assert len(told) > 20
+    reports = run(tuple(examples), Options()).reports
+    for found in (found for report in reports for found in report.diagnostics):
+        change = told.pop((found.path, found.rule), None)
+        if change:
+            data = Path(found.path).read_bytes()
+            text = applied(data.decode(), change["replacements"])
+            assert text.encode() == fixed_bytes(data, [found])
+    assert told == {}
+
+
+def test_what_cannot_be_read_is_a_notification(write, log):
+    write({"a.toml": TP})
+    only = log("a.toml", "gone{0}.toml")
+    assert only["invocations"] == [
+        {
+            "executionSuccessful": False,
+            "toolExecutionNotifications": [
+                {
+                    "level": "error",
+                    "message": {"text": "gone{{0}}.toml: No such file or directory"},
+                }
+            ],
+        }
+    ]
+
+
+def test_a_baseline(write, fp8tune, log):
+    write({"a.toml": TP, "b.toml": TP})
+    fp8tune("lint", ".", "--baseline", "known.json", "--update-baseline")
+    write({"b.toml": GOOD})
+    only = log(".", "--baseline", "known.json")
+    assert [r["suppressions"] for r in only["results"]] == [
+        [
+            {
+                "kind": "external",
+                "status": "accepted",
+                "justification": "in the baseline",
+            }
+        ]
+    ]
+    (stale,) = only["invocations"][0]["toolExecutionNotifications"]
+    assert stale["level"] == "warning"
+    assert stale["message"]["text"].startswith("stale: known.json:3: b.toml no longer")
+
+
+def test_columns_count_characters(write, log):
+    write({"a.toml": '[train]\n"\u6f22\U0001f600" = 1\n'})
+    only = log("a.toml")
+    assert only["columnKind"] == "unicodeCodePoints"
+    region = only["results"][0]["locations"][0]["physicalLocation"]["region"]
+    assert (region["startColumn"], region["endColumn"]) == (1, 5)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_addresses_lead_back_to_the_file(write, log, name):
+    write({name: TP})
+    only = log(".")
+    location = only["results"][0]["locations"][0]["physicalLocation"]
+    uri = location["artifactLocation"]["uri"]
+    assert unquote_to_bytes(uri) == os.fsencode(name)
+    assert not urlsplit(uri).scheme
+
+
+def test_a_file_outside_has_a_whole_address(write, log, tmp_path, monkeypatch):
+    write({"a b.toml": TP, "inside/x": ""})
+    monkeypatch.chdir("inside")
+    only = log("../a b.toml")
+    artifact = only["results"][0]["locations"][0]["physicalLocation"]
+    uri = f"file://{tmp_path}/a%20b.toml"
+    assert artifact["artifactLocation"] == {"uri": uri}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("plain", "plain"),
+        ("{ image = 4 }", "{{ image = 4 }}"),
+        ("{0}", "{{0}}"),
+        ("[a](https://a.example)", "[a] (https://a.example)"),
+        ("[0.9, 0.95]", "[0.9, 0.95]"),
+        ("latin-\udce9", "latin-\\udce9"),
+    ],
+)
+def test_messages_mean_what_they_say(text, said):
+    assert message(text) == {"text": said}
+
+
+def prints(only):
+    return [r["partialFingerprints"]["pathRuleKey/v1"] for r in only["results"]]
+
+
+def test_fingerprints_stay_when_lines_move(write, log):
+    write({"a.toml": TP, "b.toml": TP})
+    before = prints(log("."))
+    write({"a.toml": "# one more line\n\n" + TP.replace("4", "  8")})
+    assert prints(log(".")) == before
+    assert len(set(before)) == 2
+
+
+def test_fingerprints_of_equal_findings_differ(write, log):
+    write({"a.toml": TWICE})
+    only = log("a.toml")
+    assert [r["ruleId"] for r in only["results"]] == ["bad-ignore"] * 2
+    assert len(set(prints(only))) == 2
+
+
+def test_rules_come_back_from_other_processes(write, monkeypatch):
+    write({f"{number}.toml": TP for number in range(4)})
+    alone = sarif.render(run((".",), Options()))
+    monkeypatch.setattr("fp8tune.lint.run.MANY", 2)
+    monkeypatch.setattr("fp8tune.lint.run._cores", lambda: 2)
+    assert sarif.render(run((".",), Options())) == alone
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_nothing_but_the_log_is_printed(write, quiet):
+    write({"a.toml": TP})
+    out, err = io.StringIO(), io.StringIO()
+    show(run((".",), Options()), Style("sarif", quiet=quiet), out, err)
+    assert err.getvalue() == ""
+    checked(json.loads(out.getvalue()))

@@ -1,0 +1,117 @@
+"""--add-ignore: comments that silence every finding, and change nothing else."""
+
+import tomllib
+
+import pytest
+
+CONFIG = """\
+[train]
+mixed_precision = "fp8"
+compile_model = false  # debugging
+  [distributed]
+  tp = 4
+"""
+
+WRITTEN = """\
+[train]
+mixed_precision = "fp8"
+# fp8tune: ignore[fp8-without-compile]
+compile_model = false  # debugging
+  [distributed]
+  # fp8tune: ignore[fp8-with-tensor-parallel]
+  tp = 4
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_comment_above_each_finding(project, fp8tune, newline):
+    folder = project({})
+    data = CONFIG.replace("\n", newline).encode()
+    (folder / "a.toml").write_bytes(data)
+    outcome = fp8tune("lint", "a.toml", "--add-ignore")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1] == "commented away 2 findings in 1 file"
+    assert (folder / "a.toml").read_bytes() == WRITTEN.replace("\n", newline).encode()
+    assert fp8tune("lint", "a.toml", "--fail-on", "note").code == 0
+
+
+def test_reason_and_day(project, fp8tune):
+    folder = project({"a.toml": CONFIG})
+    words = ("--reason", "waiting for 580", "--until", "2099-12-31")
+    assert fp8tune("lint", "a.toml", "--add-ignore", *words).code == 0
+    comment = "fp8-without-compile] until=2099-12-31 -- waiting for 580\n"
+    assert comment in (folder / "a.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--reason", "x"), "--reason and --until go with --add-ignore"),
+        (("--add-ignore", "--until", "soon"), "--until soon: no date of the form"),
+        (("--add-ignore", "--reason", "a\nb"), "--reason: one line without control"),
+    ],
+)
+def test_bad_words(project, fp8tune, words, said):
+    folder = project({"a.toml": CONFIG})
+    outcome = fp8tune("lint", "a.toml", *words)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert (folder / "a.toml").read_text() == CONFIG
+
+
+def test_a_comment_that_is_there_gets_the_name(project, fp8tune):
+    text = "# fp8tune: ignore[fp8-vocab-size-not-16] -- later\nvocab_size = 257\n"
+    head = '[train]\nmixed_precision = "fp8"\n[model]\nn_layers = 2\n'
+    folder = project({"a.toml": head + text + "vocabsize = 3\n"})
+    shown = fp8tune("lint", "a.toml", "--add-ignore", "--output-format", "concise")
+    assert shown.out == ""
+    assert (
+        "# fp8tune: ignore[unknown-key]\nvocabsize" in (folder / "a.toml").read_text()
+    )
+
+
+def test_names_on_one_line_share_a_comment(project, fp8tune):
+    text = '[train]\nmixed_precision = "fp8"\n[model]\nvocab_size = 257.5\n'
+    folder = project({"a.toml": text})
+    assert fp8tune("lint", "a.toml", "--add-ignore").code == 0
+    (comment,) = [
+        line
+        for line in (folder / "a.toml").read_text().splitlines()
+        if line.startswith("#")
+    ]
+    assert comment.startswith("# fp8tune: ignore[")
+    assert comment.count(",") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a config\n[train]\nmax_steps = 20\n",
+        "[train]\nmax_steps = 20\n",
+        'model.n_heads = 4\n\n[train]\nmixed_precision = "fp8"\ncompile_model = 0\n',
+        '[[data.datasets]]\npath = "a"\nweight = "x"\n[train]\nseed = 1\n',
+    ],
+)
+def test_every_finding_is_silent_and_every_value_kept(project, fp8tune, text):
+    folder = project({"a.toml": text})
+    assert fp8tune("lint", "a.toml", "--add-ignore", "--fail-on", "note").code == 0
+    written = (folder / "a.toml").read_text()
+    assert written != text
+    assert tomllib.loads(written) == tomllib.loads(text)
+    assert fp8tune("lint", "a.toml", "--fail-on", "note").code == 0
+
+
+def test_what_no_comment_can_silence(project, fp8tune):
+    text = "[train]\nseed = 1  # fp8tune: ignore[nothing-at-all]\n"
+    folder = project({"a.toml": text, "b.toml": "[train\n"})
+    assert fp8tune("lint", "a.toml", "b.toml", "--add-ignore").code == 1
+    assert (folder / "a.toml").read_text() == text
+    assert (folder / "b.toml").read_text() == "[train\n"
+
+
+def test_diff_shows_and_does_not_write(project, fp8tune):
+    folder = project({"a.toml": CONFIG})
+    outcome = fp8tune("lint", "a.toml", "--add-ignore", "--diff")
+    assert "+# fp8tune: ignore[fp8-without-compile]\n" in outcome.out
+    assert outcome.err == "would comment away 2 findings in 1 file\n"
+    assert (folder / "a.toml").read_text() == CONFIG

@@ -1,0 +1,172 @@
+"""The baseline: what it holds back, what is stale in it, and how it is written."""
+
+import json
+
+import pytest
+
+from fp8tune.lint.baseline import hold
+from fp8tune.lint.diagnostic import Suppressed
+
+WARNING = "[train]\nmax_steps = 20\n"
+ERROR = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
+FIRST = '{"fp8tune-baseline": 1}'
+
+
+def entry(path: str, rule: str, key: str) -> str:
+    return json.dumps({"path": path, "rule": rule, "key": key})
+
+
+TP = entry("a.toml", "fp8-with-tensor-parallel", "distributed.tp")
+WARMUP = entry("b.toml", "warmup-longer-than-run", "scheduler.warmup_steps")
+
+
+@pytest.fixture
+def written(project, fp8tune):
+    """Two configs with a finding each, and their baseline."""
+    folder = project({"a.toml": ERROR, "b.toml": WARNING})
+    assert fp8tune("lint", ".", "--baseline", "base", "--update-baseline").code == 0
+    return folder
+
+
+def lines(folder) -> list[str]:
+    return (folder / "base").read_text().splitlines()
+
+
+def test_it_holds_back_what_it_names(written, fp8tune):
+    assert lines(written) == [FIRST, TP, WARMUP]
+    outcome = fp8tune("lint", ".", "--baseline", "base", "--fail-on", "note")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "no findings in 2 files" in outcome.out
+
+
+def test_it_holds_back_nothing_else(written, fp8tune):
+    (written / "a.toml").write_text(ERROR + "tpp = 1\n")
+    outcome = fp8tune("lint", ".", "--baseline", "base", "--output-format", "json")
+    assert [d["rule"] for d in outcome.json["diagnostics"]] == ["unknown-key"]
+    assert outcome.code == 1
+
+
+@pytest.mark.parametrize("text", ["# a comment\n\n" + ERROR, ERROR.replace("4", "8")])
+def test_it_survives_edits(written, fp8tune, text):
+    (written / "a.toml").write_text(text)
+    assert fp8tune("lint", ".", "--baseline", "base").code == 0
+
+
+def test_a_stale_entry_fails(written, fp8tune):
+    (written / "a.toml").write_text(ERROR.replace("4", "1"))
+    outcome = fp8tune("lint", ".", "--baseline", "base")
+    assert outcome.code == 1
+    assert outcome.err.splitlines() == [
+        "stale: base:2: a.toml no longer has fp8-with-tensor-parallel at "
+        "distributed.tp",
+        "the baseline is stale: the same command with --update-baseline mends it",
+    ]
+    assert fp8tune("lint", ".", "--baseline", "base", "--fail-on", "never").code == 0
+
+
+def test_an_entry_of_a_file_that_is_gone_is_stale(written, fp8tune):
+    (written / "a.toml").unlink()
+    outcome = fp8tune("lint", "b.toml", "--baseline", "base")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (
+        1,
+        "stale: base:2: a.toml is gone",
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("b.toml",),
+        (".", "--ignore", "fp8-with-tensor-parallel"),
+        (".", "--select", "slow"),
+    ],
+)
+def test_what_was_not_judged_is_not_stale(written, fp8tune, arguments):
+    (written / "a.toml").write_text(ERROR.replace("4", "1"))
+    select = ("b.toml", "--select", "slow") if "slow" in arguments else arguments
+    assert fp8tune("lint", *select, "--baseline", "base").code == 0
+    assert fp8tune("lint", *select, "--baseline", "base", "--update-baseline").code == 0
+    assert TP in lines(written)
+
+
+def test_a_rule_that_lacks_a_fact_is_not_stale(project, fp8tune):
+    text = "[distributed]\ndp_shard = 3\n"
+    folder = project({"a.toml": text})
+    command = ("lint", ".", "--baseline", "base", "--fail-on", "note")
+    assert fp8tune(*command, "--world-size", "8", "--update-baseline").code == 0
+    assert len(lines(folder)) == 2
+    assert fp8tune(*command).code == 0
+    assert fp8tune(*command, "--world-size", "8").code == 0
+
+
+def test_update_adds_and_drops(written, fp8tune):
+    (written / "a.toml").write_text(WARNING)
+    outcome = fp8tune("lint", ".", "--baseline", "base", "--update-baseline")
+    assert (outcome.code, outcome.err) == (0, "base: 2 kept (1 new, 1 gone)\n")
+    assert lines(written) == [FIRST, WARMUP.replace("b.toml", "a.toml"), WARMUP]
+
+
+def test_the_setting(project, fp8tune):
+    folder = project(
+        {
+            "pyproject.toml": '[tool.fp8tune]\nbaseline = "base"\n',
+            "configs/a.toml": ERROR,
+        }
+    )
+    assert fp8tune("lint", "configs", "--update-baseline").code == 0
+    assert lines(folder) == [FIRST, TP.replace("a.toml", "configs/a.toml")]
+    assert fp8tune("lint", "configs").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "base: No such file or directory; write it with --update-baseline"),
+        ("", f"base:1: no baseline of fp8tune; it begins with {FIRST}"),
+        ("[]\n", f"base:1: no baseline of fp8tune; it begins with {FIRST}"),
+        (f"{FIRST}\n\nx\n", 'base:3: not of the form {"path": ..., "rule": '),
+        (f"{FIRST}\n[]\n", "base:2: not of the form"),
+        (f'{FIRST}\n{{"path": "a", "rule": "b"}}\n', "base:2: not of the form"),
+        (f'{FIRST}\n{{"path": "a", "rule": 1, "key": ""}}\n', "base:2: not of the"),
+        (f"{FIRST}\n{'[' * 100000}\n", "base:2: not of the form"),
+    ],
+)
+def test_one_that_cannot_be_used(project, fp8tune, text, said):
+    files = {"a.toml": ERROR} if text is None else {"a.toml": ERROR, "base": text}
+    project(files)
+    outcome = fp8tune("lint", ".", "--baseline", "base")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"fp8tune: {said}")
+    assert outcome.err.count("\n") == 1
+
+
+def test_one_that_cannot_be_written(project, fp8tune):
+    project({"a.toml": ERROR})
+    outcome = fp8tune("lint", ".", "--baseline", "no/base", "--update-baseline")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "fp8tune: no/base: No such file or directory\n",
+    )
+
+
+def test_update_needs_a_name(project, fp8tune):
+    project({"a.toml": ERROR})
+    outcome = fp8tune("lint", ".", "--update-baseline")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "fp8tune: no baseline to update: name it with --baseline FILE\n",
+    )
+
+
+def test_what_it_holds_back_stays_in_the_report(written, lint):
+    report = lint(ERROR)._replace(path="a.toml", baseline="base")
+    held = hold([report])
+    assert held.stale == []
+    assert held.reports == [
+        report._replace(
+            diagnostics=[],
+            suppressed=(
+                Suppressed(report.diagnostics[0], "external", "in the baseline"),
+            ),
+        )
+    ]
