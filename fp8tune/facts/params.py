@@ -1,8 +1,6 @@
-"""Parameters of a dense decoder."""
+"""Parameters of a decoder, of the whole model and of one rank."""
 
 from __future__ import annotations
-
-from fp8tune.job import Unknown
 
 
 def attention(hidden_size: int, heads: int, kv_heads: int, head_dim: int) -> int:
@@ -18,27 +16,6 @@ def ffn(hidden_size: int, ffn_size: int, ffn_matrices: int) -> int:
 def embedding(hidden_size: int, vocab_size: int) -> int:
     """Weights of the embedding, and of an untied head."""
     return hidden_size * vocab_size
-
-
-def count(
-    layers: int,
-    dense_ffn_layers: int,
-    hidden_size: int,
-    tied_embeddings: bool,
-    params_attention: int,
-    params_ffn: int,
-    params_embedding: int,
-) -> int:
-    """Parameters of the whole model; unknown for mixtures of experts.
-
-    Exact for RMSNorm without QK norm: 8,030,261,248 for Llama-3 8B, as Meta
-    publishes it (https://huggingface.co/meta-llama/Meta-Llama-3-8B).
-    """
-    if dense_ffn_layers != layers:
-        raise Unknown("params.count")
-    block = params_attention + params_ffn + 2 * hidden_size
-    tables = 1 if tied_embeddings else 2
-    return layers * block + tables * params_embedding + hidden_size
 
 
 def moe_ffn(
@@ -66,9 +43,67 @@ def decoder(
     """Parameters of a decoder, dense or a mixture of experts.
 
     Exact for RMSNorm without QK norm and a router without bias; else short by a few
-    vectors per block.
+    vectors per block. 8,030,261,248 for Llama-3 8B, as Meta publishes it
+    (https://huggingface.co/meta-llama/Meta-Llama-3-8B).
     """
     blocks = layers * (params_attention + 2 * hidden_size)
     ffns = (layers - moe_layers) * params_ffn + moe_layers * params_moe_ffn
     tables = 1 if tied_embeddings else 2
     return blocks + ffns + tables * params_embedding + hidden_size
+
+
+def dense_block(
+    params_attention: int, params_ffn: int, hidden_size: int, tp: int, block_copies: int
+) -> float:
+    """Parameters of a dense block on one rank: TP splits all but the norms."""
+    split = (params_attention + params_ffn) / tp
+    return block_copies * (split + 2 * hidden_size)
+
+
+def moe_block(
+    params_attention: int,
+    hidden_size: int,
+    ffn_matrices: int,
+    experts: int,
+    shared_experts: int,
+    expert_size: int,
+    tp: int,
+    ep: int,
+) -> float:
+    """Parameters of an MoE block on one rank: TP splits attention, EP the experts."""
+    expert = ffn_matrices * hidden_size * expert_size
+    mixture = (experts / ep + shared_experts) * expert + experts * hidden_size
+    return params_attention / tp + mixture + 2 * hidden_size
+
+
+def head(params_embedding: int, tied_embeddings: bool, pp: int, head_shards: int) -> float:
+    """Parameters of an untied head on rank 0; with a pipeline it has none."""
+    return 0 if tied_embeddings or pp > 1 else params_embedding / head_shards
+
+
+def root(params_embedding: int, params_head: float, hidden_size: int) -> float:
+    """Parameters outside the blocks on rank 0, gathered as one group."""
+    return params_embedding + params_head + hidden_size
+
+
+def block(
+    moe_layers: int, params_dense_block: float, params_moe_block: float
+) -> float:
+    """Parameters of the largest block on one rank."""
+    return params_moe_block if moe_layers else params_dense_block
+
+
+def rank(
+    stage_layers: int,
+    moe_layers: int,
+    params_dense_block: float,
+    params_moe_block: float,
+    params_root: float,
+    extra_parameters: int,
+) -> float:
+    """Parameters of rank 0 before FSDP shards them.
+
+    With a pipeline those of the first stage, whose blocks are all dense.
+    """
+    dense = (stage_layers - moe_layers) * params_dense_block
+    return dense + moe_layers * params_moe_block + params_root + extra_parameters

@@ -17,7 +17,7 @@ from fp8tune.trainers.faults import Loaded
 NAMES = ("kempnerforge",)
 """Trainers that are known; each is a folder beside this file."""
 
-MODULES = ("job", "gemms", "reach")
+MODULES = ("job", "gemms", "reach", "memory", "activations")
 """Modules of a trainer's folder whose functions are fields of its jobs."""
 
 FOREIGN: dict[str, tuple[str, ...]] = {
