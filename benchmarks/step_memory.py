@@ -20,7 +20,9 @@ import logging
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +58,11 @@ BASE = {
     "distributed.dp_shard": -1,
 }
 TP = {"distributed.tp": 4}
-MOE = {"model.num_experts": 8, "model.ffn_hidden_dim": 448}
+MOE = {
+    "model.num_experts": 8,
+    "model.ffn_hidden_dim": 448,
+    "train.batch_size": 2,
+}
 VLM = {
     "vision_encoder.type": "random",
     "vision_encoder.num_tokens": 64,
@@ -102,12 +108,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    sys.path.insert(0, str(options.checkout))
-    logging.disable(logging.WARNING)
     rows = []
-    for case in cases():
-        if options.only in case.name:
-            peaks = run(case)
+    chosen = [case for case in cases() if options.only in case.name]
+    work = partial(run, options.checkout)
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for case, peaks in zip(chosen, pool.imap(work, chosen), strict=True):
             rows.append({**case._asdict(), "peaks": peaks})
             print(case.name, peaks, file=sys.stderr, flush=True)
     environment = describe(options.checkout, options.commit, "cpu")
@@ -162,8 +167,10 @@ def case(name: str, change: dict[str, Any], world_size: int) -> Case:
     return Case(name, text, world_size)
 
 
-def run(case: Case) -> dict[str, int]:
-    """The most bytes alive in each phase of the second of two steps, and at init."""
+def run(checkout: Path, case: Case) -> dict[str, int]:
+    """The most bytes alive in each phase of two steps; in a process of its own."""
+    sys.path.append(str(checkout))
+    logging.disable(logging.WARNING)
     torch: Any = import_module("torch")
     loader: Any = import_module("kempnerforge.config.loader")
     live: Any = import_module("benchmarks.live_bytes").LiveBytes()
@@ -187,8 +194,6 @@ def build_mesh(config: Any, world_size: int) -> Any:
     distributed: Any = import_module("torch.distributed")
     meshes: Any = import_module("torch.distributed.device_mesh")
     fake: Any = import_module("torch.testing._internal.distributed.fake_pg")
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
     if world_size == 1:
         return None
     distributed.init_process_group(
@@ -214,12 +219,10 @@ def collapse_routing() -> None:
     torch: Any = import_module("torch")
     router: Any = import_module("kempnerforge.model.router").SoftmaxTopKRouter
     expert_parallel: Any = import_module("kempnerforge.distributed.expert_parallel")
-    if hasattr(router, "routed"):
-        return
-    router.routed = router.forward
+    routed = router.forward
 
     def forward(self: Any, tokens: Any) -> Any:
-        weights, indices = self.routed(tokens)
+        weights, indices = routed(self, tokens)
         first = torch.arange(self.top_k, device=tokens.device)
         return weights, first.expand(*indices.shape).contiguous()
 

@@ -22,9 +22,15 @@ def state_gib(
     return params_rank * bytes_each / shards / GIB
 
 
-def gradients_gib(params_rank: float, unsharded_gradient_bytes: int) -> float:
-    """Gradients that accumulation keeps unsharded on every rank [GiB]."""
-    return params_rank * unsharded_gradient_bytes / GIB
+def gradients_gib(
+    params_rank: float,
+    unsharded_gradient_bytes: int,
+    accumulated_gradient_bytes: int,
+    shards: int,
+) -> float:
+    """Gradients that accumulation keeps, whole or sharded [GiB]."""
+    each = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
+    return params_rank * each / GIB
 
 
 def reduced_gradients_gib(
@@ -81,8 +87,8 @@ def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:
 
 
 def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> float:
-    """What MoE blocks keep after their own backward pass, all but one [GiB]."""
-    return block_tokens * max(0, moe_layers - 1) * router_bytes / GIB
+    """What all MoE blocks keep after their own backward pass [GiB]."""
+    return block_tokens * moe_layers * router_bytes / GIB
 
 
 def routed_gib(block_tokens: int, routed_bytes: float) -> float:
@@ -95,22 +101,22 @@ def routed_activations_gib(ac: str, memory_routed_gib: float) -> float:
     return 0.0 if ac == "full" else memory_routed_gib
 
 
+def still_gathered_gib(params_root: float, loss_gathered_bytes: float) -> float:
+    """Embedding and head that FSDP leaves whole after the forward pass [GiB]."""
+    return params_root * loss_gathered_bytes / GIB
+
+
 def gathered_gib(
-    sharded: bool,
     pp: int,
-    grad_accum: int,
     params_root: float,
     params_head: float,
     params_block: float,
+    gathered_bytes: float,
 ) -> float:
     """Weights and gradients that FSDP holds whole in the backward pass [GiB].
 
-    Embedding and head in bf16 with the head's gradient; a block's weights, those of the
-    next, and gradients in bf16 and fp32. Accumulated ones are counted as gradients.
+    Of one block; without a pipeline also embedding and head in bf16, and the head's
+    gradient.
     """
-    if not sharded:
-        return 0.0
-    if pp > 1:
-        return 2 * params_block / GIB
-    each = 9 if grad_accum == 1 else 5
-    return (2 * params_root + 2 * params_head + each * params_block) / GIB
+    root = 2 * params_root + 2 * params_head if pp == 1 and gathered_bytes else 0
+    return (root + gathered_bytes * params_block) / GIB

@@ -13,7 +13,7 @@ BANDS = {
     "dense": (0.02, 0.02),
     "one GPU": (0.02, 0.05),
     "pipeline": (0.02, 0.05),
-    "mixture of experts": (0.06, 0.03),
+    "mixture of experts": (0.03, 0.03),
     "VLM": (0.03, 0.06),
     "kept eager": (0.06, 0.06),
     "kept compiled": (0.10, 0.10),
@@ -46,9 +46,10 @@ def loss_gib(
     memory_activations_gib: float,
     memory_head_gib: float,
     memory_logits_gib: float,
+    memory_still_gathered_gib: float,
 ) -> float:
     """While the loss is differentiated: all activations and all logits [GiB]."""
-    held = memory_state_gib + memory_gradients_gib
+    held = memory_state_gib + memory_gradients_gib + memory_still_gathered_gib
     return held + memory_activations_gib + memory_head_gib + memory_logits_gib
 
 
@@ -82,14 +83,15 @@ def late_gradients_gib(
 ) -> float:
     """Gradients in the backward pass of the first block [GiB].
 
-    Without FSDP all are whole, and a compiled graph returns new ones beside the
-    accumulated. A pipeline stage has gathered all its weights too, in bf16.
+    While accumulating, of a micro-batch that is not reduced. Without FSDP all are
+    whole, and a compiled graph returns new ones beside the accumulated. A pipeline
+    stage has gathered all its weights too, in bf16.
     """
     if pp > 1:
         return memory_gradients_gib + 2 * params_rank / GIB
     if sharded:
-        last = (params_root + params_block) * unsharded_gradient_bytes / GIB
-        return memory_reduced_gradients_gib + last
+        late = (params_root / 2 + params_block) * unsharded_gradient_bytes / GIB
+        return max(memory_reduced_gradients_gib, memory_gradients_gib - late)
     fresh = params_rank - params_root / 2 - params_block / 2
     new = fresh * gradient_bytes / GIB if compile or grad_accum == 1 else 0.0
     return memory_gradients_gib + new
@@ -101,6 +103,7 @@ def backward_end_gib(
     memory_gathered_gib: float,
     memory_activations_gib: float,
     stage_layers: int,
+    moe_layers: int,
     memory_queued_gib: float,
     memory_routers_gib: float,
     memory_held_logits_gib: float,
@@ -109,8 +112,8 @@ def backward_end_gib(
     """In the backward pass of the first block: all gradients, one activation [GiB]."""
     held = memory_state_gib + memory_late_gradients_gib + memory_gathered_gib
     kept = memory_activations_gib / stage_layers + memory_queued_gib
-    late = memory_routers_gib + memory_held_logits_gib
-    return held + kept + late + memory_recompute_gib
+    others = memory_routers_gib * (1 - 1 / max(1, moe_layers))
+    return held + kept + others + memory_held_logits_gib + memory_recompute_gib
 
 
 def optimizer_gib(

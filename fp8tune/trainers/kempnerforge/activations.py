@@ -38,7 +38,7 @@ def expert_bytes(
 ) -> float:
     """Bytes per token that a mixture of experts keeps: padded rows, and dispatch."""
     one = _ffn(expert_size, model_activation)
-    dispatch = 6 * model_moe_top_k * hidden_size
+    dispatch = 13 * model_moe_top_k * hidden_size
     return expert_rows * (one + 2 * hidden_size) + shared_experts * one + dispatch
 
 
@@ -122,6 +122,9 @@ def recompute_bytes(
     expert_size: int,
     expert_rows: int,
     moe_layers: int,
+    kv_heads: int,
+    head_dim: int,
+    model_qk_norm: bool,
     model_activation: str,
     tp: int,
     sequence_parallel: bool,
@@ -137,9 +140,10 @@ def recompute_bytes(
     """
     matrices = 12 if model_activation == "silu" else 6
     gathered = _gathered(hidden_size, tp, sequence_parallel)
+    if model_qk_norm:
+        gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
     if ac != "full" or vlm_arch_name == "mot":
-        again = attention_bytes if ac == "selective" else 0
-        return 4 * ffn_size / tp + 2 * hidden_size + again + gathered
+        return 4 * ffn_size / tp + 2 * hidden_size + gathered
     if moe_layers:
         rows = expert_rows * (matrices * expert_size + 2 * hidden_size)
         return rows + 2 * norm_bytes + attention_bytes + gathered

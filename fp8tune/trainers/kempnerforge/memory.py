@@ -90,6 +90,11 @@ def unsharded_gradient_bytes(
     return 4 if pp > 1 or (grad_accum > 1 and not vlm) else 0
 
 
+def accumulated_gradient_bytes(grad_accum: int, vlm: bool, gradient_bytes: int) -> int:
+    """Bytes per parameter that accumulation keeps sharded: a VLM reduces each time."""
+    return gradient_bytes if vlm and grad_accum > 1 else 0
+
+
 def init_bytes(tp: int, vlm: bool, weight_bytes: int) -> int:
     """Bytes per parameter of the whole model that a GPU holds before sharding.
 
@@ -213,3 +218,37 @@ def estimate_family(
     if vlm:
         return "VLM"
     return "dense" if ac == "full" else "kept eager"
+
+
+def gathered_bytes(
+    sharded: bool,
+    pp: int,
+    ac: str,
+    layers: int,
+    moe_layers: int,
+    ep: int,
+    model_moe_packed_experts: bool,
+    unsharded_gradient_bytes: int,
+) -> float:
+    """Bytes per parameter of one block that FSDP holds whole in the backward pass.
+
+    Its weights and the next block's in bf16, its gradients in bf16 and fp32; experts
+    that are not packed are stacked into copies. With EP attention and experts are
+    gathered one after the other (benchmarks/step_memory.py).
+    """
+    if not sharded:
+        return 0
+    if pp > 1:
+        return 2
+    if unsharded_gradient_bytes:
+        return 5
+    if moe_layers and ep > 1:
+        return 4
+    if moe_layers:
+        return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
+    return 9 if ac == "full" else 6
+
+
+def loss_gathered_bytes() -> int:
+    """None: embedding and head are sharded again too (parallel.py, apply_fsdp2)."""
+    return 0
