@@ -101,7 +101,9 @@ def _left_out(index: int, found: list[Point], predicted: list[float]) -> float |
     if not others or not point.measured:
         return None
     peak = predicted[index]
-    return corrected(point.group, peak, peak, peak, others).peak_gib / point.measured - 1
+    return (
+        corrected(point.group, peak, peak, peak, others).peak_gib / point.measured - 1
+    )
 
 
 def show(found: list[Row]) -> str:

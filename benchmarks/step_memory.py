@@ -82,7 +82,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "selective AC": {"train.activation_checkpointing": "selective"},
     "multi-head": {"model.n_kv_heads": 16},
     "gelu": {"model.activation": "gelu"},
-    "gelu no AC": {"model.activation": "gelu", "train.activation_checkpointing": "none"},
+    "gelu no AC": {
+        "model.activation": "gelu",
+        "train.activation_checkpointing": "none",
+    },
     "layernorm": {"model.norm_type": "layernorm"},
     "QK norm": {"model.qk_norm": True},
     "tied": {"model.tie_embeddings": True},

@@ -79,7 +79,7 @@ class Observer:
     def _tokens_per_step(self) -> int | None:
         return self.tokens[-1] if self.tokens else None
 
-    def _parameters(self) -> int | None:
+    def _all_parameters(self) -> int | None:
         if self.model is None:
             return None
         return sum(int(p.numel()) for p in self.model.parameters())

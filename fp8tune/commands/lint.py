@@ -127,7 +127,7 @@ def _say(result: Result, options: Options, style: Style) -> None:
         show_patches(result, style, out)
     else:
         for report in result.reports:
-            if report.text:
+            if report.text is not None:
                 sys.stdout.buffer.write(report.text)
                 out = sys.stderr
         show(result, style, out, sys.stderr)

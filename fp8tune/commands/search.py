@@ -40,8 +40,11 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
     could not start; 130: interrupted (the study is kept, the best so far is written).
     """
-    from fp8tune.search.session import CannotSearch, Wishes, search
-
+    try:
+        from fp8tune.search.session import CannotSearch, Wishes, search
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        raise Failure(f"search needs {error.name}: {hint}") from None
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output exclude each other")
     asked["world_size"] = asked["world_size"] or 0

@@ -61,7 +61,9 @@ def corrected(
     The median of measured / predicted scales it. The band becomes the larger of what
     one or two runs leave and how far the runs disagree, never wider than it was.
     """
-    mine = [run.measured_gib / run.predicted_gib for run in runs if run.family == family]
+    mine = [
+        run.measured_gib / run.predicted_gib for run in runs if run.family == family
+    ]
     if not mine:
         return Corrected(peak_gib, low_gib, high_gib)
     factor = _median(mine)

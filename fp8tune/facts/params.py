@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fp8tune.job import Unknown
+
 
 def attention(hidden_size: int, heads: int, kv_heads: int, head_dim: int) -> int:
     """Weights of one block's attention: Q, K, V and O projections."""
@@ -16,6 +18,27 @@ def ffn(hidden_size: int, ffn_size: int, ffn_matrices: int) -> int:
 def embedding(hidden_size: int, vocab_size: int) -> int:
     """Weights of the embedding, and of an untied head."""
     return hidden_size * vocab_size
+
+
+def count(
+    layers: int,
+    dense_ffn_layers: int,
+    hidden_size: int,
+    tied_embeddings: bool,
+    params_attention: int,
+    params_ffn: int,
+    params_embedding: int,
+) -> int:
+    """Parameters of the whole model; unknown for mixtures of experts.
+
+    Exact for RMSNorm without QK norm: 8,030,261,248 for Llama-3 8B, as Meta
+    publishes it (https://huggingface.co/meta-llama/Meta-Llama-3-8B).
+    """
+    if dense_ffn_layers != layers:
+        raise Unknown("params.count")
+    block = params_attention + params_ffn + 2 * hidden_size
+    tables = 1 if tied_embeddings else 2
+    return layers * block + tables * params_embedding + hidden_size
 
 
 def moe_ffn(
@@ -43,8 +66,7 @@ def decoder(
     """Parameters of a decoder, dense or a mixture of experts.
 
     Exact for RMSNorm without QK norm and a router without bias; else short by a few
-    vectors per block. 8,030,261,248 for Llama-3 8B, as Meta publishes it
-    (https://huggingface.co/meta-llama/Meta-Llama-3-8B).
+    vectors per block.
     """
     blocks = layers * (params_attention + 2 * hidden_size)
     ffns = (layers - moe_layers) * params_ffn + moe_layers * params_moe_ffn
@@ -76,7 +98,9 @@ def moe_block(
     return params_attention / tp + mixture + 2 * hidden_size
 
 
-def head(params_embedding: int, tied_embeddings: bool, pp: int, head_shards: int) -> float:
+def head(
+    params_embedding: int, tied_embeddings: bool, pp: int, head_shards: int
+) -> float:
     """Parameters of an untied head on rank 0; with a pipeline it has none."""
     return 0 if tied_embeddings or pp > 1 else params_embedding / head_shards
 
@@ -86,9 +110,7 @@ def root(params_embedding: int, params_head: float, hidden_size: int) -> float:
     return params_embedding + params_head + hidden_size
 
 
-def block(
-    moe_layers: int, params_dense_block: float, params_moe_block: float
-) -> float:
+def block(moe_layers: int, params_dense_block: float, params_moe_block: float) -> float:
     """Parameters of the largest block on one rank."""
     return params_moe_block if moe_layers else params_dense_block
 

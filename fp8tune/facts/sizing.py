@@ -116,10 +116,16 @@ def otherwise(
 def one_batch_gib(
     grad_accum: int,
     memory_state_gib: float,
+    memory_gathered_gib: float,
     memory_activations_gib: float,
     memory_head_gib: float,
     memory_logits_gib: float,
+    memory_held_logits_gib: float,
+    memory_recompute_gib: float,
 ) -> float:
-    """The loss of all micro-batches of a step at once, without accumulation [GiB]."""
-    once = memory_activations_gib + memory_head_gib + memory_logits_gib
-    return memory_state_gib + grad_accum * once
+    """The peak with all micro-batches of a step at once, without accumulation [GiB]."""
+    loss = memory_head_gib + memory_logits_gib
+    backward = memory_held_logits_gib + memory_recompute_gib
+    gathered = 2 * memory_gathered_gib
+    once = grad_accum * (memory_activations_gib + max(loss, backward))
+    return memory_state_gib + gathered + once

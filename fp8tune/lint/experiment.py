@@ -43,7 +43,7 @@ OBSERVED = {
     "steps": "optimizer steps taken",
     "step_ms": "median time of the later half of the steps [ms]",
     "tokens_per_step": "tokens that the trainer counts per optimizer step",
-    "parameters": "elements of all parameters, each counted once",
+    "all_parameters": "elements of all parameters, each counted once",
     "local_parameters": "elements of them that rank 0 holds",
     "norms_unset": "norm weights that are not 1 before the first step",
     "checkpointed": "modules that activation checkpointing wraps",

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts import FACTS
 from fp8tune.job import FIELDS
@@ -20,6 +20,9 @@ from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES, trainer
+
+if TYPE_CHECKING:
+    from fp8tune.lint.repair import Repair
 
 CONSEQUENCES = {
     "rejected": "the trainer refuses the config at start",
@@ -37,7 +40,6 @@ CATEGORIES = tuple(CONSEQUENCES)
 SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
-SAFETIES = ("safe", "unsafe")
 
 
 _HEAD = re.compile(
@@ -65,34 +67,12 @@ class At(NamedTuple):
 class Example(NamedTuple):
     """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
 
-    ``fixed`` is what all its fixes, unsafe ones too, make of a bad one.
+    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one.
     """
 
     config: str
     also: list[str]
     fixed: str = ""
-
-
-class Repair(NamedTuple):
-    """What mends a finding: one ``[[fix]]`` of a rule, compiled.
-
-    ``set``, ``rename`` and ``header`` map a key, a job's field or ``fault`` to the new
-    value, the new name, and the section that belongs above it.
-    """
-
-    when: Expression | None
-    safety: str
-    title: Template
-    changes: Template
-    set: dict[str, Expression]
-    rename: dict[str, Expression]
-    header: dict[str, Expression]
-    remove: list[str]
-
-    @property
-    def own(self) -> bool:
-        """Whether the edits are those that the fault brings along."""
-        return not (self.set or self.rename or self.header or self.remove)
 
 
 class Rule:
@@ -196,21 +176,10 @@ class Rule:
         return [self.repair(entry) for entry in self.data.get("fix", [])]
 
     def repair(self, entry: dict[str, Any]) -> Repair:
-        """Compile one ``[[fix]]``."""
+        """Compile one ``[[fix]]``, or a part of one."""
+        from fp8tune.lint.repair import compile_repair
 
-        def compiled(verb: str) -> dict[str, Expression]:
-            return {k: self._compile(v) for k, v in entry.get(verb, {}).items()}
-
-        return Repair(
-            self._compile(entry["when"]) if "when" in entry else None,
-            entry["safety"],
-            compile_template(entry["title"], self._compile),
-            compile_template(entry.get("changes", ""), self._compile),
-            compiled("set"),
-            compiled("rename"),
-            compiled("header"),
-            entry.get("remove", []),
-        )
+        return compile_repair(entry, self._compile)
 
     @cached_property
     def targets(self) -> tuple[str, ...]:

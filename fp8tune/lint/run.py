@@ -177,7 +177,7 @@ class _Runner:
         if (not found.explicit or self.options.force_exclude) and matches(
             path, settings.folder, settings.exclude
         ):
-            return None
+            return self._passed(found, path)
         look = partial(
             check,
             path,
@@ -199,6 +199,13 @@ class _Runner:
             baseline=self.options.baseline or settings.baseline,
             applied=look.keywords["rules"].selected,
         )
+
+    def _passed(self, found: Found, path: str) -> Report | None:
+        """The report of an excluded file: none, but that stdin comes out as it is."""
+        writes = self.options.fix or self.options.add_ignore
+        if found.path != "-" or not writes or self.options.diff:
+            return None
+        return Report(path, [], skipped="excluded", text=read("-"))
 
     def rules(self, settings: Settings, path: str) -> Rules:
         """The rules for a file, after selection."""

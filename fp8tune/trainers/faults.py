@@ -28,11 +28,11 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint", "meant", "sure"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason",),
-    "unknown-ignore": ("name", "until", "hint", "meant"),
+    "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
     "unused-ignore": ("name", "until"),
     "expired-ignore": ("name", "until"),
     "value-not-allowed": ("key", "value", "allowed", "hint", "meant", "sure"),
@@ -42,7 +42,11 @@ FACTS: dict[str, tuple[str, ...]] = {
     "value-out-of-range": ("key", "value", "bound", "hint"),
     "value-truncated": ("key", "value", "result"),
     "read-as-false": ("key", "value"),
+    "boolean-for-number": ("key", "value", "result"),
+    "not-a-number": ("key", "value"),
+    "not-text": ("key", "value"),
     "section-not-a-table": ("key", "value"),
+    "table-replaced": ("key", "value"),
     "entry-not-a-table": ("key", "value", "table"),
     "missing-key": ("key", "name"),
     "dataset-without-source": ("key",),
@@ -52,6 +56,9 @@ FACTS: dict[str, tuple[str, ...]] = {
     **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
+
+MENDED = ("byte-order-mark", "unknown-ignore", "unused-ignore", "expired-ignore")
+"""The kinds whose faults know the edits that mend them."""
 
 
 class Fault(NamedTuple):

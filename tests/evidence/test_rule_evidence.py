@@ -107,7 +107,7 @@ def run(checkout, config, *names):
 
 def test_a_run_is_watched(checkout, tmp_path):
     config = '[optimizer]\nname = "sgd"\n[train]\nmax_steps = 3\n'
-    names = ("tokens_per_step", "parameters", "kept_gib", "graph_breaks", "step_ms")
+    names = ("tokens_per_step", "all_parameters", "kept_gib", "graph_breaks", "step_ms")
     seen = launch(run(checkout, config, *names), tmp_path / "run")
     assert seen.pop("step_ms") > 0
     assert seen == {
@@ -115,7 +115,7 @@ def test_a_run_is_watched(checkout, tmp_path):
         "failed_at": "",
         "steps": 3,
         "tokens_per_step": 4,
-        "parameters": 8 * 256,
+        "all_parameters": 8 * 256,
         "kept_gib": round((4 * 8 + 4 * 256) * 4 / 2**30, 6),
         "graph_breaks": 0,
     }
@@ -123,12 +123,12 @@ def test_a_run_is_watched(checkout, tmp_path):
 
 def test_a_failure_is_told_with_its_line_of_the_script(checkout, tmp_path):
     config = '[optimizer]\nname = "SGD"\n[train]\nmax_steps = 3\n'
-    seen = launch(run(checkout, config, "parameters"), tmp_path / "run")
+    seen = launch(run(checkout, config, "all_parameters"), tmp_path / "run")
     assert seen == {
         "error": "KeyError: 'SGD'",
         "failed_at": 'optimizer = build_optimizer(model, config["optimizer"]["name"])',
         "steps": 0,
-        "parameters": 8 * 256,
+        "all_parameters": 8 * 256,
     }
 
 

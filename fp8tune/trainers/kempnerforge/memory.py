@@ -23,9 +23,7 @@ def shards(dp_shard: int, dp_replicate: int, cp: int) -> int:
     return dp_shard * dp_replicate
 
 
-def sequence_parallel(
-    tp: int, pp: int, tied_embeddings: bool, moe_layers: int
-) -> bool:
+def sequence_parallel(tp: int, pp: int, tied_embeddings: bool, moe_layers: int) -> bool:
     """Whether TP also splits norms and residual stream (tensor_parallel.py)."""
     return tp > 1 and pp == 1 and not tied_embeddings and not moe_layers
 
