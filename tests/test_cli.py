@@ -404,7 +404,7 @@ def test_rules_test_shows_nothing_that_acts_on_the_terminal(fp8tune, project):
     [
         ("FP8101", "fp8-with-tensor-parallel (FP8101)"),
         ("train.seq_len", "train.seq_len (KempnerForge)"),
-        ("memory.floor_gib", "memory.floor_gib"),
+        ("memory.peak_gib", "memory.peak_gib"),
         ("micro_batch", "micro_batch"),
         ("loss-scaling", '"FP8 needs loss scaling": false'),
         ("video", "video"),
