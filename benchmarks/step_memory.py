@@ -229,7 +229,7 @@ def collapse_routing() -> None:
         first = torch.arange(self.top_k, device=tokens.device)
         return weights, first.expand(*indices.shape).contiguous()
 
-    def all_to_all(out: Any, given: Any, group: Any = None, **splits: Any) -> None:
+    def all_to_all(out: Any, given: Any, group: Any = None, **splits: Any) -> None:  # noqa: ARG001
         if not out.numel():
             return
         mine = splits.get("input_split_sizes", [1])[0]
@@ -273,7 +273,7 @@ def plain_steps(config: Any, mesh: Any, live: Any) -> None:
     optimizer = training.build_optimizer(model, config.optimizer)
     loss_fn = training.build_loss_fn(train)
 
-    def enter_backward(gradient: Any) -> None:
+    def enter_backward(gradient: Any) -> None:  # noqa: ARG001
         live.phase = "backward"
 
     for _ in range(2):

@@ -22,7 +22,7 @@ TWO_POINTS = 0.02
 
 
 class Measured(NamedTuple):
-    """One run: the family it calibrates, what was predicted, what was measured [GiB]."""
+    """One run: the family it calibrates, its peak predicted and measured [GiB]."""
 
     family: str
     predicted_gib: float

@@ -43,7 +43,7 @@ def reduced_gradients_gib(
 def activations_gib(
     block_tokens: int, stage_layers: int, activation_bytes: float, cross_bytes: float
 ) -> float:
-    """Activations that all blocks keep for the backward pass of one micro-batch [GiB]."""
+    """Activations that all blocks keep for one backward pass [GiB]."""
     return block_tokens * (stage_layers * activation_bytes + cross_bytes) / GIB
 
 
