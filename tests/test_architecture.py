@@ -33,6 +33,15 @@ ALLOWED = {
     "facts": ("facts", "job", "suggest"),
     "trainers": ("trainers", "facts", "job", "suggest", "toml"),
     "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "estimate": (
+        "estimate",
+        "lint",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+    ),
     "search": (
         "search",
         "runners",

@@ -129,7 +129,7 @@ def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
     steps = [event for event in heard.events if "step" in event]
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
-    more = {
+    more: dict[str, Any] = {
         "losses": [event["loss"] for event in steps],
         "grad_norms": [event["grad_norm"] for event in steps],
         "first_step_ms": steps[0]["ms"] if steps else 0.0,
