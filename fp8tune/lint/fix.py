@@ -39,7 +39,8 @@ def find_fix(
             continue
         if edits:
             placed = tuple(_change(document, edit) for edit in edits)
-            return Fix(repair.safety, title, changes, placed)
+            stopped = fault is not None and rule.category == "rejected"
+            return Fix(repair.safety, title, changes, placed, stopped)
     return None
 
 

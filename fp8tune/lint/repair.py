@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.job import FIELDS
+from fp8tune.job import FIELDS, Target
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.suggest import closest
@@ -100,10 +100,10 @@ def _wrong(rule: Rule, name: str) -> str:
     if name == "fault":
         return "" if rule.fault else "only a rule with `fault` speaks of one"
     keys = trainer(rule.trainer).vocabulary.keys if rule.trainer else frozenset()
-    if name in FIELDS or name in keys:
+    if name in keys or (name in FIELDS and name not in Target._fields):
         return ""
     if rule.knows(name):
-        return f"no key says `{name}`, it follows from others: name one of those"
+        return f"no key says `{name}`; name the keys that it follows from"
     return f"unknown name `{name}`{meant(closest(name, (*FIELDS, *keys)))}"
 
 

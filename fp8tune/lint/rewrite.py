@@ -138,8 +138,7 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
     """The file after these fixes, if it is better for each of them.
 
     The text must still parse, each finding must be gone, and errors may not become
-    more, but for those to which the trainer reads on when a safe fix has taken away
-    what it refuses.
+    more, but for those to which the trainer only now reads on.
     """
     try:
         data = fixed_bytes(now.data, chosen)
@@ -148,17 +147,11 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
     except (CannotEdit, InvalidToml, Unreadable):
         return None
     gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
-    worse = _errors(report) > _errors(now.report) and not all(map(_opens, chosen))
+    reads_on = all(found.fix and found.fix.reads_on for found in chosen)
+    worse = _errors(report) > _errors(now.report) and not reads_on
     if _tally(chosen) - gone or worse or report.skipped:
         return None
     return Mended(data, report, (*now.fixed, *chosen))
-
-
-def _opens(found: Diagnostic) -> bool:
-    """Whether the trainer stopped at this finding, and its fix is what was meant."""
-    return found.category == "rejected" and (
-        found.fix is not None and found.fix.safety == "safe"
-    )
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:

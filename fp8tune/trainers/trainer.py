@@ -17,9 +17,6 @@ from fp8tune.trainers.faults import Loaded
 NAMES = ("kempnerforge",)
 """Trainers that are known; each is a folder beside this file."""
 
-MODULES = ("job", "gemms", "reach")
-"""Modules of a trainer's folder whose functions are fields of its jobs."""
-
 FOREIGN: dict[str, tuple[str, ...]] = {
     "a Python project file": ("build-system", "project", "tool"),
     "a Cargo manifest": ("package", "dependencies", "workspace"),
@@ -54,7 +51,7 @@ class Trainer:
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
         sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
         computed = dict(FACTS)
-        for name in MODULES:
+        for name in import_module(f"fp8tune.trainers.{self.name}").WORDS:
             computed |= sources(self._module(name))
         return vocabulary(keys | sections, self.schema.job, computed)
 

@@ -124,6 +124,9 @@ text = 4
 
 [video]
 max_frames = 8
+
+[data]
+tokenizer_path = "gpt2"
 """
 
 

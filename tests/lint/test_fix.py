@@ -25,7 +25,7 @@ def test_what_a_fix_holds(offered):
     body = 'set = { pp = "1" }'
     made, _ = offered(PP, fix(body, "unsafe").replace('"mend"', '"was {pp}"'))
     change = Change(19, 20, "1", Region(2, 6, 2, 7))
-    assert made == ("unsafe", "was 2", "much", (change,))
+    assert made == ("unsafe", "was 2", "much", (change,), False)
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,5 @@ def test_a_fault_may_know_its_edits(offered):
     made, _ = offered(
         "\ufeff[train]\n", fix(""), fault="byte-order-mark", category="rejected"
     )
-    assert made.edits == (Change(-1, 0, "", Region(1, 1, 1, 1)),)
+    edits = (Change(-1, 0, "", Region(1, 1, 1, 1)),)
+    assert made == ("safe", "mend", "much", edits, True)

@@ -142,9 +142,19 @@ def test_one_error_may_come_for_another(a_rule, looks):
     assert mended(PP, look, unsafe=True)[1] == ["a-rule"]
 
 
-def test_behind_what_the_trainer_refuses_errors_may_show(rules, looks, builtin):
+def test_behind_what_the_trainer_refuses_errors_may_show(looks, builtin):
     data = b"dim = 1000\nn_heads = 64\nn_kv_heads = 7\n"
     assert mended(data, looks(*builtin)) == (b"[model]\n" + data, ["missing-header"])
+    named = b"[modl]\n" + data
+    assert mended(named, looks(*builtin), unsafe=True) == (
+        b"[model]\n" + data,
+        ["unknown-key"],
+    )
+
+
+def test_behind_what_the_trainer_lets_pass_they_may_not(looks, builtin):
+    data = b'[eval]\nenabled = "on"\n'
+    assert mended(data, looks(*builtin), unsafe=True) == (data, [])
 
 
 def test_a_file_may_not_become_too_large(a_rule, looks):

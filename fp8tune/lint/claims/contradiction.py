@@ -15,6 +15,7 @@ from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments, hedged
 from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.directive import Directive
+from fp8tune.toml import Span
 from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
@@ -57,6 +58,7 @@ class _Reader:
         self.loaded = loaded
         self.directive = directive
         self.comments = Comments(document.text)
+        self._stated: dict[Span, bool] = {}
         self.claims = list(islice(self._claims(), MAX_CLAIMS))
 
     def _claims(self) -> Iterator[Claim]:
@@ -100,10 +102,12 @@ class _Reader:
 
     def states(self, claim: Claim) -> bool:
         """Whether a claim stands where it counts, in a sentence about this run."""
-        words, paragraph, first = self.comments.sentence(claim.span)
-        if claim.within and not (claim.line.header and paragraph < claim.within):
-            return False
-        return not hedged(words) and (first or not claim.first)
+        if claim.span not in self._stated:
+            words, paragraph, first = self.comments.sentence(claim.span)
+            there = claim.line.header and paragraph < claim.within
+            placed = (there or not claim.within) and (first or not claim.first)
+            self._stated[claim.span] = placed and not hedged(words)
+        return self._stated[claim.span]
 
     def against(self, claim: Claim) -> dict[str, Any]:
         """What speaks against a claim, as facts of a fault; empty if nothing does."""
@@ -133,8 +137,10 @@ class _Reader:
         else:
             product, end = math.prod(degrees.values()), "no more and no less"
             fits = figure.means(product)
+        if fits:
+            return {}
         words = " x ".join(f"{n} {v}" for n, v in degrees.items() if v != 1) or "1"
-        return {} if fits else _facts(product, f"{words} = {product} GPUs, {end}")
+        return _facts(product, f"{words} = {product} GPUs, {end}")
 
     def _parameters(self, figure: Figure) -> dict[str, Any]:
         least = self.plain["decoder_parameters"]
@@ -155,9 +161,10 @@ class _Reader:
         name = self._name(claim)
         value, job, basis = self.value(name)
         if claim.figure is None:
+            if value in claim.words:
+                return {}
             words, _, _ = self.comments.sentence(claim.span)
-            agrees = value in claim.words or str(value) in words.lower()
-            return {} if agrees else _facts(value)
+            return {} if str(value) in words.lower() else _facts(value)
         number = isinstance(value, (int, float)) and value > 0
         if not number or claim.figure.means(value):
             return {}
@@ -184,6 +191,8 @@ class _Reader:
             return name
         sections = self.known.schema.sections if "_" in name else ()
         keys = [f"{s}.{name}" for s in sections if f"{s}.{name}" in words.keys]
+        if len(keys) != 1 and not words.knows(name):
+            raise Unknown(name)
         return keys[0] if len(keys) == 1 else name
 
     def _beside(self, claim: Claim) -> str:

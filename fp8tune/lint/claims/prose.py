@@ -7,15 +7,19 @@ compares, advises, supposes, quotes a command or names another file is hedged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from fp8tune.toml import Span
 from fp8tune.toml.document import comments
 
-MAX_LINES = 400
+MAX_COMMENTS = 5000
 MAX_LENGTH = 400
+WINDOW = 1000
+"""How far a sentence is read on either side [characters]."""
 
 _HEDGES = (
     "vs versus against unlike like than twin instead rather compare compared "
@@ -64,7 +68,7 @@ class Comments:
 
     def lines(self) -> Iterator[Line]:
         """The comments with a digit or a mode in them that are no commands."""
-        for match in _COMMENT.finditer(self.text):
+        for match in islice(_COMMENT.finditer(self.text), MAX_COMMENTS):
             said = match[0]
             if match[1] or "AC" in said or "checkpoint" in said:
                 yield from self._line(match.start(), match.end(), said)
@@ -75,7 +79,7 @@ class Comments:
             start = self.text.rfind("\n", 0, mark) + 1
             before = self.text[start:mark]
             if self._tricky or '"' in before or "'" in before:
-                mark = next((a for a, _ in self.exact if start <= a < end), -1)
+                mark = self._mark(start, end)
                 said = self.text[mark:end]
             inline = self.text[start:mark].strip() != ""
         said = said.lstrip("#")
@@ -93,12 +97,27 @@ class Comments:
         """Every comment, however the strings around it are written."""
         return list(comments(self.text))
 
+    def _mark(self, start: int, end: int) -> int:
+        """Where the comment of a line starts, or -1."""
+        at = bisect_left(self.exact, (start, 0))
+        mark = self.exact[at][0] if at < len(self.exact) else end
+        return mark if mark < end else -1
+
+    @cached_property
+    def header(self) -> list[Span]:
+        """The paragraphs of the header."""
+        matches = re.finditer(_COMMENT, self.text[: self.header_end])
+        return self._paragraphs(match.span() for match in matches)
+
     @cached_property
     def paragraphs(self) -> list[Span]:
         """The stretches of text that comments without a gap cover."""
+        return self._paragraphs(self.exact)
+
+    def _paragraphs(self, spans: Iterable[Span]) -> list[Span]:
         found: list[Span] = []
         last = 0
-        for start, end in self.exact[:MAX_LINES]:
+        for start, end in spans:
             gap = self.text[last:start]
             said = self.text[start:end].strip("# \t\r")
             if said and "fp8tune:" not in said:
@@ -110,19 +129,16 @@ class Comments:
             last = end
         return found
 
-    def paragraph(self, offset: int) -> int:
-        """The number of the paragraph around an offset."""
-        return next(n for n, (a, b) in enumerate(self.paragraphs) if a <= offset < b)
-
     def sentence(self, span: Span) -> tuple[str, int, bool]:
         """The sentence around a span, its paragraph, and whether it is the first there.
 
         A label such as ``Alternatives:`` hedges all that stands below it, so the label
         of the paragraph is part of what is returned.
         """
-        number = self.paragraph(span[0])
-        begin, end = self.paragraphs[number]
-        whole = self.text[begin:end]
+        found = self.header if span[0] < self.header_end else self.paragraphs
+        number = bisect_right(found, (span[0], len(self.text))) - 1
+        begin = max(found[number][0], span[0] - WINDOW)
+        whole = self.text[begin : min(found[number][1], span[1] + WINDOW)]
         first, last = 0, len(whole)
         for match in re.finditer(_BREAK, whole):
             if begin + match.end() <= span[0]:
@@ -130,15 +146,17 @@ class Comments:
             elif begin + match.start() >= span[1]:
                 last = match.start()
                 break
-        alone = not whole[:first].strip("# \t\r\n")
-        return f"{self._label(number)} {whole[first:last]}", number, alone
+        alone = begin == found[number][0] and not whole[:first].strip("# \t\r\n")
+        return f"{self._label(found, number)} {whole[first:last]}", number, alone
 
-    def _label(self, number: int) -> str:
+    def _label(self, found: list[Span], number: int) -> str:
         """The label of a paragraph, or what alone makes up the one above it."""
         for at in (number, number - 1):
-            lines = self.text[slice(*self.paragraphs[max(0, at)])].splitlines()
-            if lines[0].rstrip().endswith(":") and (at == number or len(lines) == 1):
-                return lines[0]
+            begin, end = found[max(0, at)]
+            stop = self.text.find("\n", begin, end)
+            line = self.text[begin : end if stop < 0 else stop]
+            if line.rstrip().endswith(":") and (at == number or stop < 0):
+                return line[-WINDOW:]
         return ""
 
 

@@ -175,8 +175,7 @@ def test_spans_count_characters(newline, before):
         "# " + "8, " * 120 + "8 GPUs",
         "# " + "AC " * 120,
         "# " + "no checkpoint is are " * 18,
-    ]
-    * 2,
+    ],
 )
 def test_hostile_comments_come_back(text):
     assert len(claims(f"{text}\n" * 400)) < 50_000

@@ -267,3 +267,25 @@ def test_nothing_is_read_where_no_such_rule_is_selected(builtin):
     assert read("comment", f"# 8 GPUs\n{config}") == "True\n"
     assert read("comment", f"# words\n{config}") == "False\n"
     assert read("tensor-parallel", f"# 8 GPUs\n{config}") == "False\n"
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "global batch 512\n" * 20_000,
+        "global batch 512 " * 20_000,
+        "Label:\n\n" * 20_000 + "global batch 512\n" * 200,
+        "8 GPUs, no AC, in bf16\n" * 20_000,
+        "x\n\n" * 50_000 + "512 seqs/step",
+    ],
+)
+def test_a_mebibyte_of_comments_comes_back(lint, comment):
+    text = "".join(f"# {line}\n" for line in comment.split("\n"))[: 1 << 19]
+    found = lint(f"{text.rstrip()}\n{CONFIG}").diagnostics
+    assert len(found) <= 200
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+def test_strings_over_several_lines_are_no_comments(lint, quotes):
+    text = f"[data]\nfile_pattern = {quotes}\n# global batch 512\n{quotes}\n{CONFIG}"
+    assert [d.rule for d in lint(text).diagnostics if "comment" in d.rule] == []
