@@ -44,7 +44,16 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
-    "runners": ("runners", "search", "facts", "job", "suggest", "toml", "atomic"),
+    "runners": (
+        "runners",
+        "search",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+        "atomic",
+    ),
 }
 """What each room may import of fp8tune."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
@@ -24,11 +24,19 @@ Look = Callable[[bytes], Report]
 
 
 class Mended(NamedTuple):
-    """The bytes after all fixes, what is still found in them, and what was mended."""
+    """The bytes after all fixes, what is still found in them, and what was mended.
+
+    ``passes`` are the findings that were mended together, each in the text before.
+    """
 
     data: bytes
     report: Report
-    fixed: tuple[Diagnostic, ...]
+    passes: tuple[tuple[Diagnostic, ...], ...] = ()
+
+    @property
+    def fixed(self) -> tuple[Diagnostic, ...]:
+        """All findings that were mended, in order."""
+        return tuple(found for together in self.passes for found in together)
 
 
 def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
@@ -55,16 +63,15 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
 
 
 def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
-    """Apply fixes until none is left, safe ones first.
+    """Apply fixes until none is left, stage by stage.
 
     Fixes that go in circles, or find no end, leave the file as it was.
     """
-    start = now = Mended(data, look(data), ())
+    start = now = Mended(data, look(data))
     seen = {data}
     for _ in range(MAX_PASSES):
-        after = _pass(now, look, "safe")
-        if after is None and unsafe:
-            after = _pass(now, look, "unsafe")
+        stages = (_pass(now, look, stage) for stage in range(3 if unsafe else 1))
+        after = next((one for one in stages if one is not None), None)
         if after is None:
             return now
         if after.data in seen:
@@ -87,21 +94,28 @@ def ignore(data: bytes, look: Look, words: str) -> Mended:
     report = look(data)
     chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
     if not chosen:
-        return Mended(data, report, ())
+        return Mended(data, report)
     document = parse(data)
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     if parse(after).values != document.values:
-        return Mended(data, report, ())
-    return Mended(after, look(after), tuple(chosen))
+        return Mended(data, report)
+    return Mended(after, look(after), (tuple(chosen),))
 
 
-def _pass(now: Mended, look: Look, safety: str) -> Mended | None:
+def _stage(fix: Fix) -> int:
+    """When a fix has its turn: safe ones, what lets the trainer read on, the rest."""
+    if fix.safety == "safe":
+        return 0
+    return 1 if fix.reads_on else 2
+
+
+def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
     """As many fixes of a report at once as hold together; none if none does."""
     waiting = [
         found
         for found in now.report.diagnostics
-        if found.fix and found.fix.safety == safety
+        if found.fix and _stage(found.fix) == stage
     ]
     while waiting:
         chosen = _apart(waiting)
@@ -151,7 +165,7 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
     worse = _errors(report) > _errors(now.report) and not reads_on
     if _tally(chosen) - gone or worse or report.skipped:
         return None
-    return Mended(data, report, (*now.fixed, *chosen))
+    return Mended(data, report, (*now.passes, tuple(chosen)))
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:

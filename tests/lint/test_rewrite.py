@@ -53,6 +53,17 @@ def test_safe_ones_come_first(a_rule, looks):
     assert mended(PP, look, unsafe=True) == after
 
 
+def test_what_the_trainer_refuses_to_read_comes_before_other_unsafe_ones(
+    looks, builtin
+):
+    """Else the default warmup would be mended, in the way of the given one."""
+    data = b"[train]\nmax_steps = 1000\nwarmup_steps = 9\n"
+    assert mended(data, looks(*builtin), unsafe=True) == (
+        b"[train]\nmax_steps = 1000\n\n[scheduler]\nwarmup_steps = 9\n",
+        ["unknown-key"],
+    )
+
+
 def test_edits_that_overlap_are_not_applied_together(a_rule, looks):
     look = looks(
         a_rule(fix('set = { pp = "3" }'), name="a-rule", when="pp == 2"),

@@ -145,6 +145,9 @@ class Head(nn.Module):
 class Decoder(nn.Module):
     """Tokens [B, S] to logits [B, S, V]."""
 
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.embedding = nn.Embedding(spec.vocab_size, spec.hidden_size)
