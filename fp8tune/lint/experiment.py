@@ -52,6 +52,7 @@ OBSERVED = {
     "graph_breaks": "places where torch.compile broke a graph",
     "kept_gib": "most that autograd kept at once, parameters apart [GiB]",
     "peak_gib": "most GPU memory allocated at once [GiB]",
+    "slowest_gain": "least speed of a converted linear in that of bf16, one GPU",
     "refused_forward": "FP8 GEMM shapes that torch refuses on CUDA, forward",
     "refused_backward": "FP8 GEMM shapes that torch refuses on CUDA, backward alone",
 }
