@@ -205,6 +205,8 @@ def _experts(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fau
         name = "moma_experts_per_modality" if written else "moma_modalities"
         here = (*path, name)
         facts = {"key": dotted(here), "value": experts, "reason": reason}
+        if written:
+            values[name] = faulty
         yield Fault("bad-experts", here, facts)
 
 
