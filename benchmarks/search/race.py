@@ -68,7 +68,8 @@ def race(world: World, arm: Arm) -> Result:
         sum(r.outcome == "oom" for _, r in trials[:count])
         for count in (counts[0], counts[2])
     ]
-    return Result(*found, *ooms, len(trials), ends[-1] / 60 if ends else 0.0)
+    spent = ends[-1] / 60 if ends else 0.0
+    return _result(found, ooms, len(trials), spent)
 
 
 class Variant(NamedTuple):
@@ -90,7 +91,13 @@ def ours(world: World, variant: Variant) -> Result:
     thirty, _, long = results
     fractions = [world.fraction(result.chosen) for result in results]
     spent, ooms = long.seconds / 60, long.ooms
-    return Result(long.after_10, *fractions, thirty.ooms, ooms, long.trials, spent)
+    found = [long.after_10, *fractions]
+    return _result(found, [thirty.ooms, ooms], long.trials, spent)
+
+
+def _result(found: list[float], ooms: list[int], trials: int, spent: float) -> Result:
+    ten, thirty, sixty, long = found
+    return Result(ten, thirty, sixty, long, ooms[0], ooms[1], trials, spent)
 
 
 class _Ended(NamedTuple):

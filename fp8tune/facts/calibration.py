@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 VERSION = 1
 
@@ -107,7 +107,7 @@ def read(text: str) -> Calibration:
         raise BadCalibration(f"not a calibration: {error}") from None
 
 
-def _run(entry: dict[str, object]) -> Measured:
+def _run(entry: dict[str, Any]) -> Measured:
     predicted, measured = entry["predicted_gib"], entry["measured_gib"]
     for value in (predicted, measured):
         if not isinstance(value, (int, float)) or not 0 < value < math.inf:

@@ -78,7 +78,7 @@ class Lines:
             gradient += seen.T @ (weight * wanted)
             gradient += pull * guessed.T @ (self._expected - prior)
             self._log += np.clip(np.linalg.solve(information, gradient), -0.7, 0.7)
-        self._covariance = np.linalg.inv(information)
+        self._covariance = np.asarray(np.linalg.inv(information), np.float64)
 
     def _linear(self, rows: Rows) -> tuple[Array, Array]:
         """The derivatives of each row's log peak, and the log peaks."""
