@@ -87,14 +87,9 @@ def with_data(text: str, folder: Path) -> str:
     return text
 
 
-def _put(text: str, key: str, place: Path) -> str:
-    line = re.compile(rf"^{key} *=.*$", re.MULTILINE)
-    return line.sub(f"{key} = {json.dumps(str(place))}", text)
-
-
 def _tokens(place: Path) -> None:
     numpy: Any = import_module("numpy")
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True)
     numpy.save(place / "tokens.npy", (numpy.arange(1 << 16) % 200).astype("uint16"))
 
 

@@ -61,6 +61,7 @@ OBSERVED = {
 MACHINE = {
     "capability": "compute capability of the GPU, as 9.0",
     "gpu_gib": "memory of the GPU [GiB]",
+    "host_gib": "memory of the host [GiB]",
 }
 """What an experiment may need of the machine, next to its ranks."""
 
