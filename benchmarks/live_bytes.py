@@ -7,14 +7,15 @@ allocator's ``allocated`` does, but without rounding. Meta tensors count nothing
 from __future__ import annotations
 
 import weakref
+from importlib import import_module
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+torch: Any = import_module("torch")
+_Mode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
+_leaves: Any = import_module("torch.utils._pytree").tree_leaves
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(_Mode):  # type: ignore[misc]
     """While entered, ``peaks`` holds the most bytes alive in each ``phase``."""
 
     def __init__(self) -> None:
@@ -27,19 +28,19 @@ class LiveBytes(TorchDispatchMode):
 
     def __enter__(self) -> LiveBytes:
         """Follow FSDP too, which frees gathered weights by resizing storages."""
-        torch.UntypedStorage.resize_ = self._resized()  # type: ignore[method-assign]
+        torch.UntypedStorage.resize_ = self._resized()
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        torch.UntypedStorage.resize_ = self._resize
         super().__exit__(*error)
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = operation(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
+        for leaf in _leaves(result):
             for tensor in _parts(leaf):
                 self._see(tensor.untyped_storage())
         return result

@@ -43,7 +43,7 @@ DECODER = {
     "gathered_bytes": 8,
     "cross_bytes": 0,
     "router_bytes": 0,
-    "routed_bytes": 0,
+    "spare_bytes": 0,
 }
 """Fields that torchtitan and prime-rl share: fp32 weights, gradients and moments.
 

@@ -229,11 +229,10 @@ def collapse_routing() -> None:
         first = torch.arange(self.top_k, device=tokens.device)
         return weights, first.expand(*indices.shape).contiguous()
 
-    def all_to_all(out: Any, given: Any, group: Any = None, **splits: Any) -> None:  # noqa: ARG001
+    def all_to_all(out: Any, given: Any, **options: Any) -> None:
         if not out.numel():
             return
-        mine = splits.get("input_split_sizes", [1])[0]
-        own = given[:mine] if splits else given[:1]
+        own = given[: options.get("input_split_sizes", [1])[0]]
         repeats = -(-out.shape[0] // own.shape[0])
         out.copy_(own.repeat(repeats, *[1] * (own.ndim - 1))[: out.shape[0]])
 
@@ -273,7 +272,7 @@ def plain_steps(config: Any, mesh: Any, live: Any) -> None:
     optimizer = training.build_optimizer(model, config.optimizer)
     loss_fn = training.build_loss_fn(train)
 
-    def enter_backward(gradient: Any) -> None:  # noqa: ARG001
+    def enter_backward(_: Any) -> None:
         live.phase = "backward"
 
     for _ in range(2):

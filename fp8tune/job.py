@@ -76,7 +76,7 @@ FIELDS: dict[str, str] = {
     "cross_bytes": "bytes per token that cross-attention blocks keep",
     "recompute_bytes": "bytes per token of one block in its backward pass",
     "router_bytes": "bytes per token that an MoE block keeps after it",
-    "routed_bytes": "bytes per token that balanced routing would save",
+    "spare_bytes": "bytes per token of the peak that may not be there",
     "head_bytes": "bytes per token that final norm and head keep",
     "logit_bytes": "bytes per token and vocabulary entry of the loss at the peak",
     "held_logit_bytes": "bytes per token and vocabulary entry for the backward pass",

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 VERSION = 1
 
 ONE_POINT = 0.03
-"""Half-width of the band after one measured run; the worst error left out is less."""
+"""Half-width of the band after one measured run."""
 
 TWO_POINTS = 0.02
 """Smallest half-width after two runs or more."""
 
 
 class Measured(NamedTuple):
-    """One run: the family it calibrates, its peak predicted and measured [GiB]."""
+    """A run: its family, and the peak as predicted and as measured [GiB]."""
 
     family: str
     predicted_gib: float
@@ -61,9 +61,8 @@ def corrected(
     The median of measured / predicted scales it. The band becomes the larger of what
     one or two runs leave and how far the runs disagree, never wider than it was.
     """
-    mine = [
-        run.measured_gib / run.predicted_gib for run in runs if run.family == family
-    ]
+    same = (run for run in runs if run.family == family)
+    mine = [run.measured_gib / run.predicted_gib for run in same]
     if not mine:
         return Corrected(peak_gib, low_gib, high_gib)
     factor = _median(mine)
@@ -110,6 +109,6 @@ def read(text: str) -> Calibration:
 def _run(entry: dict[str, Any]) -> Measured:
     predicted, measured = entry["predicted_gib"], entry["measured_gib"]
     for value in (predicted, measured):
-        if not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        if type(value) not in (int, float) or not 0 < value < math.inf:
             raise ValueError(f"{value!r} is no memory in GiB")
     return Measured(str(entry["family"]), float(predicted), float(measured))

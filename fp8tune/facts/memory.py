@@ -43,7 +43,7 @@ def reduced_gradients_gib(
 def activations_gib(
     block_tokens: int, stage_layers: int, activation_bytes: float, cross_bytes: float
 ) -> float:
-    """Activations that all blocks keep for one backward pass [GiB]."""
+    """Activations that all blocks keep of one micro-batch [GiB]."""
     return block_tokens * (stage_layers * activation_bytes + cross_bytes) / GIB
 
 
@@ -91,14 +91,14 @@ def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> floa
     return block_tokens * moe_layers * router_bytes / GIB
 
 
-def routed_gib(block_tokens: int, routed_bytes: float) -> float:
-    """Part of the backward pass that balanced routing would save [GiB]."""
-    return block_tokens * routed_bytes / GIB
+def spare_gib(block_tokens: int, spare_bytes: float) -> float:
+    """Part of the backward pass that may not be there [GiB]."""
+    return block_tokens * spare_bytes / GIB
 
 
-def routed_activations_gib(ac: str, memory_routed_gib: float) -> float:
+def spare_activations_gib(ac: str, memory_spare_gib: float) -> float:
     """Part of it that is kept from the forward pass on [GiB]."""
-    return 0.0 if ac == "full" else memory_routed_gib
+    return 0.0 if ac == "full" else memory_spare_gib
 
 
 def still_gathered_gib(params_root: float, loss_gathered_bytes: float) -> float:

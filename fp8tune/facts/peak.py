@@ -14,7 +14,7 @@ BANDS = {
     "one GPU": (0.02, 0.05),
     "pipeline": (0.02, 0.05),
     "mixture of experts": (0.03, 0.03),
-    "VLM": (0.03, 0.06),
+    "VLM": (0.06, 0.03),
     "kept eager": (0.06, 0.06),
     "kept compiled": (0.10, 0.10),
 }
@@ -170,15 +170,15 @@ def low_gib(
     memory_backward_gib: float,
     memory_backward_end_gib: float,
     memory_optimizer_gib: float,
-    memory_routed_activations_gib: float,
-    memory_routed_gib: float,
+    memory_spare_activations_gib: float,
+    memory_spare_gib: float,
 ) -> float:
     """Least that the peak can be, by the errors measured so far [GiB].
 
-    Mixtures of experts with balanced routing; building the model is exact.
+    Without what may not be there; building the model is exact.
     """
-    loss = memory_loss_gib - memory_routed_activations_gib
-    backward = max(memory_backward_gib, memory_backward_end_gib) - memory_routed_gib
+    loss = memory_loss_gib - memory_spare_activations_gib
+    backward = max(memory_backward_gib, memory_backward_end_gib) - memory_spare_gib
     step = max(loss, backward, memory_optimizer_gib)
     return max(memory_init_gib, step * (1 - BANDS[estimate_family][0]))
 

@@ -51,7 +51,6 @@ def _ffn(size: int, activation: str) -> int:
 def activation_bytes(
     ac: str,
     compile: bool,  # noqa: A002
-    precision: str,
     hidden_size: int,
     ffn_size: int,
     heads: int,
@@ -82,19 +81,17 @@ def activation_bytes(
     if compile:
         if moe_layers or vlm_arch_name or tp > 1 or model_activation != "silu":
             raise Unknown("activation_bytes")
-        return _compiled(ac, precision, hidden_size, ffn_size, heads)
+        return _compiled(ac, hidden_size, ffn_size, heads)
     ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
     gathered = 9 * hidden_size if sequence_parallel else 0
     inside = 0 if ac == "selective" else attention_bytes
     return 2 * norm_bytes / split + inside + ffn + gathered
 
 
-def _compiled(ac: str, precision: str, hidden: int, ffn: int, heads: int) -> float:
-    eight = precision == "fp8"
+def _compiled(ac: str, hidden: int, ffn: int, heads: int) -> float:
     if ac == "selective":
-        return 4 * hidden + 4 * ffn if eight else 8 * hidden + 6 * ffn
-    kept = 12 * hidden + 4 * ffn if eight else 18 * hidden + 6 * ffn
-    return kept + 4 * heads
+        return 8 * hidden + 6 * ffn
+    return 18 * hidden + 6 * ffn + 4 * heads
 
 
 def cross_bytes(
@@ -161,22 +158,33 @@ def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
     return 11 * hidden if sequence_parallel else 4.5 * hidden
 
 
-def routed_bytes(
+def spare_bytes(
     ac: str,
+    compile: bool,  # noqa: A002
+    precision: str,
     hidden_size: int,
+    ffn_size: int,
+    layers: int,
     expert_size: int,
     expert_rows: int,
     balanced_rows: int,
     moe_layers: int,
     model_activation: str,
 ) -> float:
-    """Bytes per token of the peak that balanced routing would save."""
-    if not moe_layers:
+    """Bytes per token of the peak that may not be there.
+
+    What balanced routing would save of the experts' rows. And what the compiler saves
+    of FP8 blocks on the CPU: published runs without AC need as much as in bf16
+    (https://github.com/pytorch/torchtitan/pull/778).
+    """
+    if moe_layers:
+        kept = _ffn(expert_size, model_activation) + 2 * hidden_size
+        blocks = 1.5 if ac == "full" else moe_layers
+        return blocks * (expert_rows - balanced_rows) * kept
+    if not compile or precision != "fp8" or ac == "full":
         return 0
-    kept = _ffn(expert_size, model_activation) + 2 * hidden_size
-    row = kept if ac != "full" else 1.5 * kept
-    blocks = 1 if ac == "full" else moe_layers
-    return blocks * (expert_rows - balanced_rows) * row
+    norms = 6 if ac == "none" else 4
+    return layers * (norms * hidden_size + 2 * ffn_size)
 
 
 def router_bytes(

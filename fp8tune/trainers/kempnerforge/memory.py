@@ -123,7 +123,7 @@ def block_tokens(
 def head_tokens(
     micro_batch: int, block_tokens: int, pp: int, vlm: bool, vlm_max_text_len: int = 0
 ) -> int:
-    """Tokens of a micro-batch that rank 0 has logits of: text, none before the end."""
+    """Tokens of one micro-batch that rank 0 has logits of: text alone."""
     if pp > 1:
         return 0
     return micro_batch * vlm_max_text_len if vlm else block_tokens
