@@ -57,11 +57,9 @@ def test_bands_are_not_wider_than_the_worst_run_asks_for():
 
 def test_the_fullest_run_is_usable():
     fullest = max(
-        point.measured / point.job["gpu.memory_gib"]
-        for point in OURS
-        if point.measured
+        point.measured / point.job["gpu.memory_gib"] for point in OURS if point.measured
     )
-    assert FULLEST == pytest.approx(fullest, abs=0.001)
+    assert pytest.approx(fullest, abs=0.001) == FULLEST
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)

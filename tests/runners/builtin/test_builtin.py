@@ -1,5 +1,6 @@
 """The built-in trial: its model, its conversion, its step, and a whole run of it."""
 
+import itertools
 import json
 import math
 import tomllib
@@ -138,7 +139,7 @@ def test_made_up_tokens_follow_a_rule():
     for row in tokens.tolist():
         for start in range(0, 32, 16):
             word = row[start : start + 16]
-            for one, next_one in zip(word, word[1:], strict=False):
+            for one, next_one in itertools.pairwise(word):
                 assert follows.setdefault(one, next_one) == next_one
 
 
