@@ -12,7 +12,7 @@ import click
 
 from fp8tune import __version__
 
-COMMANDS = ("explain", "lint", "rules", "search")
+COMMANDS = ("estimate", "explain", "lint", "rules", "search")
 
 
 class Failure(click.ClickException):

@@ -33,6 +33,15 @@ ALLOWED = {
     "facts": ("facts", "job", "suggest"),
     "trainers": ("trainers", "facts", "job", "suggest", "toml"),
     "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "estimate": (
+        "estimate",
+        "lint",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+    ),
     "search": (
         "search",
         "runners",
@@ -44,7 +53,16 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
-    "runners": ("runners", "search", "facts", "job", "suggest", "toml", "atomic"),
+    "runners": (
+        "runners",
+        "search",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+        "atomic",
+    ),
 }
 """What each room may import of fp8tune."""
 

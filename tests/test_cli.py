@@ -27,12 +27,12 @@ config = '''
 [distributed]
 pp = «2»
 [train]
-grad_accum_steps = 4
+grad_accum_steps = 8
 '''
 [[good]]
 config = '''
 [train]
-grad_accum_steps = 4
+grad_accum_steps = 8
 [distributed]
 pp = 1
 '''
@@ -357,12 +357,12 @@ def test_rules_as_json(fp8tune, builtin):
         ("", "", 0, "1 rule, 2 examples: all as expected\n"),
         (
             "pp = 1\n",
-            "pp = 4\n",
+            "pp = 2\n",
             1,
             "no-pipeline, good 1: fires\n1 rule, 2 examples: 1 failure\n",
         ),
         (
-            "[[good]]\nconfig = '''\n[train]\ngrad_accum_steps = 4\n"
+            "[[good]]\nconfig = '''\n[train]\ngrad_accum_steps = 8\n"
             "[distributed]\npp = 1\n'''\n",
             "",
             1,
@@ -404,7 +404,7 @@ def test_rules_test_shows_nothing_that_acts_on_the_terminal(fp8tune, project):
     [
         ("FP8101", "fp8-with-tensor-parallel (FP8101)"),
         ("train.seq_len", "train.seq_len (KempnerForge)"),
-        ("memory.floor_gib", "memory.floor_gib"),
+        ("memory.peak_gib", "memory.peak_gib"),
         ("micro_batch", "micro_batch"),
         ("loss-scaling", '"FP8 needs loss scaling": false'),
         ("video", "video"),

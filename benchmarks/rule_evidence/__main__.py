@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -99,7 +100,8 @@ def machine_of(device: str) -> Machine:
     cuda: Any = import_module("torch").cuda
     major, minor = cuda.get_device_capability()
     memory = cuda.get_device_properties(0).total_memory / 2**30
-    figures = {"capability": major + minor / 10, "gpu_gib": memory}
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    figures = {"capability": major + minor / 10, "gpu_gib": memory, "host_gib": host}
     return Machine(cuda.device_count(), figures)
 
 

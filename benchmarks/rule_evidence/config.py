@@ -64,27 +64,26 @@ def _add(text: str, section: str, lines: list[str]) -> str:
 
 
 def with_data(text: str, folder: Path) -> str:
-    """The config with data of our own in place of what its [data] names.
+    """The config with data of our own in place of the data that it names.
 
+    Paths below /data, tokenizers and hub data sets, for training and evaluation.
     Raises ``NoData`` where a package that reads such data is missing.
     """
-    values = tomllib.loads(text)
-    data = values.get("data", {})
-    hub = _images if "vlm" in values else _texts
-    for key, package, make in (
-        ("dataset_path", "numpy", _tokens),
-        ("tokenizer_path", "transformers", _tokenizer),
-        ("hf_dataset_name", "datasets", hub),
+    hub = _images if "vlm" in tomllib.loads(text) else _texts
+    for keys, value, package, make in (
+        ("dataset_path|path", "/data/", "numpy", _tokens),
+        ("tokenizer_path", "", "transformers", _tokenizer),
+        ("hf_dataset_name|hf_name", "", "datasets", hub),
     ):
-        if not data.get(key):
+        line = re.compile(rf'^({keys}) *= *"{value}.+"$', re.MULTILINE)
+        if not line.search(text):
             continue
         if find_spec(package) is None:
             raise NoData(f"needs the package {package}")
-        place = folder / key
+        place = folder / make.__name__.strip("_")
         if not place.exists():
             make(place)
-        line = re.compile(rf"^{key} *=.*$", re.MULTILINE)
-        text = line.sub(f"{key} = {json.dumps(str(place))}", text)
+        text = line.sub(rf"\1 = {json.dumps(str(place))}", text)
     return text
 
 
@@ -115,7 +114,8 @@ def _tokenizer(place: Path) -> None:
 def _texts(place: Path) -> None:
     place.mkdir(parents=True)
     line = json.dumps({"text": " ".join(WORDS * 8)})
-    (place / "train.jsonl").write_text(f"{line}\n" * 64)
+    for split in ("train", "validation"):
+        (place / f"{split}.jsonl").write_text(f"{line}\n" * 64)
 
 
 def _images(place: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.activation_bytes import parts
 from benchmarks.fp8_shapes import Gemm, on_paper
+from benchmarks.rule_evidence.linear_speed import gain
 
 GIB = 2**30
 
@@ -119,6 +120,18 @@ class Observer:
         if not cuda.is_available():
             return None
         return round(float(cuda.max_memory_allocated()) / GIB, 3)
+
+    def _slowest_gain(self) -> float | None:
+        cuda: Any = import_module("torch").cuda
+        if self.model is None or not self.tokens or not cuda.is_available():
+            return None
+        shapes = {
+            Gemm(self.tokens[-1], m.in_features, m.out_features)
+            for m in self.model.modules()
+            if type(m).__name__ == "Float8Linear"
+        }
+        gains = [gain(shape, "cuda") for shape in shapes]
+        return round(min(gains), 3) if gains else None
 
     def _refused_forward(self) -> int:
         return sum(on_paper(gemm).refused == "forward" for gemm in self.gemms)

@@ -35,7 +35,7 @@ def command(
     """
     from fp8tune.lint.explain import explain, nearest
 
-    known = _read(config, gpu, world_size) if config else None
+    known = read(config, gpu, world_size) if config else None
     page = explain(name, known)
     if page is None:
         near = nearest(name)
@@ -52,7 +52,8 @@ def command(
     click.echo(text(page, colour=wants_colour(sys.stdout)), color=True)
 
 
-def _read(path: str, gpu: str | None, world_size: int | None) -> Config:
+def read(path: str, gpu: str | None, world_size: int | None) -> Config:
+    """The config of a command line; raises ``Failure``."""
     from fp8tune.lint.config import NotAConfig, read_config
     from fp8tune.lint.directive import asked
     from fp8tune.lint.discover import CannotRead

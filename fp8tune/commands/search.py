@@ -17,10 +17,17 @@ from fp8tune.cli import Choice, Failure
 @click.option("--trainer", default="", help="The config's trainer, if not recognised.")
 @click.option(
     "--runner",
-    type=Choice(["replay"]),
-    default="replay",
+    type=Choice(["builtin", "replay"]),
+    default="builtin",
     show_default=True,
     help="What executes the trials.",
+)
+@click.option(
+    "--device",
+    type=Choice(["cuda", "cpu"]),
+    default="cuda",
+    show_default=True,
+    help="Where trials run; on a CPU they are a rehearsal.",
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option("--allow", multiple=True, help="A frozen knob to free, e.g. precision.")
@@ -40,8 +47,11 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
     could not start; 130: interrupted (the study is kept, the best so far is written).
     """
-    from fp8tune.search.session import CannotSearch, Wishes, search
-
+    try:
+        from fp8tune.search.session import CannotSearch, Wishes, search
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        raise Failure(f"search needs {error.name}: {hint}") from None
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output exclude each other")
     asked["world_size"] = asked["world_size"] or 0

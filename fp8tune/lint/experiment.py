@@ -52,6 +52,7 @@ OBSERVED = {
     "graph_breaks": "places where torch.compile broke a graph",
     "kept_gib": "most that autograd kept at once, parameters apart [GiB]",
     "peak_gib": "most GPU memory allocated at once [GiB]",
+    "slowest_gain": "least speed of a converted linear in that of bf16, one GPU",
     "refused_forward": "FP8 GEMM shapes that torch refuses on CUDA, forward",
     "refused_backward": "FP8 GEMM shapes that torch refuses on CUDA, backward alone",
 }
@@ -60,6 +61,7 @@ OBSERVED = {
 MACHINE = {
     "capability": "compute capability of the GPU, as 9.0",
     "gpu_gib": "memory of the GPU [GiB]",
+    "host_gib": "memory of the host [GiB]",
 }
 """What an experiment may need of the machine, next to its ranks."""
 

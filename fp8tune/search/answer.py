@@ -8,15 +8,23 @@ from typing import NamedTuple
 
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import Speed, speed, verdict
+from fp8tune.search.statistics import Speed, speed, spread, verdict
 from fp8tune.search.study import Trial
+
+UNFIT = ("oom", "nan", "user", "compile")
+"""Outcomes that a setting never has where it is sound."""
+
+Runs = dict[Point, list[Trial]]
 
 
 class Answer(NamedTuple):
     """The outcome of a search.
 
-    ``chosen`` is ``None`` where no trial succeeded. Speeds are those of the
-    confirmation where there was one, because the best of many looks better than it is.
+    ``chosen`` is ``None`` where no trial of a setting that may be chosen succeeded.
+    ``twin`` is the chosen setting's speed in bf16, or the given one's where that was
+    not measured; ``fp8_gain`` compares two settings that differ in nothing else.
+    Speeds are those of the confirmation where there was one, because the best of many
+    looks better than it is.
     """
 
     chosen: Point | None
@@ -24,18 +32,12 @@ class Answer(NamedTuple):
     speed: Speed | None
     given: Speed | None
     twin: Speed | None
+    fp8_gain: float | None
     runner_up: Point | None
     record: Record | None
     trials: int
     oom_trials: int
     seconds: float
-
-    @property
-    def fp8_gain(self) -> float | None:
-        """Speed over the bf16 twin's."""
-        if self.speed is None or self.twin is None:
-            return None
-        return self.speed.value / self.twin.value
 
 
 def answer(
@@ -44,21 +46,16 @@ def answer(
     """Choose: the fastest setting, or the given one where that is as fast."""
     runs = by_point(space, trials)
     best = ranked(space, given, trials)
-    chosen = best[0] if best else None
-    given_speed = _speed(runs.get(given, []))
-    said = "unsure"
-    if chosen is not None and given_speed is not None:
-        fastest = _speed(runs[chosen])
-        said = verdict(fastest, given_speed) if fastest else "unsure"
-        if said in ("same", "slower"):
-            chosen, said = given, "same"
-    twin = space.twin(chosen) if chosen else None
+    chosen, said = _choice(runs, best, given)
+    measured = speed_of(runs, chosen) if chosen else None
+    twin, gain = _fp8(space, runs, [chosen or given, given])
     return Answer(
         chosen,
         said,
-        _speed(runs[chosen]) if chosen else None,
-        given_speed,
-        _twin_speed(space, runs, twin, given),
+        measured,
+        speed_of(runs, given),
+        twin,
+        gain,
         next((point for point in best if point != chosen), None),
         _last(runs[chosen]) if chosen else None,
         len(trials),
@@ -67,37 +64,79 @@ def answer(
     )
 
 
+def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, str]:
+    """The setting to take, and what it is to the given one."""
+    if not best:
+        return None, "unsure"
+    fastest, before = speed_of(runs, best[0]), speed_of(runs, given)
+    if before is None or fastest is None:
+        return best[0], "faster" if is_unfit(runs[given]) else "unsure"
+    said = verdict(fastest, before)
+    if said in ("same", "slower") and not is_unfit(runs[given]):
+        return given, "same"
+    return best[0], said
+
+
+def _fp8(
+    space: Space, runs: Runs, points: Sequence[Point]
+) -> tuple[Speed | None, float | None]:
+    """The first of these points' speed in bf16, and what FP8 gains over bf16."""
+    twin, gain = None, None
+    for point in points:
+        fp8 = speed_of(runs, space.with_precision(point, "fp8"))
+        bf16 = speed_of(runs, space.with_precision(point, "bf16"))
+        twin = twin or bf16
+        if gain is None and fp8 and bf16:
+            gain = fp8.value / bf16.value
+    return twin, gain
+
+
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
-    """The points that were measured and may be chosen, fastest first."""
+    """The points that were measured and may be chosen, the best first.
+
+    What was not confirmed counts as slower by one deviation between runs, because it
+    was picked for its luck; what once failed for good comes last.
+    """
     runs = by_point(space, trials)
-    allowed = [point for point in runs if space.allows(point, given)]
-    speeds = {point: _speed(runs[point]) for point in allowed}
-    measured = {point: s.value for point, s in speeds.items() if s is not None}
-    return sorted(measured, key=lambda point: -measured[point])
+    deviation = _spread(runs)
+    values: dict[Point, tuple[bool, float]] = {}
+    for point, own in runs.items():
+        found = speed(_telling(own), deviation)
+        if found is not None and space.allows(point, given):
+            lucky = 0.0 if _confirmed(own) else deviation
+            values[point] = (not is_unfit(own), found.value * (1 - lucky))
+    return sorted(values, key=lambda point: values[point], reverse=True)
 
 
-def by_point(space: Space, trials: Sequence[Trial]) -> dict[Point, list[Trial]]:
+def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
     """The trials of each point, in the order in which they were run."""
-    runs: dict[Point, list[Trial]] = defaultdict(list)
+    runs: Runs = defaultdict(list)
     for trial in trials:
         runs[space.point(trial.record.knobs)].append(trial)
     return runs
 
 
-def _speed(trials: Sequence[Trial]) -> Speed | None:
-    confirmed = [t.record for t in trials if t.stage == "confirm" and t.record.ok]
-    return speed(confirmed or [trial.record for trial in trials])
+def speed_of(runs: Runs, point: Point | None) -> Speed | None:
+    """How fast a point is: by its confirmation, if there was one."""
+    trials = runs.get(point, []) if point is not None else []
+    return speed(_telling(trials), _spread(runs))
 
 
-def _twin_speed(
-    space: Space, runs: dict[Point, list[Trial]], twin: Point | None, given: Point
-) -> Speed | None:
-    """The chosen setting's twin in bf16, else the given one's."""
-    for point in (twin, space.twin(given)):
-        found = _speed(runs.get(point, [])) if point else None
-        if found is not None:
-            return found
-    return None
+def is_unfit(trials: Sequence[Trial]) -> bool:
+    """Whether a setting once failed in a way that does not pass."""
+    return any(trial.record.outcome in UNFIT for trial in trials)
+
+
+def _spread(runs: Runs) -> float:
+    return spread([trial.record for trial in own] for own in runs.values())
+
+
+def _telling(trials: Sequence[Trial]) -> list[Record]:
+    return _confirmed(trials) or [trial.record for trial in trials]
+
+
+def _confirmed(trials: Sequence[Trial]) -> list[Record]:
+    return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
 
 
 def _last(trials: Sequence[Trial]) -> Record | None:

@@ -1,35 +1,32 @@
 """The search loop, within a wall budget, whatever the trials do.
 
 The user's config and its bf16 twin come first, then what the strategy proposes, then
-the best settings once more in turn.
+the best settings once more in turn. Every step follows from the trials so far, so that
+a search that was killed goes on as if it had not been.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fp8tune.search.answer import Answer, answer, ranked
+from fp8tune.search.answer import Answer, answer
+from fp8tune.search.confirm import again, settings
+from fp8tune.search.deadline import deadline, typical
 from fp8tune.search.runner import Runner
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
 
-CONFIRMED = 3
-"""Settings that are measured again at the end, the user's own among them."""
-
 
 class Limits(NamedTuple):
     """Wall time [s].
 
-    ``budget`` is for everything, ``write`` of it is kept for the answer, ``trial`` is
-    the longest that a trial may take while nothing is known of its cost.
+    ``budget`` is for everything, ``write`` of it is kept for the answer.
     """
 
     budget: float
     write: float = 2.0
-    trial: float = 1800.0
 
 
 class Event(NamedTuple):
@@ -65,8 +62,9 @@ class Search:
 
     @property
     def left(self) -> float:
-        """Seconds of the budget that are left."""
-        return self.limits.budget - (self.runner.now() - self._begun)
+        """Seconds of the budget that are left for trials."""
+        spent = self.runner.now() - self._begun
+        return self.limits.budget - self.limits.write - spent
 
     def run(self) -> Answer:
         """Search until nothing is gained or the budget is spent; then answer.
@@ -80,12 +78,12 @@ class Search:
             self.interrupted = True
         finally:
             self.runner.close()
-        seconds = self.limits.budget - self.left
+        seconds = self.limits.budget - self.limits.write - self.left
         return answer(self.space, self.given, self.study.trials, seconds)
 
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()
-        while self.left > self._reserve():
+        while self._searching():
             proposal = self.strategy.propose(self.study.trials)
             if proposal is None:
                 break
@@ -93,55 +91,37 @@ class Search:
         yield from self._confirmations()
 
     def _first(self) -> Iterator[Proposal]:
-        """The user's config and its bf16 twin, unless a resumed study has them."""
+        """The user's config and its bf16 twin, which is not tried if that failed."""
         yield from self._once(Proposal(self.given, "given", "your config"))
         twin = self.space.twin(self.given)
-        if twin is not None:
+        if twin and all(t.record.ok for t in self.study.trials if t.stage == "given"):
             yield from self._once(Proposal(twin, "twin", "the same in bf16"))
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:
-        if all(trial.stage != proposal.stage for trial in self.study.trials):
+        new = all(trial.stage != proposal.stage for trial in self.study.trials)
+        if new and self.left > 0 and self.space.has(proposal.point):
             yield proposal
 
-    def _confirmations(self) -> Iterator[Proposal]:
-        """The best settings, the given one and the best one's bf16 twin, in turn."""
-        best = ranked(self.space, self.given, self.study.trials)[:CONFIRMED]
-        points = dict.fromkeys([*best, self.given] if best else [])
-        twin = self.space.twin(best[0]) if best else None
-        if len(points) < 2 and twin is None:
-            return
-        for point in [*points, *([twin] if twin else [])]:
-            if not self._confirmed(point) and self.left > self._typical():
-                yield Proposal(point, "confirm", "measured again")
+    def _searching(self) -> bool:
+        """Whether a trial more leaves time for the confirmation, not yet begun."""
+        trials = self.study.trials
+        if self.left <= 0 or any(trial.stage == "confirm" for trial in trials):
+            return False
+        points = settings(self.space, self.given, trials)
+        reserve = sum(typical(self.space, trials, point) for point in points)
+        return self.left > min(reserve, self.limits.budget / 4)
 
-    def _confirmed(self, point: Point) -> bool:
-        return any(
-            trial.stage == "confirm" and self.space.point(trial.record.knobs) == point
-            for trial in self.study.trials
-        )
+    def _confirmations(self) -> Iterator[Proposal]:
+        while True:
+            trials = self.study.trials
+            point = again(self.space, self.given, trials)
+            if point is None or self.left <= typical(self.space, trials, point):
+                return
+            yield Proposal(point, "confirm", "measured again")
 
     def _try(self, proposal: Proposal) -> None:
-        deadline = min(self.left - self.limits.write, self._deadline())
-        if deadline <= 0:
-            return
         self.watch(Event(proposal, None, self.left))
-        record = self.runner.run(dict(proposal.point), deadline)
+        limit = deadline(self.space, self.study.trials, proposal.point, self.left)
+        record = self.runner.run(self.space.values(proposal.point), limit)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
-
-    def _typical(self) -> float:
-        """Median cost of the trials that measured something [s]; 0 before the first."""
-        costs = [trial.record.cost_s for trial in self.study.trials if trial.record.ok]
-        return statistics.median(costs) if costs else 0.0
-
-    def _deadline(self) -> float:
-        """Three times what trials take; before that, half of the budget at most."""
-        typical = self._typical()
-        if typical:
-            return max(3 * typical, 60.0)
-        return min(self.limits.trial, self.limits.budget / 2)
-
-    def _reserve(self) -> float:
-        """Time for confirmation and answer: a quarter of the budget at most."""
-        wanted = (CONFIRMED + 2) * self._typical()
-        return self.limits.write + min(wanted, self.limits.budget / 4)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fp8tune.search.answer import Answer
@@ -10,15 +11,16 @@ from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
-from fp8tune.search.space import Point
-from fp8tune.search.statistics import Speed
+from fp8tune.search.space import Point, Space
+from fp8tune.search.statistics import Speed, ratio
+from fp8tune.search.study import Trial
 
 
-def as_json(found: Answer, output: str, study: str) -> dict[str, Any]:
+def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, Any]:
     """The answer as the one object that programs read."""
     return {
         "version": 1,
-        "knobs": dict(found.chosen) if found.chosen else None,
+        "knobs": space.values(found.chosen) if found.chosen else None,
         "verdict": found.verdict,
         "tokens_per_second": {
             "chosen": _speed(found.speed),
@@ -40,7 +42,7 @@ def _speed(measured: Speed | None) -> dict[str, float] | None:
 
 def progress(event: Event, plan: Plan) -> str:
     """One line for an event: what starts, or what came of it."""
-    what = describe(event.proposal.point, plan.given)
+    what = describe(plan, event.proposal.point)
     if event.trial is None:
         left = shown(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
@@ -68,38 +70,59 @@ _WORDS = {
 }
 
 
-def describe(point: Point, given: Point) -> str:
+def describe(plan: Plan, point: Point) -> str:
     """A point by what differs from the given one."""
+    pairs = zip(plan.space.knobs, plan.given, point, strict=True)
     changed = [
-        f"{key.rpartition('.')[2]} = {str(value).lower()}"
-        for (key, value), old in zip(point, given, strict=True)
-        if (key, value) != old
+        f"{knob.key.rpartition('.')[2]} = {str(knob.values[new]).lower()}"
+        for knob, old, new in pairs
+        if old != new
     ]
     return ", ".join(changed) or "your config"
 
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    if found.chosen is None:
-        yield "no trial succeeded"
-        return
     if found.fp8_gain is not None and found.fp8_gain < 1:
         yield f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
-    if found.speed and found.given and found.chosen != plan.given:
-        gain = 100 * (found.speed.value / found.given.value - 1)
-        yield f"{found.verdict}: {describe(found.chosen, plan.given)}"
-        yield f"{_interval(found.given)} -> {_interval(found.speed)} ({gain:+.1f} %)"
+    if found.chosen is None:
+        yield "no trial succeeded"
+    elif found.speed and found.given and found.chosen != plan.given:
+        gain, low, high = (100 * (x - 1) for x in ratio(found.speed, found.given))
+        yield f"{found.verdict}: {describe(plan, found.chosen)}"
+        yield f"{_interval(found.given)} -> {_interval(found.speed)}"
+        yield f"{gain:+.1f} % ({low:+.1f} to {high:+.1f})"
     elif found.chosen == plan.given:
         yield f"your config is already the best: {_maybe(found.speed)}"
     else:
-        yield f"best: {describe(found.chosen, plan.given)}, {_maybe(found.speed)}"
-    if found.twin is not None and found.fp8_gain is not None:
-        gain = 100 * (found.fp8_gain - 1)
-        yield f"bf16 twin {_interval(found.twin)}: FP8 gains {gain:+.1f} %"
+        yield f"best: {describe(plan, found.chosen)}, {_maybe(found.speed)}"
+        yield "your config was not measured or did not run: no gain can be told"
+    if found.twin is not None:
+        yield f"bf16 twin {_interval(found.twin)}{_gain(found)}"
     trials = f"{found.trials} trials, {found.oom_trials} out of memory"
     yield f"{trials}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def _gain(found: Answer) -> str:
+    if found.fp8_gain is None:
+        return ""
+    return f": FP8 gains {100 * (found.fp8_gain - 1):+.1f} %"
+
+
+def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
+    """Why nothing succeeded, and what to do."""
+    outcomes = Counter(trial.record.outcome for trial in trials if not trial.record.ok)
+    for outcome, count in outcomes.most_common():
+        yield f"{count} trial{'s' * (count > 1)}: {_WORDS[outcome]}"
+    if not any(True for _ in plan.space.points(plan.given)):
+        yield from plan.notes
+        yield "no record keeps the config's frozen knobs; --allow precision frees that"
+    elif not trials or outcomes["hang"] == len(trials):
+        yield f"no trial ended within {shown(budget)}; give a larger --budget"
+    elif outcomes["oom"]:
+        yield "try a smaller micro-batch, full activation checkpointing or more GPUs"
 
 
 def _interval(measured: Speed) -> str:

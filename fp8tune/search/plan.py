@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.job import Job, Target, Unknown
+from fp8tune.job import FIELDS, Job, Target, Unknown
+from fp8tune.search.offer import Offer, offer
 from fp8tune.search.record import Record
-from fp8tune.search.space import Knob, Point, Space
+from fp8tune.search.space import Point, Space
+from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
+from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, recognise, trainer
-
-CONVERGENCE = frozenset(("model", "optimizer", "scheduler", "data", "precision"))
-"""Sections, and roles, of keys that change what is learned: frozen unless allowed."""
 
 
 class CannotPlan(Exception):
@@ -28,14 +28,16 @@ class Config(NamedTuple):
     data: bytes
     trainer: Trainer
     job: Job
+    loaded: Loaded
 
 
 class Plan(NamedTuple):
-    """A search before it starts."""
+    """A search before it starts; ``notes`` are what its user should know."""
 
     config: Config
     space: Space
     given: Point
+    notes: tuple[str, ...] = ()
 
     def about(self, **more: Any) -> dict[str, Any]:
         """What makes two searches the same, for ``study.json``."""
@@ -54,7 +56,8 @@ def read_config(path: str, data: bytes, target: Target, name: str = "") -> Confi
     if not (name or kind.trainer):
         raise CannotPlan(f"{path}: {kind.description}")
     known = trainer(name or kind.trainer)
-    return Config(path, data, known, known.job(known.load(document.values), target))
+    loaded = known.load(document.values)
+    return Config(path, data, known, known.job(loaded, target), loaded)
 
 
 def study_name(plan: Plan, about: dict[str, Any]) -> str:
@@ -66,34 +69,40 @@ def study_name(plan: Plan, about: dict[str, Any]) -> str:
 
 
 def plan_for_records(
-    config: Config, records: Sequence[Record], allow: Iterable[str]
-) -> Plan:
-    """A search over exactly the knobs and values that records hold."""
+    config: Config, records: Sequence[Record], allow: Sequence[str]
+) -> tuple[Plan, list[Record]]:
+    """A search over exactly the knobs and values that records hold, and the records.
+
+    A record that leaves a knob out ran with the config's own value, and now says so.
+    """
     if not records:
         raise CannotPlan("the records hold no trial")
-    keys = list(records[0].knobs)
-    if any(record.knobs.keys() != set(keys) for record in records):
-        raise CannotPlan("the records differ in their knobs")
-    given = {key: _given(config.job, key) for key in keys}
-    knobs = tuple(_knob(config, key, records, allow) for key in keys)
-    points = (Space(knobs).point(record.knobs) for record in records)
-    space = Space(knobs, frozenset(points))
-    for knob in knobs:
-        if knob.frozen and given[knob.key] not in knob.values:
-            given[knob.key] = _only_value(knob)
-    return Plan(config, space, space.point(given))
+    keys = list(dict.fromkeys(key for record in records for key in record.knobs))
+    _check(keys, allow)
+    mine = {key: _given(config.job, key) for key in keys}
+    whole = [
+        record._replace(knobs={key: record.knobs.get(key, mine[key]) for key in keys})
+        for record in records
+    ]
+    offers = [
+        offer(Offer(key, role_of(config.trainer, key), mine[key]), recorded, allow)
+        for key in keys
+        for recorded in [[record.knobs[key] for record in whole]]
+    ]
+    knobs = [knob for knob, _, _ in offers]
+    points = map(Space(knobs).point, (record.knobs for record in whole))
+    given = tuple(start for _, start, _ in offers)
+    notes = tuple(note for _, _, note in offers if note)
+    return Plan(config, Space(knobs, points), given, notes), whole
 
 
-def _knob(
-    config: Config, key: str, records: Sequence[Record], allow: Iterable[str]
-) -> Knob:
-    values = dict.fromkeys(record.knobs[key] for record in records)
-    numbers = all(type(value) in (int, float) for value in values)
-    ordered = tuple(sorted(values)) if numbers else tuple(values)
-    role = role_of(config.trainer, key)
-    names = {role, key, key.partition(".")[0]}
-    frozen = bool(names & CONVERGENCE) and not {role, key} & set(allow)
-    return Knob(key, ordered, role, frozen)
+def _check(keys: Sequence[str], allow: Sequence[str]) -> None:
+    """``--allow`` names knobs, or what knobs are to a search."""
+    for name in allow:
+        if name not in keys and name not in FIELDS:
+            near = closest(name, [*keys, *FIELDS])
+            hint = f"; did you mean `{near}`?" if near else ""
+            raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
 
 
 def role_of(known: Trainer, key: str) -> str:
@@ -102,14 +111,9 @@ def role_of(known: Trainer, key: str) -> str:
 
 
 def _given(job: Job, key: str) -> Any:
+    """The config's value; ``None`` where it has none of its own."""
     try:
-        return job[key]
+        value = job[key]
     except Unknown:
         return None
-
-
-def _only_value(knob: Knob) -> Any:
-    if len(knob.values) > 1:
-        values = ", ".join(map(str, knob.values))
-        raise CannotPlan(f"the config's `{knob.key}` is none of the recorded {values}")
-    return knob.values[0]
+    return value if isinstance(value, (str, bool, int, float)) else None

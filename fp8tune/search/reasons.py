@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fp8tune.job import Unknown
 from fp8tune.search.answer import Answer
 from fp8tune.search.plan import Plan
-from fp8tune.search.statistics import Speed
+from fp8tune.search.space import Point
+from fp8tune.search.statistics import Speed, ratio
 from fp8tune.search.writeback import Choice
 
 
@@ -15,8 +17,9 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
     """The changed keys, and what follows them, with reasons."""
     if found.chosen is None or found.chosen == plan.given:
         return []
-    before, after = dict(plan.given), dict(found.chosen)
-    changed = [key for key in after if after[key] != before[key]]
+    before, after = plan.space.values(plan.given), plan.space.values(found.chosen)
+    pairs = zip(plan.space.knobs, plan.given, found.chosen, strict=True)
+    changed = [knob.key for knob, old, new in pairs if old != new]
     evidence = tuple(_evidence(plan, found, study))
     made = [
         Choice(key, after[key], (_change(before[key], after[key], found), *evidence))
@@ -29,9 +32,7 @@ def _change(old: Any, new: Any, found: Answer) -> str:
     text = f"{_shown(old)} -> {_shown(new)}"
     if found.speed is None or found.given is None:
         return text
-    gain = 100 * (found.speed.value / found.given.value - 1)
-    low = 100 * (found.speed.low / found.given.high - 1)
-    high = 100 * (found.speed.high / found.given.low - 1)
+    gain, low, high = (100 * (x - 1) for x in ratio(found.speed, found.given))
     return (
         f"{text}: with the other changes {gain:+.1f} % tokens/s "
         f"({low:+.1f} to {high:+.1f}), {_rate(found.given)} -> {_rate(found.speed)}"
@@ -45,15 +46,18 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         of = f" of {capacity:.1f}" if isinstance(capacity, float) else ""
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if found.runner_up is not None:
-        yield f"runner-up: {_difference(dict(plan.given), dict(found.runner_up))}"
+        yield f"runner-up: {_difference(plan, found.runner_up)}"
     where = record.more.get("environment") if record is not None else None
     if isinstance(where, str):
         yield where
     yield f"study {study}, {found.trials} trials"
 
 
-def _difference(given: dict[str, Any], other: dict[str, Any]) -> str:
-    parts = [f"{k} = {_shown(v)}" for k, v in other.items() if v != given[k]]
+def _difference(plan: Plan, other: Point) -> str:
+    pairs = zip(plan.space.knobs, plan.given, other, strict=True)
+    parts = [
+        f"{k.key} = {_shown(k.values[new])}" for k, old, new in pairs if old != new
+    ]
     return ", ".join(parts) or "the config as it was"
 
 
@@ -66,8 +70,8 @@ def _accumulation(
     if batch is None or not key or key in after:
         return
     old, new = before[batch.key], after[batch.key]
-    steps = plan.config.job["grad_accum"]
-    if old == new or not isinstance(old, int):
+    steps = _steps(plan)
+    if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
         return
     kept = max(1, round(old * steps / new))
     exact = kept * new == old * steps
@@ -75,6 +79,13 @@ def _accumulation(
     reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
     if kept != steps or not exact:
         yield Choice(key, kept, (reason,))
+
+
+def _steps(plan: Plan) -> Any:
+    try:
+        return plan.config.job["grad_accum"]
+    except Unknown:
+        return None
 
 
 def _rate(speed: Speed) -> str:

@@ -15,6 +15,7 @@ OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user"
 
 MAX_LINE = 1 << 20
 """Longest line that is read [characters]."""
+MAX_NUMBER = 1e18
 
 
 class BadRecord(Exception):
@@ -60,12 +61,21 @@ def parse(line: str) -> Record:
     if len(line) > MAX_LINE:
         raise BadRecord(f"a line of more than {MAX_LINE >> 20} MiB")
     try:
-        data = json.loads(line)
+        data = json.loads(line, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError):
         raise BadRecord("no JSON") from None
     if not isinstance(data, dict):
         raise BadRecord("no JSON object")
     return _record(data)
+
+
+def _no_number(_name: str) -> None:
+    """NaN and infinities, which JSON does not have: nothing was measured."""
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def _record(data: dict[str, Any]) -> Record:
@@ -85,12 +95,14 @@ def _record(data: dict[str, Any]) -> Record:
 
 
 def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (str, bool, int, float))
+    """Whether a TOML file could hold it as a plain value."""
+    small = not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
+    return small and isinstance(value, (str, bool, int, float))
 
 
 def _number(name: str, value: Any) -> float:
-    real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not real or not math.isfinite(value) or value < 0:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not plain or not 0 <= value < MAX_NUMBER:
         raise BadRecord(f"`{name}` is a number of at least 0")
     return float(value)
 

@@ -9,11 +9,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fp8tune import atomic
+from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
+from fp8tune.lint.wording import plain
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.replay import Replay
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event, Limits, Search
 from fp8tune.search.duration import parse_duration
-from fp8tune.search.output import as_json, closing, progress
+from fp8tune.search.guided import Guided
+from fp8tune.search.journal import Journal
+from fp8tune.search.output import advice, as_json, closing, progress
 from fp8tune.search.plan import (
     CannotPlan,
     Config,
@@ -22,6 +28,8 @@ from fp8tune.search.plan import (
     read_config,
     study_name,
 )
+from fp8tune.search.prior import card_gib, from_job
+from fp8tune.search.real import gpu_name, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.runner import Runner
@@ -46,6 +54,7 @@ class Wishes(NamedTuple):
     world_size: int
     trainer: str
     runner: str
+    device: str
     records: str
     allow: tuple[str, ...]
     output: str
@@ -76,51 +85,86 @@ def search(wishes: Wishes) -> int:
             made.strategy,
             made.study,
             limits,
-            _watcher(made.plan, wishes),
+            _watcher(made, wishes),
         )
         found = searching.run()
         output = _write(wishes, made, found)
     except (CannotPlan, BadRecord, BadStudy, CannotWrite, Unreadable) as error:
         raise CannotSearch(str(error)) from None
-    except (ValueError, InvalidToml) as error:
-        raise CannotSearch(_reason(wishes, error)) from None
-    _say(wishes, made, found, output)
-    if found.chosen is None:
-        return 1
-    return 130 if searching.interrupted else 0
-
-
-def _reason(wishes: Wishes, error: Exception) -> str:
-    if isinstance(error, InvalidToml):
+    except InvalidToml as error:
         line, column = error.position
-        return f"{wishes.config}:{line}:{column}: {error.reason}"
-    return str(error)
+        place = f"{wishes.config}:{line}:{column}"
+        raise CannotSearch(f"{place}: {error.reason}") from None
+    except ValueError as error:
+        raise CannotSearch(str(error)) from None
+    _say(wishes, made, found, output)
+    if searching.interrupted:
+        return 130
+    return 0 if found.chosen is not None else 1
 
 
 def _prepare(wishes: Wishes) -> Prepared:
-    from fp8tune.runners.replay import Replay
-    from fp8tune.search.default import Default
-
     config = _config(wishes)
+    if wishes.runner == "replay":
+        return _replayed(wishes, config)
+    refusal = config.job["trial_refusal"]
+    if refusal:
+        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+    plan = plan_for_trials(config, wishes.allow)
+    about = plan.about(device=wishes.device, allow=list(wishes.allow))
+    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
+    study.open(about)
+    setup = Setup(wishes.device, config.job["dp_shard"])
+    target = config.job.target
+    runner = Builtin(config.trainer, config.loaded, target, setup)
+    prior = from_job(plan.space, config.job)
+    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
+    return Prepared(plan, runner, strategy, study)
+
+
+def _replayed(wishes: Wishes, config: Config) -> Prepared:
     records, digest = _records(wishes)
-    plan = plan_for_records(config, records, wishes.allow)
+    plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = Study(os.path.join(wishes.studies, study_name(plan, about)))
     study.open(about)
     runner = Replay(records, plan.space)
     for trial in study.trials:
         runner.skip(plan.space.point(trial.record.knobs))
-    return Prepared(plan, runner, Default(plan.space, plan.given), study)
+    for note in plan.notes:
+        print(f"note: {plain(note)}", file=sys.stderr)
+    prior = from_job(plan.space, config.job)
+    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
+    return Prepared(plan, runner, strategy, study)
 
 
 def _config(wishes: Wishes) -> Config:
-    target = Target(wishes.gpu, wishes.world_size)
+    target = Target(_gpu(wishes), wishes.world_size or _one(wishes))
     try:
         with open(wishes.config, "rb") as file:
             data = file.read(MAX_RECORDS)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     return read_config(wishes.config, data, target, wishes.trainer)
+
+
+def _one(wishes: Wishes) -> int:
+    """GPUs of the run where nobody says: one for real trials."""
+    return 0 if wishes.runner == "replay" else 1
+
+
+def _gpu(wishes: Wishes) -> str:
+    """The GPU as the table knows it: the one named, else this machine's."""
+    if wishes.runner == "replay" or wishes.device == "cpu":
+        return wishes.gpu
+    found = gpu_name()
+    if not found:
+        hint = "run on a GPU node, or rehearse with --device cpu"
+        raise CannotSearch(f"no NVIDIA GPU found; {hint}")
+    try:
+        return resolve(wishes.gpu or found)
+    except UnknownGpu:
+        return ""
 
 
 def _records(wishes: Wishes) -> tuple[list[Record], str]:
@@ -143,11 +187,14 @@ def _records(wishes: Wishes) -> tuple[list[Record], str]:
     return records, hashlib.sha256(data).hexdigest()
 
 
-def _watcher(plan: Plan, wishes: Wishes) -> Callable[[Event], None]:
+def _watcher(made: Prepared, wishes: Wishes) -> Callable[[Event], None]:
     out = sys.stderr if wishes.as_json else sys.stdout
+    journal = Journal(made.study.folder, made.plan.space)
 
     def watch(event: Event) -> None:
-        print(progress(event, plan), file=out, flush=True)
+        print(plain(progress(event, made.plan)), file=out, flush=True)
+        if event.trial is not None:
+            journal.write(made.study.trials)
 
     return watch
 
@@ -179,8 +226,13 @@ def _output(wishes: Wishes) -> str:
 
 
 def _say(wishes: Wishes, made: Prepared, found: Answer, output: str) -> None:
+    lines = list(closing(found, made.plan, output))
+    if found.chosen is None:
+        budget = parse_duration(wishes.budget)
+        lines += advice(made.plan, made.study.trials, budget)
+    out = sys.stderr if wishes.as_json else sys.stdout
+    for line in lines:
+        print(plain(line), file=out)
     if wishes.as_json:
-        print(json.dumps(as_json(found, output, made.study.folder), indent=2))
-        return
-    for line in closing(found, made.plan, output):
-        print(line)
+        said = as_json(found, made.plan.space, output, made.study.folder)
+        print(json.dumps(said, indent=2))

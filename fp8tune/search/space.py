@@ -6,8 +6,11 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-Point = tuple[tuple[str, Any], ...]
-"""One setting of all knobs, in the space's order: hashable."""
+Point = tuple[int, ...]
+"""One setting of all knobs: which of its values each has, in the space's order.
+
+Numbers and not the values, because to Python 1, 1.0 and True are one value.
+"""
 
 
 class Knob(NamedTuple):
@@ -22,50 +25,116 @@ class Knob(NamedTuple):
     role: str = ""
     frozen: bool = False
 
+    def place(self, value: Any) -> int:
+        """Which value this is, of the same type; ``ValueError`` for none of them."""
+        for index, known in enumerate(self.values):
+            if type(known) is type(value) and known == value:
+                return index
+        raise ValueError(f"`{self.key}`: no value {value!r}")
 
-class Space(NamedTuple):
-    """All knobs of a search, and the points that exist (replay holds no others)."""
 
-    knobs: tuple[Knob, ...]
-    only: frozenset[Point] = frozenset()
+class Space:
+    """All knobs of a search.
+
+    ``only`` holds the points that exist, where not all do: replay has no others.
+    """
+
+    def __init__(self, knobs: Iterable[Knob], only: Iterable[Point] = ()) -> None:
+        self.knobs = tuple(knobs)
+        self.only = frozenset(only)
+        self._index = [
+            {(type(value), value): i for i, value in enumerate(knob.values)}
+            for knob in self.knobs
+        ]
 
     def point(self, values: dict[str, Any]) -> Point:
-        """The point of these values; keys that are no knobs are left out."""
-        return tuple((knob.key, values[knob.key]) for knob in self.knobs)
+        """The point of these values; keys that are no knobs are left out.
+
+        Raises ``KeyError`` where a knob is missing or has a value of its own.
+        """
+        found = zip(self.knobs, self._index, strict=True)
+        return tuple(
+            index[type(values[knob.key]), values[knob.key]] for knob, index in found
+        )
+
+    def values(self, point: Point) -> dict[str, Any]:
+        """Each knob's value at a point, by its key."""
+        pairs = zip(self.knobs, point, strict=True)
+        return {knob.key: knob.values[index] for knob, index in pairs}
+
+    def has(self, point: Point) -> bool:
+        """Whether the point can be tried."""
+        return not self.only or point in self.only
+
+    def every(self) -> Iterable[Point]:
+        """Every point that can be tried, of frozen knobs as well."""
+        ranges = (range(len(knob.values)) for knob in self.knobs)
+        return sorted(self.only) or itertools.product(*ranges)
 
     def points(self, given: Point) -> Iterator[Point]:
-        """Every point that keeps the frozen knobs as given."""
-        kept = dict(given)
-        choices = [
-            [(knob.key, value) for value in _values(knob, kept)] for knob in self.knobs
-        ]
-        for point in itertools.product(*choices):
-            if not self.only or point in self.only:
-                yield point
+        """Every point that can be tried and keeps the frozen knobs as given."""
+        if self.only:
+            yield from sorted(p for p in self.only if self.allows(p, given))
+            return
+        pairs = zip(self.knobs, given, strict=True)
+        yield from itertools.product(
+            *((kept,) if k.frozen else range(len(k.values)) for k, kept in pairs)
+        )
+
+    def place(self, role: str) -> int | None:
+        """Where the knob of that role stands in a point, if there is one."""
+        roles = (i for i, knob in enumerate(self.knobs) if knob.role == role)
+        return next(roles, None)
 
     def knob(self, role: str) -> Knob | None:
         """The knob of that role, if there is one."""
-        return next((knob for knob in self.knobs if knob.role == role), None)
+        place = self.place(role)
+        return None if place is None else self.knobs[place]
+
+    def value(self, point: Point, role: str) -> Any:
+        """The value of the knob of that role; ``None`` if there is no such knob."""
+        place = self.place(role)
+        return None if place is None else self.knobs[place].values[point[place]]
+
+    def with_precision(self, point: Point, precision: str) -> Point | None:
+        """The same point in another precision, where it can be tried."""
+        place = self.place("precision")
+        if place is None or precision not in self.knobs[place].values:
+            return None
+        index = self.knobs[place].place(precision)
+        twin = (*point[:place], index, *point[place + 1 :])
+        return twin if self.has(twin) else None
 
     def twin(self, point: Point) -> Point | None:
         """The same point in bf16; ``None`` where it is that already, or unknown."""
-        knob = self.knob("precision")
-        if knob is None or "bf16" not in knob.values:
-            return None
-        twin = tuple((k, "bf16" if k == knob.key else v) for k, v in point)
-        known = not self.only or twin in self.only
-        return twin if twin != point and known else None
+        twin = self.with_precision(point, "bf16")
+        return None if twin == point else twin
 
     def allows(self, point: Point, given: Point) -> bool:
         """Whether a point keeps the frozen knobs as given."""
-        frozen = {knob.key for knob in self.knobs if knob.frozen}
-        return all(a == b for a, b in zip(point, given, strict=True) if a[0] in frozen)
+        return all(
+            a == b
+            for knob, a, b in zip(self.knobs, point, given, strict=True)
+            if knob.frozen
+        )
 
     def cell(self, point: Point) -> Point:
         """The point without its micro-batch: what shares one memory line."""
-        batch = self.knob("micro_batch")
-        return tuple(part for part in point if batch is None or part[0] != batch.key)
+        place = self.place("micro_batch")
+        return point if place is None else (*point[:place], *point[place + 1 :])
+
+    def batch(self, point: Point) -> float:
+        """The micro-batch of a point; 0 where that is no knob, or no number above 0."""
+        value = self.value(point, "micro_batch")
+        return float(value) if _is_count(value) else 0.0
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether every point has a micro-batch above 0."""
+        knob = self.knob("micro_batch")
+        return knob is not None and all(map(_is_count, knob.values))
 
 
-def _values(knob: Knob, kept: dict[str, Any]) -> Iterable[Any]:
-    return (kept[knob.key],) if knob.frozen else knob.values
+def _is_count(value: Any) -> bool:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return plain and value > 0

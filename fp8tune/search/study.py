@@ -15,7 +15,7 @@ from fp8tune import atomic
 from fp8tune.search.record import BadRecord, Record, parse
 
 MAX_BYTES = 1 << 28
-STAGES = ("given", "twin", "warm", "search", "confirm")
+STAGES = ("given", "twin", "search", "confirm")
 
 
 class BadStudy(Exception):
@@ -25,8 +25,8 @@ class BadStudy(Exception):
 class Trial(NamedTuple):
     """A record with its place in the study.
 
-    ``stage`` is why it was run: the user's config, its bf16 twin, a warm start, the
-    search itself, or the confirmation at the end.
+    ``stage`` is why it was run: the user's config, its bf16 twin, the search itself,
+    or the confirmation at the end.
     """
 
     number: int
@@ -35,7 +35,7 @@ class Trial(NamedTuple):
 
 
 class Study:
-    """The folder of one search."""
+    """The folder of one search; without a folder it is kept in memory."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -69,42 +69,54 @@ class Study:
     def add(self, stage: str, record: Record) -> Trial:
         """Append a trial and see it onto the disk."""
         trial = Trial(len(self.trials), stage, record)
-        more = {"trial": trial.number, "stage": stage, **record.more}
+        if self.folder:
+            self._append(trial)
+        self.trials.append(trial)
+        return trial
+
+    def _append(self, trial: Trial) -> None:
+        record = trial.record
+        more = {**record.more, "trial": trial.number, "stage": trial.stage}
         line = record._replace(more=more).line()
         path = os.path.join(self.folder, "trials.jsonl")
         with open(path, "a", encoding="utf-8") as file:
             file.write(f"{line}\n")
             file.flush()
             os.fsync(file.fileno())
-        self.trials.append(trial)
-        return trial
 
 
 def _read(path: str) -> list[Trial]:
-    """The trials of a file; a last line that was cut off is removed, and kept aside."""
+    """The trials of a file.
+
+    What was cut off at its end, or is no record there, is removed and kept aside: the
+    process, or the machine, died while it was written.
+    """
     if not os.path.exists(path):
         return []
     with open(path, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise BadStudy(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-    whole = data[: data.rfind(b"\n") + 1]
+    lines = data.split(b"\n")[:-1]
+    trials = []
+    for number, line in enumerate(lines):
+        try:
+            trials.append(_trial(number, line.decode(errors="replace")))
+        except BadRecord as error:
+            if number < len(lines) - 1:
+                raise BadStudy(f"{path}:{number + 1}: {error}") from None
+            lines.pop()
+    whole = b"".join(line + b"\n" for line in lines)
     if whole != data:
         atomic.write(f"{path}.bak", data)
         atomic.write(path, whole)
-    return [
-        _trial(path, number, line.decode(errors="replace"))
-        for number, line in enumerate(whole.splitlines())
-    ]
+    return trials
 
 
-def _trial(path: str, number: int, line: str) -> Trial:
-    try:
-        record = parse(line)
-    except BadRecord as error:
-        raise BadStudy(f"{path}:{number + 1}: {error}") from None
+def _trial(number: int, line: str) -> Trial:
+    record = parse(line)
     stage = record.more.pop("stage", "search")
     record.more.pop("trial", None)
     if stage not in STAGES:
-        raise BadStudy(f"{path}:{number + 1}: no stage {stage!r}")
+        raise BadRecord(f"no stage {stage!r}")
     return Trial(number, stage, record)

@@ -179,7 +179,7 @@ def test_data_is_made_on_the_spot(tmp_path):
     numpy = pytest.importorskip("numpy")
     text = with_data('[data]\ndataset_path = "/data/tokens"\nseed = 1\n', tmp_path)
     data = tomllib.loads(text)["data"]
-    assert data == {"dataset_path": str(tmp_path / "dataset_path"), "seed": 1}
+    assert data == {"dataset_path": str(tmp_path / "tokens"), "seed": 1}
     assert numpy.load(f"{data['dataset_path']}/tokens.npy").size > 1000
 
 

@@ -102,10 +102,10 @@ def test_an_expectation_speaks_of_runs_and_of_the_config(read):
 
 
 def test_a_requirement_speaks_of_the_machine():
-    found = requirement("capability >= 8.9 and gpu_gib > 100")
+    found = requirement("capability >= 8.9 and gpu_gib > 100 and host_gib > 1")
     assert found.names == tuple(MACHINE)
-    assert found.evaluate({"capability": 9.0, "gpu_gib": 140.0})
-    assert not found.evaluate({"capability": 8.0, "gpu_gib": 80.0})
+    assert found.evaluate({"capability": 9.0, "gpu_gib": 140.0, "host_gib": 2.0})
+    assert not found.evaluate({"capability": 8.0, "gpu_gib": 80.0, "host_gib": 2.0})
 
 
 def test_no_name_has_two_meanings():

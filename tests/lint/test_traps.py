@@ -10,6 +10,9 @@ DATA = '[data]\nhf_dataset_name = "x/y"\ntokenizer_path = "gpt2"\n'
 TOKENS = '[data]\ndataset_path = "/data/tokens"\n'
 
 
+TRAINED = '[checkpoint]\nload_path = "/checkpoints/base"\n'
+
+
 def vlm(rest, encoder="num_tokens = 256\nfeature_dim = 1024", arch="joint_decoder"):
     head = f'[vision_encoder]\n{encoder}\n[vlm]\narch = "{arch}"\n'
     return f"{DATA}{head}{rest}"
@@ -57,9 +60,6 @@ TRAPS = {
     "stages train eagerly": run(
         "compile_model = false\ngrad_accum_steps = 8", "", "[distributed]\npp = 2\n"
     ),
-    "as many micro-batches as stages are enough": run(
-        "compile_model = false\ngrad_accum_steps = 4", "", "[distributed]\npp = 4\n"
-    ),
     "a name is no parameter count": (
         "# Llama-3 7B, 13B and 29B are what the family is called\n"
         + run("", "", "[model]\nn_kv_heads = 8\nffn_dim_multiplier = 1.3\n")
@@ -103,15 +103,15 @@ TRAPS = {
     "an encoder may train": vlm("freeze = []\n"),
     "a frozen encoder is the default": vlm(""),
     "heads divide over four ranks": run(
-        "", "", "[model]\nn_kv_heads = 4\n[distributed]\ntp = 4\n"
+        "", "", "[model]\nn_kv_heads = 4\n[distributed]\ntp = 4\n" + TRAINED
     ),
     "two key/value heads per rank": run(
-        "", "", "[model]\nn_kv_heads = 8\n[distributed]\ntp = 4\n"
+        "", "", "[model]\nn_kv_heads = 8\n[distributed]\ntp = 4\n" + TRAINED
     ),
     "experts with tensor parallelism": run(
         "compile_model = false",
         "",
-        "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\ntp = 4\n",
+        "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\ntp = 4\n" + TRAINED,
     ),
     "pinned asynchronous checkpoints": run(
         "",
@@ -151,6 +151,11 @@ def test_short_runs_warm_up_shortly(fired, warmup, steps):
     assert fired(run(f"max_steps = {steps}", f"warmup_steps = {warmup}")) == []
 
 
+def test_as_many_micro_batches_as_stages_are_slow_and_no_crash(fired):
+    text = "compile_model = false\ngrad_accum_steps = 4"
+    assert fired(run(text, rest="[distributed]\npp = 4\n")) == ["pipeline-bubble"]
+
+
 def above_notes(report):
     return [d.rule for d in report.diagnostics if d.severity != "note"]
 
@@ -161,7 +166,8 @@ def above_notes(report):
         ("[checkpoint]\ninterval = 1000\nkeep_last_n = 0\n", 0),
         ("[model]\nnum_experts = 8\n[distributed]\nep = 2\n", 16),
         (
-            "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\nep = 2\ntp = 4\n",
+            "[model]\nnum_experts = 8\nn_kv_heads = 8\n[distributed]\nep = 2\ntp = 4\n"
+            + TRAINED,
             32,
         ),
     ],
@@ -170,6 +176,14 @@ def above_notes(report):
 def test_notes_at_most(lint, rest, world_size):
     text = run("max_steps = 20\ncompile_model = false", rest=rest)
     assert above_notes(lint(text, world_size=world_size)) == []
+
+
+def test_as_many_micro_batches_as_stages_are_legal(lint):
+    """Slow, but no error: 1F1B needs no more."""
+    text = run(
+        "compile_model = false\ngrad_accum_steps = 4", "", "[distributed]\npp = 4\n"
+    )
+    assert "error" not in {d.severity for d in lint(text).diagnostics}
 
 
 LLAMA = (

@@ -41,7 +41,7 @@ def to_float8(model: nn.Module, spec: Spec) -> int:
     from torchao.float8.float8_linear import Float8Linear
 
     config = dataclasses.replace(
-        Float8LinearConfig.from_recipe_name(spec.fp8_recipe),  # type: ignore[arg-type]
+        Float8LinearConfig.from_recipe_name(spec.fp8_recipe),
         enable_fsdp_float8_all_gather=spec.fp8_all_gather,
     )
 

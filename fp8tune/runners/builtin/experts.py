@@ -22,9 +22,9 @@ class Experts(nn.Module):
         super().__init__()
         self.top_k = spec.top_k
         self.router = nn.Linear(spec.hidden_size, spec.experts, bias=False)
-        experts = [dense(spec, spec.expert_ffn_size) for _ in range(spec.experts)]
+        experts = [dense(spec, spec.expert_size) for _ in range(spec.experts)]
         self.experts = nn.ModuleList(experts)
-        shared = dense(spec, spec.expert_ffn_size) if spec.shared_expert else None
+        shared = dense(spec, spec.expert_size) if spec.shared_experts > 0 else None
         self.shared_expert = shared
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ Shapes: B sequences, S tokens each, D hidden size, H query heads, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -83,26 +84,19 @@ class FeedForward(nn.Module):
 
     def __init__(self, spec: Spec, size: int) -> None:
         super().__init__()
-        self.act = {
-            "silu": functional.silu,
-            "gelu": functional.gelu,
-            "relu": functional.relu,
-        }[spec.activation]
-        gated = spec.ffn_matrices == 3
-        self.gate_proj = (
-            nn.Linear(spec.hidden_size, size, bias=False) if gated else None
-        )
-        self.up_proj = nn.Linear(spec.hidden_size, size, bias=False)
-        self.down_proj = nn.Linear(size, spec.hidden_size, bias=False)
+        width, gated = spec.hidden_size, spec.ffn_matrices == 3
+        self.act: Callable[[Tensor], Tensor] = getattr(functional, spec.activation)
+        self.gate_proj = nn.Linear(width, size, bias=False) if gated else None
+        self.up_proj = nn.Linear(width, size, bias=False)
+        self.down_proj = nn.Linear(size, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] to [..., D]."""
-        up = self.up_proj(x)
-        inner = (
-            self.act(up)
-            if self.gate_proj is None
-            else functional.silu(self.gate_proj(x)) * up
-        )
+        inner = self.up_proj(x)
+        if self.gate_proj is None:
+            inner = self.act(inner)
+        else:
+            inner = functional.silu(self.gate_proj(x)) * inner
         down: Tensor = self.down_proj(inner)
         return down
 
@@ -144,6 +138,9 @@ class Head(nn.Module):
 
 class Decoder(nn.Module):
     """Tokens [B, S] to logits [B, S, V]."""
+
+    cos: Tensor
+    sin: Tensor
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fp8tune.job import Job, Unknown
+
 
 class Spec(NamedTuple):
     """One trial; the names are the job's (``fp8tune explain NAME``)."""
@@ -29,8 +31,8 @@ class Spec(NamedTuple):
     experts: int
     top_k: int
     moe_every: int
-    expert_ffn_size: int
-    shared_expert: bool
+    expert_size: int
+    shared_experts: int
 
     precision: str
     fp8_recipe: str
@@ -64,6 +66,26 @@ class Spec(NamedTuple):
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
+
+
+GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
+"""Fields that the runner sets; all others are fields of the job."""
+
+
+class CannotBuild(Exception):
+    """The built-in trial would not be this run: says why."""
+
+
+def from_job(job: Job, **given: Any) -> Spec:
+    """The spec of a job; raises ``CannotBuild``."""
+    try:
+        refusal = job["trial_refusal"]
+        if refusal:
+            raise CannotBuild(f"no trial can stand for {refusal}")
+        names = [name for name in Spec._fields if name not in (*GIVEN, "precise")]
+        return Spec(**{name: job[name] for name in names}, **given)
+    except Unknown as missing:
+        raise CannotBuild(f"{missing} is not known from the config") from None
 
 
 def from_json(data: dict[str, Any]) -> Spec:

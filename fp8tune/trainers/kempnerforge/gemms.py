@@ -141,7 +141,8 @@ def vlm_moma_experts(
 
     Each expert picks a share of its modality's tokens, 1 / experts by default.
     """
-    counts = [vlm_moma_experts_per_modality.get(name, 0) for name in ("image", "text")]
+    experts = dict(vlm_moma_experts_per_modality)
+    counts = [experts.get(name, 0) for name in ("image", "text")]
     tokens = (fp8_tokens[0] - fp8_tokens[-1], fp8_tokens[-1])
     return tuple(
         (round(some * (vlm_moma_capacity_factor or 1 / count)), count)

@@ -17,8 +17,8 @@ from typing import Any
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks
+from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
-from fp8tune.trainers.kempnerforge.odd import NOTES, TRUE, oddities
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
 
@@ -185,7 +185,7 @@ class _Loader:
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value after the loader's coercion."""
         base = spec.base
-        coerce = _COERCIONS.get(base)
+        coerce = COERCIONS.get(base)
         value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
         if value is not _FAULTY:
             for kind, facts in oddities(spec, dotted(path), raw, value):
@@ -284,22 +284,3 @@ def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:
     was, is_now = str(raw).lower()[:20], str(value).lower()[:20]
     becomes = "" if was == is_now else f" ({was} becomes {is_now})"
     return {"value": raw, "bound": f"{problem.bound}{becomes}"}
-
-
-def _to_int(raw: Any) -> Any:
-    return int(raw) if isinstance(raw, (str, float)) else raw
-
-
-def _to_float(raw: Any) -> Any:
-    return float(raw) if isinstance(raw, (str, int)) else raw
-
-
-def _to_bool(raw: Any) -> bool:
-    return raw.lower() in TRUE if isinstance(raw, str) else bool(raw)
-
-
-_COERCIONS: dict[str, Callable[[Any], Any]] = {
-    "int": _to_int,
-    "float": _to_float,
-    "bool": _to_bool,
-}

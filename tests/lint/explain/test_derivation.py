@@ -109,7 +109,7 @@ def nodes(node):
 
 
 def test_what_was_shown_is_not_expanded_again(config):
-    every = list(nodes(derive("memory.floor_gib", config())))
+    every = list(nodes(derive("memory.peak_gib", config())))
     again = [node for node in every if node.origin == "see above"]
     assert again
     shown = {node.name for node in every if node.inputs}
@@ -117,10 +117,10 @@ def test_what_was_shown_is_not_expanded_again(config):
 
 
 def test_depth(config):
-    node = derive("memory.floor_gib", config(), 1)
+    node = derive("memory.peak_gib", config(), 1)
     assert node.inputs
     assert [each for each in node.inputs if each.inputs] == []
-    assert derive("memory.floor_gib", config(), 0).inputs == ()
+    assert derive("memory.peak_gib", config(), 0).inputs == ()
 
 
 def test_every_name_can_be_derived(config):

@@ -66,7 +66,7 @@ def test_a_section_a_category_and_a_group_are_lists():
     page = explain("memory")
     assert page.meaning == CONSEQUENCES["memory"]
     names = [entry.name for entry in page.entries]
-    assert {"selective-ac-out-of-memory", "memory.floor_gib"} <= set(names)
+    assert {"tight-memory", "memory.peak_gib"} <= set(names)
 
 
 def test_one_myth_and_all_of_them():
@@ -80,7 +80,7 @@ def test_one_myth_and_all_of_them():
         ("fp8-with-tensor-paralel", "fp8-with-tensor-parallel"),
         ("fp8101", "FP8101"),
         ("train.seqlen", "train.seq_len"),
-        ("memory.flor_gib", "memory.floor_gib"),
+        ("memory.peek_gib", "memory.peak_gib"),
         ("micro_bach", "micro_batch"),
         ("batch_size", "train.batch_size"),
         ("dim", "model.dim"),

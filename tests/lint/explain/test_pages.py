@@ -171,7 +171,7 @@ def test_a_key():
     assert page.takes == '"bf16", "fp16", "fp32", "fp8"'
     assert {"precision", "dtype", "fp8", "use_fp8"} <= set(page.called)
     assert {"fp8-with-tensor-parallel", "fp8-without-compile"} <= set(page.rules)
-    assert {"activation_bytes", "memory.floor_gib"} <= set(page.facts)
+    assert {"activation_bytes", "memory.peak_gib"} <= set(page.facts)
     assert "precision" not in page.facts
     assert page.myths == about("precision")
     assert page.value is None
@@ -234,8 +234,8 @@ def test_a_fact():
         derivation=None,
         rules=[],
     )
-    assert "memory.floor_gib" in page.facts
-    assert "selective-ac-out-of-memory" in page.rules
+    assert "memory.peak_gib" in page.facts
+    assert "tight-memory" in page.rules
     assert page.source.startswith("The closed form is fitted to 18 measured")
 
 

@@ -1,4 +1,4 @@
-"""Values that the loader takes, though they do not mean what they say.
+"""What the loader makes of single values, and which do not mean what they say.
 
 Source: kempnerforge/config/loader.py at commit 5666d0d, ``_coerce_value``: numbers
 and switches are coerced without a word, text is never looked at.
@@ -6,13 +6,13 @@ and switches are coerced without a word, text is never looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fp8tune.trainers.schema import Key
 
-TRUE = ("true", "1", "yes")
-_WORDS = (*TRUE, "false", "0", "no", "off", "none", "disabled", "n", "f", "")
+_TRUE = ("true", "1", "yes")
+_WORDS = (*_TRUE, "false", "0", "no", "off", "none", "disabled", "n", "f", "")
 
 NOTES = frozenset(("value-truncated", "boolean-for-number", "not-a-number"))
 """Kinds that say nothing new where the value is refused anyway."""
@@ -47,3 +47,23 @@ def oddities(
             yield "read-as-false", {"value": raw}
     elif key in _PATHS and not isinstance(raw, str):
         yield "not-text", {"value": raw}
+
+
+def _to_int(raw: Any) -> Any:
+    return int(raw) if isinstance(raw, (str, float)) else raw
+
+
+def _to_float(raw: Any) -> Any:
+    return float(raw) if isinstance(raw, (str, int)) else raw
+
+
+def _to_bool(raw: Any) -> bool:
+    return raw.lower() in _TRUE if isinstance(raw, str) else bool(raw)
+
+
+COERCIONS: dict[str, Callable[[Any], Any]] = {
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+}
+"""How values are coerced, by type; the other types are taken as they are."""

@@ -1,0 +1,1 @@
+"""How good is the search? Generated landscapes, several strategies, one clock."""

@@ -1,0 +1,271 @@
+"""Landscapes to search: throughput and memory of a config's settings, generated.
+
+Shapes as measured runs have them: memory linear in the micro-batch with a slope per AC
+mode and compile, throughput that saturates with the tokens of a GEMM, FP8 that gains
+with M and costs without compile, a loss of speed as memory runs out, settings that do
+not compile, noise between runs. One landscape in five is not physical at all: effects
+and interactions of the knobs drawn at random.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.search.record import Record
+from fp8tune.search.space import Knob, Point, Space
+
+BATCHES = (
+    (1, 2, 4, 8, 16, 32),
+    (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16),
+    (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64),
+    (2, 4, 8, 16),
+    tuple(range(1, 25)),
+)
+CAPACITIES = (79.1, 79.1, 93.1, 139.8, 139.8)
+REPEATS = 4
+
+
+class Truth(NamedTuple):
+    """What a setting does without noise.
+
+    ``seconds`` is a trial's wall time; ``would_be`` and ``peak_gib`` are speed and
+    memory as a perfect estimate has them, also of what does not run.
+    """
+
+    outcome: str
+    tokens_per_second: float
+    would_be: float
+    peak_gib: float
+    seconds: float
+
+
+class World(NamedTuple):
+    """A landscape: its space, where the search starts, and the truth of each point."""
+
+    seed: int
+    space: Space
+    given: Point
+    truth: dict[Point, Truth]
+    noise: float
+    capacity_gib: float
+
+    @property
+    def optimum(self) -> float:
+        """The best throughput that keeps the given precision."""
+        points = self.space.points(self.given)
+        return max(self.truth[point].tokens_per_second for point in points)
+
+    def fraction(self, point: Point | None) -> float:
+        """A point's throughput over the best one's."""
+        if point is None or point not in self.truth:
+            return 0.0
+        return self.truth[point].tokens_per_second / self.optimum
+
+    def records(self) -> Iterator[Record]:
+        """A few noisy trials of every setting."""
+        draw = random.Random(self.seed * 7919 + 1)  # noqa: S311
+        for point, truth in self.truth.items():
+            for _ in range(REPEATS if truth.outcome == "ok" else 1):
+                yield _measured(self, point, truth, draw)
+
+
+def _measured(world: World, point: Point, truth: Truth, draw: random.Random) -> Record:
+    knobs = world.space.values(point)
+    cost = truth.seconds * draw.uniform(0.95, 1.05)
+    if truth.outcome != "ok":
+        return Record(knobs, truth.outcome, cost_s=cost)
+    speed = truth.tokens_per_second * math.exp(draw.gauss(0, world.noise))
+    peak = truth.peak_gib * math.exp(draw.gauss(0, 0.002))
+    return Record(knobs, "ok", speed, (), peak, peak * 1.05, cost)
+
+
+def world(seed: int) -> World:
+    """The landscape of a seed."""
+    draw = random.Random(seed)  # noqa: S311
+    while True:
+        knobs = _knobs(draw)
+        capacity = draw.choice(CAPACITIES)
+        physical = draw.random() < 0.8
+        shape = _Physical(draw, capacity) if physical else _Arbitrary(draw, knobs)
+        truth = {
+            point: _truth(Space(knobs), point, shape, capacity)
+            for point in Space(knobs).points((0,) * len(knobs))
+        }
+        frozen = tuple(k._replace(frozen=k.role == "precision") for k in knobs)
+        space = Space(frozen, truth)
+        given = _given(space, truth, draw)
+        if given is not None:
+            noise = draw.uniform(0.003, 0.01)
+            return World(seed, space, given, truth, noise, capacity)
+
+
+def _knobs(draw: random.Random) -> tuple[Knob, ...]:
+    modes = draw.choice(
+        (("none", "selective", "full"), ("none", "selective", "full"), ("none", "full"))
+    )
+    knobs = [
+        Knob("train.batch_size", draw.choice(BATCHES), "micro_batch"),
+        Knob("train.activation_checkpointing", modes, "ac"),
+        Knob("train.compile_model", (False, True), "compile"),
+        Knob("train.mixed_precision", ("bf16", "fp8"), "precision"),
+    ]
+    if draw.random() < 0.4:
+        knobs.append(Knob("train.loss_fn", ("cross_entropy", "chunked_cross_entropy")))
+    if draw.random() < 0.2:
+        knobs.append(Knob("float8.recipe", ("tensorwise", "rowwise", "rowwise_hp")))
+    return tuple(knobs)
+
+
+def _given(
+    space: Space, truth: dict[Point, Truth], draw: random.Random
+) -> Point | None:
+    """A setting that someone may have written: it runs, with a careful batch."""
+    batches = len(space.knobs[0].values)
+    fp8 = [
+        p
+        for p, t in truth.items()
+        if t.outcome == "ok" and p[3] == 1 and p[0] <= batches // 2
+    ]
+    usual = [
+        p for p in fp8 if space.values(p)["train.activation_checkpointing"] == "full"
+    ]
+    pool = usual if usual and draw.random() < 0.7 else fp8
+    return draw.choice(sorted(pool)) if pool else None
+
+
+class _Physical:
+    """Memory and step time from a model's size, as roofline models have them."""
+
+    def __init__(self, draw: random.Random, capacity: float) -> None:
+        self.draw = draw
+        layers, width = draw.choice(((16, 2048), (28, 3072), (32, 4096), (40, 5120)))
+        self.seq = draw.choice((2048, 4096, 8192))
+        self.params = 12.5 * layers * width**2
+        shards = draw.choice((1, 8, 16, 64))
+        state = self.params * 16 / shards / 2**30
+        self.state = min(state, capacity * draw.uniform(0.2, 0.5)) + draw.uniform(2, 6)
+        block = 2.0 * width * layers * self.seq / 2**30
+        logits = (
+            draw.choice((6, 8, 12)) * draw.choice((32000, 128256)) * self.seq / 2**30
+        )
+        self.logits = logits
+        selective = draw.uniform(3, 12)
+        none = selective * draw.uniform(1.2, 2.5)
+        self.slope = {
+            "full": block * 1.1,
+            "selective": block * selective,
+            "none": block * none,
+        }
+        self.compiled_memory = draw.uniform(0.85, 0.99)
+        self.fp8_memory = draw.uniform(0.97, 1.06)
+        self.fixed_ms = draw.uniform(5, 120) * draw.choice((0.3, 1))
+        self.half_m = draw.uniform(200, 3000)
+        self.fp8_max = draw.uniform(1.15, 1.55)
+        self.fp8_half = draw.uniform(300, 4000) * (4096 / width)
+        self.eager_fp8 = draw.uniform(0.72, 0.98)
+        self.compiled = draw.uniform(1.05, 1.35)
+        self.recompute = {
+            "full": draw.uniform(1.2, 1.34),
+            "selective": draw.uniform(1.02, 1.12),
+            "none": 1.0,
+        }
+        self.knee = draw.uniform(0.86, 0.95)
+        self.severity = draw.choice((0.05, 0.2, 0.5, 0.8))
+        self.usable = draw.uniform(0.93, 0.99)
+        self.ripple = draw.uniform(0.0, 0.015)
+        self.chunk = draw.uniform(0.96, 1.01)
+        self.recipe = {
+            "tensorwise": 1.0,
+            "rowwise": draw.uniform(0.88, 1.0),
+            "rowwise_hp": draw.uniform(0.8, 0.97),
+        }
+        self.broken = {
+            cell: draw.random() < 0.06
+            for cell in itertools.product(
+                ("none", "selective", "full"), (True,), ("bf16", "fp8")
+            )
+        }
+        self.start_s = draw.uniform(15, 35)
+        self.compile_s = draw.uniform(35, 90)
+        self.wave = random.Random(draw.random())  # noqa: S311
+
+    def peak(self, v: dict[str, Any]) -> float:
+        """Peak allocated memory [GiB]."""
+        each = self.slope[v["ac"]] * (self.compiled_memory if v["compile"] else 1.0)
+        loss = self.logits * (0.2 if v["loss"].startswith("chunked") else 1.0)
+        each *= self.fp8_memory if v["precision"] == "fp8" else 1.0
+        return float(self.state + v["batch"] * (each + loss))
+
+    def speed(self, v: dict[str, Any], used: float) -> float:
+        """Tokens/s over all GPUs; ``used`` is the share of memory in use."""
+        tokens = v["batch"] * self.seq
+        flops = 6 * self.params * self.recompute[v["ac"]]
+        rate = 450e12 * tokens / (tokens + self.half_m)
+        rate *= self.compiled if v["compile"] else 1.0
+        if v["precision"] == "fp8":
+            rate *= self.fp8_max * (tokens / (tokens + self.fp8_half))
+            rate *= (1.0 if v["compile"] else self.eager_fp8) * self.recipe[v["recipe"]]
+        rate *= self.chunk if v["loss"].startswith("chunked") else 1.0
+        seconds = self.fixed_ms / 1000 + tokens * flops / rate
+        over = max(0.0, (used - self.knee) / (1 - self.knee))
+        slow = 1 - self.severity * min(1.0, over) ** 1.5
+        waves = math.exp(self.wave.gauss(0, self.ripple))
+        return float(tokens / seconds * slow * waves)
+
+    def breaks(self, v: dict[str, Any]) -> bool:
+        """Whether the compiler gives up on it."""
+        return self.broken.get((v["ac"], v["compile"], v["precision"]), False)
+
+
+class _Arbitrary(_Physical):
+    """The same memory, but speed from random effects and interactions."""
+
+    def __init__(self, draw: random.Random, knobs: tuple[Knob, ...]) -> None:
+        super().__init__(draw, draw.choice(CAPACITIES))
+        roles = ("batch", "ac", "compile", "precision", "loss", "recipe")
+        self.single = {r: draw.uniform(0.03, 0.25) for r in roles}
+        self.pair = draw.uniform(0.01, 0.06)
+        self.rise = draw.uniform(0.1, 0.5)
+        self.peak_at = draw.uniform(0.4, 1.3)
+        self.largest = max(knobs[0].values)
+        self.salt = draw.random()
+
+    def _effect(self, *what: Any) -> float:
+        return random.Random(repr((self.salt, *what))).gauss(0, 1)  # noqa: S311
+
+    def speed(self, v: dict[str, Any], used: float) -> float:  # noqa: ARG002
+        """Tokens/s from effects that nobody could foresee."""
+        x = math.log1p(v["batch"]) / math.log1p(self.largest)
+        total = 10.0 - self.rise * 4 * (x - self.peak_at) ** 2
+        rest = [(role, v[role]) for role in self.single if role != "batch"]
+        total += sum(self.single[role] * self._effect(role, x) for role, x in rest)
+        for a, b in itertools.combinations(rest, 2):
+            total += self.pair * self._effect(a, b)
+        total += sum(self.pair * self._effect(a) * (x - 0.5) for a in rest)
+        return math.exp(total + self.wave.gauss(0, self.ripple))
+
+
+def _truth(space: Space, point: Point, shape: _Physical, capacity: float) -> Truth:
+    knobs = space.values(point)
+    v = {
+        "batch": knobs["train.batch_size"],
+        "ac": knobs["train.activation_checkpointing"],
+        "compile": knobs["train.compile_model"],
+        "precision": knobs["train.mixed_precision"],
+        "loss": knobs.get("train.loss_fn", "cross_entropy"),
+        "recipe": knobs.get("float8.recipe", "tensorwise"),
+    }
+    peak = shape.peak(v)
+    start = shape.start_s + (shape.compile_s if v["compile"] else 0.0)
+    speed = shape.speed(v, peak / capacity)
+    if shape.breaks(v):
+        return Truth("compile", 0.0, speed, peak, start)
+    if peak > capacity * shape.usable:
+        late = shape.start_s + 0.8 * (start - shape.start_s)
+        return Truth("oom", 0.0, speed, peak, late)
+    step = v["batch"] * shape.seq / speed
+    return Truth("ok", speed, speed, peak, start + max(5.0, min(60.0, 15 * step)))

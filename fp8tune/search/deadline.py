@@ -1,0 +1,56 @@
+"""How long a trial may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fp8tune.search.space import Point, Space
+from fp8tune.search.study import Trial
+
+LONGEST = 900.0
+"""A trial of which nothing is known [s]; twice as long after each that ran into it."""
+SHORT = 300.0
+"""What even the first trial of a small budget may take [s]."""
+SLACK = 3.0
+"""How much longer than the longest like it a trial may take."""
+LEAST = 60.0
+
+
+def deadline(space: Space, trials: Sequence[Trial], point: Point, left: float) -> float:
+    """Seconds until a trial is given up, of ``left`` that it may have at most.
+
+    Trials are alike that are both compiled, or both not; while none like it has run,
+    it may take a third of the time that is left.
+    """
+    like = _costs(space, trials, point)
+    every = [trial.record.cost_s for trial in trials if trial.record.ok]
+    if like:
+        allowed = max(LEAST, SLACK * max(like))
+    elif every:
+        allowed = max(left / 3, SLACK * max(every))
+        allowed = min(allowed, max(LONGEST / 2, 2 * SLACK * max(every)))
+    else:
+        hung = sum(trial.record.outcome == "hang" for trial in trials)
+        allowed = min(max(left / 3, SHORT), LONGEST * 2**hung)
+    return min(left, allowed)
+
+
+def typical(space: Space, trials: Sequence[Trial], point: Point) -> float:
+    """What a trial of a point is likely to cost [s]; 0 where nothing is known."""
+    own = [
+        trial.record.cost_s
+        for trial in trials
+        if trial.record.ok and space.point(trial.record.knobs) == point
+    ]
+    every = [trial.record.cost_s for trial in trials if trial.record.ok]
+    return max(own or _costs(space, trials, point) or every or [0.0])
+
+
+def _costs(space: Space, trials: Sequence[Trial], point: Point) -> list[float]:
+    place = space.place("compile")
+    return [
+        trial.record.cost_s
+        for trial in trials
+        if trial.record.ok
+        and (place is None or space.point(trial.record.knobs)[place] == point[place])
+    ]

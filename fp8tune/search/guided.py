@@ -1,0 +1,129 @@
+"""The strategy of a search: the setting that promises most, among those that fit.
+
+A model of memory says what fits, one of speed what is fast, and each trial goes where
+the expected improvement is largest. The more trials ran out of memory, the surer a
+setting has to be. Optuna's TPE in place of the model of speed does worse, see
+benchmarks/search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fp8tune.search.capacity import Memory
+from fp8tune.search.normal import Mask
+from fp8tune.search.outlook import Known, Outlook, outlook
+from fp8tune.search.prior import Prior, flat
+from fp8tune.search.space import Point, Space
+from fp8tune.search.strategy import Proposal
+from fp8tune.search.study import Trial
+from fp8tune.search.works import closed, works
+
+ENOUGH = 0.003
+"""Expected gain of all further trials together below which the search ends."""
+SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
+"""How sure it must be that a setting fits, by how many trials ran out of memory."""
+CAREFUL = 0.5
+"""Share of the expected gain that settings which surely fit have to have; where they
+have less, a trial that tells whether the better ones fit comes first."""
+RISKS = 3
+"""Trials that may run out of memory for the sake of knowing."""
+LEVELS = 8
+"""Most values of a knob whose every value is to be seen once."""
+
+
+class Guided:
+    """Proposes by models of memory and speed, and ends where little is to be gained."""
+
+    def __init__(
+        self,
+        space: Space,
+        given: Point,
+        prior: Prior = flat,
+        card_gib: float = 0.0,
+        sure: Sequence[float] = SURE,
+    ) -> None:
+        self.space = space
+        self.given = given
+        self._card_gib = card_gib
+        self._sure = sure
+        self._points = list(space.points(given))
+        self._expected = {point: prior(point) for point in self._points}
+        twin = space.twin(given)
+        if twin is not None:
+            self._expected[twin] = prior(twin)
+        known = ((point, e.peak_gib) for point, e in self._expected.items())
+        self._peaks = [(point, gib) for point, gib in known if gib]
+
+    def propose(self, trials: Sequence[Trial]) -> Proposal | None:
+        """The next trial; ``None`` where further ones promise next to nothing."""
+        runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
+        shut = closed(self.space, runs)
+        points = [point for point in self._points if not shut(point)]
+        if not points:
+            return None
+        memory = Memory(self.space, runs, self._card_gib, self._peaks)
+        known = Known(self.space, self.given, self._expected, runs, memory)
+        if not any(record.ok for _, record in runs):
+            return _anything(known, points)
+        ooms = sum(record.outcome == "oom" for _, record in runs)
+        ahead = outlook(known, points)
+        sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
+        found = _promising(self.space, ahead, sure, ooms)
+        return found or _uncovered(known, ahead, sure)
+
+
+def _anything(known: Known, points: Sequence[Point]) -> Proposal:
+    """Where nothing has run yet: what is most likely to."""
+    fits = known.memory.fit(points).probability
+    best = int(np.argmax(fits * works(known.space, points, known.runs)))
+    return Proposal(points[best], "search", "nothing has run yet")
+
+
+def _promising(space: Space, ahead: Outlook, sure: Mask, ooms: int) -> Proposal | None:
+    """The trial with the largest expected gain, or one that tells whether it fits."""
+    every = np.ones_like(sure)
+    total = ahead.total(every)
+    if total < ENOUGH:
+        return None
+    why = f"expected gain {100 * total:.1f} %"
+    within = ahead.total(sure)
+    if within > CAREFUL * total:
+        return Proposal(ahead.points[ahead.best(sure)], "search", why)
+    wanted = ahead.best(every)
+    probe = _probe(space, ahead, sure, ahead.points[wanted])
+    if probe is not None:
+        return Proposal(probe, "search", "to learn what fits")
+    risky = ahead.fits[wanted] >= SURE[min(ooms, RISKS)] / 2
+    if ooms < RISKS and risky:
+        return Proposal(ahead.points[wanted], "search", f"{why}, may not fit")
+    if within < ENOUGH:
+        return None
+    return Proposal(ahead.points[ahead.best(sure)], "search", why)
+
+
+def _probe(space: Space, ahead: Outlook, sure: Mask, wanted: Point) -> Point | None:
+    """The largest batch in a point's cell that surely fits."""
+    cell = space.cell(wanted)
+    inside = [p for p, s in zip(ahead.points, sure, strict=True) if s]
+    probes = [point for point in inside if space.cell(point) == cell]
+    return max(probes, key=space.batch, default=None)
+
+
+def _uncovered(known: Known, ahead: Outlook, sure: Mask) -> Proposal | None:
+    """The best setting with a value that no trial has had yet, if one surely fits."""
+    space = known.space
+    tried = [point for point, _ in known.runs]
+    batch = space.place("micro_batch")
+    for place, knob in enumerate(space.knobs):
+        if place == batch or len(knob.values) > LEVELS:
+            continue
+        seen = {point[place] for point in tried}
+        new = np.array([point[place] not in seen for point in ahead.points]) & sure
+        if new.any():
+            point = ahead.points[ahead.best(new)]
+            value = str(knob.values[point[place]]).lower()
+            return Proposal(point, "search", f"{knob.key} = {value} was not tried")
+    return None

@@ -1,0 +1,105 @@
+"""What the trials so far promise of those to come."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fp8tune.search.capacity import Memory
+from fp8tune.search.normal import Array, Mask, Places, improvement
+from fp8tune.search.prior import Expected
+from fp8tune.search.record import Record
+from fp8tune.search.space import Point, Space
+from fp8tune.search.surrogate import Features, Speed, features
+from fp8tune.search.works import works
+
+DRAWS = 96
+DRAWN = 160
+"""Points that are drawn together, those of the largest expected gain."""
+
+Runs = Sequence[tuple[Point, Record]]
+
+
+class Known(NamedTuple):
+    """What a search knows: its space and start, what is expected, what was tried."""
+
+    space: Space
+    given: Point
+    expected: Mapping[Point, Expected]
+    runs: Runs
+    memory: Memory
+
+
+class Outlook(NamedTuple):
+    """The points that are left.
+
+    ``fits`` is the chance that each fits, ``gain`` the log of tokens/s by which it is
+    expected to better the best. ``drawn`` are the points of the largest gains, and
+    ``draws`` has a row of their gains for each sample of what is possible.
+    """
+
+    points: Sequence[Point]
+    fits: Array
+    gain: Array
+    drawn: Places
+    draws: Array
+
+    def best(self, which: Mask) -> int:
+        """The point of the largest gain among some."""
+        return int(np.argmax(np.where(which, self.gain, -1.0)))
+
+    def total(self, which: Mask) -> float:
+        """The expected gain of trying all of some points."""
+        chosen = self.draws[:, which[self.drawn]]
+        return float(chosen.max(axis=1).mean()) if chosen.size else 0.0
+
+
+def outlook(known: Known, points: Sequence[Point]) -> Outlook:
+    """What to expect of points that were not tried; something must have run."""
+    seen, logs = _measured(known.runs)
+    mapped = known.expected
+    told = all(
+        p in mapped and mapped[p].tokens_per_second > 0 for p in (*seen, *points)
+    )
+    speed = Speed(known.space, _features(known, seen, told), logs, told)
+    fits = known.memory.fit(points).probability
+    chance = fits * works(known.space, points, known.runs)
+    best = _best(known, speed, seen, logs, told)
+    belief = speed.predict(_features(known, points, told))
+    gain = improvement(belief.mean, belief.deviation, best) * chance
+    drawn = np.argsort(-gain, kind="stable")[:DRAWN]
+    top = _features(known, [points[i] for i in drawn], told)
+    seed = len(known.runs)
+    draws = speed.draws(top, DRAWS, seed) - best
+    lucky = np.random.default_rng(seed).random(draws.shape) < chance[drawn]
+    return Outlook(points, fits, gain, drawn, np.where(lucky, draws, 0.0).clip(0.0))
+
+
+def _best(
+    known: Known, speed: Speed, seen: Sequence[Point], logs: Array, told: bool
+) -> float:
+    """Log of what the best setting that may be chosen does; low where none ran."""
+    ours = [point for point in seen if known.space.allows(point, known.given)]
+    if not ours:
+        return float(logs.min()) - 0.5
+    return float(speed.predict(_features(known, ours, told)).mean.max())
+
+
+def _measured(runs: Runs) -> tuple[list[Point], Array]:
+    """The points that ran, and the mean log of their tokens/s."""
+    logs: dict[Point, list[float]] = defaultdict(list)
+    for point, record in runs:
+        if record.ok:
+            logs[point].append(float(np.log(record.tokens_per_second)))
+    return list(logs), np.array([np.mean(values) for values in logs.values()])
+
+
+def _features(known: Known, points: Sequence[Point], told: bool) -> Features:
+    expected = np.zeros(len(points))
+    if told:
+        expected = np.log([known.expected[p].tokens_per_second for p in points])
+    used = known.memory.fit(points).used
+    return features(known.space, points, used, expected)

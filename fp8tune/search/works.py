@@ -1,0 +1,68 @@
+"""Which settings need no further trial, and which will fail for other reasons."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fp8tune.search.normal import Array
+from fp8tune.search.record import Record
+from fp8tune.search.space import Point, Space
+
+Runs = Sequence[tuple[Point, Record]]
+PASSING = ("throttled", "launch")
+"""Outcomes that a second trial may not have."""
+FAR = 0.25
+"""How much less a failure says of a setting per knob in which that differs."""
+
+
+def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
+    """Tells the points that need no trial.
+
+    Those that had one, unless the failure may pass; and a larger batch than one that
+    ran out of memory in the same cell.
+    """
+    tried: dict[Point, list[Record]] = defaultdict(list)
+    limits: dict[Point, float] = {}
+    for point, record in runs:
+        tried[point].append(record)
+        batch = space.batch(point)
+        if record.outcome == "oom" and batch:
+            cell = space.cell(point)
+            limits[cell] = min(limits.get(cell, np.inf), batch)
+
+    def shut(point: Point) -> bool:
+        records = tried.get(point, [])
+        again = len(records) == 1 and records[0].outcome in PASSING
+        if records and not again:
+            return True
+        return space.batch(point) >= limits.get(space.cell(point), np.inf)
+
+    return shut
+
+
+def works(space: Space, points: Sequence[Point], runs: Runs) -> Array:
+    """The chance that nothing but memory stops each point.
+
+    Failures and successes count by how near they are, in knobs other than the batch.
+    """
+    good = [space.cell(point) for point, record in runs if record.ok]
+    bad = [
+        space.cell(point)
+        for point, record in runs
+        if not record.ok and record.outcome != "oom"
+    ]
+    if not bad:
+        return np.ones(len(points))
+    cells = np.array([space.cell(point) for point in points])
+    failed, ran = _nearness(cells, bad), _nearness(cells, good)
+    return np.asarray((ran + 2) / (ran + 2 + 2 * failed))
+
+
+def _nearness(cells: Array, others: Sequence[Point]) -> Array:
+    total = np.zeros(len(cells))
+    for other in others:
+        total += FAR ** (cells != np.array(other)).sum(axis=1)
+    return total
