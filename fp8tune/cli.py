@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from fp8tune import __version__
+
+if TYPE_CHECKING:
+    from fp8tune.lint.config import Config
 
 COMMANDS = ("estimate", "explain", "lint", "rules", "search")
 
@@ -62,6 +65,22 @@ def meant(word: str, candidates: Iterable[str]) -> str:
 
     near = closest(word, candidates)
     return f"; did you mean `{near}`?" if near else ""
+
+
+def read_config(path: str, gpu: str | None, world_size: int | None) -> Config:
+    """The config of a command line; raises ``Failure``."""
+    from fp8tune.lint import config
+    from fp8tune.lint.directive import asked
+    from fp8tune.lint.discover import CannotRead
+    from fp8tune.lint.settings import BadSettings
+    from fp8tune.toml.document import Unreadable
+
+    try:
+        return config.read_config(path, asked(gpu, world_size))
+    except Unreadable as error:
+        raise Failure(f"{path}: {error}") from None
+    except (CannotRead, config.NotAConfig, BadSettings, ValueError) as error:
+        raise Failure(str(error)) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from fp8tune.cli import Choice, Failure
+from fp8tune.cli import Choice, Failure, read_config
 
 
 @click.command("estimate")
@@ -22,13 +22,12 @@ def command(config: str, gpu: str, world_size: int | None, output_format: str) -
     Every figure comes with the range that measured runs justify. `fp8tune explain
     memory.peak_gib CONFIG` shows how one comes about.
     """
-    from fp8tune.commands.explain import read
     from fp8tune.estimate.grid import Variants, grid, savings, start
     from fp8tune.estimate.predict import gemms, predict
     from fp8tune.estimate.show import as_json, text
     from fp8tune.job import Unknown
 
-    known = read(config, gpu, world_size)
+    known = read_config(config, gpu, world_size)
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target)
     cells = grid(variants)

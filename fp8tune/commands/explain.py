@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune.cli import Choice, Failure
-
-if TYPE_CHECKING:
-    from fp8tune.lint.config import Config
+from fp8tune.cli import Choice, Failure, read_config
 
 
 @click.command("explain")
@@ -35,7 +31,7 @@ def command(
     """
     from fp8tune.lint.explain import explain, nearest
 
-    known = read(config, gpu, world_size) if config else None
+    known = read_config(config, gpu, world_size) if config else None
     page = explain(name, known)
     if page is None:
         near = nearest(name)
@@ -50,19 +46,3 @@ def command(
     from fp8tune.lint.show import wants_colour
 
     click.echo(text(page, colour=wants_colour(sys.stdout)), color=True)
-
-
-def read(path: str, gpu: str | None, world_size: int | None) -> Config:
-    """The config of a command line; raises ``Failure``."""
-    from fp8tune.lint.config import NotAConfig, read_config
-    from fp8tune.lint.directive import asked
-    from fp8tune.lint.discover import CannotRead
-    from fp8tune.lint.settings import BadSettings
-    from fp8tune.toml.document import Unreadable
-
-    try:
-        return read_config(path, asked(gpu, world_size))
-    except Unreadable as error:
-        raise Failure(f"{path}: {error}") from None
-    except (CannotRead, NotAConfig, BadSettings, ValueError) as error:
-        raise Failure(str(error)) from None

@@ -108,9 +108,9 @@ def otherwise(
     ac: str, memory_full_ac_gib: float, memory_largest_micro_batch: int
 ) -> str:
     """What to do besides, or instead, in words."""
-    checkpoint = f", or full AC: about {memory_full_ac_gib:.0f} GiB"
-    more = "" if memory_largest_micro_batch else "; shard over more GPUs"
-    return Words(more if ac == "full" else checkpoint)
+    if ac != "full":
+        return Words(f", or full AC: about {memory_full_ac_gib:.0f} GiB")
+    return Words("" if memory_largest_micro_batch else "; shard over more GPUs")
 
 
 def one_batch_gib(

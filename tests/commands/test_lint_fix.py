@@ -15,17 +15,19 @@ UNSAFELY = UNSAFE.replace("4", "1")
 FIXABLE = "fixable: 1 with --unsafe-fixes, which change the run"
 
 
+def summary(text):
+    """The lines of a summary, but for those on what lacks a GPU or a world size."""
+    return [line for line in text.splitlines() if not line.startswith("not judged")]
+
+
 def test_fix(fp8tune, project):
     folder = project({"a.toml": SAFE})
     said = fp8tune("lint", "a.toml", "--fix")
     assert (said.code, said.err) == (0, "")
-    assert said.out.splitlines() == [
-        "no findings in 1 file",
-        "fixed 2 findings in 1 file",
-    ]
+    assert summary(said.out) == ["no findings in 1 file", "fixed 2 findings in 1 file"]
     assert (folder / "a.toml").read_text() == SAFELY
     again = fp8tune("lint", "a.toml", "--fix")
-    assert again.out == "no findings in 1 file\n"
+    assert summary(again.out) == ["no findings in 1 file"]
     assert (folder / "a.toml").read_text() == SAFELY
 
 
@@ -137,7 +139,7 @@ def test_diff_says_what_it_could_not_read(fp8tune, project):
 def test_stdin_comes_out_mended(fp8tune):
     said = fp8tune("lint", "-", "--fix", stdin=SAFE.replace("\n", "\r\n").encode())
     assert (said.code, said.out) == (0, SAFELY.replace("\n", "\r\n"))
-    assert said.err == "no findings in 1 file\nfixed 2 findings in 1 file\n"
+    assert summary(said.err) == ["no findings in 1 file", "fixed 2 findings in 1 file"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_many_files_are_mended_by_several_processes(fp8tune, project):
     assert said == (0, "", "")
     assert {path.read_text() for path in folder.iterdir()} == {SAFELY}
     said = fp8tune("lint", ".", "--fix")
-    assert said.out == f"no findings in {MANY} files\n"
+    assert summary(said.out) == [f"no findings in {MANY} files"]
 
 
 def test_many_files_give_their_patches_in_order(fp8tune, project):

@@ -288,7 +288,7 @@ def test_condition(tmp_path, when, said):
     [
         ("precison", "precision"),
         ("gpu.fp8_matmull", "gpu.fp8_matmul"),
-        ("memory.peak", "memory.peak_gib"),
+        ("memory.peak_gb", "memory.peak_gib"),
         ("worldsize", "world_size"),
     ],
 )

@@ -97,9 +97,9 @@ def test_inputs_that_a_result_did_without_are_left_out(config):
 
 def test_inputs_that_a_user_could_supply_are_kept(config):
     text = "[model]\ndim = 64\nn_heads = 2\nn_kv_heads = 2\n[train]\nseq_len = 16\n"
-    node = derive("memory.state_gib", config(text))
-    assert (node.known, node.value) == (True, 0.0)
-    assert "dp_shard" in [each.name for each in node.inputs]
+    node = derive("step.sequences", config(text))
+    assert (node.known, node.value) == (False, None)
+    assert "step.ranks" in [each.name for each in node.inputs]
 
 
 def nodes(node):

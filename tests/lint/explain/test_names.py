@@ -87,7 +87,7 @@ def test_one_myth_and_all_of_them():
         ("train.precision", "train.mixed_precision"),
         ("train.gradient_checkpointing", "train.activation_checkpointing"),
         ("use_fp8", "train.mixed_precision"),
-        ("top_k", "model.moe_top_k"),
+        ("topk", "model.moe_top_k"),
         ("optimiser", "optimizer"),
         ("slwo", "slow"),
         ("loss-scalng", "loss-scaling"),

@@ -171,7 +171,7 @@ def test_a_key():
     assert page.takes == '"bf16", "fp16", "fp32", "fp8"'
     assert {"precision", "dtype", "fp8", "use_fp8"} <= set(page.called)
     assert {"fp8-with-tensor-parallel", "fp8-without-compile"} <= set(page.rules)
-    assert {"activation_bytes", "memory.peak_gib"} <= set(page.facts)
+    assert {"fp8_recipe", "memory.peak_gib"} <= set(page.facts)
     assert "precision" not in page.facts
     assert page.myths == about("precision")
     assert page.value is None
@@ -223,20 +223,19 @@ def test_a_fact():
     assert page._replace(rules=[]) == page._replace(
         name="memory.logits_gib",
         trainer="",
-        meaning="Logits and their gradient at the peak [GiB].",
+        meaning="Logits and their gradients while the loss is differentiated [GiB].",
         details="",
         unit="GiB",
         said="",
         formula=Formula(
-            ("fp8_tokens[-1] * vocab_size * logit_bytes / GIB",), {"GIB": 2**30}
+            ("head_tokens * vocab_size * logit_bytes / GIB",), {"GIB": 2**30}
         ),
-        inputs=["fp8_tokens", "vocab_size", "logit_bytes"],
+        inputs=["head_tokens", "vocab_size", "logit_bytes"],
         derivation=None,
         rules=[],
     )
     assert "memory.peak_gib" in page.facts
     assert "tight-memory" in page.rules
-    assert page.source.startswith("The closed form is fitted to 18 measured")
 
 
 def test_a_field_that_a_key_says():

@@ -56,25 +56,22 @@ In a.toml: not judged
 """
 
 FACT = """\
-memory.activations_gib
-Activations that all blocks keep for the backward pass [GiB].
+step.sequences
+Sequences of one optimizer step, the global batch.
 
 Formula
-  fp8_tokens[0] * layers * activation_bytes / GIB
-  where GIB = 1073741824
+  micro_batch * grad_accum * step.ranks
 
 Reads
-  fp8_tokens, layers, activation_bytes
+  micro_batch, grad_accum, step.ranks
 
 """
 
 DERIVED = """\
 In this config
-  memory.activations_gib = 1.00098 GiB
-    = 8192 * 32 * 4100 / GIB
-    fp8_tokens = [8192] tokens
-      = [4 * 2048]
-      micro_batch = 4 sequences  (train.batch_size, line 7)
+  step.sequences = 32
+    = 4 * 1 * 8
+    micro_batch = 4 sequences  (train.batch_size, line 7)
 """
 
 KEY = """\
@@ -113,11 +110,11 @@ def test_a_rule_with_a_config(config, name, part):
 
 
 def test_a_fact():
-    assert text(explain("memory.activations_gib")).startswith(FACT)
+    assert text(explain("step.sequences")).startswith(FACT)
 
 
 def test_a_fact_with_a_config(config):
-    assert DERIVED in text(explain("memory.activations_gib", config()))
+    assert DERIVED in text(explain("step.sequences", config()))
 
 
 def test_a_key_with_a_config(config):
