@@ -27,10 +27,14 @@ ROUNDS = 4
 
 
 class Fit(NamedTuple):
-    """How sure it is that settings fit, and what share of usable memory they take."""
+    """How sure it is that settings fit, and what share of usable memory they take.
+
+    ``deviation`` is that of the settings' own memory, whatever the capacity is.
+    """
 
     probability: Array
     used: Array
+    deviation: Array
 
 
 class Memory:
@@ -63,7 +67,8 @@ class Memory:
         """Whether these points fit."""
         values, deviations = self._lines.predict(points)
         distance = (self._caps[None, :] - values[:, None]) / deviations[:, None]
-        return Fit(below(distance) @ self._weights, np.exp(values - self._cap))
+        chance = below(distance) @ self._weights
+        return Fit(chance, np.exp(values - self._cap), deviations)
 
     def _weigh(self, told: Sequence[Run], before: Array) -> Array:
         """How probable each capacity is after these runs."""

@@ -28,8 +28,11 @@ SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
 CAREFUL = 0.5
 """Share of the expected gain that settings which surely fit have to have; where they
 have less, a trial that tells whether the better ones fit comes first."""
-RISKS = 3
-"""Trials that may run out of memory for the sake of knowing."""
+RISKS, RISK = 5, 0.4
+"""Trials that may run out of memory before no setting is tried that may not fit, and
+how likely it must be to."""
+VAGUE = 0.03
+"""Deviation of a setting's memory from which another trial of its cell tells more."""
 LEVELS = 8
 """Most values of a knob whose every value is to be seen once."""
 
@@ -93,20 +96,21 @@ def _promising(space: Space, ahead: Outlook, sure: Mask, ooms: int) -> Proposal 
     if within > CAREFUL * total:
         return Proposal(ahead.points[ahead.best(sure)], "search", why)
     wanted = ahead.best(every)
-    probe = _probe(space, ahead, sure, ahead.points[wanted])
+    probe = _probe(space, ahead, sure, wanted)
     if probe is not None:
         return Proposal(probe, "search", "to learn what fits")
-    risky = ahead.fits[wanted] >= SURE[min(ooms, RISKS)] / 2
-    if ooms < RISKS and risky:
+    if ooms < RISKS and ahead.fits[wanted] >= RISK:
         return Proposal(ahead.points[wanted], "search", f"{why}, may not fit")
     if within < ENOUGH:
         return None
     return Proposal(ahead.points[ahead.best(sure)], "search", why)
 
 
-def _probe(space: Space, ahead: Outlook, sure: Mask, wanted: Point) -> Point | None:
-    """The largest batch in a point's cell that surely fits."""
-    cell = space.cell(wanted)
+def _probe(space: Space, ahead: Outlook, sure: Mask, wanted: int) -> Point | None:
+    """The largest batch in a point's cell that surely fits, if the line is unsure."""
+    if ahead.vague[wanted] < VAGUE:
+        return None
+    cell = space.cell(ahead.points[wanted])
     inside = [p for p, s in zip(ahead.points, sure, strict=True) if s]
     probes = [point for point in inside if space.cell(point) == cell]
     return max(probes, key=space.batch, default=None)

@@ -26,7 +26,7 @@ PEAK_NOISE = 0.01
 """Relative: of a measured peak, and of the line itself."""
 BOUND_NOISE = 0.02
 PRIOR_NOISE = 0.25
-STEPS = 3
+STEPS, HALVINGS = 8, 6
 
 
 class Run(NamedTuple):
@@ -61,33 +61,41 @@ class Lines:
 
     def predict(self, points: Sequence[Point]) -> tuple[Array, Array]:
         """Logs of the points' peaks, and their standard deviations."""
-        jacobian, values = self._linear(self._columns.rows(points))
-        variance = np.einsum("ij,jk,ik->i", jacobian, self._covariance, jacobian)
+        jacobian, values = _linear(self._columns.rows(points), self._log)
+        variance = (jacobian @ self._covariance * jacobian).sum(axis=1)
         return values, np.sqrt(variance + PEAK_NOISE**2)
 
     def learn(self, cap: float) -> None:
-        """Fit what was told, where ``cap`` is the log of the usable memory [GiB]."""
+        """Fit what was told, where ``cap`` is the log of the usable memory [GiB].
+
+        Gauss-Newton, each step halved until it betters the fit.
+        """
+        misfit, step, information = self._around(self._log, cap)
         for _ in range(STEPS):
-            seen, values = self._linear(self._rows)
-            wanted, weight = self._wanted(values, cap)
-            guessed, prior = self._linear(self._prior)
-            pull = PRIOR_NOISE**-2
-            information = np.diag(self._sd**-2) + (seen.T * weight) @ seen
-            information += pull * guessed.T @ guessed
-            gradient = (self._before - self._log) / self._sd**2
-            gradient += seen.T @ (weight * wanted)
-            gradient += pull * guessed.T @ (self._expected - prior)
-            self._log += np.clip(np.linalg.solve(information, gradient), -0.7, 0.7)
+            for halving in range(HALVINGS):
+                log = self._log + step * 0.5**halving
+                found = self._around(log, cap)
+                if found[0] < misfit - 1e-6:
+                    break
+            else:
+                break
+            self._log = log
+            misfit, step, information = found
         self._covariance = np.asarray(np.linalg.inv(information), np.float64)
 
-    def _linear(self, rows: Rows) -> tuple[Array, Array]:
-        """The derivatives of each row's log peak, and the log peaks."""
-        base = np.exp(rows.base @ self._log)
-        each = rows.batch * np.exp(rows.each @ self._log)
-        total = base + each
-        jacobian = rows.base * (base / total)[:, None]
-        jacobian += rows.each * (each / total)[:, None]
-        return jacobian, np.log(total)
+    def _around(self, log: Array, cap: float) -> tuple[float, Array, Array]:
+        """How badly logarithms fit, the step to better ones, and the information."""
+        before = (self._before - log) / self._sd**2
+        misfit = float(before @ (self._before - log))
+        information = np.diag(self._sd**-2)
+        for rows, wish in ((self._rows, self._wanted), (self._prior, self._guessed)):
+            jacobian, values = _linear(rows, log)
+            wanted, weight = wish(values, cap)
+            misfit += float(weight @ wanted**2)
+            before = before + jacobian.T @ (weight * wanted)
+            information = information + (jacobian.T * weight) @ jacobian
+        step = np.clip(np.linalg.solve(information, before), -1.0, 1.0)
+        return misfit, step, information
 
     def _wanted(self, values: Array, cap: float) -> tuple[Array, Array]:
         """What each run wants its log peak to change by, and how much it matters.
@@ -103,6 +111,20 @@ class Lines:
                 wanted[i] = cap - values[i]
                 weight[i] = BOUND_NOISE**-2
         return wanted, weight
+
+    def _guessed(self, values: Array, _cap: float) -> tuple[Array, Array]:
+        """The same of the prior."""
+        return self._expected - values, np.full(len(values), PRIOR_NOISE**-2)
+
+
+def _linear(rows: Rows, log: Array) -> tuple[Array, Array]:
+    """The derivatives of each row's log peak, and the log peaks."""
+    base = np.exp(rows.base @ log)
+    each = rows.batch * np.exp(rows.each @ log)
+    total = base + each
+    jacobian = rows.base * (base / total)[:, None]
+    jacobian += rows.each * (each / total)[:, None]
+    return jacobian, np.log(total)
 
 
 class Rows(NamedTuple):

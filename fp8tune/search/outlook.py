@@ -36,13 +36,15 @@ class Known(NamedTuple):
 class Outlook(NamedTuple):
     """The points that are left.
 
-    ``fits`` is the chance that each fits, ``gain`` the log of tokens/s by which it is
+    ``fits`` is the chance that each fits, ``vague`` how unsure its memory is (log),
+    ``gain`` the log of tokens/s by which it is
     expected to better the best. ``drawn`` are the points of the largest gains, and
     ``draws`` has a row of their gains for each sample of what is possible.
     """
 
     points: Sequence[Point]
     fits: Array
+    vague: Array
     gain: Array
     drawn: Places
     draws: Array
@@ -65,8 +67,8 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
         p in mapped and mapped[p].tokens_per_second > 0 for p in (*seen, *points)
     )
     speed = Speed(known.space, _features(known, seen, told), logs, told)
-    fits = known.memory.fit(points).probability
-    chance = fits * works(known.space, points, known.runs)
+    fit = known.memory.fit(points)
+    chance = fit.probability * works(known.space, points, known.runs)
     best = _best(known, speed, seen, logs, told)
     belief = speed.predict(_features(known, points, told))
     gain = improvement(belief.mean, belief.deviation, best) * chance
@@ -75,7 +77,8 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     seed = len(known.runs)
     draws = speed.draws(top, DRAWS, seed) - best
     lucky = np.random.default_rng(seed).random(draws.shape) < chance[drawn]
-    return Outlook(points, fits, gain, drawn, np.where(lucky, draws, 0.0).clip(0.0))
+    draws = np.where(lucky, draws, 0.0).clip(0.0)
+    return Outlook(points, fit.probability, fit.deviation, gain, drawn, draws)
 
 
 def _best(

@@ -29,7 +29,7 @@ KNEE = 0.88
 """Share of usable memory from which the allocator may begin to retry."""
 PRESSURE = 0.1
 """Log of what a full GPU is expected to cost; its deviation is half as much again."""
-WEIGHTS = (0.03, 0.001, 0.004, 0.015, 0.06, 0.15)
+WEIGHTS = (0.03, 0.015, 0.06, 0.15)
 COUPLINGS = (0.3, 0.03, 0.1, 1.0)
 LENGTHS = (0.3, 0.15, 0.6)
 HALVES = (0.5, 0.1, 1.0, 2.0, 4.0, 8.0)
