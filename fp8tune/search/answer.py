@@ -80,7 +80,7 @@ def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, 
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
 ) -> tuple[Speed | None, float | None]:
-    """The fastest of these points in bf16, and what the fastest in FP8 gains over it."""
+    """The fastest of these points in bf16, and the fastest in FP8 relative to it."""
     fp8, bf16 = (
         _fastest(speed_of(runs, space.with_precision(point, name)) for point in points)
         for name in ("fp8", "bf16")
