@@ -245,8 +245,3 @@ def gathered_bytes(
     if moe_layers:
         return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
     return 9 if ac == "full" else 6
-
-
-def loss_gathered_bytes() -> int:
-    """None: embedding and head are sharded again too (parallel.py, apply_fsdp2)."""
-    return 0
