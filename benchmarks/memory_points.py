@@ -87,6 +87,8 @@ def _fields(row: dict[str, Any]) -> Point:
     layers = fields["layers"]
     fields |= {"stage_layers": layers, "dense_ffn_layers": layers, "head_bytes": 0}
     words = vocabulary(frozenset(fields), {}, FACTS)
+    root = Job(words, fields, set(), Target())["params.root"]
+    fields["head_bytes"] = root * row["root_bytes"] / fields["head_tokens"]
     return _point(row, Job(words, fields, set(), Target()))
 
 

@@ -50,7 +50,7 @@ BASE = {
     "model.vocab_size": 2048,
     "model.ffn_hidden_dim": 896,
     "model.max_seq_len": 256,
-    "train.batch_size": 4,
+    "train.batch_size": 2,
     "train.seq_len": 256,
     "train.grad_accum_steps": 1,
     "train.compile_model": False,
@@ -61,7 +61,6 @@ TP = {"distributed.tp": 4}
 MOE = {
     "model.num_experts": 8,
     "model.ffn_hidden_dim": 448,
-    "train.batch_size": 2,
 }
 VLM = {
     "vision_encoder.type": "random",
@@ -111,13 +110,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    rows = []
     chosen = [case for case in cases() if options.only in case.name]
-    work = partial(run, options.checkout)
-    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        for case, peaks in zip(chosen, pool.imap(work, chosen), strict=True):
-            rows.append({**case._asdict(), "peaks": peaks})
-            print(case.name, peaks, file=sys.stderr, flush=True)
+    rows = [
+        {**case._asdict(), "peaks": peaks}
+        for case, peaks in measured(options.checkout, chosen)
+    ]
     environment = describe(options.checkout, options.commit, "cpu")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(rows)}")
@@ -125,6 +122,18 @@ def main(arguments: list[str] | None = None) -> int:
         data = {"environment": environment, "cases": rows}
         options.output.write_text(json.dumps(data, indent=1) + "\n")
     return 0
+
+
+def measured(checkout: Path, chosen: list[Case]) -> Iterator[tuple[Case, Any]]:
+    """Run the cases; those with a mesh of several dimensions in fresh processes."""
+    work = partial(run, checkout)
+    flat = [case for case in chosen if "tp" not in case.name]
+    meshed = [case for case in chosen if "tp" in case.name]
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for group, size in ((flat, 64), (meshed, 1)):
+            for case, peaks in zip(group, pool.imap(work, group, size), strict=True):
+                print(case.name, peaks, file=sys.stderr, flush=True)
+                yield case, peaks
 
 
 def cases() -> Iterator[Case]:
@@ -171,7 +180,7 @@ def case(name: str, change: dict[str, Any], world_size: int) -> Case:
 
 
 def run(checkout: Path, case: Case) -> dict[str, int]:
-    """The most bytes alive in each phase of two steps; in a process of its own."""
+    """The most bytes alive in each phase of two steps."""
     sys.path.append(str(checkout))
     logging.disable(logging.WARNING)
     torch: Any = import_module("torch")
@@ -197,6 +206,8 @@ def build_mesh(config: Any, world_size: int) -> Any:
     distributed: Any = import_module("torch.distributed")
     meshes: Any = import_module("torch.distributed.device_mesh")
     fake: Any = import_module("torch.testing._internal.distributed.fake_pg")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
     if world_size == 1:
         return None
     distributed.init_process_group(
@@ -222,7 +233,8 @@ def collapse_routing() -> None:
     torch: Any = import_module("torch")
     router: Any = import_module("kempnerforge.model.router").SoftmaxTopKRouter
     expert_parallel: Any = import_module("kempnerforge.distributed.expert_parallel")
-    routed = router.forward
+    routed = getattr(router, "routed", router.forward)
+    router.routed = routed
 
     def forward(self: Any, tokens: Any) -> Any:
         weights, indices = routed(self, tokens)

@@ -101,11 +101,6 @@ def spare_activations_gib(ac: str, memory_spare_gib: float) -> float:
     return 0.0 if ac == "full" else memory_spare_gib
 
 
-def still_gathered_gib(params_root: float, loss_gathered_bytes: float) -> float:
-    """Embedding and head that FSDP leaves whole after the forward pass [GiB]."""
-    return params_root * loss_gathered_bytes / GIB
-
-
 def gathered_gib(
     pp: int,
     params_root: float,

@@ -46,10 +46,9 @@ def loss_gib(
     memory_activations_gib: float,
     memory_head_gib: float,
     memory_logits_gib: float,
-    memory_still_gathered_gib: float,
 ) -> float:
     """While the loss is differentiated: all activations and all logits [GiB]."""
-    held = memory_state_gib + memory_gradients_gib + memory_still_gathered_gib
+    held = memory_state_gib + memory_gradients_gib
     return held + memory_activations_gib + memory_head_gib + memory_logits_gib
 
 

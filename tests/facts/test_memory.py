@@ -51,7 +51,6 @@ def test_queued(stages, flying, accum, gib):
         (memory.spare_gib, (GIB, 3), 3.0),
         (memory.spare_activations_gib, ("full", 3.0), 0.0),
         (memory.spare_activations_gib, ("none", 3.0), 3.0),
-        (memory.still_gathered_gib, (GIB, 2), 2.0),
         (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 9), 4.0 + 2.0 + 9.0),
         (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 0), 0.0),
         (memory.gathered_gib, (2, 2 * GIB, GIB, GIB, 2), 2.0),

@@ -237,6 +237,6 @@ def logit_bytes(
     return 8 + 4 * chunk / head_tokens if chunked else 8
 
 
-def held_logit_bytes() -> int:
+def held_logit_bytes(weight_bytes: int) -> int:
     """The training loop holds on to bf16 logits until the next (scripts/train.py)."""
-    return 2
+    return weight_bytes

@@ -5,6 +5,8 @@ Source: KempnerForge at commit 5666d0d, files in brackets.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fp8tune.job import Unknown, known
 
 
@@ -159,19 +161,30 @@ def extra_parameters(
     vision_encoder_feature_dim: int = 0,
     adapter_type: str = "mlp_2layer",
     adapter_hidden_dim: int = 0,
+    vision_encoder_type: str = "random",
+    vlm_freeze: Any = (),
 ) -> int:
     """Parameters beside the decoder: cross-attention blocks and adapter.
 
-    The attentional-pool adapter's is taken as a linear one's: a few million too few.
+    Known where the encoder is the random one, which has none, and nothing else is
+    frozen. The attentional-pool adapter's is taken as a linear one's: a few million
+    too few.
     """
     if not vlm:
         return 0
+    if vision_encoder_type != "random" or any(map(_freezes_more, vlm_freeze)):
+        raise Unknown("extra_parameters")
     queries = vlm_cross_attention_n_heads or heads
     share = (vlm_cross_attention_n_kv_heads or queries) / queries
     attention = round(2 * hidden_size**2 * (1 + share))
     inside = adapter_hidden_dim or hidden_size if adapter_type == "mlp_2layer" else 0
     adapter = (vision_encoder_feature_dim + inside) * (inside or hidden_size)
     return cross_blocks * (attention + params_ffn + 2 * hidden_size) + adapter
+
+
+def _freezes_more(spec: Any) -> bool:
+    frozen = not isinstance(spec, dict) or spec.get("frozen", True)
+    return bool(frozen) and spec != {"module": "vision_encoder", "frozen": True}
 
 
 def expert_rows(experts: int, moe_layers: int) -> int:
@@ -245,8 +258,3 @@ def gathered_bytes(
     if moe_layers:
         return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
     return 9 if ac == "full" else 6
-
-
-def loss_gathered_bytes() -> int:
-    """None: embedding and head are sharded again too (parallel.py, apply_fsdp2)."""
-    return 0

@@ -209,3 +209,24 @@ def test_gathered_bytes(job, sections, world_size, bytes_):
 def test_gathered_bytes_of_experts(job, model, mesh, bytes_):
     text = BASE.replace("[model]\n", f"[model]\nnum_experts = 4\n{model}") + mesh
     assert job(text, world_size=8)["gathered_bytes"] == bytes_
+
+
+@pytest.mark.parametrize(
+    ("encoder", "freeze"),
+    [
+        ('type = "siglip2"', ""),
+        ("", 'freeze = [{ module = "transformer" }]'),
+        ("", 'freeze = [{ module = "vision_encoder" }, { module = "adapter" }]'),
+    ],
+)
+def test_encoders_and_frozen_parts_are_not_covered(job, encoder, freeze):
+    vlm = f"[vision_encoder]\nnum_tokens = 16\n{encoder}\n[vlm]\n{freeze}\n"
+    assert found(job, ["extra_parameters"], vlm) == {"extra_parameters": None}
+
+
+@pytest.mark.parametrize(
+    "freeze", ["", "freeze = []", 'freeze = [{ module = "adapter", frozen = false }]']
+)
+def test_the_random_encoder_is_covered(job, freeze):
+    vlm = f"[vision_encoder]\nnum_tokens = 16\n[vlm]\n{freeze}\n"
+    assert job(BASE + vlm)["extra_parameters"] == 4096 * 4096
