@@ -174,6 +174,8 @@ LOOSE = {
 
 
 def test_the_trainers_own_steps(repository, job):
+    if not (repository / STEPS).exists():
+        pytest.skip("not recorded yet: python -m benchmarks.step_memory CHECKOUT")
     data = json.loads((repository / STEPS).read_text())
     wrong = {}
     for case in data["cases"]:
