@@ -45,7 +45,11 @@ class Rules:
         for rule in rules:
             if rule.fault:
                 self.by_fault.setdefault(rule.fault, []).append(rule)
-        self.conditions = [rule for rule in rules if rule.source]
+        groups: dict[tuple[str, str], list[Rule]] = {}
+        for rule in rules:
+            if rule.source:
+                groups.setdefault((rule.trainer, rule.guard), []).append(rule)
+        self.conditions = groups
         self.severity = severity
 
 
@@ -174,17 +178,26 @@ class _Case:
                     yield from self._finding(rule, Scope(self.job, facts), fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
-        job = self.job
-        for rule in self.rules.conditions:
-            if rule.trainer and rule.trainer != self.trainer:
-                continue
-            try:
-                fires = rule.when.evaluate(job)
-            except Unknown as missing:
-                self._lacks(rule, missing)
-            else:
-                if fires:
-                    yield from self._finding(rule, job, None)
+        """Findings of conditions; a guard that is false spares a group of them."""
+        for (name, guard), rules in self.rules.conditions.items():
+            if name in ("", self.trainer) and not (guard and self._false(rules[0])):
+                for rule in rules:
+                    yield from self._condition(rule)
+
+    def _false(self, rule: Rule) -> bool:
+        try:
+            return not rule.guarding.evaluate(self.job)
+        except Unknown:
+            return False
+
+    def _condition(self, rule: Rule) -> Iterator[Diagnostic]:
+        try:
+            fires = rule.when.evaluate(self.job)
+        except Unknown as missing:
+            self._lacks(rule, missing)
+        else:
+            if fires:
+                yield from self._finding(rule, self.job, None)
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
         """Note that a rule does not apply for want of a fact that a user can give."""
@@ -207,7 +220,7 @@ class _Case:
         yield found._replace(fix=self._fix(rule, scope, fault))
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Fix | None:
-        if "fix" not in rule.data:
+        if "fix" not in rule.front:
             return None
         from fp8tune.lint.fix import find_fix
 

@@ -106,6 +106,25 @@ class Rule:
         """The whole file."""
         return tomllib.loads(self._text)
 
+    @cached_property
+    def front(self) -> dict[str, Any]:
+        """What a finding needs of the file: all that stands before its examples."""
+        if not self.builtin or "data" in self.__dict__:
+            return self.data
+        return tomllib.loads(self._text.partition("\n[[bad]]")[0])
+
+    @property
+    def guard(self) -> str:
+        """The first part of a condition that is an ``and``: false, and so is the rule.
+
+        Empty where the condition is no plain ``and``.
+        """
+        head, found, _ = self.source.partition(" and ")
+        closed = all(head.count(a) == head.count(b) for a, b in ("()", "[]", "{}"))
+        quoted = any(head.count(mark) % 2 for mark in "\"'")
+        other = " or " in self.source or " if " in self.source
+        return head if found and closed and not quoted and not other else ""
+
     @property
     def summary(self) -> str:
         """One line that reads well in a list."""
@@ -134,12 +153,12 @@ class Rule:
     @property
     def references(self) -> list[str]:
         """Where the evidence stands."""
-        return list(self.data.get("references", []))
+        return list(self.front.get("references", []))
 
     @cached_property
     def at(self) -> list[At]:
         """The spans of a finding, the primary one first."""
-        return [_at(entry) for entry in self.data.get("at", [])]
+        return [_at(entry) for entry in self.front.get("at", [])]
 
     @property
     def bad(self) -> list[Example]:
@@ -152,6 +171,11 @@ class Rule:
         return [_example(entry) for entry in self.data.get("good", [])]
 
     @cached_property
+    def guarding(self) -> Expression:
+        """The compiled guard."""
+        return self._compile(self.guard)
+
+    @cached_property
     def when(self) -> Expression:
         """The compiled condition."""
         return self._compile(self.source)
@@ -159,12 +183,12 @@ class Rule:
     @cached_property
     def message(self) -> Template:
         """The compiled message."""
-        return compile_template(self.data["message"], self._compile)
+        return compile_template(self.front["message"], self._compile)
 
     @cached_property
     def help(self) -> Template:
         """The compiled help line."""
-        return compile_template(self.data.get("help", ""), self._compile)
+        return compile_template(self.front.get("help", ""), self._compile)
 
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
@@ -173,7 +197,7 @@ class Rule:
     @cached_property
     def fixes(self) -> list[Repair]:
         """The compiled fixes; the first that applies is taken."""
-        return [self.repair(entry) for entry in self.data.get("fix", [])]
+        return [self.repair(entry) for entry in self.front.get("fix", [])]
 
     def repair(self, entry: dict[str, Any]) -> Repair:
         """Compile one ``[[fix]]``, or a part of one."""
@@ -244,8 +268,8 @@ def read_builtin() -> list[Rule]:
     """The built-in rules, trusted to be well-formed; tests check them."""
     rules = []
     for category, path in rule_files(builtin_folder()):
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        with open(path, "rb", buffering=0) as file:
+            text = file.read().decode()
         head, _, _ = text.partition("\n[[")
         fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
         rules.append(Rule(path, category, fields, text))

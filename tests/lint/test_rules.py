@@ -288,3 +288,28 @@ def test_names_that_a_rule_may_use(rule, known, unknown):
 )
 def test_what_a_message_rests_on(name, targets):
     assert next(rule for rule in PACK if rule.name == name).targets == targets
+
+
+def test_the_front_of_a_file_is_the_file_without_its_examples(builtin):
+    for rule in builtin:
+        front = dict(rule.front)
+        examples = {"bad", "good", "experiment"}
+        assert front == {k: v for k, v in rule.data.items() if k not in examples}
+
+
+@pytest.mark.parametrize(
+    ("source", "guard"),
+    [
+        ("tp > 1", ""),
+        ("tp > 1 and pp > 1", "tp > 1"),
+        ('precision == "fp8" and tp > 1 and pp > 1', 'precision == "fp8"'),
+        ("tp > 1 and pp > 1 or cp > 1", ""),
+        ("(tp > 1 and pp > 1) and cp > 1", ""),
+        ('optimizer == "a and b" and tp > 1', ""),
+        ("tp in [1, 2] and pp > 1", "tp in [1, 2]"),
+        ("not vlm and pp > 1", "not vlm"),
+    ],
+)
+def test_the_guard_of_a_condition(source, guard):
+    head = {"name": "n", "code": "c", "severity": "note", "when": source}
+    assert Rule("p", "silent", head, "").guard == guard
