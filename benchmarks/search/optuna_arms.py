@@ -15,7 +15,7 @@ from fp8tune.search.record import Record
 from fp8tune.search.space import Point
 from fp8tune.search.works import closed
 
-MOST = 400
+MOST = 100
 """Asks in a row that may only give settings that were tried already."""
 
 
@@ -47,25 +47,33 @@ def filtered_tpe(world: World, ask: Ask) -> None:
     """Ours with TPE in place of the model of speed: the same filter, no repeats."""
     study = _study(world)
     runs: list[tuple[Point, Record]] = []
+    open_points = set(world.space.points(world.given))
     asked = 0
-    while asked < MOST:
+    while asked < MOST and open_points:
         trial, point = _asked(world, study)
-        ooms = sum(record.outcome == "oom" for _, record in runs)
-        sure = SURE[min(ooms, len(SURE) - 1)]
-        fits = Memory(world.space, runs).fit([point]).probability[0] >= sure
-        if runs and (closed(world.space, runs)(point) or not fits):
+        if point in open_points:
+            record = ask(point)
+            runs.append((point, record))
+            open_points = _open(world, runs)
+            asked = 0
+        else:
+            known = (r for p, r in runs if p == point)
+            record = next(known, Record({}, "oom"))
             asked += 1
-            known = next((r.tokens_per_second for p, r in runs if p == point), 0.0)
-            if not known:
-                trial.set_constraint("works", 1.0)
-            study.tell(trial, known)
-            continue
-        asked = 0
-        record = ask(point)
-        runs.append((point, record))
         if not record.ok:
             trial.set_constraint("works", 1.0)
         study.tell(trial, record.tokens_per_second)
+
+
+def _open(world: World, runs: list[tuple[Point, Record]]) -> set[Point]:
+    shut = closed(world.space, runs)
+    points = [p for p in world.space.points(world.given) if not shut(p)]
+    if not points:
+        return set()
+    ooms = sum(record.outcome == "oom" for _, record in runs)
+    fits = Memory(world.space, runs).fit(points).probability
+    sure = SURE[min(ooms, len(SURE) - 1)]
+    return {point for point, chance in zip(points, fits, strict=True) if chance >= sure}
 
 
 def _study(world: World) -> optuna.Study:

@@ -11,17 +11,12 @@ from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.rules import At, Rule
-from fp8tune.lint.scope import Scope
+from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
-
-PROSE = frozenset(
-    ("key", "name", "names", "table", "section", "type", "bound", "reason", "hint")
-)
-"""Facts of faults that are words of ours or names, not values of the config."""
 
 _SAYS = re.compile(r"#[^\n#]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
 """A comment that may say something about the run."""
@@ -169,13 +164,10 @@ class _Case:
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
-            facts = {
-                name: _prose(value) if name in PROSE else value
-                for name, value in fault.facts.items()
-            }
+            scope = of_fault(self.job, fault)
             for rule in self.rules.by_fault.get(fault.kind, ()):
                 if rule.trainer in ("", self.trainer):
-                    yield from self._finding(rule, Scope(self.job, facts), fault)
+                    yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
         """Findings of conditions; a guard that is false spares a group of them."""
@@ -300,9 +292,3 @@ def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:
         yield Fault("bad-directive", (), {"reason": problem}, span)
-
-
-def _prose(value: Any) -> Any:
-    if isinstance(value, list):
-        return Words(", ".join(map(str, value[:12])))
-    return Words(value) if isinstance(value, str) else value

@@ -51,6 +51,11 @@ class Memory:
         prior: Sequence[tuple[Point, float]] = (),
     ) -> None:
         told = [Run(point, _peak(r), r.ok) for point, r in runs if _tells(r)]
+        self._space = space
+        self._largest: dict[Point, float] = {}
+        for point in (run.point for run in told if run.ok):
+            cell, batch = space.cell(point), space.batch(point)
+            self._largest[cell] = max(batch, self._largest.get(cell, batch))
         card = _card(card_gib, [record for _, record in runs])
         self._caps, before = _capacities(card)
         self._weights = before
@@ -58,6 +63,11 @@ class Memory:
         for _ in range(ROUNDS):
             self._lines.learn(self._cap)
             self._weights = self._weigh(told, before)
+
+    def _has_run(self, point: Point) -> bool:
+        """Whether a batch as large has run in the point's cell."""
+        most = self._largest.get(self._space.cell(point), -1.0)
+        return most >= self._space.batch(point)
 
     @property
     def _cap(self) -> float:
@@ -68,6 +78,7 @@ class Memory:
         values, deviations = self._lines.predict(points)
         distance = (self._caps[None, :] - values[:, None]) / deviations[:, None]
         chance = below(distance) @ self._weights
+        chance = np.where([self._has_run(p) for p in points], 1.0, chance)
         return Fit(chance, np.exp(values - self._cap), deviations)
 
     def _weigh(self, told: Sequence[Run], before: Array) -> Array:

@@ -28,7 +28,7 @@ SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
 CAREFUL = 0.5
 """Share of the expected gain that settings which surely fit have to have; where they
 have less, a trial that tells whether the better ones fit comes first."""
-RISKS, RISK = 5, 0.4
+RISKS, RISK = 5, 0.25
 """Trials that may run out of memory before no setting is tried that may not fit, and
 how likely it must be to."""
 VAGUE = 0.03
@@ -74,7 +74,7 @@ class Guided:
         ooms = sum(record.outcome == "oom" for _, record in runs)
         ahead = outlook(known, points)
         sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
-        found = _promising(self.space, ahead, sure, ooms)
+        found = _promising(known, ahead, sure, ooms)
         return found or _uncovered(known, ahead, sure)
 
 
@@ -85,7 +85,7 @@ def _anything(known: Known, points: Sequence[Point]) -> Proposal:
     return Proposal(points[best], "search", "nothing has run yet")
 
 
-def _promising(space: Space, ahead: Outlook, sure: Mask, ooms: int) -> Proposal | None:
+def _promising(known: Known, ahead: Outlook, sure: Mask, ooms: int) -> Proposal | None:
     """The trial with the largest expected gain, or one that tells whether it fits."""
     every = np.ones_like(sure)
     total = ahead.total(every)
@@ -96,7 +96,7 @@ def _promising(space: Space, ahead: Outlook, sure: Mask, ooms: int) -> Proposal 
     if within > CAREFUL * total:
         return Proposal(ahead.points[ahead.best(sure)], "search", why)
     wanted = ahead.best(every)
-    probe = _probe(space, ahead, sure, wanted)
+    probe = _probe(known, ahead, sure, wanted)
     if probe is not None:
         return Proposal(probe, "search", "to learn what fits")
     if ooms < RISKS and ahead.fits[wanted] >= RISK:
@@ -106,13 +106,27 @@ def _promising(space: Space, ahead: Outlook, sure: Mask, ooms: int) -> Proposal 
     return Proposal(ahead.points[ahead.best(sure)], "search", why)
 
 
-def _probe(space: Space, ahead: Outlook, sure: Mask, wanted: int) -> Point | None:
-    """The largest batch in a point's cell that surely fits, if the line is unsure."""
+def _probe(known: Known, ahead: Outlook, sure: Mask, wanted: int) -> Point | None:
+    """The largest batch in a point's cell that surely fits, if the line is unsure.
+
+    A smaller one than has run tells nothing, unless it is the line's second point.
+    Where trials do not tell their memory, the batch is doubled.
+    """
+    space, cell = known.space, known.space.cell(ahead.points[wanted])
     if ahead.vague[wanted] < VAGUE:
         return None
-    cell = space.cell(ahead.points[wanted])
-    inside = [p for p, s in zip(ahead.points, sure, strict=True) if s]
-    probes = [point for point in inside if space.cell(point) == cell]
+    ran = [(p, r) for p, r in known.runs if r.ok and space.cell(p) == cell]
+    peaks = sum(record.peak_gib > 0 for _, record in ran)
+    most = max((space.batch(p) for p, _ in ran), default=0.0)
+    least = 0.0 if peaks == 1 else most
+    reach = 2 * most if ran and not peaks else 0.0
+    probes = [
+        point
+        for point, surely in zip(ahead.points, sure, strict=True)
+        if space.cell(point) == cell
+        and space.batch(point) > least
+        and (surely or space.batch(point) <= reach)
+    ]
     return max(probes, key=space.batch, default=None)
 
 

@@ -29,6 +29,8 @@ KNEE = 0.88
 """Share of usable memory from which the allocator may begin to retry."""
 PRESSURE = 0.1
 """Log of what a full GPU is expected to cost; its deviation is half as much again."""
+CELL, ESTIMATE = 0.01, 0.2
+"""Deviation of a cell from what its knobs add up to, and from an estimate."""
 WEIGHTS = (0.03, 0.015, 0.06, 0.15)
 COUPLINGS = (0.3, 0.03, 0.1, 1.0)
 LENGTHS = (0.3, 0.15, 0.6)
@@ -84,6 +86,7 @@ class Speed:
         self, space: Space, seen: Features, logs: Array, expected: bool
     ) -> None:
         self._smooth = [_is_smooth(knob) for knob in space.knobs]
+        self._batch = space.place("micro_batch")
         self._seen, self._logs = seen, logs
         self._noise = NOISE**2 * np.eye(len(logs))
         self._halves = HALVES if space.has_batches else ()
@@ -125,13 +128,15 @@ class Speed:
         shape = self._shape
         product = math.prod(1 + weight / shape.coupling for weight in shape.weights)
         pressure = (1.5 * PRESSURE * features.used) ** 2
-        return np.asarray(LEVEL + shape.coupling * (product - 1) + pressure)
+        own = LEVEL + shape.coupling * (product - 1) + _cell(shape)
+        return np.asarray(own + pressure)
 
     def _covariance(
         self, a: Features, b: Features, shape: Shape | None = None
     ) -> Array:
         shape = shape or self._shape
         product = np.ones((len(a.table), len(b.table)))
+        same = np.ones_like(product)
         for place, weight in enumerate(shape.weights):
             gap = a.table[:, place][:, None] - b.table[:, place][None, :]
             if self._smooth[place]:
@@ -139,8 +144,11 @@ class Speed:
             else:
                 near = (gap == 0).astype(float)
             product *= 1 + weight / shape.coupling * near
+            if place != self._batch:
+                same = same * (gap == 0)
         pressure = (1.5 * PRESSURE) ** 2 * np.outer(a.used, b.used)
-        return np.asarray(LEVEL + shape.coupling * (product - 1) + pressure)
+        cells = _cell(shape) * same
+        return np.asarray(LEVEL + shape.coupling * (product - 1) + pressure + cells)
 
     def _fitted(self) -> Shape:
         """The most probable shape: one coordinate after the other, twice."""
@@ -179,6 +187,11 @@ class Speed:
 
 LEVEL = 25.0
 """Variance of the logarithm's level, which nothing is known of."""
+
+
+def _cell(shape: Shape) -> float:
+    """Variance of what is each cell's own: so much an estimate may be wrong by."""
+    return CELL**2 + (ESTIMATE * shape.trust) ** 2
 
 
 def _moved(shape: Shape, field: str | int, value: float) -> Shape:
