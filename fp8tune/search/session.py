@@ -115,6 +115,8 @@ def _prepare(wishes: Wishes) -> Prepared:
     study = Study(os.path.join(wishes.studies, study_name(plan, about)))
     study.open(about)
     setup = Setup(wishes.device, config.job["dp_shard"])
+    if wishes.device == "cpu":
+        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     target = config.job.target
     runner = Builtin(config.trainer, config.loaded, target, setup)
     prior = from_job(plan.space, config.job)

@@ -110,6 +110,7 @@ def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record
         more = {"message": message[:500], "stage_reached": heard.stage}
         return base._replace(outcome=str(failed.get("kind", "user")), more=more)
     outcome, message = _unfinished(spec, heard)
+    said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
     more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
     return base._replace(outcome=outcome, more=more)
 

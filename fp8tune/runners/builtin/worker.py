@@ -8,6 +8,7 @@ end ``{"done": ...}`` or ``{"failed": ...}``. The parent holds the stages to dea
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ def main(path: str) -> None:
 
 
 def _run(path: str) -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others may need the cores
     import torch
 
     from fp8tune.runners.builtin.convert import build
