@@ -47,8 +47,8 @@ def answer(
     runs = by_point(space, trials)
     best = ranked(space, given, trials)
     chosen, said = _choice(runs, best, given)
-    measured = speed_of(runs, chosen) if chosen else None
-    twin, gain = _fp8(space, runs, [chosen or given, given])
+    measured = speed_of(runs, chosen)
+    twin, gain = _fp8(space, runs, [given if chosen is None else chosen, given])
     return Answer(
         chosen,
         said,
@@ -57,7 +57,7 @@ def answer(
         twin,
         gain,
         next((point for point in best if point != chosen), None),
-        _last(runs[chosen]) if chosen else None,
+        _last(runs.get(chosen, [])) if chosen is not None else None,
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,

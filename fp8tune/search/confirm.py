@@ -26,7 +26,7 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
     """The next point to measure again; ``None`` when all is said."""
     found = [trial for trial in trials if trial.stage != "confirm"]
     points = settings(space, given, found)
-    if len(points) < 2:
+    if not points or points == [given]:
         return None
     runs = by_point(space, trials)
     for turn in range(ROUNDS):

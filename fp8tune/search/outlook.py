@@ -72,6 +72,7 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     best = _best(known, speed, seen, logs, told)
     belief = speed.predict(_features(known, points, told))
     gain = improvement(belief.mean, belief.deviation, best) * chance
+    gain = gain.round(9)  # or rounding errors would choose among equals
     drawn = np.argsort(-gain, kind="stable")[:DRAWN]
     top = _features(known, [points[i] for i in drawn], told)
     seed = len(known.runs)

@@ -20,7 +20,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
     """The answer as the one object that programs read."""
     return {
         "version": 1,
-        "knobs": space.values(found.chosen) if found.chosen else None,
+        "knobs": None if found.chosen is None else space.values(found.chosen),
         "verdict": found.verdict,
         "tokens_per_second": {
             "chosen": _speed(found.speed),
@@ -99,8 +99,8 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         yield "your config was not measured or did not run: no gain can be told"
     if found.twin is not None:
         yield f"bf16 twin {_interval(found.twin)}{_gain(found)}"
-    trials = f"{found.trials} trials, {found.oom_trials} out of memory"
-    yield f"{trials}, {shown(found.seconds)}"
+    count = f"{found.trials} trial{'s' * (found.trials != 1)}"
+    yield f"{count}, {found.oom_trials} out of memory, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
 

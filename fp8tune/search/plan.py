@@ -78,6 +78,8 @@ def plan_for_records(
     if not records:
         raise CannotPlan("the records hold no trial")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
+    if not keys:
+        raise CannotPlan("the records name no knob")
     _check(keys, allow)
     mine = {key: _given(config.job, key) for key in keys}
     whole = [

@@ -1,0 +1,114 @@
+"""What trials say: what to take, how fast it is, whether FP8 pays."""
+
+import pytest
+
+from fp8tune.search.answer import answer, ranked
+from fp8tune.search.space import Space
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    KNOBS,
+    OTHER,
+    SPACE,
+    TWIN,
+    ran,
+    trials,
+)
+
+
+def said(*pairs, space=SPACE):
+    found = answer(space, GIVEN, trials(*pairs), 99.0)
+    value = found.speed and found.speed.value
+    return found.chosen, found.verdict, value
+
+
+def test_the_whole_answer():
+    best = SPACE.twin(BEST)
+    found = answer(
+        SPACE,
+        GIVEN,
+        trials(
+            ("given", ran(GIVEN)),
+            ("twin", ran(TWIN, 80)),
+            ("search", ran(OTHER, outcome="oom")),
+            ("search", ran(BEST, 130)),
+            ("confirm", ran(BEST, 120)),
+            ("confirm", ran(best, 100)),
+        ),
+        99.0,
+    )
+    assert found.chosen == BEST
+    assert found.verdict == "faster"
+    assert (found.speed.value, found.given.value, found.twin.value) == (120, 100, 100)
+    assert found.fp8_gain == 1.2
+    assert found.runner_up == GIVEN
+    assert found.record == ran(BEST, 120)
+    assert (found.trials, found.oom_trials, found.seconds) == (6, 1, 99.0)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([], (None, "unsure", None)),
+        ([("given", ran(GIVEN, outcome="hang"))], (None, "unsure", None)),
+        ([("twin", ran(TWIN, 300))], (None, "unsure", None)),
+        ([("given", ran(GIVEN))], (GIVEN, "same", 100)),
+        (
+            [("given", ran(GIVEN)), ("search", ran(BEST, 100.8))],
+            (GIVEN, "same", 100),
+        ),
+        (
+            [("given", ran(GIVEN)), ("search", ran(BEST, 101.2))],
+            (BEST, "unsure", 101.2),
+        ),
+        ([("given", ran(GIVEN)), ("search", ran(BEST, 50))], (GIVEN, "same", 100)),
+        ([("search", ran(BEST))], (BEST, "unsure", 100)),
+        (
+            [("given", ran(GIVEN, outcome="oom")), ("search", ran(BEST))],
+            (BEST, "faster", 100),
+        ),
+        (
+            [("given", ran(GIVEN, outcome="hang")), ("search", ran(BEST))],
+            (BEST, "unsure", 100),
+        ),
+        ([("given", ran(GIVEN)), ("twin", ran(TWIN, 300))], (GIVEN, "same", 100)),
+    ],
+)
+def test_choices(pairs, expected):
+    assert said(*pairs) == expected
+
+
+def test_bf16_is_chosen_where_that_is_allowed():
+    free = Space([knob._replace(frozen=False) for knob in KNOBS])
+    pairs = ("given", ran(GIVEN)), ("twin", ran(TWIN, 120))
+    assert said(*pairs, space=free) == (TWIN, "faster", 120)
+    found = answer(free, GIVEN, trials(*pairs), 1.0)
+    assert found.twin == found.speed
+    assert found.fp8_gain == pytest.approx(100 / 120)
+
+
+def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
+    pairs = ("given", ran(GIVEN)), ("twin", ran(TWIN, 80)), ("search", ran(BEST, 160))
+    found = answer(SPACE, GIVEN, trials(*pairs), 1.0)
+    assert (found.chosen, found.twin.value, found.fp8_gain) == (BEST, 80, 1.25)
+
+
+def test_luck_does_not_beat_a_confirmation():
+    lucky = trials(
+        ("search", ran(BEST, 110)),
+        ("search", ran(OTHER, 100.2)),
+        ("confirm", ran(BEST, 100)),
+    )
+    assert ranked(SPACE, GIVEN, lucky) == [BEST, OTHER]
+
+
+@pytest.mark.parametrize("outcome", ["oom", "nan", "user", "compile"])
+def test_what_once_failed_for_good_comes_last(outcome):
+    mixed = trials(
+        ("search", ran(BEST, 200)),
+        ("confirm", ran(BEST, outcome=outcome)),
+        ("given", ran(GIVEN)),
+    )
+    assert ranked(SPACE, GIVEN, mixed) == [GIVEN, BEST]
+    passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
+    assert ranked(SPACE, GIVEN, passing) == [BEST]

@@ -1,0 +1,133 @@
+"""The loop: order, budget, faults, interruption, resumption."""
+
+import pytest
+
+from fp8tune.runners.replay import Replay
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.space import Space
+from fp8tune.search.strategy import Proposal
+from fp8tune.search.study import Study
+from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+
+BEST_TWIN = (2, 1, 1, 0)
+RECORDS = [
+    ran(GIVEN, 100),
+    ran(TWIN, 90),
+    ran(BEST, 150),
+    ran(BEST_TWIN, 120),
+    ran(OTHER, outcome="oom", cost_s=30.0),
+]
+
+
+class InOrder:
+    """Proposes points one after the other."""
+
+    def __init__(self, *points):
+        self.points = points
+
+    def propose(self, trials):
+        done = sum(trial.stage == "search" for trial in trials)
+        if done == len(self.points):
+            return None
+        return Proposal(self.points[done], "search", "in order")
+
+
+def space_of(records):
+    space = Space(KNOBS)
+    return Space(KNOBS, [space.point(record.knobs) for record in records])
+
+
+def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
+    space = space_of(records)
+    study = Study("")
+    runner = kwargs.pop("runner", Replay)(records, space)
+    search = Search(
+        space, GIVEN, runner, InOrder(*points), study, Limits(budget), **kwargs
+    )
+    return search, search.run(), [(t.stage, space.point(t.record.knobs)) for t in study.trials]
+
+
+def test_given_twin_search_and_confirmation():
+    search, found, stages = searched()
+    once = [("confirm", BEST), ("confirm", BEST_TWIN), ("confirm", GIVEN)]
+    assert stages == [
+        ("given", GIVEN),
+        ("twin", TWIN),
+        ("search", OTHER),
+        ("search", BEST),
+        *once,
+        *reversed(once),
+    ]
+    assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
+    assert (found.trials, found.oom_trials, found.fp8_gain) == (10, 1, 1.25)
+    assert not search.interrupted
+
+
+@pytest.mark.parametrize("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
+@pytest.mark.parametrize("outcome", ["ok", "hang", "launch", "compile"])
+@pytest.mark.parametrize("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
+def test_the_budget_is_kept_whatever_trials_do(budget, outcome, never):
+    records = [r for r in RECORDS if r.knobs not in [Space(KNOBS).values(p) for p in never]]
+    records += [ran(point, outcome=outcome, cost_s=1e9) for point in never]
+    _, found, _ = searched(records, float(budget))
+    assert found.seconds <= budget
+
+
+def test_time_is_kept_for_the_confirmation():
+    _, found, stages = searched(budget=400.0, points=(BEST, OTHER, *[BEST] * 9))
+    assert [stage for stage, _ in stages].count("confirm") >= 1
+    assert found.chosen == BEST
+
+
+def test_a_given_one_without_records_is_not_tried():
+    _, found, stages = searched(RECORDS[1:])
+    assert stages[0] == ("twin", TWIN)
+    assert (found.chosen, found.given, found.verdict) == (BEST, None, "unsure")
+
+
+@pytest.mark.parametrize("outcome", ["oom", "hang", "nan"])
+def test_the_twin_of_what_fails_is_not_tried_at_first(outcome):
+    _, _, stages = searched([ran(GIVEN, outcome=outcome), *RECORDS[1:]])
+    assert ("twin", TWIN) not in stages
+    assert ("confirm", BEST_TWIN) in stages
+
+
+def test_ctrl_c_ends_with_what_is_known():
+    class Interrupted(Replay):
+        def run(self, knobs, deadline):
+            if knobs["train.batch_size"] == 4:
+                raise KeyboardInterrupt
+            return super().run(knobs, deadline)
+
+    search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
+    assert search.interrupted
+    assert found.chosen == GIVEN
+    assert stages[-1] == ("search", OTHER)
+
+
+def test_each_trial_is_heard_of_twice():
+    heard = []
+    _, found, _ = searched(watch=heard.append)
+    assert len(heard) == 2 * found.trials
+    assert [event.trial is None for event in heard] == [True, False] * found.trials
+    assert heard[0].proposal == Proposal(GIVEN, "given", "your config")
+    assert heard[0].left == 7198
+
+
+@pytest.mark.parametrize("kept", range(11))
+def test_a_search_goes_on_where_it_was_killed(kept):
+    space = space_of(RECORDS)
+    whole = Study("")
+
+    def run(study):
+        runner = Replay(RECORDS, space)
+        for trial in study.trials:
+            runner.skip(space.point(trial.record.knobs))
+        strategy = InOrder(OTHER, BEST)
+        return Search(space, GIVEN, runner, strategy, study, Limits(7200.0)).run()
+
+    found = run(whole)
+    resumed = Study("")
+    resumed.trials = whole.trials[:kept]
+    assert run(resumed) == found
+    assert resumed.trials == whole.trials

@@ -1,0 +1,51 @@
+"""How long a trial may take, by those that have run."""
+
+import pytest
+
+from fp8tune.search.deadline import deadline, typical
+from fp8tune.search.space import Space
+from tests.search.tries import BEST, GIVEN, KNOBS, SPACE, ran, trials
+
+EAGER = (1, 1, 0, 1)
+HUNG = ran(GIVEN, outcome="hang")
+
+
+@pytest.mark.parametrize(
+    ("records", "left", "seconds"),
+    [
+        ([], 7200, 900),
+        ([], 1800, 600),
+        ([], 600, 300),
+        ([], 20, 20),
+        ([HUNG], 7200, 1800),
+        ([HUNG, HUNG], 7200, 2400),
+        ([ran(GIVEN, cost_s=90.0)], 7200, 270),
+        ([ran(GIVEN, cost_s=0.0)], 7200, 60),
+        ([ran(GIVEN, cost_s=90.0)], 100, 100),
+        ([ran(GIVEN, cost_s=90.0), ran(BEST, cost_s=120.0), HUNG], 7200, 360),
+        ([ran(EAGER, cost_s=30.0)], 7200, 450),
+        ([ran(EAGER, cost_s=30.0)], 900, 300),
+        ([ran(EAGER, cost_s=200.0)], 7200, 1200),
+    ],
+)
+def test_deadlines(records, left, seconds):
+    tried = trials(*(("search", record) for record in records))
+    assert deadline(SPACE, tried, BEST, left) == seconds
+
+
+def test_typical_costs():
+    tried = trials(
+        ("given", ran(EAGER, cost_s=30.0)),
+        ("search", ran(GIVEN, cost_s=90.0)),
+        ("search", ran(BEST, cost_s=400.0, outcome="oom")),
+    )
+    assert typical(SPACE, [], BEST) == 0
+    assert typical(SPACE, tried, BEST) == 90
+    assert typical(SPACE, tried, EAGER) == 30
+    assert typical(SPACE, tried[:1], BEST) == 30
+
+
+def test_without_a_knob_for_compile_all_trials_are_alike():
+    space = Space(KNOBS[:2])
+    tried = trials(("search", ran((0, 0), cost_s=50.0, space=space)))
+    assert deadline(space, tried, (1, 1), 7200) == 150

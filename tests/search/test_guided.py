@@ -1,0 +1,131 @@
+"""The strategy: where it goes, what it never does, when it ends."""
+
+import json
+import statistics
+
+import pytest
+
+from benchmarks.search.landscape import world
+from benchmarks.search.race import Variant, estimate, ours
+from fp8tune.runners.replay import Replay
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.guided import Guided
+from fp8tune.search.space import Knob, Space
+from fp8tune.search.study import Study
+from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran, trials
+
+SEEDS = range(7000, 7005)
+
+
+def history(place, kept=None):
+    """The trials of a search on a landscape."""
+    space = place.space
+    study = Study("")
+    strategy = Guided(space, place.given)
+    runner = Replay(place.records(), space)
+    Search(space, place.given, runner, strategy, study, Limits(7200.0)).run()
+    return study.trials
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_a_landscape(seed):
+    place = world(seed)
+    found = history(place)
+    search = [t for t in found if t.stage == "search"]
+    points = [place.space.point(t.record.knobs) for t in search]
+    assert len(set(points)) == len(points), "no setting is searched twice"
+    assert all(place.space.allows(point, place.given) for point in points)
+    limits = {}
+    for trial, point in zip(search, points, strict=True):
+        cell, batch = place.space.cell(point), place.space.batch(point)
+        assert batch < limits.get(cell, 1e9), "larger than what had no memory"
+        if trial.record.outcome == "oom":
+            limits[cell] = batch
+    assert len(limits) <= 5
+
+
+def test_most_landscapes_are_solved_in_half_an_hour():
+    results = [ours(world(seed), Variant()) for seed in SEEDS]
+    assert statistics.median(result.minutes_30 for result in results) >= 0.99
+    assert statistics.fmean(result.minutes_30 for result in results) >= 0.97
+    assert statistics.median(result.oom_30 for result in results) <= 3
+
+
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_the_same_history_gets_the_same_proposal(seed):
+    place = world(seed)
+    found = history(place)
+    search = [trial.number for trial in found if trial.stage == "search"]
+    for number in search:
+        strategy = Guided(place.space, place.given)
+        proposal = strategy.propose(found[:number])
+        assert place.space.values(proposal.point) == found[number].record.knobs
+
+
+def test_an_estimate_saves_trials_and_a_wrong_one_does_no_harm():
+    places = [world(seed) for seed in SEEDS[:3]]
+    exact = [ours(place, Variant(error=0.02)) for place in places]
+    wrong = [ours(place, Variant(error=0.25)) for place in places]
+    assert sum(result.trials_10 for result in exact) >= 0.98 * len(places)
+    assert sum(result.minutes_60 for result in wrong) >= 0.97 * len(places)
+
+
+def test_estimates_are_asked_for_once():
+    place = world(7000)
+    asked = []
+    expect = estimate(place, 0.1)
+    strategy = Guided(place.space, place.given, lambda p: asked.append(p) or expect(p))
+    first = trials(("given", next(place.records())), space=place.space)
+    strategy.propose(first)
+    strategy.propose(first)
+    assert len(asked) == len(set(asked))
+
+
+def test_where_nothing_runs_it_goes_on_with_what_is_likeliest_to():
+    strategy = Guided(SPACE, GIVEN)
+    tried = trials(("given", ran(GIVEN, outcome="oom")))
+    proposal = strategy.propose(tried)
+    assert proposal.reason == "nothing has run yet"
+    assert SPACE.batch(proposal.point) == 1 or proposal.point[1:3] != GIVEN[1:3]
+
+
+def test_the_end():
+    everything = [ran(point, 100, peak_gib=10.0) for point in SPACE.points(GIVEN)]
+    tried = trials(*(("search", record) for record in everything))
+    assert Guided(SPACE, GIVEN).propose(tried) is None
+
+
+@pytest.mark.parametrize("outcome", ["oom", "hang", "compile", "launch"])
+def test_all_fails_and_it_ends(outcome):
+    strategy = Guided(SPACE, GIVEN)
+    tried = trials(("given", ran(GIVEN, outcome=outcome)))
+    for number in range(1, 40):
+        proposal = strategy.propose(tried)
+        if proposal is None:
+            break
+        (trial,) = trials(("search", ran(proposal.point, outcome=outcome)))
+        tried.append(trial._replace(number=number))
+    assert proposal is None
+    assert len(tried) <= 33
+
+
+def test_every_value_is_seen_before_the_end():
+    """A knob that nobody would expect anything of is tried all the same."""
+    knobs = [KNOBS[2], Knob("train.other", ("a", "b", "c"))]
+    space = Space(knobs)
+    tried = []
+    strategy = Guided(space, (0, 0))
+    for number in range(20):
+        proposal = strategy.propose(tried) if tried else None
+        point = proposal.point if proposal else (0, 0)
+        if tried and proposal is None:
+            break
+        (trial,) = trials(("search", ran(point, 100, space=space)), space=space)
+        tried.append(trial._replace(number=number))
+    seen = {json.dumps(trial.record.knobs["train.other"]) for trial in tried}
+    assert len(seen) == 3
+
+
+def test_only_a_twin_has_run():
+    proposal = Guided(SPACE, GIVEN).propose(trials(("twin", ran(TWIN, peak_gib=20.0))))
+    assert SPACE.allows(proposal.point, GIVEN)

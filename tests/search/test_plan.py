@@ -1,0 +1,74 @@
+"""From config and records to a space and its start."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search.plan import CannotPlan, plan_for_records, read_config, study_name
+from fp8tune.search.record import Record
+from tests.search.tries import BATCH, COMPILE, PRECISION
+
+CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = true\n'
+
+
+def plan(*knobs, allow=()):
+    config = read_config("a.toml", CONFIG, Target())
+    return plan_for_records(config, [Record(k, "oom") for k in knobs], allow)
+
+
+def test_exactly_the_recorded_knobs_and_values():
+    made, records = plan({BATCH: 8, PRECISION: "bf16"}, {BATCH: 4, PRECISION: "fp8"})
+    assert [(k.key, k.values, k.role, k.frozen) for k in made.space.knobs] == [
+        (BATCH, (4, 8), "micro_batch", False),
+        (PRECISION, ("bf16", "fp8"), "precision", True),
+    ]
+    assert made.space.only == {(1, 0), (0, 1)}
+    assert made.given == (0, 1)
+    assert (made.notes, len(records)) == ((), 2)
+
+
+def test_a_knob_that_a_record_leaves_out_has_the_given_value():
+    made, records = plan({BATCH: 4}, {BATCH: 8, COMPILE: False}, {COMPILE: True})
+    assert [r.knobs for r in records] == [
+        {BATCH: 4, COMPILE: True},
+        {BATCH: 8, COMPILE: False},
+        {BATCH: 4, COMPILE: True},
+    ]
+    assert made.space.values(made.given) == {BATCH: 4, COMPILE: True}
+
+
+def test_an_unknown_key_starts_nowhere_and_is_said():
+    made, _ = plan({"train.nonsense": 1}, {"train.nonsense": 2})
+    assert made.space.values(made.given) == {"train.nonsense": None}
+    assert not made.space.has(made.given)
+    assert made.notes == (
+        "`train.nonsense`: the config does not say it, the records hold 1, 2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("knobs", "allow", "said"),
+    [
+        ([], (), "hold no trial"),
+        ([{}], (), "name no knob"),
+        ([{BATCH: 1}], ("precison",), "did you mean `precision`"),
+        ([{BATCH: 1}], ("???",), r"no knob of that name$"),
+    ],
+)
+def test_what_cannot_be_planned(knobs, allow, said):
+    with pytest.raises(CannotPlan, match=said):
+        plan(*knobs, allow=allow)
+
+
+def test_what_is_no_config():
+    with pytest.raises(CannotPlan, match=r"a.toml: .*Python project"):
+        read_config("a.toml", b'[project]\nname = "x"\n[build-system]\n', Target())
+
+
+def test_the_same_search_has_the_same_name():
+    made, _ = plan({BATCH: 4})
+    names = {
+        study_name(made, made.about(records="a", budget=budget))
+        for budget in ("1h", "1h", "2h")
+    }
+    assert len(names) == 2
+    assert all(name.startswith("a-") for name in names)

@@ -1,0 +1,51 @@
+"""What the facts expect of a config with other values in it."""
+
+import pytest
+
+from fp8tune.job import vocabulary
+from fp8tune.job import Job, Source, Target
+from fp8tune.search.prior import Expected, card_gib, flat, from_job
+from fp8tune.search.space import Knob, Space
+
+SPACE = Space([Knob("train.batch_size", (1, 2, 4), "micro_batch")])
+
+
+def job_of(computed, **target):
+    named = {
+        name: Source(call, ("train_batch_size",), ()) for name, call in computed.items()
+    }
+    words = vocabulary(frozenset(["train.batch_size"]), {}, named)
+    return Job(words, {"train.batch_size": 2}, set(), Target(**target))
+
+
+def test_facts_are_asked_with_the_points_values():
+    job = job_of(
+        {
+            "memory.peak_gib": lambda train_batch_size: 10.0 + train_batch_size,
+            "speed.tokens_per_second": lambda train_batch_size: 7 * train_batch_size,
+        }
+    )
+    assert job["memory.peak_gib"] == 12
+    expect = from_job(SPACE, job)
+    assert [expect((i,)) for i in range(3)] == [
+        Expected(11.0, 7.0),
+        Expected(12.0, 14.0),
+        Expected(14.0, 28.0),
+    ]
+    assert job["train.batch_size"] == 2
+
+
+@pytest.mark.parametrize("value", [-1.0, 0, float("nan"), float("inf"), "12", None])
+def test_what_is_no_figure_is_not_expected(value):
+    job = job_of({"memory.peak_gib": lambda train_batch_size: value})
+    assert from_job(SPACE, job)((0,)) == Expected()
+
+
+def test_without_facts_nothing_is_expected(job):
+    assert flat((0,)) == Expected()
+    assert from_job(SPACE, job_of({}))((0,)) == Expected()
+
+
+def test_the_gpu_of_the_job(job):
+    assert card_gib(job("[train]\n", gpu="h100")) == pytest.approx(79.11)
+    assert card_gib(job("[train]\n")) == 0

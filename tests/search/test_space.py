@@ -1,0 +1,79 @@
+"""Spaces: points as places, whatever Python thinks of equal values."""
+
+import pytest
+
+from fp8tune.search.space import Knob, Space
+from tests.search.tries import BATCH, GIVEN, KNOBS, PRECISION, SPACE, TWIN
+
+ODD = Space([Knob("x", (1, True, 1.0, "1", "true"), "micro_batch")])
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_equal_values_of_other_types_are_other_points(index):
+    value = ODD.knobs[0].values[index]
+    assert ODD.point({"x": value}) == (index,)
+    assert ODD.values((index,)) == {"x": value}
+    assert type(ODD.values((index,))["x"]) is type(value)
+    assert ODD.knobs[0].place(value) == index
+
+
+def test_a_value_that_is_not_offered_is_no_point():
+    with pytest.raises(KeyError):
+        ODD.point({"x": 2})
+    with pytest.raises(ValueError, match="no value False"):
+        ODD.knobs[0].place(False)
+
+
+def test_points_keep_what_is_frozen():
+    points = list(SPACE.points(GIVEN))
+    assert len(points) == 4 * 2 * 2
+    assert all(SPACE.allows(point, GIVEN) and point[3] == 1 for point in points)
+    assert not SPACE.allows(TWIN, GIVEN)
+    assert len(list(SPACE.every())) == 32
+
+
+def test_only_what_exists_is_offered():
+    space = Space(KNOBS, [GIVEN, TWIN, (0, 0, 0, 1)])
+    assert list(space.points(GIVEN)) == [(0, 0, 0, 1), GIVEN]
+    assert list(space.every()) == [(0, 0, 0, 1), TWIN, GIVEN]
+    assert space.has(GIVEN)
+    assert not space.has((3, 1, 1, 1))
+    assert SPACE.has((3, 1, 1, 1))
+
+
+def test_twins():
+    assert SPACE.twin(GIVEN) == TWIN
+    assert SPACE.twin(TWIN) is None
+    assert SPACE.with_precision(TWIN, "fp8") == GIVEN
+    assert SPACE.with_precision(GIVEN, "fp16") is None
+    assert Space(KNOBS, [GIVEN]).twin(GIVEN) is None
+    assert Space(KNOBS[:3]).twin(GIVEN[:3]) is None
+
+
+def test_cells_leave_out_the_batch():
+    assert SPACE.cell(GIVEN) == (1, 1, 1)
+    assert Space(KNOBS[1:]).cell((1, 1, 1)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "batches", "all_of_them"),
+    [
+        ((1, 2.5), (1.0, 2.5), True),
+        ((0, -2, 4), (0.0, 0.0, 4.0), False),
+        (("4", True, 4), (0.0, 0.0, 4.0), False),
+    ],
+)
+def test_batches_are_numbers_above_0(values, batches, all_of_them):
+    space = Space([Knob(BATCH, values, "micro_batch")])
+    assert tuple(space.batch((i,)) for i in range(len(values))) == batches
+    assert space.has_batches == all_of_them
+
+
+def test_without_a_batch():
+    space = Space(KNOBS[1:])
+    assert space.batch((0, 0, 0)) == 0
+    assert not space.has_batches
+    assert space.knob("micro_batch") is None
+    assert space.knob("precision") == KNOBS[3]
+    assert space.value((0, 0, 1), "precision") == "fp8"
+    assert space.knobs[-1].key == PRECISION

@@ -1,0 +1,71 @@
+"""Speeds with intervals, and verdicts that are as sure as the runs."""
+
+import math
+import random
+
+import pytest
+
+from fp8tune.search.record import Record
+from fp8tune.search.statistics import RUN_SPREAD, Speed, ratio, speed, spread, verdict
+
+
+def runs(*values):
+    return [Record({}, "ok", float(value)) for value in values]
+
+
+def test_the_median_of_what_ran():
+    found = speed([*runs(100, 102, 90), Record({}, "oom")], 0.01)
+    half = 100 * 1.96 * 0.01 / math.sqrt(3)
+    assert found == Speed(100.0, pytest.approx(100 - half), pytest.approx(100 + half))
+    assert speed([Record({}, "oom")]) is None
+    assert speed([]) is None
+
+
+def test_an_interval_never_goes_below_nothing():
+    assert speed(runs(1), 5.0).low == 0
+
+
+def test_the_spread_is_pooled_over_what_was_repeated():
+    assert spread([]) == RUN_SPREAD
+    assert spread([runs(100), runs(50)]) == RUN_SPREAD
+    one = spread([runs(99, 101)])
+    assert RUN_SPREAD < one < 0.0142
+    assert spread([runs(99, 101), runs(9.9, 10.1), runs(1)] * 30) == pytest.approx(
+        0.0142, rel=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "half", "said"),
+    [
+        (105, 0.01, "faster"),
+        (102, 0.005, "faster"),
+        (102, 0.03, "unsure"),
+        (100.5, 0.001, "same"),
+        (99.5, 0.03, "same"),
+        (98, 0.03, "unsure"),
+        (95, 0.01, "slower"),
+    ],
+)
+def test_verdicts(chosen, half, said):
+    measured = Speed(chosen, chosen * (1 - half), chosen * (1 + half))
+    assert verdict(measured, Speed(100, 99.9, 100.1)) == said
+
+
+def test_a_ratio_is_less_sure_than_its_parts():
+    found = ratio(Speed(110, 109, 111), Speed(100, 99, 101))
+    assert found.value == pytest.approx(1.1)
+    assert found.half == pytest.approx(math.hypot(1 / 110, 1 / 100))
+
+
+@pytest.mark.parametrize(("gain", "most"), [(0.0, 0.03), (0.02, 1.0)])
+def test_faster_is_seldom_said_of_the_same(gain, most):
+    """Four runs each, which differ by 0.5 % as usual."""
+    draw = random.Random(1)
+    said = 0
+    for _ in range(400):
+        one = runs(*(draw.gauss(100 * (1 + gain), 0.5) for _ in range(4)))
+        other = runs(*(draw.gauss(100, 0.5) for _ in range(4)))
+        deviation = spread([one, other])
+        said += verdict(speed(one, deviation), speed(other, deviation)) == "faster"
+    assert (0.9 if gain else 0) <= said / 400 <= most

@@ -1,0 +1,54 @@
+"""Which settings are closed, and which are likely to fail."""
+
+import pytest
+
+from fp8tune.search.space import Knob, Space
+from fp8tune.search.works import closed, works
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
+
+
+def runs(*pairs):
+    return [(point, ran(point, outcome=outcome)) for point, outcome in pairs]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "shut"),
+    [
+        ([], False),
+        (["ok"], True),
+        (["nan"], True),
+        (["compile"], True),
+        (["user"], True),
+        (["hang"], True),
+        (["launch"], False),
+        (["throttled"], False),
+        (["throttled", "launch"], True),
+        (["throttled", "ok"], True),
+    ],
+)
+def test_what_was_tried_is_closed_unless_it_may_pass(outcomes, shut):
+    tell = closed(SPACE, runs(*((GIVEN, outcome) for outcome in outcomes)))
+    assert tell(GIVEN) == shut
+    assert not tell(BEST)
+
+
+def test_a_larger_batch_than_one_without_memory_is_closed_in_its_cell():
+    tell = closed(SPACE, runs(((2, 1, 1, 1), "oom"), ((3, 0, 1, 1), "oom")))
+    assert [tell((batch, 1, 1, 1)) for batch in range(4)] == [False, False, True, True]
+    assert [tell((batch, 0, 1, 1)) for batch in range(4)] == [False] * 3 + [True]
+    assert not tell((3, 1, 0, 1))
+
+
+def test_a_batch_that_is_no_number_closes_only_itself():
+    space = Space([Knob("train.batch_size", ("a", 4), "micro_batch")])
+    tell = closed(space, [((0,), ran((0,), outcome="oom", space=space))])
+    assert (tell((0,)), tell((1,))) == (True, False)
+
+
+def test_failures_count_by_how_near_they_are():
+    points = [BEST, OTHER, (1, 0, 0, 1)]
+    assert list(works(SPACE, points, runs((GIVEN, "ok"), (OTHER, "oom")))) == [1, 1, 1]
+    near, one_knob, two = works(SPACE, points, runs((GIVEN, "compile")))
+    assert near < one_knob < two < 1
+    eased = works(SPACE, points, runs((GIVEN, "compile"), (BEST, "ok")))
+    assert eased[0] > near

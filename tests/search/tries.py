@@ -1,0 +1,37 @@
+"""Spaces, records and trials as many tests of the search use them."""
+
+from fp8tune.search.record import Record
+from fp8tune.search.space import Knob, Space
+from fp8tune.search.study import Trial
+
+BATCH, AC, COMPILE, PRECISION = (
+    "train.batch_size",
+    "train.activation_checkpointing",
+    "train.compile_model",
+    "train.mixed_precision",
+)
+KNOBS = (
+    Knob(BATCH, (1, 2, 4, 8), "micro_batch"),
+    Knob(AC, ("none", "full"), "ac"),
+    Knob(COMPILE, (False, True), "compile"),
+    Knob(PRECISION, ("bf16", "fp8"), "precision", frozen=True),
+)
+SPACE = Space(KNOBS)
+GIVEN = (1, 1, 1, 1)
+"""Batch 2, full AC, compiled, FP8."""
+TWIN = (1, 1, 1, 0)
+BEST = (2, 1, 1, 1)
+OTHER = (1, 0, 1, 1)
+
+
+def ran(point, speed=100.0, outcome="ok", space=SPACE, **fields) -> Record:
+    """A record of a point; ``speed`` counts where it ran."""
+    fields = {"cost_s": 60.0, **fields}
+    if outcome == "ok":
+        fields = {"tokens_per_second": float(speed), **fields}
+    return Record(space.values(point), outcome, **fields)
+
+
+def trials(*pairs, space=SPACE) -> list[Trial]:
+    """Trials of ``(stage, record)``."""
+    return [Trial(i, stage, record) for i, (stage, record) in enumerate(pairs)]
