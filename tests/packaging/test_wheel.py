@@ -87,7 +87,7 @@ class TestInstalled:
 
     def test_good(self, programs, configs):
         ended = execute(programs / "fp8tune", "lint", "good.toml", folder=configs)
-        assert ended == (0, "no findings in 1 file\n")
+        assert (ended.code, ended.out.split("\n")[0]) == (0, "no findings in 1 file")
 
     def test_bad(self, programs, configs):
         command = (programs / "fp8tune", "lint", "--output-format=concise")
@@ -104,7 +104,8 @@ class TestInstalled:
         out = must(programs / "fp8tune", "rules", folder=configs)
         heads = [line for line in out.splitlines() if line.startswith("FP8")]
         assert len(heads) == len(list((repository / "rules").rglob("*.toml")))
-        assert {line[3:4].isdigit() for line in out.splitlines()} == {True}
+        others = [line for line in out.splitlines() if line not in heads]
+        assert all(line.startswith(" ") for line in others)  # of long summaries
 
     def test_needs_no_torch(self, programs, configs):
         code = "import importlib.util as u; print(u.find_spec('torch'))"

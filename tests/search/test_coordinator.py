@@ -44,7 +44,11 @@ def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
     search = Search(
         space, GIVEN, runner, InOrder(*points), study, Limits(budget), **kwargs
     )
-    return search, search.run(), [(t.stage, space.point(t.record.knobs)) for t in study.trials]
+    return (
+        search,
+        search.run(),
+        [(t.stage, space.point(t.record.knobs)) for t in study.trials],
+    )
 
 
 def test_given_twin_search_and_confirmation():
@@ -67,7 +71,9 @@ def test_given_twin_search_and_confirmation():
 @pytest.mark.parametrize("outcome", ["ok", "hang", "launch", "compile"])
 @pytest.mark.parametrize("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
 def test_the_budget_is_kept_whatever_trials_do(budget, outcome, never):
-    records = [r for r in RECORDS if r.knobs not in [Space(KNOBS).values(p) for p in never]]
+    records = [
+        r for r in RECORDS if r.knobs not in [Space(KNOBS).values(p) for p in never]
+    ]
     records += [ran(point, outcome=outcome, cost_s=1e9) for point in never]
     _, found, _ = searched(records, float(budget))
     assert found.seconds <= budget

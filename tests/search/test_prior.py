@@ -2,8 +2,7 @@
 
 import pytest
 
-from fp8tune.job import vocabulary
-from fp8tune.job import Job, Source, Target
+from fp8tune.job import Job, Source, Target, vocabulary
 from fp8tune.search.prior import Expected, card_gib, flat, from_job
 from fp8tune.search.space import Knob, Space
 

@@ -59,9 +59,7 @@ def test_cut_off_anywhere(tmp_path_factory, share, rubbish):
     study = opened(folder)
     assert study.trials == TRIALS[: kept.count(b"\n")]
     study.add("search", TRIALS[2].record)
-    assert [t.record for t in opened(folder).trials] == [
-        t.record for t in study.trials
-    ]
+    assert [t.record for t in opened(folder).trials] == [t.record for t in study.trials]
 
 
 @pytest.mark.parametrize("last", [b"{}\n", b"\0\0\0\n", b"\xff\n", b'{"knobs"\n'])
