@@ -17,6 +17,9 @@ UNFIT = ("oom", "nan", "user", "compile")
 Runs = dict[Point, list[Trial]]
 
 
+PRECISIONS = ("fp8", "bf16")
+
+
 class Answer(NamedTuple):
     """The outcome of a search.
 
@@ -80,12 +83,17 @@ def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, 
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
 ) -> tuple[Speed | None, float | None]:
-    """The fastest of these points in bf16, and the fastest in FP8 relative to it."""
-    fp8, bf16 = (
-        _fastest(speed_of(runs, space.with_precision(point, name)) for point in points)
-        for name in ("fp8", "bf16")
-    )
-    return bf16, fp8.value / bf16.value if fp8 and bf16 else None
+    """The fastest of these points in bf16, and what FP8 gains over it.
+
+    The gain is that of the first point that was measured in both.
+    """
+    pairs = [
+        tuple(speed_of(runs, space.with_precision(point, name)) for name in PRECISIONS)
+        for point in points
+    ]
+    fastest = _fastest(bf16 for _, bf16 in pairs)
+    both = next((fp8 for fp8, bf16 in pairs if fp8 and bf16), None)
+    return fastest, both.value / fastest.value if both and fastest else None
 
 
 def _fastest(speeds: Iterable[Speed | None]) -> Speed | None:

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fp8tune.cli import main
+from fp8tune.lint.formats.address import well_formed
 from fp8tune.toml.document import MAX_BYTES
 from fp8tune.trainers.trainer import trainer
 from tests.toml import writer
@@ -553,7 +554,7 @@ def test_file_names(name, folder):
     for ended in (lint_all(path), lint_all(".")):
         assert [end.code for end in ended] == [1, 1, 1]
         (found,) = json.loads(ended[2].out)["diagnostics"]
-        assert found["path"] == path
+        assert found["path"] == well_formed(path)
         assert found["rule"] == "value-out-of-range"
     Path(path).write_bytes(b"\xff")
     assert [end.code for end in lint_all(path)] == [1, 1, 1]
@@ -937,7 +938,10 @@ def shell(command, **variables):
         ("$lint --nope 2> /dev/full", 2),
         ("mkfifo p; true < p & $lint bad.toml > p", 2),
         ("mkfifo p; true < p & $lint many.toml > p", 2),
-        ("mkfifo p; head -c 1 < p & $lint many.toml > p", 2),
+        (
+            "mkfifo p; head -c 1 < p & $lint many.toml > p",
+            (1, 2),
+        ),  # the pipe may hold it
         ("mkdir p; mkfifo p/pyproject.toml; cp bad.toml p; $lint p/bad.toml", 1),
         ("ulimit -n 16; $lint bad.toml", 1),
     ],
