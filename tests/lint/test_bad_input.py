@@ -938,10 +938,7 @@ def shell(command, **variables):
         ("$lint --nope 2> /dev/full", 2),
         ("mkfifo p; true < p & $lint bad.toml > p", 2),
         ("mkfifo p; true < p & $lint many.toml > p", 2),
-        (
-            "mkfifo p; head -c 1 < p & $lint many.toml > p",
-            (1, 2),
-        ),  # the pipe may hold it
+        ("mkfifo p; head -c 1 < p & $lint many.toml > p", None),  # a pipe may hold it
         ("mkdir p; mkfifo p/pyproject.toml; cp bad.toml p; $lint p/bad.toml", 1),
         ("ulimit -n 16; $lint bad.toml", 1),
     ],
