@@ -136,7 +136,7 @@ def saved_bytes(shape: Shape, depth: int, mode: Mode, device: str) -> int:
     kept: dict[int, Any] = {}
 
     def pack(tensor: Any) -> Any:
-        for part in _parts(tensor):
+        for part in parts(tensor):
             if _address(part) not in known:
                 kept[_address(part)] = part
         return tensor
@@ -170,13 +170,13 @@ def build(shape: Shape, depth: int, mode: Mode) -> Any:
     return model
 
 
-def _parts(tensor: Any) -> list[Any]:
+def parts(tensor: Any) -> list[Any]:
     """The plain tensors inside a tensor subclass such as torchao's FP8 ones."""
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
         return [tensor]
     names, _ = flatten()
-    return [part for name in names for part in _parts(getattr(tensor, name))]
+    return [part for name in names for part in parts(getattr(tensor, name))]
 
 
 def _address(tensor: Any) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import tempfile
 
 
-def write(path: str, data: bytes, like: os.stat_result | None = None) -> None:
+def write(path: str, data: bytes, like: str = "") -> None:
     """Put ``data`` in the place of a file, with mode and owner ``like`` another's.
 
-    A link stays a link: what it points at is replaced. Raises ``OSError``, and then
-    the file is what it was.
+    A link stays a link: what it points at is replaced; further hard links keep the
+    old bytes. Raises ``OSError``, and then the file is what it was.
     """
     place = os.path.realpath(path)
     folder = os.path.dirname(place)
@@ -22,7 +23,10 @@ def write(path: str, data: bytes, like: os.stat_result | None = None) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _own(temporary, like)
+        if like:
+            _imitate(temporary, like)
+        else:
+            _as_new(temporary)
         os.replace(temporary, place)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -30,14 +34,31 @@ def write(path: str, data: bytes, like: os.stat_result | None = None) -> None:
         raise
 
 
-def _own(path: str, like: os.stat_result | None) -> None:
-    """Give a file the mode of another, or of a new file; the owner where allowed."""
-    if like is None:
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(path, 0o666 & ~mask)
-        return
-    if hasattr(os, "chown"):
+def _as_new(path: str) -> None:
+    """Give a file the mode that a new file has."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(path, 0o666 & ~mask)
+
+
+def _imitate(path: str, other: str) -> None:
+    """Give a file the mode and attributes of another; owner and group where allowed.
+
+    Where the group is not, it gets no rights: they were another group's.
+    """
+    belongs = _given(path, os.stat(other))
+    shutil.copystat(other, path)
+    os.utime(path)
+    if not belongs:
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~stat.S_IRWXG)
+
+
+def _given(path: str, status: os.stat_result) -> bool:
+    """Give a file owner and group, or the group alone; whether it has the group."""
+    if not hasattr(os, "chown"):
+        return True
+    for owner in (status.st_uid, -1):
         with contextlib.suppress(OSError):
-            os.chown(path, like.st_uid, like.st_gid)
-    os.chmod(path, stat.S_IMODE(like.st_mode))
+            os.chown(path, owner, status.st_gid)
+            return True
+    return False

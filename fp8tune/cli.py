@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from fp8tune import __version__
 
-COMMANDS = ("explain", "lint", "rules", "search")
+if TYPE_CHECKING:
+    from fp8tune.lint.config import Config
+
+COMMANDS = ("estimate", "explain", "lint", "rules", "search")
 
 
 class Failure(click.ClickException):
@@ -20,7 +24,31 @@ class Failure(click.ClickException):
     exit_code = 2
 
 
-class _Commands(click.Group):
+class Choice(click.Choice[str]):
+    """One of some words, with a guess at which was meant."""
+
+    def get_invalid_choice_message(
+        self, value: object, ctx: click.Context | None
+    ) -> str:
+        """The message of click, and the nearest choice."""
+        said = super().get_invalid_choice_message(value, ctx)
+        return f"{said.rstrip('.')}{meant(str(value), self.choices)}"
+
+
+class Group(click.Group):
+    """A group of commands that suggests the one that was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; ``Failure`` if there is none."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            raise Failure(f"no command `{args[0]}`{meant(args[0], names)}")
+        return super().resolve_command(ctx, args)
+
+
+class _Commands(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
@@ -30,16 +58,29 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"fp8tune.commands.{name}").command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from fp8tune.suggest import closest
 
-            near = closest(args[0], COMMANDS)
-            hint = f"; did you mean `{near}`?" if near else ""
-            raise Failure(f"no command `{args[0]}`{hint}")
-        return super().resolve_command(ctx, args)
+def meant(word: str, candidates: Iterable[str]) -> str:
+    """``; did you mean ...?`` for a word that is none of the candidates, or ``""``."""
+    from fp8tune.suggest import closest
+
+    near = closest(word, candidates)
+    return f"; did you mean `{near}`?" if near else ""
+
+
+def read_config(path: str, gpu: str | None, world_size: int | None) -> Config:
+    """The config of a command line; raises ``Failure``."""
+    from fp8tune.lint import config
+    from fp8tune.lint.directive import asked
+    from fp8tune.lint.discover import CannotRead
+    from fp8tune.lint.settings import BadSettings
+    from fp8tune.toml.document import Unreadable
+
+    try:
+        return config.read_config(path, asked(gpu, world_size))
+    except Unreadable as error:
+        raise Failure(f"{path}: {error}") from None
+    except (CannotRead, config.NotAConfig, BadSettings, ValueError) as error:
+        raise Failure(str(error)) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,5 +1,6 @@
 """Fixtures that most tests share: the rules, the linter, and the command line."""
 
+import gc
 import io
 import json
 import os
@@ -115,6 +116,7 @@ def fp8tune(project, capsys, monkeypatch) -> Callable[..., Outcome]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main(list(arguments))
+        gc.enable()  # lint switches it off for its short life
         return Outcome(end.value.code, *capsys.readouterr())
 
     return run

@@ -33,6 +33,15 @@ ALLOWED = {
     "facts": ("facts", "job", "suggest"),
     "trainers": ("trainers", "facts", "job", "suggest", "toml"),
     "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "estimate": (
+        "estimate",
+        "lint",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+    ),
     "search": (
         "search",
         "runners",
@@ -44,7 +53,16 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
-    "runners": ("runners", "search", "facts", "job", "suggest", "toml", "atomic"),
+    "runners": (
+        "runners",
+        "search",
+        "trainers",
+        "facts",
+        "job",
+        "suggest",
+        "toml",
+        "atomic",
+    ),
 }
 """What each room may import of fp8tune."""
 
@@ -221,6 +239,7 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     assert ours <= set(MODULES)
     assert not ours & {"fp8tune.commands.rules", "fp8tune.lint.explain"}
     assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
+    assert not ours & {"fp8tune.lint.config", "fp8tune.lint.listing"}
     assert not ours & {"fp8tune.atomic", "fp8tune.lint.statistics"}
     assert not [name for name in ours if inside(name, "lint.formats")]
     bare = subprocess.run(

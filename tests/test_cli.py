@@ -12,6 +12,7 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.cli import COMMANDS, main
+from fp8tune.lint.rules import CATEGORIES
 from tests.sample import NO_PIPELINE
 
 GOOD = "[train]\nseq_len = 2048\n[scheduler]\nwarmup_steps = 10\n"
@@ -26,12 +27,12 @@ config = '''
 [distributed]
 pp = «2»
 [train]
-grad_accum_steps = 4
+grad_accum_steps = 8
 '''
 [[good]]
 config = '''
 [train]
-grad_accum_steps = 4
+grad_accum_steps = 8
 [distributed]
 pp = 1
 '''
@@ -127,7 +128,29 @@ def test_alone_it_shows_its_help_as_help(fp8tune):
         ),
         (["rules", "test"], "Missing argument 'DIR'."),
         (["rules", "test", "nosuch"], "nosuch: no such folder of rules"),
-        (["rules", "tset", "x"], "No such command 'tset'."),
+        (["rules", "tset", "x"], "no command `tset`; did you mean `test`?"),
+        (["rules", "zzz"], "no command `zzz`"),
+        (["rules", "docs"], "Missing argument 'DIR'."),
+        (
+            ["rules", "--category", "slwo"],
+            "Invalid value for '--category': 'slwo' is not one of 'rejected', 'crash', "
+            "'silent', 'slow', 'memory', 'stability', 'hygiene'; did you mean `slow`?",
+        ),
+        (
+            ["lint", "--output-format", "jsn"],
+            "Invalid value for '--output-format': 'jsn' is not one of 'full', ",
+        ),
+        (
+            ["lint", "--fail-on", "warnings"],
+            "Invalid value for '--fail-on': 'warnings' is not one of 'error', "
+            "'warning', 'note', 'never'; did you mean `warning`?",
+        ),
+        (["explain", "tp", "nosuch.toml"], "nosuch.toml: No such file or directory"),
+        (["explain", "tp", "."], ".: not a regular file; pipe it in and name it -"),
+        (["explain", "tp", "a.toml", "--gpu", "h1000"], "no GPU named 'h1000'"),
+        (["explain", "tp", "-"], "-: no table that a known trainer reads"),
+        (["explain", "use_fp8"], "no rule, key or fact named 'use_fp8'; did you"),
+        (["explain", "tp", "--output-format", "yaml"], "Invalid value for '--output-"),
         (["--", "--nosuch"], "No such option '--nosuch'."),
     ],
 )
@@ -283,12 +306,30 @@ def test_rules_are_listed(fp8tune, builtin):
     said = fp8tune("rules")
     assert (said.code, said.err) == (0, "")
     heads = [tuple(line.split()[:3]) for line in said.out.splitlines()]
-    assert heads == [(rule.code, rule.name, rule.severity) for rule in builtin]
-    starts = {
-        line.index(rule.summary)
-        for line, rule in zip(said.out.splitlines(), builtin, strict=True)
-    }
-    assert len(starts) == 1
+    wanted = [(rule.code, rule.name, rule.severity) for rule in builtin]
+    assert [head for head in heads if head in set(wanted)] == wanted
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_rules_of_a_category(fp8tune, builtin, category):
+    listed = fp8tune("rules", "--category", category, "--output-format", "json").json
+    names = [rule["name"] for rule in listed["rules"]]
+    assert names == [rule.name for rule in builtin if rule.category == category]
+    assert fp8tune("rules", "--category", category).code == 0
+
+
+def test_rules_docs(fp8tune, project):
+    folder = project()
+    said = fp8tune("rules", "docs", "reference")
+    pages = list((folder / "reference").rglob("*.md"))
+    assert said == (0, f"{len(pages)} pages in reference\n", "")
+    assert {"keys.md", "facts.md", "myths.md", "slow.md"} <= {p.name for p in pages}
+
+
+def test_rules_docs_into_a_file(fp8tune, project):
+    project({"a.toml": GOOD})
+    said = fp8tune("rules", "docs", "a.toml")
+    assert (said.code, said.err.count("\n")) == (2, 1)
 
 
 def test_rules_as_json(fp8tune, builtin):
@@ -316,12 +357,12 @@ def test_rules_as_json(fp8tune, builtin):
         ("", "", 0, "1 rule, 2 examples: all as expected\n"),
         (
             "pp = 1\n",
-            "pp = 4\n",
+            "pp = 2\n",
             1,
             "no-pipeline, good 1: fires\n1 rule, 2 examples: 1 failure\n",
         ),
         (
-            "[[good]]\nconfig = '''\n[train]\ngrad_accum_steps = 4\n"
+            "[[good]]\nconfig = '''\n[train]\ngrad_accum_steps = 8\n"
             "[distributed]\npp = 1\n'''\n",
             "",
             1,
@@ -363,13 +404,60 @@ def test_rules_test_shows_nothing_that_acts_on_the_terminal(fp8tune, project):
     [
         ("FP8101", "fp8-with-tensor-parallel (FP8101)"),
         ("train.seq_len", "train.seq_len (KempnerForge)"),
-        ("memory.floor_gib", "memory.floor_gib"),
+        ("memory.peak_gib", "memory.peak_gib"),
         ("micro_batch", "micro_batch"),
+        ("loss-scaling", '"FP8 needs loss scaling": false'),
+        ("video", "video"),
     ],
 )
 def test_explain(fp8tune, name, first):
     said = fp8tune("explain", name)
     assert (said.code, said.err, said.out.split("\n")[0]) == (0, "", first)
+
+
+@pytest.mark.parametrize("path", ["a.toml", "-"])
+def test_explain_a_config(fp8tune, project, path):
+    project({"a.toml": ERROR})
+    said = fp8tune("explain", "FP8101", path, stdin=ERROR.encode())
+    assert (said.code, said.err) == (0, "")
+    assert f"\n\nIn {path}: fires\n  line 4: FP8 does not work with" in said.out
+    said = fp8tune(
+        *("explain", "world_size", path, "--world-size", "8"),
+        *("--gpu", "h100", "--output-format", "json"),
+        stdin=ERROR.encode(),
+    )
+    derivation = said.json["derivation"]
+    assert (derivation["value"], derivation["origin"]) == (8, "--world-size")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[train]\nx = \n", "a.toml:2:5: Invalid value"),
+        ("[tool.x]\n", "a.toml: a Python project file"),
+        (
+            "# " + "x" * (1 << 20),
+            "a.toml: a file of more than 1 MiB is no train config",
+        ),
+    ],
+)
+def test_explain_what_is_no_config(fp8tune, project, config, said):
+    project({"a.toml": config})
+    assert fp8tune("explain", "tp", "a.toml") == (2, "", f"fp8tune: {said}\n")
+
+
+def test_explain_with_bad_settings(fp8tune, project):
+    project({"a.toml": GOOD, "pyproject.toml": "[tool.fp8tune]\ngpuu = 1\n"})
+    said = fp8tune("explain", "tp", "a.toml")
+    assert (said.code, said.err.endswith("did you mean `gpu`?\n")) == (2, True)
+
+
+@pytest.mark.parametrize(("force", "coloured"), [("1", True), ("", False)])
+def test_explain_is_plain_unless_it_may_be_coloured(
+    fp8tune, monkeypatch, force, coloured
+):
+    monkeypatch.setenv("FORCE_COLOR", force)
+    assert ("\x1b[1m" in fp8tune("explain", "FP8101").out) is coloured
 
 
 class Interrupted(io.RawIOBase):

@@ -82,3 +82,9 @@ def test_rule_of_the_readme_passes_its_own_examples(tmp_path, capsys):
 def test_category_table_names_every_folder_of_rules():
     folders = {path.name for path in (ROOT / "rules").iterdir()}
     assert folders == set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
+
+
+def test_links_lead_to_files():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections import defaultdict
@@ -56,10 +57,8 @@ def race(world: World, arm: Arm) -> Result:
         ends.append(end)
         return record
 
-    try:
+    with contextlib.suppress(_TimeIsUp):
         arm(world, ask)
-    except _TimeIsUp:
-        pass
     counts = [sum(end <= minutes * 60 for end in ends) for minutes in MINUTES]
     found = [
         world.fraction(best_measured(world, trials[:count]))
@@ -69,7 +68,8 @@ def race(world: World, arm: Arm) -> Result:
         sum(r.outcome == "oom" for _, r in trials[:count])
         for count in (counts[0], counts[2])
     ]
-    return Result(*found, *ooms, len(trials), ends[-1] / 60 if ends else 0.0)
+    spent = ends[-1] / 60 if ends else 0.0
+    return _result(found, ooms, len(trials), spent)
 
 
 class Variant(NamedTuple):
@@ -100,7 +100,13 @@ def ours(world: World, variant: Variant) -> Result:
     thirty = results[0]
     fractions = [world.fraction(result.chosen) for result in results]
     spent, ooms = long.seconds / 60, long.ooms
-    return Result(long.after_10, *fractions, thirty.ooms, ooms, long.trials, spent)
+    found = [long.after_10, *fractions]
+    return _result(found, [thirty.ooms, ooms], long.trials, spent)
+
+
+def _result(found: list[float], ooms: list[int], trials: int, spent: float) -> Result:
+    ten, thirty, sixty, long = found
+    return Result(ten, thirty, sixty, long, ooms[0], ooms[1], trials, spent)
 
 
 class _Ended(NamedTuple):

@@ -98,8 +98,8 @@ def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
         "",
         f"{count} landscapes, seeds {said['first_seed']} and up, none of them used in "
         "tuning. Mean fraction of the optimum after 10 trials and after 30, 60 and 120 "
-        "simulated minutes; share that reached 99 % by 60 minutes; median trials out of "
-        "memory by 30 and 120 minutes; median trials and minutes until the end.",
+        "simulated minutes; share that reached 99 % by 60 minutes; median trials out "
+        "of memory by 30 and 120 minutes; median trials and minutes until the end.",
         "",
         "Ours is the whole search at each budget, confirmation included; of the others "
         "what looked best by then counts.",
@@ -123,8 +123,8 @@ def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
 
 
 def _fractions(arms: dict[str, Any]) -> str:
-    head = ("strategy", "10 trials", "30 min", "60 min", "120 min", "P(99 %)")
-    head += ("OOM 30", "OOM", "trials", "minutes")
+    times = ("10 trials", "30 min", "60 min", "120 min", "P(99 %)")
+    head = ("strategy", *times, "OOM 30", "OOM", "trials", "minutes")
     rows = []
     for name, arm in arms.items():
         median = arm["median"]

@@ -1,23 +1,48 @@
-"""``fp8tune explain``: read the page of a rule, a config key or a fact."""
+"""``fp8tune explain``: read the page of a rule, a config key, a fact or a myth."""
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure, read_config
 
 
 @click.command("explain")
 @click.argument("name", metavar="RULE|KEY|FACT")
-def command(name: str) -> None:
-    """Explain a rule (name or code), a config key, or a fact."""
-    from fp8tune.lint.explain import explain
+@click.argument("config", required=False)
+@click.option("--gpu", help="GPU that the run is for, e.g. h100 or h200.")
+@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
+@click.option(
+    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
+)
+def command(
+    name: str,
+    config: str | None,
+    gpu: str | None,
+    world_size: int | None,
+    output_format: str,
+) -> None:
+    """Explain a rule (name or code), a config key, a fact or a myth.
 
-    page = explain(name)
+    With a CONFIG (- for stdin): what the rule says of it, or how the value comes about.
+    A section, a category of rules, a group of facts and `myths` are listed.
+    """
+    from fp8tune.lint.explain import explain, nearest
+
+    known = read_config(config, gpu, world_size) if config else None
+    page = explain(name, known)
     if page is None:
-        from fp8tune.lint.explain import nearest
-
         near = nearest(name)
         hint = f"; did you mean {near}?" if near else ""
         raise Failure(f"no rule, key or fact named {name!r}{hint}")
-    click.echo(page)
+    if output_format == "json":
+        from fp8tune.lint.explain.data import data
+
+        click.echo(data(page))
+        return
+    from fp8tune.lint.explain.text import text
+    from fp8tune.lint.show import wants_colour
+
+    click.echo(text(page, colour=wants_colour(sys.stdout)), color=True)

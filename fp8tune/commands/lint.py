@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure
 
 if TYPE_CHECKING:
     from fp8tune.lint.run import Options, Result
@@ -26,7 +26,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 )
 @click.option(
     "--output-format",
-    type=click.Choice(FORMATS),
+    type=Choice(FORMATS),
     show_default="full; github under GitHub Actions",
 )
 @click.option(
@@ -35,7 +35,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
 @click.option(
     "--fail-on",
-    type=click.Choice([*LEVELS, "never"]),
+    type=Choice([*LEVELS, "never"]),
     default="error",
     show_default=True,
     help="Exit with 1 on a finding of this level or above.",
@@ -127,7 +127,7 @@ def _say(result: Result, options: Options, style: Style) -> None:
         show_patches(result, style, out)
     else:
         for report in result.reports:
-            if report.text:
+            if report.text is not None:
                 sys.stdout.buffer.write(report.text)
                 out = sys.stderr
         show(result, style, out, sys.stderr)

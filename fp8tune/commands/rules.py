@@ -1,51 +1,30 @@
-"""``fp8tune rules``: list the rules, or run a pack's own examples."""
+"""``fp8tune rules``: list the rules, run a pack's own examples, write the reference."""
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure, Group
+from fp8tune.lint.rules import CATEGORIES
 
 
-@click.group("rules", invoke_without_command=True)
+@click.group("rules", cls=Group, invoke_without_command=True)
 @click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
+    "--category", type=Choice(CATEGORIES), help="Only rules of this category."
+)
+@click.option(
+    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
 )
 @click.pass_context
-def command(ctx: click.Context, output_format: str) -> None:
+def command(ctx: click.Context, category: str | None, output_format: str) -> None:
     """List all rules; `rules test DIR` runs a rule pack's examples."""
     if ctx.invoked_subcommand is not None:
         return
+    from fp8tune.lint.listing import as_json, as_text
     from fp8tune.lint.rules import read_builtin
 
-    rules = read_builtin()
-    if output_format == "json":
-        listed = [
-            {
-                "name": rule.name,
-                "code": rule.code,
-                "category": rule.category,
-                "severity": rule.severity,
-                "confidence": rule.confidence,
-                "status": rule.status,
-                "since": rule.since,
-                "trainer": rule.trainer or None,
-                "summary": rule.summary,
-                "references": rule.references,
-            }
-            for rule in rules
-        ]
-        click.echo(json.dumps({"version": 1, "rules": listed}, indent=2))
-        return
-    width = max(len(rule.name) for rule in rules)
-    for rule in rules:
-        head = f"{rule.code}  {rule.name:<{width}}  {rule.severity:<7}"
-        click.echo(f"{head}  {rule.summary}")
+    rules = [rule for rule in read_builtin() if category in (None, rule.category)]
+    click.echo(as_json(rules) if output_format == "json" else as_text(rules))
 
 
 @command.command("test")
@@ -76,3 +55,14 @@ def test(folder: str) -> int:
     what = f"{count(len(pack), 'rule')}, {count(examples, 'example')}"
     click.echo(f"{what}: {state}")
     return int(bool(failures))
+
+
+@command.command("docs")
+@click.argument("folder", metavar="DIR")
+def docs(folder: str) -> None:
+    """Write the reference below DIR: rules by category, keys, facts, myths."""
+    from fp8tune.lint.explain.reference import reference, write
+
+    pages = reference()
+    write(pages, folder)
+    click.echo(f"{len(pages)} pages in {folder}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Choice, Failure
 
 
 @click.command("search")
@@ -17,10 +17,17 @@ from fp8tune.cli import Failure
 @click.option("--trainer", default="", help="The config's trainer, if not recognised.")
 @click.option(
     "--runner",
-    type=click.Choice(["replay"]),
-    default="replay",
+    type=Choice(["builtin", "replay"]),
+    default="builtin",
     show_default=True,
     help="What executes the trials.",
+)
+@click.option(
+    "--device",
+    type=Choice(["cuda", "cpu"]),
+    default="cuda",
+    show_default=True,
+    help="Where trials run; on a CPU they are a rehearsal.",
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option("--allow", multiple=True, help="A frozen knob to free, e.g. precision.")
@@ -30,7 +37,7 @@ from fp8tune.cli import Failure
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json"]),
+    type=Choice(["text", "json"]),
     default="text",
     show_default=True,
 )

@@ -7,7 +7,7 @@ parameters are fields of the job or other facts (``memory.logits_gib`` is spelle
 
 from __future__ import annotations
 
-from fp8tune.facts import fp8, gpu, memory, params, step
+from fp8tune.facts import fp8, gemm, gpu, memory, params, peak, sizing, speed, step
 from fp8tune.job import Source, sources
 
 FACTS: dict[str, Source] = {
@@ -16,5 +16,9 @@ FACTS: dict[str, Source] = {
     **sources(gpu, "gpu."),
     **sources(params, "params."),
     **sources(memory, "memory."),
+    **sources(peak, "memory."),
+    **sources(sizing, "memory."),
+    **sources(gemm, "gemm."),
+    **sources(speed, "speed."),
 }
 """All facts by name."""

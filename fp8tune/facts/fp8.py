@@ -1,4 +1,4 @@
-"""What FP8 linears ask of a job's shapes.
+"""What FP8 linears ask of a job's shapes, and how much of a step they reach.
 
 ``torch._scaled_mm`` on CUDA needs K and N divisible by 16 in the forward pass,
 and M too in the backward pass, where M is the contraction dimension of the
@@ -9,8 +9,16 @@ weight gradient. Source: aten/src/ATen/native/cuda/Blas.cpp; pytorch/ao#571,
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+from fp8tune.job import Unknown, Words
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
 
 ALIGNMENT = 16
+PAYS, HARDLY = 1.05, 1.03
+"""FP8 pays if the whole band is above; it does not if the prediction is below."""
 
 
 def kv_size(kv_heads: int, head_dim: int) -> int:
@@ -33,3 +41,128 @@ def hidden_size_above(hidden_size: int, heads: int) -> int:
 def unaligned_tokens(fp8_tokens: tuple[int, ...]) -> int:
     """The first M that is no multiple of 16, or 0 [tokens]."""
     return next((tokens for tokens in fp8_tokens if tokens % ALIGNMENT), 0)
+
+
+def linear_share(gemms: tuple[Gemm, ...]) -> float:
+    """Share of the linears' FLOPs that the trainer's FP8 mode reaches."""
+    reached = sum(gemm.flops for gemm in gemms if gemm.fp8)
+    return reached / sum(gemm.flops for gemm in gemms)
+
+
+def flop_share(
+    gemms: tuple[Gemm, ...], gemm_flops: float, gemm_attention_flops: float
+) -> float:
+    """Share of a step's matrix FLOPs, attention included, that FP8 reaches."""
+    reached = sum(gemm.flops for gemm in gemms if gemm.fp8)
+    return reached / (gemm_flops + gemm_attention_flops)
+
+
+def limit(fp8_flop_share: float) -> float:
+    """Amdahl's limit: the gain if FP8 products took half the time and casts none."""
+    return 1 / (1 - fp8_flop_share / 2)
+
+
+def linear_gain(gemms: tuple[Gemm, ...]) -> float:
+    """Speed of the converted linears together against bf16, on an H100 [ratio].
+
+    Torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
+    linears, which it meets within 14 % (``python -m benchmarks.estimates_speed``).
+    """
+    from fp8tune.facts.gemm_speed import tensorwise
+
+    mine = [gemm for gemm in gemms if gemm.fp8]
+    slowed = sum(gemm.flops / tensorwise(gemm.m, gemm.k, gemm.n) for gemm in mine)
+    return sum(gemm.flops for gemm in mine) / slowed
+
+
+def linear_gain_high(fp8_linear_gain: float) -> float:
+    """Upper end of the band of ``fp8.linear_gain`` [ratio]."""
+    from fp8tune.facts.gemm_speed import ERROR
+
+    return fp8_linear_gain * (1 + ERROR)
+
+
+def kv_gain(gemms: tuple[Gemm, ...]) -> float:
+    """Speed of the key and value projections against bf16, on an H100 [ratio]."""
+    return linear_gain(tuple(gemm for gemm in gemms if gemm.name == "k_proj"))
+
+
+def kv_share(gemms: tuple[Gemm, ...]) -> float:
+    """Share of the linears' FLOPs in the key and value projections."""
+    mine = sum(gemm.flops for gemm in gemms if gemm.name in ("k_proj", "v_proj"))
+    return mine / sum(gemm.flops for gemm in gemms)
+
+
+def pays(
+    compile: bool,  # noqa: A002
+    gpu_fp8_matmul: bool | None = None,
+    speed_on_hopper: bool | None = None,
+    speed_fp8_gain: float | None = None,
+    speed_fp8_gain_low: float | None = None,
+    fp8_linear_gain_high: float | None = None,
+) -> str:
+    """Whether FP8 is worth it: "yes", "marginal" or "no".
+
+    Yes if the whole band of the gain is above 1.05, no if the gain is below 1.03, the
+    GPU has no FP8 matmul or the model is not compiled; without a gain, no if the
+    linears together are slower than in bf16 on an H100.
+    """
+    if gpu_fp8_matmul is False or not compile:
+        return "no"
+    if speed_fp8_gain is not None and speed_fp8_gain_low is not None:
+        if speed_fp8_gain < HARDLY:
+            return "no"
+        return "yes" if speed_fp8_gain_low >= PAYS else "marginal"
+    slower = fp8_linear_gain_high is not None and fp8_linear_gain_high < 1
+    if slower and speed_on_hopper:
+        return "no"
+    raise Unknown("fp8.pays")
+
+
+def reasons(
+    compile: bool,  # noqa: A002
+    fp8_tokens: tuple[int, ...],
+    hidden_size: int,
+    tp: int,
+    gpu_fp8_matmul: bool | None = None,
+    speed_on_hopper: bool | None = None,
+    fp8_linear_share: float | None = None,
+    fp8_linear_gain: float | None = None,
+    fp8_limit: float | None = None,
+    gemm_attention_share: float | None = None,
+    speed_fp8_gain_suspicious: bool | None = None,
+) -> list[str]:
+    """Why FP8 pays or not, most decisive first, one clause each."""
+    said = (
+        (gpu_fp8_matmul is False, "the GPU has no FP8 matmul"),
+        (not compile, "without compile the casts are kernels of their own"),
+        (tp > 1, "the trainer refuses FP8 with tensor parallelism"),
+        (
+            speed_on_hopper is False and gpu_fp8_matmul,
+            "no published measurements of FP8 linears on this GPU",
+        ),
+        (
+            fp8_linear_share is not None and fp8_linear_share < 0.995,
+            f"{fp8_linear_share or 0:.0%} of the linears' FLOPs run in FP8",
+        ),
+        (
+            fp8_linear_gain is not None,
+            f"the converted linears run at {fp8_linear_gain or 0:.2f} times their bf16 "
+            f"speed, at M = {fp8_tokens[0]} and hidden size {hidden_size}",
+        ),
+        (
+            gemm_attention_share is not None and gemm_attention_share > 0.2,
+            f"attention, which stays in bf16, has {gemm_attention_share or 0:.0%} of "
+            "the FLOPs",
+        ),
+        (
+            fp8_limit is not None,
+            f"FP8 products at twice the speed make the step {fp8_limit or 0:.2f} times "
+            "as fast at most",
+        ),
+        (
+            bool(speed_fp8_gain_suspicious),
+            "the prediction is above almost all published gains: measure it",
+        ),
+    )
+    return [Words(text) for holds, text in said if holds]

@@ -23,6 +23,8 @@ class Gpu(NamedTuple):
     hbm_gb_per_s: float | None = None
     bf16_tflops: float | None = None
     fp8_tflops: float | None = None
+    bf16_measured_tflops: float | None = None
+    fp8_measured_tflops: float | None = None
     sources: dict[str, str] = {}
 
 

@@ -1,58 +1,117 @@
-"""Memory of one rank at the peak of a step, dense models under FSDP2 alone.
+"""What one rank holds in GPU memory, part by part.
 
-Sources: the closed form is fitted to 18 measured multi-GPU runs of KempnerForge,
-within 1.5 % under full AC (benchmarks/mfu_scaling and config_validation of its
-repository at commit 5666d0d). The activation bytes per token are measured by
-benchmarks/activation_bytes.py.
+Every part is of rank 0: with a pipeline that is the first stage. The parts that stand
+at the same instant are summed in ``peak.py``. What a trainer keeps per parameter and
+per token is its adapter's to say.
 """
 
 from __future__ import annotations
 
-from fp8tune.job import Unknown
-
 GIB = 2**30
 
 
-def activations_gib(
-    fp8_tokens: tuple[int, ...], layers: int, activation_bytes: float
-) -> float:
-    """Activations that all blocks keep for the backward pass [GiB]."""
-    return fp8_tokens[0] * layers * activation_bytes / GIB
-
-
-def logits_gib(fp8_tokens: tuple[int, ...], vocab_size: int, logit_bytes: int) -> float:
-    """Logits and their gradient at the peak [GiB]."""
-    return fp8_tokens[-1] * vocab_size * logit_bytes / GIB
-
-
-def gradients_gib(params_count: int, unsharded_gradient_bytes: int) -> float:
-    """Gradients that accumulation keeps unsharded on every rank [GiB]."""
-    return params_count * unsharded_gradient_bytes / GIB
-
-
 def state_gib(
-    params_count: int, state_bytes: int, dp_shard: int | None = None
+    params_rank: float,
+    weight_bytes: int,
+    optimizer_bytes: int,
+    kept_gradient_bytes: int,
+    shards: int,
 ) -> float:
-    """Sharded weights, gradients and optimizer state [GiB]; 0 if shards are unknown."""
-    return params_count * state_bytes / dp_shard / GIB if dp_shard else 0.0
+    """Sharded weights and optimizer state, and gradients that outlive a step [GiB]."""
+    bytes_each = weight_bytes + optimizer_bytes + kept_gradient_bytes
+    return params_rank * bytes_each / shards / GIB
 
 
-def floor_gib(
-    tp: int,
-    pp: int,
-    ep: int,
+def gradients_gib(
+    params_rank: float,
+    unsharded_gradient_bytes: int,
+    accumulated_gradient_bytes: int,
+    shards: int,
+) -> float:
+    """Gradients that accumulation keeps, whole or sharded [GiB]."""
+    each = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
+    return params_rank * each / GIB
+
+
+def reduced_gradients_gib(
+    params_rank: float, gradient_bytes: int, shards: int
+) -> float:
+    """Sharded gradients at the end of the backward pass [GiB]."""
+    return params_rank * gradient_bytes / shards / GIB
+
+
+def activations_gib(
+    block_tokens: int, stage_layers: int, activation_bytes: float, cross_bytes: float
+) -> float:
+    """Activations that all blocks keep of one micro-batch [GiB]."""
+    return block_tokens * (stage_layers * activation_bytes + cross_bytes) / GIB
+
+
+def queued_gib(
     memory_activations_gib: float,
-    memory_logits_gib: float,
-    memory_gradients_gib: float,
-    memory_state_gib: float,
+    in_flight: int,
+    pp: int,
+    grad_accum: int,
+    block_tokens: int,
+    hidden_size: int,
 ) -> float:
-    """What one rank needs at the end of a forward pass [GiB].
+    """What a pipeline stage keeps beside one micro-batch [GiB].
 
-    Known for data parallelism alone. A lower bound: allocator slack and
-    communication buffers come on top, and the sharded state where the number of
-    GPUs is not known.
+    Activations of the others in flight, their outputs, and a buffer for the gradient of
+    each (torch.distributed.pipelining, PipelineStage).
     """
-    if tp * pp * ep != 1:
-        raise Unknown("memory.floor_gib")
-    held = memory_gradients_gib + memory_state_gib
-    return memory_activations_gib + memory_logits_gib + held
+    if pp == 1:
+        return 0.0
+    sent = (in_flight + grad_accum) * block_tokens * 2 * hidden_size / GIB
+    return (in_flight - 1) * memory_activations_gib + sent
+
+
+def head_gib(head_tokens: int, head_bytes: float) -> float:
+    """What final norm and head keep [GiB]."""
+    return head_tokens * head_bytes / GIB
+
+
+def logits_gib(head_tokens: int, vocab_size: int, logit_bytes: float) -> float:
+    """Logits and their gradients while the loss is differentiated [GiB]."""
+    return head_tokens * vocab_size * logit_bytes / GIB
+
+
+def held_logits_gib(head_tokens: int, vocab_size: int, held_logit_bytes: int) -> float:
+    """Logits that stay for the whole backward pass [GiB]."""
+    return head_tokens * vocab_size * held_logit_bytes / GIB
+
+
+def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:
+    """What one block computes anew in its backward pass, with gradients [GiB]."""
+    return block_tokens * recompute_bytes / GIB
+
+
+def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> float:
+    """What all MoE blocks keep after their own backward pass [GiB]."""
+    return block_tokens * moe_layers * router_bytes / GIB
+
+
+def spare_gib(block_tokens: int, spare_bytes: float) -> float:
+    """Part of the backward pass that may not be there [GiB]."""
+    return block_tokens * spare_bytes / GIB
+
+
+def spare_activations_gib(ac: str, memory_spare_gib: float) -> float:
+    """Part of it that is kept from the forward pass on [GiB]."""
+    return 0.0 if ac == "full" else memory_spare_gib
+
+
+def gathered_gib(
+    pp: int,
+    params_root: float,
+    params_head: float,
+    params_block: float,
+    gathered_bytes: float,
+) -> float:
+    """Weights and gradients that FSDP holds whole in the backward pass [GiB].
+
+    Of one block; without a pipeline also embedding and head in bf16, and the head's
+    gradient.
+    """
+    root = 2 * params_root + 2 * params_head if pp == 1 and gathered_bytes else 0
+    return (root + gathered_bytes * params_block) / GIB

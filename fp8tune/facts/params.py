@@ -1,4 +1,4 @@
-"""Parameters of a dense decoder."""
+"""Parameters of a decoder, of the whole model and of one rank."""
 
 from __future__ import annotations
 
@@ -72,3 +72,60 @@ def decoder(
     ffns = (layers - moe_layers) * params_ffn + moe_layers * params_moe_ffn
     tables = 1 if tied_embeddings else 2
     return blocks + ffns + tables * params_embedding + hidden_size
+
+
+def dense_block(
+    params_attention: int, params_ffn: int, hidden_size: int, tp: int, block_copies: int
+) -> float:
+    """Parameters of a dense block on one rank: TP splits all but the norms."""
+    split = (params_attention + params_ffn) / tp
+    return block_copies * (split + 2 * hidden_size)
+
+
+def moe_block(
+    params_attention: int,
+    hidden_size: int,
+    ffn_matrices: int,
+    experts: int,
+    shared_experts: int,
+    expert_size: int,
+    tp: int,
+    ep: int,
+) -> float:
+    """Parameters of an MoE block on one rank: TP splits attention, EP the experts."""
+    expert = ffn_matrices * hidden_size * expert_size
+    mixture = (experts / ep + shared_experts) * expert + experts * hidden_size
+    return params_attention / tp + mixture + 2 * hidden_size
+
+
+def head(
+    params_embedding: int, tied_embeddings: bool, pp: int, head_shards: int
+) -> float:
+    """Parameters of an untied head on rank 0; with a pipeline it has none."""
+    return 0 if tied_embeddings or pp > 1 else params_embedding / head_shards
+
+
+def root(params_embedding: int, params_head: float, hidden_size: int) -> float:
+    """Parameters outside the blocks on rank 0, gathered as one group."""
+    return params_embedding + params_head + hidden_size
+
+
+def block(moe_layers: int, params_dense_block: float, params_moe_block: float) -> float:
+    """Parameters of the largest block on one rank."""
+    return params_moe_block if moe_layers else params_dense_block
+
+
+def rank(
+    stage_layers: int,
+    moe_layers: int,
+    params_dense_block: float,
+    params_moe_block: float,
+    params_root: float,
+    extra_parameters: int,
+) -> float:
+    """Parameters of rank 0 before FSDP shards them.
+
+    With a pipeline those of the first stage, whose blocks are all dense.
+    """
+    dense = (stage_layers - moe_layers) * params_dense_block
+    return dense + moe_layers * params_moe_block + params_root + extra_parameters

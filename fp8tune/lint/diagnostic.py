@@ -35,13 +35,15 @@ class Fix(NamedTuple):
     """What mends a finding, all edits or none.
 
     ``safety`` is ``safe`` (the run stays what it was, or only one was meant) or
-    ``unsafe``; then ``changes`` says what becomes of the run.
+    ``unsafe``; then ``changes`` says what becomes of the run. ``reads_on`` tells that
+    the trainer stopped here before it had read all, so that more may show behind.
     """
 
     safety: str
     title: str
     changes: str
     edits: tuple[Change, ...]
+    reads_on: bool = False
 
 
 class Diagnostic(NamedTuple):
@@ -98,6 +100,6 @@ class Report(NamedTuple):
     suppressed: tuple[Suppressed, ...] = ()
     fixed: tuple[Diagnostic, ...] = ()
     patch: str = ""
-    text: bytes = b""
+    text: bytes | None = None
     baseline: str = ""
     applied: frozenset[str] = frozenset()

@@ -16,7 +16,11 @@ from fp8tune.toml import Span
 MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20
 MAX_LENGTH = 200
-_COMMENT = re.compile(r"^[ \t]*#[ \t]*fp8tune:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_COMMENT = re.compile(
+    r"^[ \t]*#[ \t]*fp8tune(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
+    r"[ \t]*(?P<words>.*?)[ \t\r]*$",
+    re.MULTILINE,
+)
 _TABLE = re.compile(r"^[ \t]*\[\[?[^\[\],\n]+\]", re.MULTILINE)
 _NAMES = ("gpu", "world-size")
 
@@ -50,23 +54,25 @@ class Directive(NamedTuple):
 
 def read_directive(text: str) -> Directive:
     """Read the header comments of a config."""
-    if "fp8tune:" not in text:
+    if "fp8tune" not in text:
         return Directive()
     table = _TABLE.search(text)
     end = table.start() if table else len(text)
     found = Directive()
     for match in islice(_COMMENT.finditer(text), MAX_COMMENTS):
-        if match[1].startswith("ignore"):
+        if match["words"].startswith("ignore"):
             continue
         line = text.count("\n", 0, match.start()) + 1
-        if match.start() > end:
+        if not match["colon"]:
+            problem = "it lacks the colon after fp8tune"
+        elif match.start() > end:
             problem = "it stands below the first table"
-        elif len(match[1]) > MAX_LENGTH:
+        elif len(match["words"]) > MAX_LENGTH:
             problem = "it is too long"
         else:
-            found, problem = _words(match[1], found, line)
+            found, problem = _words(match["words"], found, line)
         if problem:
-            span = (text.index("#", match.start()), match.end(1))
+            span = (text.index("#", match.start()), match.end("words"))
             found = found._replace(problems=(*found.problems, (problem, span)))
     return found
 
@@ -84,6 +90,8 @@ def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:
 
 
 def _word(found: Directive, name: str, value: str, line: int) -> Directive:
+    if name in _NAMES and not value:
+        raise ValueError(f"{name}= lacks its value, which follows without a space")
     if name == "gpu":
         return found._replace(gpu=parse_gpu(value), gpu_line=line)
     if name == "world-size":
@@ -92,6 +100,13 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
     raise ValueError(f"{name!r} is not known{hint}")
+
+
+def asked(gpu: str | None, world_size: int | None) -> Target:
+    """The target that ``--gpu`` and ``--world-size`` say; ``ValueError`` if unknown."""
+    name = parse_gpu(gpu) if gpu else ""
+    size = world_size or 0
+    return Target(name, size, "--gpu" * bool(name), "--world-size" * bool(size))
 
 
 def parse_gpu(value: str) -> str:

@@ -11,19 +11,14 @@ from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.rules import At, Rule
-from fp8tune.lint.scope import Scope
+from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
-PROSE = frozenset(
-    ("key", "name", "names", "table", "section", "type", "bound", "reason", "hint")
-)
-"""Facts of faults that are words of ours or names, not values of the config."""
-
-_SAYS = re.compile(r"#[^\n]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
+_SAYS = re.compile(r"#[^\n#]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
 """A comment that may say something about the run."""
 
 
@@ -45,7 +40,11 @@ class Rules:
         for rule in rules:
             if rule.fault:
                 self.by_fault.setdefault(rule.fault, []).append(rule)
-        self.conditions = [rule for rule in rules if rule.source]
+        groups: dict[tuple[str, str], list[Rule]] = {}
+        for rule in rules:
+            if rule.source:
+                groups.setdefault((rule.trainer, rule.guard), []).append(rule)
+        self.conditions = groups
         self.severity = severity
 
 
@@ -158,32 +157,39 @@ class _Case:
         text = self.document.text
         if self.rules.by_fault.keys().isdisjoint(COMMENTED) or not _SAYS.search(text):
             return ()
-        from fp8tune.lint.contradiction import contradictions
+        from fp8tune.lint.claims.contradiction import contradictions
 
         known, loaded, directive = self.known, self.loaded, self.directive
         return contradictions(self.document, known, loaded, directive)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
-            facts = {
-                name: _prose(value) if name in PROSE else value
-                for name, value in fault.facts.items()
-            }
+            scope = of_fault(self.job, fault)
             for rule in self.rules.by_fault.get(fault.kind, ()):
-                yield from self._finding(rule, Scope(self.job, facts), fault)
+                if rule.trainer in ("", self.trainer):
+                    yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
-        job = self.job
-        for rule in self.rules.conditions:
-            if rule.trainer and rule.trainer != self.trainer:
-                continue
-            try:
-                fires = rule.when.evaluate(job)
-            except Unknown as missing:
-                self._lacks(rule, missing)
-            else:
-                if fires:
-                    yield from self._finding(rule, job, None)
+        """Findings of conditions; a guard that is false spares a group of them."""
+        for (name, guard), rules in self.rules.conditions.items():
+            if name in ("", self.trainer) and not (guard and self._false(rules[0])):
+                for rule in rules:
+                    yield from self._condition(rule)
+
+    def _false(self, rule: Rule) -> bool:
+        try:
+            return not rule.guarding.evaluate(self.job)
+        except Unknown:
+            return False
+
+    def _condition(self, rule: Rule) -> Iterator[Diagnostic]:
+        try:
+            fires = rule.when.evaluate(self.job)
+        except Unknown as missing:
+            self._lacks(rule, missing)
+        else:
+            if fires:
+                yield from self._finding(rule, self.job, None)
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
         """Note that a rule does not apply for want of a fact that a user can give."""
@@ -206,7 +212,7 @@ class _Case:
         yield found._replace(fix=self._fix(rule, scope, fault))
 
     def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Fix | None:
-        if "fix" not in rule.data:
+        if "fix" not in rule.front:
             return None
         from fp8tune.lint.fix import find_fix
 
@@ -286,9 +292,3 @@ def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:
         yield Fault("bad-directive", (), {"reason": problem}, span)
-
-
-def _prose(value: Any) -> Any:
-    if isinstance(value, list):
-        return Words(", ".join(map(str, value[:12])))
-    return Words(value) if isinstance(value, str) else value

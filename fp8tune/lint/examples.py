@@ -16,7 +16,7 @@ from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Diagnostic, Region, Report
 from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.rules import Example, Rule
-from fp8tune.toml.document import Lines
+from fp8tune.toml.document import InvalidToml, Lines, parse
 
 _MARKS = re.compile("[\u00ab\u00bb\u2039\u203a]")
 
@@ -76,11 +76,18 @@ def _fix(found: Diagnostic, example: Example, against: Rules) -> Iterator[str]:
         return
     before = plain_config(example)
     after = fixed_bytes(before.encode(), [found]).decode()
+    try:
+        parse(after.encode())
+    except InvalidToml as error:
+        yield f"becomes no TOML: {error.reason}"
+        return
     report = check("example.toml", after.encode(), against, Target())
     if any(other.rule == found.rule for other in report.diagnostics):
         yield "still fires after its fix"
     elif example.fixed != after:
         yield f"becomes, and `fixed` does not say so:\n{after}"
+    expected = {found.rule, *example.also}
+    yield from (f"{reason} after its fix" for reason in _others(report, expected))
 
 
 def _good(rule: Rule, example: Example, against: Rules) -> Iterator[str]:

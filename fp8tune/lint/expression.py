@@ -87,7 +87,7 @@ def compile_expression(
         raise ExpressionError("empty", 0)
     try:
         tree = ast.parse(f"({source}\n)", mode="eval")
-        if ")" in source:  # it may close the bracket that was put around it
+        if _closes(source):  # maybe the bracket that was put around it
             ast.parse(" ".join(source.split()), mode="eval")
     except SyntaxError as error:
         raise _syntax_error(source, error) from None
@@ -98,6 +98,16 @@ def compile_expression(
         return Expression(compiler.node(tree.body), tuple(compiler.names))
     except RecursionError:
         raise ExpressionError("nested too deeply", 0) from None
+
+
+def _closes(source: str) -> bool:
+    """Whether a bracket closes that was not opened, be it in a string or not."""
+    depth = 0
+    for part in source.split(")")[:-1]:
+        depth += part.count("(") - 1
+        if depth < 0:
+            return True
+    return False
 
 
 def _syntax_error(source: str, error: SyntaxError) -> ExpressionError:

@@ -7,16 +7,19 @@ from typing import Any
 
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
-from fp8tune.lint.rules import Repair, Rule
+from fp8tune.lint.repair import Repair
+from fp8tune.lint.rules import Rule
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document
 from fp8tune.toml.edit import (
     CannotEdit,
     Edit,
     add_header,
+    in_order,
+    move_key,
     remove_key,
     rename_key,
-    set_value,
+    set_values,
 )
 from fp8tune.trainers.faults import Fault
 
@@ -30,13 +33,14 @@ def find_fix(
         try:
             if repair.when is not None and not repair.when.evaluate(scope):
                 continue
-            edits = sorted(set(maker.edits(repair, scope)))
+            edits = in_order(maker.edits(repair, scope))
             title, changes = repair.title.fill(scope), repair.changes.fill(scope)
         except (Unknown, CannotEdit):
             continue
         if edits:
             placed = tuple(_change(document, edit) for edit in edits)
-            return Fix(repair.safety, title, changes, placed)
+            stopped = fault is not None and rule.category == "rejected"
+            return Fix(repair.safety, title, changes, placed, stopped)
     return None
 
 
@@ -54,10 +58,14 @@ class _Maker:
     def edits(self, repair: Repair, scope: Any) -> Iterator[Edit]:
         """The edits of one repair; those of the fault itself where it says none."""
         document = self.document
-        for name, value in repair.set.items():
-            yield set_value(document, self._path(name), value.evaluate(scope))
+        values = {self._path(k): v.evaluate(scope) for k, v in repair.set.items()}
+        yield from set_values(document, values)
         for name, value in repair.rename.items():
-            yield rename_key(document, self._path(name), str(value.evaluate(scope)))
+            new = str(value.evaluate(scope))
+            yield from rename_key(document, self._path(name), new)
+        for name, value in repair.move.items():
+            to = tuple(str(value.evaluate(scope)).split("."))
+            yield from move_key(document, self._path(name), to)
         for name, value in repair.header.items():
             yield add_header(document, self._path(name), str(value.evaluate(scope)))
         for path in self._written(repair.remove):
@@ -66,10 +74,15 @@ class _Maker:
             yield from self.fault.edits
 
     def _path(self, name: str) -> Path:
+        """The key that says ``name`` by itself; raises ``CannotEdit`` if none does."""
         if name == "fault" and self.fault is not None:
             return self.fault.path
-        key = self.job.keys_of(name)[0]
-        if name in self.job.words.computed and key not in self.job.written:
+        job = self.job
+        key = job.keys_of(name)[0]
+        alone = name not in job.words.computed or (
+            key in job.written and job[name] == job[key]
+        )
+        if key not in job.words.keys or not alone:
             raise CannotEdit(f"no key says {name} by itself")
         return tuple(key.split("."))
 

@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from fp8tune.lint import experiment
 from fp8tune.lint.discover import CannotRead, read
 from fp8tune.lint.expression import ExpressionError
+from fp8tune.lint.repair import meant, mistakes, parts
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,
-    SAFETIES,
     SEVERITIES,
     STATUSES,
     BadRule,
@@ -62,24 +63,27 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "changes": "text",
         "set": "table",
         "rename": "table",
+        "move": "table",
         "header": "table",
         "remove": "names",
     },
     "bad": {"config": "text", "also": "list", "fixed": "text"},
     "good": {"config": "text", "also": "list"},
+    "experiment": experiment.FIELDS,
 }
 """The fields of each array of tables, and what they may hold."""
 
-_NEEDED = {"at": (), "fix": ("safety", "title"), "bad": ("config",)}
-_NEEDED["good"] = _NEEDED["bad"]
+_NEEDED = {"at": (), "fix": ("safety", "title"), "experiment": ("expect",)}
+_NEEDED["bad"] = _NEEDED["good"] = ("config",)
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("a string", lambda value: isinstance(value, str)),
     "list": ("an array of names", lambda value: _texts(value)),
     "names": ("an array of names", lambda value: _texts(value) and bool(value)),
     "table": (
-        "a table of expressions",
+        "a table of names and expressions; write dotted names in quotes",
         lambda value: isinstance(value, dict) and _texts([*value.values()]),
     ),
+    **experiment.KINDS,
 }
 
 
@@ -109,7 +113,7 @@ def _stray(folder: str) -> None:
         if name in CATEGORIES or name.startswith(".") or not os.path.isdir(place):
             continue
         if any(file.endswith(".toml") for file in os.listdir(place)):
-            near = _meant(closest(name, CATEGORIES))
+            near = meant(closest(name, CATEGORIES))
             raise BadRule(f"{place}: {name} is no category of rules{near}")
 
 
@@ -142,6 +146,7 @@ class _Reader:
 
     def fail(self, place: Path, reason: str, inside: int = -1) -> BadRule:
         span = self.document.span(place, "value" if inside >= 0 else "key")
+        span = span or self.document.spans.values.get(place)
         offset = span[0] if span else 0
         if inside >= 0:
             offset = offset_in_string(self.document.text, offset, inside)
@@ -178,7 +183,7 @@ class _Reader:
             self._entries(key, value)
         elif key != "references":
             near = closest(key, (*_TEXTS, *_ENTRIES, "references"))
-            raise self.fail((key,), f"unknown key `{key}`{_meant(near)}")
+            raise self.fail((key,), f"unknown key `{key}`{meant(near)}")
         elif not _texts(value):
             raise self.fail((key,), "references is an array of addresses")
 
@@ -192,7 +197,7 @@ class _Reader:
         if key in _CHOICES and value not in _CHOICES[key]:
             near = closest(value, _CHOICES[key])
             allowed = ", ".join(_CHOICES[key])
-            raise self.fail((key,), f"{key} is one of {allowed}{_meant(near)}")
+            raise self.fail((key,), f"{key} is one of {allowed}{meant(near)}")
 
     def _entries(self, key: str, value: Any) -> None:
         if not isinstance(value, list) or not all(isinstance(e, dict) for e in value):
@@ -206,7 +211,7 @@ class _Reader:
             here = (key, index, field)
             if field not in fields:
                 near = closest(field, fields)
-                raise self.fail(here, f"unknown key `{field}`{_meant(near)}")
+                raise self.fail(here, f"unknown key `{field}`{meant(near)}")
             kinds = [_KINDS[kind] for kind in fields[field].split()]
             if not any(holds(content) for _, holds in kinds):
                 wanted = " or ".join(name for name, _ in kinds)
@@ -216,21 +221,12 @@ class _Reader:
                 raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
         if key == "at":
             self._at((key, index), entry)
-        if key == "fix":
-            self._fix((key, index), entry)
 
     def _at(self, here: Path, entry: dict[str, Any]) -> None:
         if ("key" in entry) == ("any" in entry):
             raise self.fail(here, "[[at]] has either `key` or `any`")
         if entry.get("mark", "value") not in ("key", "value"):
             raise self.fail((*here, "mark"), "mark is key or value")
-
-    def _fix(self, here: Path, entry: dict[str, Any]) -> None:
-        if entry["safety"] not in SAFETIES:
-            raise self.fail((*here, "safety"), "safety is safe or unsafe")
-        if entry["safety"] == "unsafe" and not entry.get("changes"):
-            reason = "an unsafe fix says in `changes` what becomes of the run"
-            raise self.fail(here, reason)
 
     def _expressions(self, rule: Rule) -> None:
         parts: list[tuple[Path, str]] = [(("message",), "message"), (("help",), "help")]
@@ -251,42 +247,33 @@ class _Reader:
                 listed = many in self.document.spans.values
                 self._known(rule, name, many if listed else many[:-1])
         for index, entry in enumerate(rule.data.get("fix", ())):
-            self._fix_expressions(rule, ("fix", index), entry)
+            self._fix(rule, ("fix", index), entry)
+        for place, fault, words in experiment.faults(rule):
+            raise self._expression(rule, place, fault, words)
 
-    def _fix_expressions(self, rule: Rule, here: Path, entry: dict[str, Any]) -> None:
-        for field in ("when", "title", "changes"):
-            part = {"safety": "safe", "title": "", field: entry.get(field, "")}
-            if field in entry:
-                self._repair(rule, (*here, field), part)
-        for verb in ("set", "rename", "header"):
-            for name, source in entry.get(verb, {}).items():
-                part = {"safety": "safe", "title": "", verb: {name: source}}
-                self._known(rule, name, (*here, verb, name))
-                self._repair(rule, (*here, verb, name), part)
-        for number, name in enumerate(entry.get("remove", ())):
-            self._known(rule, name, (*here, "remove", number))
-
-    def _repair(self, rule: Rule, place: Path, part: dict[str, Any]) -> None:
-        try:
-            rule.repair(part)
-        except ExpressionError as error:
-            raise self._expression(rule, place, error) from None
+    def _fix(self, rule: Rule, here: Path, entry: dict[str, Any]) -> None:
+        for place, reason in mistakes(rule, entry):
+            raise self.fail((*here, *place), reason)
+        for place, part in parts(entry):
+            try:
+                rule.repair(part)
+            except ExpressionError as error:
+                raise self._expression(rule, (*here, *place), error) from None
 
     def _known(self, rule: Rule, name: str, place: Path) -> None:
         if name != "fault" and not rule.knows(name):
-            near = _meant(closest(name, rule.vocabulary()))
+            near = meant(closest(name, rule.vocabulary()))
             raise self.fail(place, f"unknown name `{name}`{near}", inside=0)
 
-    def _expression(self, rule: Rule, place: Path, error: ExpressionError) -> BadRule:
+    def _expression(
+        self, rule: Rule, place: Path, error: ExpressionError, words: Any = ()
+    ) -> BadRule:
         reason = error.reason
         if reason.startswith("unknown name"):
-            reason += _meant(closest(reason.split("`")[1], rule.vocabulary()))
+            known = words or rule.vocabulary()
+            reason += meant(closest(reason.split("`")[1], known))
         return self.fail(place, reason, inside=error.offset)
 
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _meant(near: str) -> str:
-    return f"; did you mean `{near}`?" if near else ""

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
-from fp8tune.toml.document import InvalidToml, parse
+from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply
 
 if TYPE_CHECKING:
     from fp8tune.lint.run import Options
 
-MAX_PASSES = 50
+MAX_PASSES = 60
 """A fix may reveal the next finding, but not for ever."""
 
 Look = Callable[[bytes], Report]
@@ -24,11 +24,19 @@ Look = Callable[[bytes], Report]
 
 
 class Mended(NamedTuple):
-    """The bytes after all fixes, what is still found in them, and what was mended."""
+    """The bytes after all fixes, what is still found in them, and what was mended.
+
+    ``passes`` are the findings that were mended together, each in the text before.
+    """
 
     data: bytes
     report: Report
-    fixed: tuple[Diagnostic, ...]
+    passes: tuple[tuple[Diagnostic, ...], ...] = ()
+
+    @property
+    def fixed(self) -> tuple[Diagnostic, ...]:
+        """All findings that were mended, in order."""
+        return tuple(found for together in self.passes for found in together)
 
 
 def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
@@ -55,18 +63,22 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
 
 
 def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
-    """Apply fixes until none is left; of those that go in circles, none."""
-    start = now = Mended(data, look(data), ())
+    """Apply fixes until none is left, stage by stage.
+
+    Fixes that go in circles, or find no end, leave the file as it was.
+    """
+    start = now = Mended(data, look(data))
     seen = {data}
     for _ in range(MAX_PASSES):
-        after = _pass(now, look, unsafe=unsafe)
+        stages = (_pass(now, look, stage) for stage in range(3 if unsafe else 1))
+        after = next((one for one in stages if one is not None), None)
         if after is None:
             return now
         if after.data in seen:
-            return start
+            break
         seen.add(after.data)
         now = after
-    return now
+    return start
 
 
 UNIGNORABLE = frozenset(
@@ -82,28 +94,46 @@ def ignore(data: bytes, look: Look, words: str) -> Mended:
     report = look(data)
     chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
     if not chosen:
-        return Mended(data, report, ())
+        return Mended(data, report)
     document = parse(data)
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     if parse(after).values != document.values:
-        return Mended(data, report, ())
-    return Mended(after, look(after), tuple(chosen))
+        return Mended(data, report)
+    return Mended(after, look(after), (tuple(chosen),))
 
 
-def _pass(now: Mended, look: Look, *, unsafe: bool) -> Mended | None:
-    """All fixes of a report that do not overlap, or else the first that holds."""
-    wanted = [
+def _stage(fix: Fix) -> int:
+    """When a fix has its turn: safe ones, what lets the trainer read on, the rest."""
+    if fix.safety == "safe":
+        return 0
+    return 1 if fix.reads_on else 2
+
+
+def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
+    """As many fixes of a report at once as hold together; none if none does."""
+    waiting = [
         found
         for found in now.report.diagnostics
-        if found.fix and (unsafe or found.fix.safety == "safe")
+        if found.fix and _stage(found.fix) == stage
     ]
-    chosen = _apart(wanted)
-    after = _applied(now, chosen, look) if chosen else None
-    if after is None and len(wanted) > 1:
-        tries = (_applied(now, [found], look) for found in wanted)
-        after = next((one for one in tries if one is not None), None)
-    return after
+    while waiting:
+        chosen = _apart(waiting)
+        after = _largest(now, chosen, look)
+        if after is not None:
+            return after
+        waiting = [found for found in waiting if found not in chosen]
+    return None
+
+
+def _largest(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
+    """The file after these fixes, or after the first half of them that holds."""
+    after = _applied(now, chosen, look)
+    if after is not None or len(chosen) == 1:
+        return after
+    half = len(chosen) // 2
+    first = _largest(now, chosen[:half], look)
+    return first or _largest(now, chosen[half:], look)
 
 
 def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -121,20 +151,21 @@ def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
 def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
     """The file after these fixes, if it is better for each of them.
 
-    The text must still parse, each finding must be gone, and no error may come in
-    its place, unless the fix lets the trainer read on to it.
+    The text must still parse, each finding must be gone, and errors may not become
+    more, but for those to which the trainer only now reads on.
     """
     try:
         data = fixed_bytes(now.data, chosen)
         parse(data)
-    except (CannotEdit, InvalidToml):
+        report = look(data)
+    except (CannotEdit, InvalidToml, Unreadable):
         return None
-    report = look(data)
     gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
-    worse = _errors(report) > _errors(now.report)
+    reads_on = all(found.fix and found.fix.reads_on for found in chosen)
+    worse = _errors(report) > _errors(now.report) and not reads_on
     if _tally(chosen) - gone or worse or report.skipped:
         return None
-    return Mended(data, report, (*now.fixed, *chosen))
+    return Mended(data, report, (*now.passes, tuple(chosen)))
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
@@ -165,14 +196,14 @@ class Changed(Exception):
 
 
 def replace(path: str, before: bytes, after: bytes) -> None:
-    """Put ``after`` in a file's place at once, with its mode and owner.
+    """Put ``after`` in a file's place at once, with its mode, owner and attributes.
 
-    A link stays a link: what it points at is replaced. Raises ``Changed`` where the
-    file does not hold ``before``, and ``OSError``.
+    A link stays a link: what it points at is replaced; further hard links keep the
+    old bytes. Raises ``Changed`` where the file does not hold ``before``, and
+    ``OSError``.
     """
     place = os.path.realpath(path)
     with open(place, "r+b") as file:  # refuses a file that may not be written
         if file.read(len(before) + 1) != before:
             raise Changed(path)
-        status = os.fstat(file.fileno())
-    atomic.write(place, after, like=status)
+    atomic.write(place, after, like=place)

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts import FACTS
 from fp8tune.job import FIELDS
@@ -21,21 +21,25 @@ from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
 from fp8tune.trainers.trainer import NAMES, trainer
 
-CATEGORIES = (
-    "rejected",
-    "crash",
-    "silent",
-    "slow",
-    "memory",
-    "stability",
-    "hygiene",
-)
-"""Consequences, worst first."""
+if TYPE_CHECKING:
+    from fp8tune.lint.repair import Repair
+
+CONSEQUENCES = {
+    "rejected": "the trainer refuses the config at start",
+    "crash": "the run starts, then fails",
+    "silent": "the run works, but not as the file says",
+    "slow": "the run is slower than it need be",
+    "memory": "the run does not fit the GPU, or hardly",
+    "stability": "the run may train worse, or diverge",
+    "hygiene": "the file says something that has no effect or does not hold",
+}
+"""What each category of rules means for the run, worst first."""
+
+CATEGORIES = tuple(CONSEQUENCES)
 
 SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
-SAFETIES = ("safe", "unsafe")
 
 
 _HEAD = re.compile(
@@ -63,34 +67,12 @@ class At(NamedTuple):
 class Example(NamedTuple):
     """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
 
-    ``fixed`` is what all its fixes, unsafe ones too, make of a bad one.
+    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one.
     """
 
     config: str
     also: list[str]
     fixed: str = ""
-
-
-class Repair(NamedTuple):
-    """What mends a finding: one ``[[fix]]`` of a rule, compiled.
-
-    ``set``, ``rename`` and ``header`` map a key, a job's field or ``fault`` to the new
-    value, the new name, and the section that belongs above it.
-    """
-
-    when: Expression | None
-    safety: str
-    title: Template
-    changes: Template
-    set: dict[str, Expression]
-    rename: dict[str, Expression]
-    header: dict[str, Expression]
-    remove: list[str]
-
-    @property
-    def own(self) -> bool:
-        """Whether the edits are those that the fault brings along."""
-        return not (self.set or self.rename or self.header or self.remove)
 
 
 class Rule:
@@ -124,6 +106,25 @@ class Rule:
         """The whole file."""
         return tomllib.loads(self._text)
 
+    @cached_property
+    def front(self) -> dict[str, Any]:
+        """What a finding needs of the file: all that stands before its examples."""
+        if not self.builtin or "data" in self.__dict__:
+            return self.data
+        return tomllib.loads(self._text.partition("\n[[bad]]")[0])
+
+    @property
+    def guard(self) -> str:
+        """The first part of a condition that is an ``and``: false, and so is the rule.
+
+        Empty where the condition is no plain ``and``.
+        """
+        head, found, _ = self.source.partition(" and ")
+        closed = all(head.count(a) == head.count(b) for a, b in ("()", "[]", "{}"))
+        quoted = any(head.count(mark) % 2 for mark in "\"'")
+        other = " or " in self.source or " if " in self.source
+        return head if found and closed and not quoted and not other else ""
+
     @property
     def summary(self) -> str:
         """One line that reads well in a list."""
@@ -152,12 +153,12 @@ class Rule:
     @property
     def references(self) -> list[str]:
         """Where the evidence stands."""
-        return list(self.data.get("references", []))
+        return list(self.front.get("references", []))
 
     @cached_property
     def at(self) -> list[At]:
         """The spans of a finding, the primary one first."""
-        return [_at(entry) for entry in self.data.get("at", [])]
+        return [_at(entry) for entry in self.front.get("at", [])]
 
     @property
     def bad(self) -> list[Example]:
@@ -170,6 +171,11 @@ class Rule:
         return [_example(entry) for entry in self.data.get("good", [])]
 
     @cached_property
+    def guarding(self) -> Expression:
+        """The compiled guard."""
+        return self._compile(self.guard)
+
+    @cached_property
     def when(self) -> Expression:
         """The compiled condition."""
         return self._compile(self.source)
@@ -177,12 +183,12 @@ class Rule:
     @cached_property
     def message(self) -> Template:
         """The compiled message."""
-        return compile_template(self.data["message"], self._compile)
+        return compile_template(self.front["message"], self._compile)
 
     @cached_property
     def help(self) -> Template:
         """The compiled help line."""
-        return compile_template(self.data.get("help", ""), self._compile)
+        return compile_template(self.front.get("help", ""), self._compile)
 
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
@@ -191,24 +197,13 @@ class Rule:
     @cached_property
     def fixes(self) -> list[Repair]:
         """The compiled fixes; the first that applies is taken."""
-        return [self.repair(entry) for entry in self.data.get("fix", [])]
+        return [self.repair(entry) for entry in self.front.get("fix", [])]
 
     def repair(self, entry: dict[str, Any]) -> Repair:
-        """Compile one ``[[fix]]``."""
+        """Compile one ``[[fix]]``, or a part of one."""
+        from fp8tune.lint.repair import compile_repair
 
-        def compiled(verb: str) -> dict[str, Expression]:
-            return {k: self._compile(v) for k, v in entry.get(verb, {}).items()}
-
-        return Repair(
-            self._compile(entry["when"]) if "when" in entry else None,
-            entry["safety"],
-            compile_template(entry["title"], self._compile),
-            compile_template(entry.get("changes", ""), self._compile),
-            compiled("set"),
-            compiled("rename"),
-            compiled("header"),
-            entry.get("remove", []),
-        )
+        return compile_repair(entry, self._compile)
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -273,8 +268,8 @@ def read_builtin() -> list[Rule]:
     """The built-in rules, trusted to be well-formed; tests check them."""
     rules = []
     for category, path in rule_files(builtin_folder()):
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        with open(path, "rb", buffering=0) as file:
+            text = file.read().decode()
         head, _, _ = text.partition("\n[[")
         fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
         rules.append(Rule(path, category, fields, text))

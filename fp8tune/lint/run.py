@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.directive import parse_gpu
+from fp8tune.lint.directive import asked
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule, read_builtin
@@ -141,18 +140,10 @@ def _run(files: list[Found], options: Options) -> Result:
 class _Runner:
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.target = Target()
-        if options.gpu:
-            try:
-                gpu = parse_gpu(options.gpu)
-            except ValueError as error:
-                raise Problem(str(error)) from None
-            self.target = self.target._replace(gpu=gpu, gpu_origin="--gpu")
-        if options.world_size:
-            size = options.world_size
-            self.target = self.target._replace(
-                world_size=size, world_size_origin="--world-size"
-            )
+        try:
+            self.target = asked(options.gpu, options.world_size)
+        except ValueError as error:
+            raise Problem(str(error)) from None
         if options.trainer and options.trainer not in NAMES:
             near = closest(options.trainer, NAMES)
             hint = f"; did you mean {near}?" if near else f"; known: {', '.join(NAMES)}"
@@ -186,12 +177,12 @@ class _Runner:
         if (not found.explicit or self.options.force_exclude) and matches(
             path, settings.folder, settings.exclude
         ):
-            return None
+            return self._passed(found, path)
         look = partial(
             check,
             path,
             rules=self.rules(settings, path),
-            target=self._target(settings),
+            target=settings.complete(self.target),
             only=self.options.trainer or settings.trainer * found.explicit,
             explicit=found.explicit,
         )
@@ -209,14 +200,12 @@ class _Runner:
             applied=look.keywords["rules"].selected,
         )
 
-    def _target(self, settings: Settings) -> Target:
-        target, origin = self.target, "pyproject.toml"
-        if settings.gpu and not target.gpu:
-            target = target._replace(gpu=settings.gpu, gpu_origin=origin)
-        if settings.world_size and not target.world_size:
-            size = settings.world_size
-            target = target._replace(world_size=size, world_size_origin=origin)
-        return target
+    def _passed(self, found: Found, path: str) -> Report | None:
+        """The report of an excluded file: none, but that stdin comes out as it is."""
+        writes = self.options.fix or self.options.add_ignore
+        if found.path != "-" or not writes or self.options.diff:
+            return None
+        return Report(path, [], skipped="excluded", text=read("-"))
 
     def rules(self, settings: Settings, path: str) -> Rules:
         """The rules for a file, after selection."""

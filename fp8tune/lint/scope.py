@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fp8tune.job import Job, Unknown, Words
+from fp8tune.trainers.faults import Fault
 
 
 class Scope:
@@ -17,6 +18,27 @@ class Scope:
 
     def __getitem__(self, name: str) -> Any:
         return self.facts[name] if name in self.facts else self.job[name]
+
+
+PROSE = frozenset(
+    ("key", "name", "names", "table", "section", "type", "bound", "reason", "hint")
+)
+"""Facts of faults that are words of ours or names, not values of the config."""
+
+
+def of_fault(job: Job, fault: Fault) -> Scope:
+    """What a rule on a fault sees; words of ours are shown without quotes."""
+    facts = {
+        name: _prose(value) if name in PROSE else value
+        for name, value in fault.facts.items()
+    }
+    return Scope(job, facts)
+
+
+def _prose(value: Any) -> Any:
+    if isinstance(value, list):
+        return Words(", ".join(map(str, value[:12])))
+    return Words(value) if isinstance(value, str) else value
 
 
 def _job(scope: Any) -> Job:

@@ -7,6 +7,7 @@ import stat
 from functools import cache
 from typing import Any, NamedTuple
 
+from fp8tune.job import Target
 from fp8tune.lint.directive import MAX_WORLD_SIZE, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
@@ -32,6 +33,16 @@ class Settings(NamedTuple):
     rules: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     baseline: str = ""
+
+    def complete(self, target: Target) -> Target:
+        """The target of the command line, with what it leaves open from here."""
+        origin = "pyproject.toml"
+        if self.gpu and not target.gpu:
+            target = target._replace(gpu=self.gpu, gpu_origin=origin)
+        if self.world_size and not target.world_size:
+            size = self.world_size
+            target = target._replace(world_size=size, world_size_origin=origin)
+        return target
 
 
 _LISTS = ("select", "ignore", "rules", "exclude")
@@ -103,9 +114,7 @@ class _Reader:
     def settings(self) -> Settings:
         for key in self.table:
             if key not in _KEYS:
-                near = closest(key, _KEYS)
-                hint = f"; did you mean `{near}`?" if near else ""
-                raise self.fail(f"has no setting `{key}`{hint}")
+                raise self.fail(f"has no setting `{key}`{_meant(key, _KEYS)}")
         folder = os.path.dirname(self.path)
         packs = (os.path.join(folder, pack) for pack in self.texts("rules"))
         return Settings(
@@ -154,15 +163,19 @@ class _Reader:
     def trainer(self) -> str:
         value = self.table.get("trainer", "")
         if "trainer" in self.table and value not in NAMES:
-            raise self.fail(f"`trainer` is one of {', '.join(NAMES)}")
+            near = _meant(value, NAMES)
+            raise self.fail(f"`trainer` is one of {', '.join(NAMES)}{near}")
         return str(value)
 
     def severity(self) -> tuple[tuple[str, str], ...]:
         table = self.table.get("severity", {})
-        if not isinstance(table, dict) or any(
-            level not in SEVERITIES for level in table.values()
-        ):
-            raise self.fail(f"`severity` maps rules to {', '.join(SEVERITIES)}")
+        levels = table.values() if isinstance(table, dict) else [None]
+        for level in levels:
+            if level not in SEVERITIES:
+                near = _meant(level, SEVERITIES)
+                raise self.fail(
+                    f"`severity` maps rules to {', '.join(SEVERITIES)}{near}"
+                )
         return tuple(table.items())
 
     def per_file_ignores(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -173,3 +186,8 @@ class _Reader:
         ):
             raise self.fail("`per-file-ignores` maps patterns to arrays of rules")
         return tuple((pattern, tuple(rules)) for pattern, rules in table.items())
+
+
+def _meant(word: Any, candidates: tuple[str, ...]) -> str:
+    near = closest(word, candidates) if isinstance(word, str) else ""
+    return f"; did you mean `{near}`?" if near else ""

@@ -93,9 +93,9 @@ def save(path: str, text: str) -> None:
         raise Problem(f"{path}: findings go to no .toml file, to spare the configs")
     data = text.encode("utf-8", "backslashreplace")
     try:
-        like = os.stat(path) if os.path.exists(path) else None
-        if like is None or stat.S_ISREG(like.st_mode):
-            atomic.write(path, data, like)
+        there = os.path.exists(path)
+        if not there or stat.S_ISREG(os.stat(path).st_mode):
+            atomic.write(path, data, like=path if there else "")
         else:
             with open(path, "wb") as file:
                 file.write(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
@@ -137,10 +137,14 @@ class Sieve:
 
     def _fault(self, kind: str, ignore: Ignore, index: int, near: str) -> Fault:
         from fp8tune.lint.ignores import renamed, without
+        from fp8tune.trainers.meant import same_word
 
         hint = f"did you mean `{near}`?" if near else ""
-        facts = {"name": ignore.names[index], "until": Words(ignore.until)}
-        facts |= {"hint": hint, **({"meant": Words(near)} if near else {})}
+        name = ignore.names[index]
+        facts: dict[str, Any] = {"name": name, "until": Words(ignore.until)}
+        facts["hint"] = hint
+        if near:
+            facts |= {"meant": Words(near), "sure": same_word(name, near)}
         mend = renamed(ignore, index, near) if near else None
         edit = mend or without(self.text, ignore, index)
         return Fault(kind, (), facts, ignore.span, (edit,))

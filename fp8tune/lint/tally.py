@@ -13,7 +13,7 @@ _PAST = {"fix": "fixed", "comment away": "commented away"}
 
 
 def fix_lines(result: Result, options: Options) -> Iterator[str]:
-    """How many findings were fixed, and how many could be with which option."""
+    """How many findings were fixed, and how many could be with which further option."""
     fixed = sum(len(report.fixed) for report in result.reports)
     files = sum(bool(report.fixed) for report in result.reports)
     if fixed:
@@ -24,8 +24,9 @@ def fix_lines(result: Result, options: Options) -> Iterator[str]:
         return
     offered = [found.fix.safety for found in result.diagnostics if found.fix]
     safe, unsafe = offered.count("safe"), offered.count("unsafe")
-    parts = [f"{safe} with --fix"] * (safe > 0)
-    parts += [f"{unsafe} with --unsafe-fixes, which change the run"] * (unsafe > 0)
+    parts = [f"{safe} with --fix"] * (safe > 0 and not options.fix)
+    if unsafe and not options.unsafe_fixes:
+        parts.append(f"{unsafe} with --unsafe-fixes, which change the run")
     if parts:
         yield f"fixable: {', '.join(parts)}"
 

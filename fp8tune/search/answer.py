@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.record import Record
@@ -15,6 +15,9 @@ UNFIT = ("oom", "nan", "user", "compile")
 """Outcomes that a setting never has where it is sound."""
 
 Runs = dict[Point, list[Trial]]
+
+
+PRECISIONS = ("fp8", "bf16")
 
 
 class Answer(NamedTuple):
@@ -80,15 +83,22 @@ def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, 
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
 ) -> tuple[Speed | None, float | None]:
-    """The first of these points' speed in bf16, and what FP8 gains over bf16."""
-    twin, gain = None, None
-    for point in points:
-        fp8 = speed_of(runs, space.with_precision(point, "fp8"))
-        bf16 = speed_of(runs, space.with_precision(point, "bf16"))
-        twin = twin or bf16
-        if gain is None and fp8 and bf16:
-            gain = fp8.value / bf16.value
-    return twin, gain
+    """The fastest of these points in bf16, and what FP8 gains over it.
+
+    The gain is that of the first point that was measured in both.
+    """
+    pairs = [
+        tuple(speed_of(runs, space.with_precision(point, name)) for name in PRECISIONS)
+        for point in points
+    ]
+    fastest = _fastest(bf16 for _, bf16 in pairs)
+    both = next((fp8 for fp8, bf16 in pairs if fp8 and bf16), None)
+    return fastest, both.value / fastest.value if both and fastest else None
+
+
+def _fastest(speeds: Iterable[Speed | None]) -> Speed | None:
+    measured = [speed for speed in speeds if speed is not None]
+    return max(measured, key=lambda speed: speed.value, default=None)
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:

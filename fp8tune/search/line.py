@@ -81,7 +81,7 @@ class Lines:
                 break
             self._log = log
             misfit, step, information = found
-        self._covariance = np.linalg.inv(information)
+        self._covariance = np.asarray(np.linalg.inv(information), np.float64)
 
     def _around(self, log: Array, cap: float) -> tuple[float, Array, Array]:
         """How badly logarithms fit, the step to better ones, and the information."""

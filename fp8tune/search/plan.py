@@ -13,6 +13,7 @@ from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
+from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, recognise, trainer
 
 
@@ -27,6 +28,7 @@ class Config(NamedTuple):
     data: bytes
     trainer: Trainer
     job: Job
+    loaded: Loaded
 
 
 class Plan(NamedTuple):
@@ -54,7 +56,8 @@ def read_config(path: str, data: bytes, target: Target, name: str = "") -> Confi
     if not (name or kind.trainer):
         raise CannotPlan(f"{path}: {kind.description}")
     known = trainer(name or kind.trainer)
-    return Config(path, data, known, known.job(known.load(document.values), target))
+    loaded = known.load(document.values)
+    return Config(path, data, known, known.job(loaded, target), loaded)
 
 
 def study_name(plan: Plan, about: dict[str, Any]) -> str:

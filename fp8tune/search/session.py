@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fp8tune import atomic
+from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.lint.wording import plain
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event, Limits, Search
@@ -27,6 +29,7 @@ from fp8tune.search.plan import (
     study_name,
 )
 from fp8tune.search.prior import card_gib, from_job
+from fp8tune.search.real import gpu_name, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.runner import Runner
@@ -51,6 +54,7 @@ class Wishes(NamedTuple):
     world_size: int
     trainer: str
     runner: str
+    device: str
     records: str
     allow: tuple[str, ...]
     output: str
@@ -101,6 +105,26 @@ def search(wishes: Wishes) -> int:
 
 def _prepare(wishes: Wishes) -> Prepared:
     config = _config(wishes)
+    if wishes.runner == "replay":
+        return _replayed(wishes, config)
+    refusal = config.job["trial_refusal"]
+    if refusal:
+        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+    plan = plan_for_trials(config, wishes.allow)
+    about = plan.about(device=wishes.device, allow=list(wishes.allow))
+    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
+    study.open(about)
+    setup = Setup(wishes.device, config.job["dp_shard"])
+    if wishes.device == "cpu":
+        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
+    target = config.job.target
+    runner = Builtin(config.trainer, config.loaded, target, setup)
+    prior = from_job(plan.space, config.job)
+    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
+    return Prepared(plan, runner, strategy, study)
+
+
+def _replayed(wishes: Wishes, config: Config) -> Prepared:
     records, digest = _records(wishes)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
@@ -117,13 +141,32 @@ def _prepare(wishes: Wishes) -> Prepared:
 
 
 def _config(wishes: Wishes) -> Config:
-    target = Target(wishes.gpu, wishes.world_size)
+    target = Target(_gpu(wishes), wishes.world_size or _one(wishes))
     try:
         with open(wishes.config, "rb") as file:
             data = file.read(MAX_RECORDS)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     return read_config(wishes.config, data, target, wishes.trainer)
+
+
+def _one(wishes: Wishes) -> int:
+    """GPUs of the run where nobody says: one for real trials."""
+    return 0 if wishes.runner == "replay" else 1
+
+
+def _gpu(wishes: Wishes) -> str:
+    """The GPU as the table knows it: the one named, else this machine's."""
+    if wishes.runner == "replay" or wishes.device == "cpu":
+        return wishes.gpu
+    found = gpu_name()
+    if not found:
+        hint = "run on a GPU node, or rehearse with --device cpu"
+        raise CannotSearch(f"no NVIDIA GPU found; {hint}")
+    try:
+        return resolve(wishes.gpu or found)
+    except UnknownGpu:
+        return ""
 
 
 def _records(wishes: Wishes) -> tuple[list[Record], str]:
@@ -172,8 +215,7 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         sys.stdout.write(unified_diff(config.path, config.data, after))
         return ""
     try:
-        like = os.stat(config.path)
-        atomic.write(path, after, like)
+        atomic.write(path, after, like=config.path)
     except OSError as error:
         raise CannotSearch(f"{path}: {error.strerror}") from None
     return path

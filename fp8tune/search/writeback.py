@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document, parse
-from fp8tune.toml.edit import CannotEdit, Edit, apply, set_value
+from fp8tune.toml.edit import CannotEdit, Edit, apply, set_values
 
 MARK = "# fp8tune search: "
 WIDTH = 100
@@ -49,7 +49,7 @@ def _with_value(data: bytes, choice: Choice) -> bytes:
     document = parse(data)
     path = _path(choice)
     try:
-        after = _encode(document, [set_value(document, path, choice.value)])
+        after = _encode(document, list(set_values(document, {path: choice.value})))
     except CannotEdit as error:
         raise CannotWrite(f"{choice.key}: {error}") from None
     if _value(parse(after), path) != choice.value:

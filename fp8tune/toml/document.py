@@ -96,7 +96,7 @@ class Document:
         try:
             return scan(self.text)
         except RecursionError:  # nested as deeply as the parser just bears
-            return Spans({}, {})
+            return Spans({}, {}, {})
 
     @cached_property
     def lines(self) -> Lines:

@@ -7,16 +7,18 @@ new table meets dotted keys, is for the caller to check with the parser.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|$)")
+_REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")
-_CLOSING = re.compile(r"[ \t]*\]")
+_CLOSING = re.compile(r"[ \t]*\]\]?")
+_LARGEST = 2**63
 
 
 class Edit(NamedTuple):
@@ -35,21 +37,27 @@ class CannotEdit(Exception):
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text after all edits, which must not overlap."""
+    """The text after all edits; raises ``CannotEdit`` where they overlap."""
     parts, end = [], 0
-    for edit in sorted(edits):
-        if edit.start < end:
-            raise CannotEdit("edits overlap")
+    for edit in in_order(edits):
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     return "".join([*parts, text[end:]])
+
+
+def in_order(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits by place; raises ``CannotEdit`` where they overlap."""
+    ordered = sorted(edits)
+    if any(after.start < before.end for before, after in pairwise(ordered)):
+        raise CannotEdit("edits overlap")
+    return ordered
 
 
 def literal(value: Any) -> str:
     """A value as TOML; raises ``CannotEdit`` for what has no one-line form."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int) and value.bit_length() > 64:
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         raise CannotEdit("an integer beyond TOML's range")
     if isinstance(value, (int, float)):
         return repr(value)
@@ -60,20 +68,27 @@ def literal(value: Any) -> str:
     raise CannotEdit(f"{type(value).__name__} has no one-line form")
 
 
-def set_value(document: Document, path: Path, value: Any) -> Edit:
-    """Set a key: replace its value, or add it to its table."""
-    span = document.spans.values.get(path)
-    if span is not None:
-        return Edit(*span, literal(value))
-    table, name = path[:-1], _key(str(path[-1]))
-    return _add(document, table, name, literal(value))
+def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:
+    """Set keys: replace their values, or add them to their tables."""
+    added: dict[Path, list[str]] = {}
+    for path, value in values.items():
+        span = document.spans.values.get(path)
+        if span is not None:
+            yield Edit(*span, literal(value))
+        else:
+            pair = f"{_key(path[-1])} = {literal(value)}"
+            added.setdefault(path[:-1], []).append(pair)
+    for table, pairs in added.items():
+        yield _add(document, table, pairs)
 
 
-def rename_key(document: Document, path: Path, name: str) -> Edit:
-    """Give a key another name in the same table."""
+def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
+    """Give a key another name in the same table, wherever it is named."""
     if (*path[:-1], name) in document.spans.keys:
         raise CannotEdit(f"`{name}` is already there")
-    return Edit(*_span(document.spans.keys, path), _key(name))
+    _span(document.spans.keys, path)
+    for span in document.spans.names[path]:
+        yield Edit(*span, _key(name))
 
 
 def remove_key(document: Document, path: Path) -> Edit:
@@ -81,18 +96,33 @@ def remove_key(document: Document, path: Path) -> Edit:
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
     if _inline(document, path[:-1]):
         return _remove_inline(document.text, key, value)
-    start = _line_start(document.text, key[0])
-    rest = _REST.match(document.text, value[1])
-    if rest is None or "=" in document.text[start : key[0]]:
-        raise CannotEdit("the key shares its line")
-    end = rest.start(2) if rest[2] else rest.end()
-    return Edit(start, end, "")
+    start, rest = _own_lines(document.text, key, value)
+    return Edit(start, rest.start(2) if rest[2] else rest.end(), "")
+
+
+def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
+    """Move a key, its value as written and the comment behind it to another table."""
+    key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
+    if to in document.spans.keys or _inline(document, to[:-1]):
+        raise CannotEdit("no room for it")
+    start, rest = _own_lines(document.text, key, value)
+    line = document.text[key[1] : rest.end(2) if rest[2] else value[1]]
+    yield Edit(start, rest.end(), "")
+    yield _add(document, to[:-1], [f"{_key(to[-1])}{line}"])
 
 
 def add_header(document: Document, path: Path, section: str) -> Edit:
-    """Write ``[section]`` above the line of a key."""
+    """Write ``[section]`` above the line of a key.
+
+    All keys below, up to the next header, become the section's; none of them may be
+    a table, because it may be another section, written with dots.
+    """
     start = _line_start(document.text, _span(document.spans.keys, path)[0])
-    return Edit(start, start, f"[{_key(section)}]{_newline(document.text)}")
+    for (name, *below), (place, _) in document.spans.keys.items():
+        moved = not below and place >= start and not _is_header(document.text, place)
+        if moved and isinstance(document.values[str(name)], dict):
+            raise CannotEdit(f"`{name}` is a table")
+    return Edit(start, start, f"[{_key(section)}]{_newline(document.text, start)}")
 
 
 def _span(spans: dict[Path, Span], path: Path) -> Span:
@@ -102,25 +132,41 @@ def _span(spans: dict[Path, Span], path: Path) -> Span:
     return span
 
 
-def _add(document: Document, table: Path, name: str, value: str) -> Edit:
-    spans = document.spans
-    siblings = [
-        (span, path)
-        for path, span in spans.values.items()
-        if path[:-1] == table and isinstance(path[-1], str)
-    ]
+def _own_lines(text: str, key: Span, value: Span) -> tuple[int, re.Match[str]]:
+    """Where the lines of a pair start, and what follows its value on the last."""
+    start = _line_start(text, key[0])
+    rest = _REST.match(text, value[1])
+    if rest is None or _shared(text[start : key[0]]):
+        raise CannotEdit("the key shares its line")
+    return start, rest
+
+
+def _add(document: Document, table: Path, pairs: list[str]) -> Edit:
+    """Add pairs to a table: behind its last key, below its header, or with it."""
+    text, spans = document.text, document.spans
     if _inline(document, table):
-        return _add_inline(spans.values[table], siblings, f"{name} = {value}")
+        return _add_inline(document, spans.values[table], ", ".join(pairs))
+    siblings = [
+        (span, spans.keys[path][0])
+        for path, span in spans.values.items()
+        if path[:-1] == table and path in spans.keys
+    ]
     if siblings:
-        (_, end), path = max(siblings)
-        key = spans.keys[path][0]
-        prefix = document.text[_line_start(document.text, key) : key]
-        return _below(document.text, end, f"{prefix}{name} = {value}")
+        (_, end), key = max(siblings)
+        return _below(text, end, text[_line_start(text, key) : key], pairs)
+    if (*table, 0) in spans.keys or table in spans.values:
+        raise CannotEdit("not a table")
     header = spans.keys.get(table)
-    closing = _CLOSING.match(document.text, header[1]) if header else None
-    if closing is not None:
-        return _below(document.text, closing.end(), f"{name} = {value}")
-    return _new_table(document.text, table, f"{name} = {value}")
+    if header is None:
+        return _new_table(text, table, pairs)
+    if not _is_header(text, header[0]):
+        end = min(end for start, end in spans.values.values() if start > header[1])
+        prefix = text[_line_start(text, header[0]) : header[1]]
+        return _below(text, end, f"{prefix}.", pairs)
+    closing = _CLOSING.match(text, header[1])
+    if closing is None:
+        return _new_table(text, table, pairs)
+    return _below(text, closing.end(), "", pairs)
 
 
 def _inline(document: Document, table: Path) -> bool:
@@ -128,52 +174,68 @@ def _inline(document: Document, table: Path) -> bool:
     return span is not None and document.text[span[0]] == "{"
 
 
-def _add_inline(table: Span, siblings: list[tuple[Span, Path]], pair: str) -> Edit:
-    if siblings:
-        end = max(siblings)[0][1]
-        return Edit(end, end, f", {pair}")
-    return Edit(*table, f"{{ {pair} }}")
+def _add_inline(document: Document, table: Span, pairs: str) -> Edit:
+    start, stop = table
+    ends = (end for at, end in document.spans.values.values() if start < at < stop)
+    last = max(ends, default=0)
+    return Edit(last, last, f", {pairs}") if last else Edit(*table, f"{{ {pairs} }}")
 
 
-def _below(text: str, offset: int, line: str) -> Edit:
-    """Insert a line below the one that holds ``offset``."""
+def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
+    """Insert lines below the one that holds ``offset``."""
     rest = _REST.match(text, offset)
-    if rest is None:
+    if rest is None or _shared(prefix):
         raise CannotEdit("the table shares its line")
-    newline = _newline(text)
-    start = "" if rest[3] else newline
-    return Edit(rest.end(), rest.end(), f"{start}{line}{newline if rest[3] else ''}")
+    newline = _newline(text, offset)
+    lines = newline.join(f"{prefix}{pair}" for pair in pairs)
+    added = f"{lines}{rest[3]}" if rest[3] else f"{newline}{lines}"
+    return Edit(rest.end(), rest.end(), added)
 
 
-def _new_table(text: str, table: Path, line: str) -> Edit:
-    newline = _newline(text)
+def _new_table(text: str, table: Path, pairs: list[str]) -> Edit:
+    newline = _newline(text, len(text))
     gap = newline if text.endswith("\n") else 2 * newline
-    header = ".".join(_key(str(part)) for part in table)
-    added = f"{gap if text else ''}[{header}]{newline}{line}{newline}"
-    return Edit(len(text), len(text), added)
+    header = f"[{'.'.join(map(_key, table))}]"
+    lines = [gap * bool(text) + header, *pairs, ""]
+    return Edit(len(text), len(text), newline.join(lines))
 
 
 def _remove_inline(text: str, key: Span, value: Span) -> Edit:
-    before = text[: key[0]].rstrip()
+    before = len(text[: key[0]].rstrip(" \t\r\n"))
     space = _SPACE.match(text, value[1])
     after = space.end() if space else value[1]
-    if before[-1:] not in ("{", ","):
+    if text[before - 1] not in "{,":
         raise CannotEdit("a dotted key in an inline table")
     if text[after] == ",":
         space = _SPACE.match(text, after + 1)
         return Edit(key[0], space.end() if space else after + 1, "")
-    return Edit(len(before) - (before[-1] == ","), value[1], "")
+    return Edit(before - (text[before - 1] == ","), value[1], "")
 
 
 def _line_start(text: str, offset: int) -> int:
     return text.rfind("\n", 0, offset) + 1
 
 
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
+def _is_header(text: str, offset: int) -> bool:
+    """Whether the line of a key is a table's header."""
+    return text[_line_start(text, offset) : offset].lstrip().startswith("[")
 
 
-def _key(name: str) -> str:
+def _shared(prefix: str) -> bool:
+    """Whether more than parts of a dotted key may stand before a key on its line."""
+    return any(sign in prefix for sign in "={[,")
+
+
+def _newline(text: str, offset: int) -> str:
+    """The line ending of the line at ``offset``, or of the one above the last."""
+    end = text.find("\n", offset)
+    end = text.rfind("\n") if end < 0 else end
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+def _key(name: str | int) -> str:
+    if isinstance(name, int):
+        raise CannotEdit("an item of an array")
     return name if _BARE.fullmatch(name) else _quoted(name)
 
 

@@ -31,18 +31,20 @@ class Spans(NamedTuple):
 
     Tables written as ``[header]`` have a key span (the name inside the
     brackets) and no value span; array items have a value span only, but for
-    ``[[header]]`` items, which have a key span only.
+    ``[[header]]`` items, which have a key span only. ``names`` are all the places
+    that name a key, of which ``keys`` holds one.
     """
 
     keys: dict[Path, Span]
     values: dict[Path, Span]
+    names: dict[Path, list[Span]]
 
 
 def scan(text: str) -> Spans:
     """Find every key and value of ``text``, which must be valid TOML."""
     scanner = _Scanner(text)
     scanner.document()
-    return Spans(scanner.keys, scanner.values)
+    return Spans(scanner.keys, scanner.values, scanner.names)
 
 
 class _Scanner:
@@ -51,6 +53,7 @@ class _Scanner:
         self.at = 0
         self.keys: dict[Path, Span] = {}
         self.values: dict[Path, Span] = {}
+        self.names: dict[Path, list[Span]] = {}
         self._items: dict[Path, int] = {}
 
     def document(self) -> None:
@@ -80,7 +83,7 @@ class _Scanner:
                 self._items[path] = self._items.get(path, -1) + 1
             if last and not many:
                 self.keys[path] = span
-            self.keys.setdefault(path, span)
+            self._name(path, span)
             if path in self._items:
                 path += (self._items[path],)
                 self.keys.setdefault(path, span)
@@ -105,10 +108,14 @@ class _Scanner:
         path = table
         for name, span in self._key_parts():
             path += (name,)
-            self.keys.setdefault(path, span)
+            self._name(path, span)
         self.at += 1
         self._skip(_SPACE)
         self._value(path)
+
+    def _name(self, path: Path, span: Span) -> None:
+        self.keys.setdefault(path, span)
+        self.names.setdefault(path, []).append(span)
 
     def _value(self, path: Path) -> None:
         start = self.at

@@ -14,35 +14,39 @@ if TYPE_CHECKING:
     from fp8tune.toml.edit import Edit
 
 COMMENTED: dict[str, tuple[str, ...]] = {
-    "wrong-batch-in-comment": ("said", "value", "working", "basis"),
-    "wrong-tokens-in-comment": ("said", "value", "working", "basis"),
-    "wrong-gpus-in-comment": ("said", "value", "working"),
-    "wrong-ac-in-comment": ("said", "value"),
-    "wrong-precision-in-comment": ("said", "value"),
-    "wrong-size-in-comment": ("said", "value", "least"),
+    "wrong-batch-in-comment": ("said", "key", "value", "working", "basis"),
+    "wrong-tokens-in-comment": ("said", "key", "value", "working", "basis"),
+    "wrong-gpus-in-comment": ("said", "key", "value", "working"),
+    "wrong-ac-in-comment": ("said", "key", "value"),
+    "wrong-precision-in-comment": ("said", "key", "value"),
+    "wrong-size-in-comment": ("said", "key", "value", "least"),
     "wrong-value-in-comment": ("said", "key", "value"),
-    "no-checkpoint-in-comment": ("said", "value"),
+    "no-checkpoint-in-comment": ("said", "key", "value"),
 }
 """The kinds of faults of comments that contradict the file."""
 
 FACTS: dict[str, tuple[str, ...]] = {
     "invalid-toml": ("reason",),
     "byte-order-mark": (),
-    "unknown-key": ("key", "name", "table", "hint", "meant", "sure"),
+    "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
     "bad-ignore": ("reason",),
-    "unknown-ignore": ("name", "until", "hint", "meant"),
+    "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
     "unused-ignore": ("name", "until"),
     "expired-ignore": ("name", "until"),
     "value-not-allowed": ("key", "value", "allowed", "hint", "meant", "sure"),
     "unknown-precision": ("key", "value", "allowed", "hint", "meant", "sure"),
     "value-not-convertible": ("key", "value", "type"),
     "wrong-type": ("key", "value", "type"),
-    "value-out-of-range": ("key", "value", "bound"),
+    "value-out-of-range": ("key", "value", "bound", "hint"),
     "value-truncated": ("key", "value", "result"),
     "read-as-false": ("key", "value"),
+    "boolean-for-number": ("key", "value", "result"),
+    "not-a-number": ("key", "value"),
+    "not-text": ("key", "value"),
     "section-not-a-table": ("key", "value"),
+    "table-replaced": ("key", "value"),
     "entry-not-a-table": ("key", "value", "table"),
     "missing-key": ("key", "name"),
     "dataset-without-source": ("key",),
@@ -52,6 +56,9 @@ FACTS: dict[str, tuple[str, ...]] = {
     **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
+
+MENDED = ("byte-order-mark", "unknown-ignore", "unused-ignore", "expired-ignore")
+"""The kinds whose faults know the edits that mend them."""
 
 
 class Fault(NamedTuple):

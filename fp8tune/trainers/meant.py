@@ -13,12 +13,19 @@ _NAME = re.compile(r"did you mean [`\[]([\w.]+)[`\]]\?")
 
 
 def key_meant(hint: str, path: Path, keys: Container[str]) -> dict[str, Any]:
-    """Facts for a fix: the key of the same table that a hint names, if it does."""
+    """Facts for a fix: the key that a hint names.
+
+    ``meant`` is a key of the same table, ``sure`` if it is the same word; ``home`` is
+    the key of the same name in another section.
+    """
     match = _NAME.fullmatch(hint)
     if match is None:
         return {}
     name = match[1].removeprefix(f"{path[0]}.") if len(path) == 2 else match[1]
-    if "." in name or (len(path) > 1 and name not in keys):
+    if "." in name:
+        same = same_word(str(path[-1]), name.rpartition(".")[2])
+        return {"home": Words(name)} if same else {}
+    if len(path) > 1 and name not in keys:
         return {}
     return {"meant": Words(name), "sure": same_word(str(path[-1]), name)}
 

@@ -33,6 +33,20 @@ class Key(NamedTuple):
     doc: str = ""
 
     @property
+    def bound(self) -> str:
+        """The range of the value in words, ``""`` without one."""
+        if self.within:
+            low, high = (edge.strip() for edge in self.within[1:-1].split(","))
+            start = "at least" if self.within[0] == "[" else "above"
+            end = "at most" if self.within[-1] == "]" else "below"
+            return f"{start} {low} and {end} {high}"
+        if self.nonzero:
+            return f"{self.min} or above 0"
+        if self.above is not None:
+            return f"above {self.above}"
+        return "" if self.min is None else f"at least {self.min}"
+
+    @property
     def effective_default(self) -> Any:
         """The value that the trainer works with when the key is absent."""
         return self.default if self.overlay is None else self.overlay
@@ -78,6 +92,17 @@ class Schema(NamedTuple):
         """Every dotted key outside of lists, variants included."""
         for section in self.sections:
             yield from self._class_keys(section, self.section_class(section))
+
+    def entry_keys(self) -> Iterator[tuple[str, Key]]:
+        """The keys of tables in lists, as ``data.datasets[].path``."""
+        for name, key in self.dotted_keys():
+            yield from self._entry_keys(name, key)
+
+    def _entry_keys(self, name: str, key: Key) -> Iterator[tuple[str, Key]]:
+        element = key.base.partition("[")[2].rstrip("]").split(",")[0]
+        for inner, spec in self.classes.get(element, {}).items():
+            yield f"{name}[].{inner}", spec
+            yield from self._entry_keys(f"{name}[].{inner}", spec)
 
     def _class_keys(self, prefix: str, name: str) -> Iterator[tuple[str, Key]]:
         for key, spec in self.classes[name].items():

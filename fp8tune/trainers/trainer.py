@@ -50,7 +50,9 @@ class Trainer:
         """Every name that a rule for this trainer may use."""
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
         sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
-        computed = FACTS | sources(self._module("job"))
+        computed = dict(FACTS)
+        for name in import_module(f"fp8tune.trainers.{self.name}").WORDS:
+            computed |= sources(self._module(name))
         return vocabulary(keys | sections, self.schema.job, computed)
 
     @cached_property

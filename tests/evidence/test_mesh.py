@@ -20,16 +20,21 @@ def mesh():
     torch.distributed.destroy_process_group()
 
 
-def test_one_local_rank_of_two_dimensions_is_refused(mesh):
+@pytest.mark.parametrize(
+    "sizes",
+    [{"dp_replicate": 2, "dp_shard": 4}, {"dp_replicate": 2, "dp_shard": 1, "tp": 4}],
+)
+def test_one_local_rank_of_two_dimensions_is_refused(mesh, sizes):
     """hybrid-sharding: the trainer asks the data-parallel submesh for one rank."""
-    submesh = mesh(dp_replicate=2, dp_shard=4)["dp_replicate", "dp_shard"]
+    submesh = mesh(**sizes)["dp_replicate", "dp_shard"]
     with pytest.raises(RuntimeError, match="mesh_dim"):
         submesh.get_local_rank()
 
 
-def test_one_group_of_two_dimensions_is_refused(mesh):
-    """pipeline-with-tensor-and-data-parallel: it asks for one process group."""
-    submesh = mesh(pp=2, dp_shard=2, tp=2)["dp_shard", "tp"]
+@pytest.mark.parametrize("shards", [2, 1])
+def test_one_group_of_two_dimensions_is_refused(mesh, shards):
+    """pipeline-with-sharding: it asks for one process group."""
+    submesh = mesh(pp=2, dp_shard=shards, tp=4 // shards)["dp_shard", "tp"]
     with pytest.raises(RuntimeError, match="mesh_dim"):
         submesh.get_group()
 

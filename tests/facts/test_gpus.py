@@ -16,6 +16,8 @@ FIGURES = (
     "hbm_gb_per_s",
     "bf16_tflops",
     "fp8_tflops",
+    "bf16_measured_tflops",
+    "fp8_measured_tflops",
 )
 each = pytest.mark.parametrize("entry", DATA["gpu"], ids=lambda entry: entry["name"])
 
@@ -44,6 +46,13 @@ def test_fp8_is_twice_bf16_where_there_is_a_matmul(entry):
     if "fp8_tflops" in entry:
         assert entry["fp8_matmul"]
         assert entry["fp8_tflops"] == pytest.approx(2 * entry["bf16_tflops"], rel=0.02)
+
+
+@each
+def test_no_measured_matmul_is_faster_than_the_peak(entry):
+    for kind in ("bf16", "fp8"):
+        peak = entry.get(f"{kind}_tflops", 0)
+        assert 0.5 * peak <= entry.get(f"{kind}_measured_tflops", peak) <= peak
 
 
 @each

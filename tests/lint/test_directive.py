@@ -6,6 +6,7 @@ from fp8tune.job import Target
 from fp8tune.lint.directive import (
     MAX_WORLD_SIZE,
     Directive,
+    asked,
     parse_gpu,
     parse_world_size,
     read_directive,
@@ -43,10 +44,11 @@ def test_read(text, gpu, world_size):
     ("words", "problems"),
     [
         ("gpu=h1000", ("no GPU named 'h1000'; did you mean h100?",)),
-        ("gpu=", ("no GPU named ''",)),
+        ("gpu=", ("gpu= lacks its value, which follows without a space",)),
+        ("gpu = h100", ("gpu= lacks its value, which follows without a space",)),
         ("gpu=zzzzzz", ("no GPU named 'zzzzzz'",)),
         ("world-size=0", ("world-size=0 is no number of GPUs",)),
-        ("world-size=", ("world-size= is no number of GPUs",)),
+        ("world-size=", ("world-size= lacks its value, which follows",)),
         ("world-size=-1", ("world-size=-1 is no number of GPUs",)),
         ("world-size=1e3", ("world-size=1e3 is no number of GPUs",)),
         ("world-size=99999999", ("world-size=99999999 is no number of GPUs",)),
@@ -73,6 +75,55 @@ def test_a_comment_below_the_first_table_is_not_read(table):
     found = read_directive(f"{table}# fp8tune: gpu=h200\n")
     span = (len(table), len(table) + 19)
     assert found == Directive(problems=(("it stands below the first table", span),))
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# fp8tune gpu=h100",
+        "#fp8tune gpu=h100 world-size=16",
+        "# fp8tune  world_size = 16",
+        "# fp8tune gpus=h100",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "[train]\n"])
+def test_a_comment_without_its_colon_is_a_problem(comment, before):
+    found = read_directive(f"{before}{comment}\n[model]\n")
+    span = (len(before), len(before) + len(comment))
+    problem = ("it lacks the colon after fp8tune", span)
+    assert found == Directive(problems=(problem,))
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# fp8tune",
+        "# fp8tune finds nothing here",
+        "# fp8tune needs gpu=h100 for this",
+        "# checked with fp8tune gpu=h100",
+        "# fp8tune.sh gpu=h100",
+        "x = 1 # fp8tune gpu=h100",
+    ],
+)
+def test_prose_about_fp8tune_is_no_comment_for_it(comment):
+    assert read_directive(f"{comment}\n[train]\n") == Directive()
+
+
+def test_a_space_before_the_colon_is_no_problem():
+    assert read_directive("# fp8tune : gpu=h200\n").gpu == "h200"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "world_size", "target"),
+    [
+        (None, None, Target()),
+        ("H100", None, Target("h100-sxm", 0, "--gpu", "")),
+        (None, 8, Target("", 8, "", "--world-size")),
+        ("h200", 8, Target("h200", 8, "--gpu", "--world-size")),
+    ],
+)
+def test_what_the_command_line_asks(gpu, world_size, target):
+    assert asked(gpu, world_size) == target
 
 
 def test_each_figure_and_problem_has_its_own_line():

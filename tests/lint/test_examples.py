@@ -13,6 +13,7 @@ from fp8tune.lint.examples import (
 )
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import Example
+from tests.lint.conftest import fix
 from tests.sample import NO_PIPELINE
 
 RULE = (
@@ -26,8 +27,10 @@ BAD = "[distributed]\npp = «2»\n"
 GOOD = "[distributed]\npp = 1\n"
 
 
-def example(kind, config, also=()):
-    return f"[[{kind}]]\nconfig = '''{config}'''\nalso = {list(also)!r}\n"
+def example(kind, config, also=(), fixed=""):
+    lines = [f"[[{kind}]]", f"config = '''{config}'''", f"also = {list(also)!r}"]
+    lines += [f"fixed = '''{fixed}'''"] * bool(fixed)
+    return "\n".join([*lines, ""])
 
 
 @pytest.fixture
@@ -158,4 +161,55 @@ def test_lint_example(rules):
     report = lint_example(Example("[train]\nseq_len = «0»\n", []), rules)
     assert [(d.path, d.rule) for d in report.diagnostics] == [
         ("example.toml", "value-out-of-range")
+    ]
+
+
+MENDED = "[distributed]\npp = 1\n"
+
+
+def becomes(text):
+    return f"becomes, and `fixed` does not say so:\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("body", "fixed", "reasons"),
+    [
+        ('set = { pp = "1" }', MENDED, []),
+        ('set = { pp = "3" }', MENDED, ["still fires after its fix"]),
+        ('set = { tp = "1" }', MENDED, ["still fires after its fix"]),
+        ('set = { pp = "world_size" }', MENDED, ["offers no fix"]),
+        (
+            "set = { pp = \"'x'\" }",
+            '[distributed]\npp = "x"\n',
+            ["also fires value-not-convertible after its fix"],
+        ),
+        (
+            "rename = { pp = \"'x'\" }",
+            "[distributed]\nx = 2\n",
+            ["also fires unknown-key after its fix"],
+        ),
+        ('set = { pp = "1" }', f"{MENDED}# more\n", [becomes(MENDED)]),
+    ],
+)
+def test_a_fix_is_shown(failures, body, fixed, reasons):
+    said = failures(fix(body), example("bad", BAD, fixed=fixed), example("good", GOOD))
+    assert said == [Failure("no-pipeline", "bad 1", reason) for reason in reasons]
+
+
+def test_every_rule_with_fixes_shows_one(failures):
+    said = failures(
+        fix('set = { pp = "1" }'), example("bad", BAD), example("good", GOOD)
+    )
+    assert said == [
+        Failure("no-pipeline", "", "shows no fix: give a [[bad]] its `fixed`"),
+        Failure("no-pipeline", "bad 1", becomes(MENDED)),
+    ]
+
+
+def test_a_fix_that_makes_no_toml(failures):
+    text = "[distributed]\npp = «2»\n[train]\n"
+    body = "header = { pp = \"'train'\" }"
+    said = failures(fix(body), example("bad", text, fixed="x"), example("good", GOOD))
+    assert [failure.reason for failure in said] == [
+        "becomes no TOML: [train] is declared twice"
     ]

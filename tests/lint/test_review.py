@@ -17,7 +17,7 @@ import pytest
 )
 def test_a_profiling_window_of_no_numbers(fired, window, found):
     """The trainer compares whatever stands there: two lists compare."""
-    assert fired(f"[profiling]\n{window}\n") == found
+    assert fired(f"[profiling]\nenable = false\n{window}\n") == found
 
 
 def test_a_looping_link_costs_only_itself(fp8tune, project):

@@ -5,8 +5,11 @@ import tomllib
 
 import pytest
 
-from fp8tune.lint.engine import Rules
+from benchmarks.rule_evidence.config import shrink
+from fp8tune.job import Target
+from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.examples import lint_example, run_examples
+from fp8tune.lint.experiment import experiments
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import (
@@ -119,6 +122,52 @@ def test_references_are_addresses_or_files_of_the_repository(rule, repository):
         and not (repository / address.partition("#")[0]).is_file()
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in PACK if rule.category != "hygiene"],  # of our own comments
+    ids=lambda rule: rule.name,
+)
+def test_a_public_source_is_among_the_references(rule):
+    assert [a for a in rule.references if a.startswith("https://")]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [rule for rule in PACK if rule.category in ("crash", "slow", "memory")],
+    ids=lambda rule: rule.name,
+)
+def test_what_stops_or_slows_a_run_can_be_shown_on_a_gpu(rule):
+    assert [e for e in experiments(rule) if "cuda" in e.devices]
+
+
+@pytest.mark.parametrize(
+    ("rule", "number"),
+    [
+        pytest.param(rule, number, id=f"{rule.name}-{number}")
+        for rule in PACK
+        for number in range(len(experiments(rule)))
+    ],
+)
+def test_an_experiment_is_of_its_rule(rule, number, rules):
+    """What runs is what the rule fires on, and its control is not.
+
+    Memory rules fire on configs that fill a GPU; the CPU shows their formula.
+    """
+    experiment = experiments(rule)[number]
+    target = Target(world_size=experiment.ranks, world_size_origin="the experiment")
+
+    def found(config):
+        text = shrink(config, experiment.devices[-1]).encode()
+        report = check("a.toml", text, rules, target, only="kempnerforge")
+        return {d.rule: d.category for d in report.diagnostics}
+
+    of_formula = rule.category == "memory" and "cuda" not in experiment.devices
+    assert (rule.name in found(experiment.config)) is not of_formula
+    assert rule.name not in found(experiment.control)
+    assert "rejected" not in found(experiment.config).values()
+    assert not {"rejected", "crash"} & set(found(experiment.control).values())
 
 
 @each_rule
@@ -239,3 +288,28 @@ def test_names_that_a_rule_may_use(rule, known, unknown):
 )
 def test_what_a_message_rests_on(name, targets):
     assert next(rule for rule in PACK if rule.name == name).targets == targets
+
+
+def test_the_front_of_a_file_is_the_file_without_its_examples():
+    for rule in read_builtin():
+        front = dict(rule.front)
+        examples = {"bad", "good", "experiment"}
+        assert front == {k: v for k, v in rule.data.items() if k not in examples}
+
+
+@pytest.mark.parametrize(
+    ("source", "guard"),
+    [
+        ("tp > 1", ""),
+        ("tp > 1 and pp > 1", "tp > 1"),
+        ('precision == "fp8" and tp > 1 and pp > 1', 'precision == "fp8"'),
+        ("tp > 1 and pp > 1 or cp > 1", ""),
+        ("(tp > 1 and pp > 1) and cp > 1", ""),
+        ('optimizer == "a and b" and tp > 1', ""),
+        ("tp in [1, 2] and pp > 1", "tp in [1, 2]"),
+        ("not vlm and pp > 1", "not vlm"),
+    ],
+)
+def test_the_guard_of_a_condition(source, guard):
+    head = {"name": "n", "code": "c", "severity": "note", "when": source}
+    assert Rule("p", "silent", head, "").guard == guard

@@ -297,7 +297,7 @@ def test_precedence_of_the_world_size(configured, option, header, setting, origi
     comment = f"# fp8tune: world-size={header}\n" if header else "#\n"
     configured(
         f"world-size = {setting}" if setting else "",
-        comment + "[train]\n[distributed]\ntp = 4\n",
+        comment + "[train]\n[distributed]\ndp_replicate = 4\n",
     )
     (found,) = run(("a.toml",), Options(world_size=option)).diagnostics
     assert found.rule == "world-size-not-divisible"
@@ -342,7 +342,7 @@ def test_trainer(configured, setting, option, path, skipped):
 def test_rules_of_users(configured, where):
     configured(
         "rules = ['mine']" if where == "settings" else "",
-        "[train]\ngrad_accum_steps = 2\n[distributed]\npp = 2\n",
+        "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
         **{"mine/silent/no-pipeline.toml": RULE},
     )
     options = Options(packs=("mine",) if where == "options" else ())
@@ -358,7 +358,7 @@ def test_settings_find_rules_from_other_folders(configured):
         "rules = ['mine']",
         **{
             "mine/silent/no-pipeline.toml": RULE,
-            "sub/b.toml": "[train]\ngrad_accum_steps = 2\n[distributed]\npp = 2\n",
+            "sub/b.toml": "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
         },
     )
     assert rules_of(run((f"{root}/sub/b.toml",), Options())) == ["no-pipeline"]
@@ -367,11 +367,11 @@ def test_settings_find_rules_from_other_folders(configured):
 def test_one_pack_for_several_settings(configured):
     configured(
         "",
-        "[train]\ngrad_accum_steps = 2\n[distributed]\npp = 2\n",
+        "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
         **{
             "mine/silent/no-pipeline.toml": RULE,
             "sub/pyproject.toml": "[tool.fp8tune]\nseverity = {silent = 'note'}\n",
-            "sub/a.toml": "[train]\ngrad_accum_steps = 2\n[distributed]\npp = 2\n",
+            "sub/a.toml": "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
         },
     )
     result = run(("a.toml", "sub/a.toml"), Options(packs=("mine",)))
@@ -385,7 +385,7 @@ def test_one_pack_for_several_settings(configured):
 def test_the_same_pack_named_twice_is_one(configured, again):
     configured(
         "rules = ['mine']",
-        "[train]\ngrad_accum_steps = 2\n[distributed]\npp = 2\n",
+        "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
         **{"mine/silent/no-pipeline.toml": RULE},
     )
     assert rules_of(run(("a.toml",), Options(packs=(again,)))) == ["no-pipeline"]

@@ -90,6 +90,10 @@ def test_without_any(tmp_path):
         ("world-size = '8'", "`world-size` is a number of GPUs"),
         ("world-size = 8.0", "`world-size` is a number of GPUs"),
         ("trainer = 'x'", "`trainer` is one of kempnerforge"),
+        (
+            "trainer = 'kempnerforg'",
+            "`trainer` is one of kempnerforge; did you mean `kempnerforge`?",
+        ),
         ("trainer = 5", "`trainer` is one of kempnerforge"),
         ("select = 'rejected'", "`select` is an array of strings"),
         ("ignore = [1]", "`ignore` is an array of strings"),
@@ -97,6 +101,10 @@ def test_without_any(tmp_path):
         ("exclude = true", "`exclude` is an array of strings"),
         ("severity = 'error'", "`severity` maps rules to error, warning, note"),
         ("severity = {a = 'bad'}", "`severity` maps rules to error, warning, note"),
+        (
+            "severity = {a = 'warn ing'}",
+            "`severity` maps rules to error, warning, note; did you mean `warning`?",
+        ),
         ("severity = {a = []}", "`severity` maps rules to error, warning, note"),
         (
             "per-file-ignores = []",

@@ -36,9 +36,9 @@ parallelism: 4 x more sequences per step, and whole layers on each GPU)
   = why: fp8tune explain fp8-with-tensor-parallel
 
 1 error in 1 of 1 file
-not judged: 1 rule in 1 file needs the GPU: add --gpu h100, or `# fp8tune: gpu=h100` \
+not judged: 2 rules in 1 file need the GPU: add --gpu h100, or `# fp8tune: gpu=h100` \
 above the first table
-not judged: 1 rule in 1 file needs the number of GPUs: add --world-size 16, or \
+not judged: 2 rules in 1 file need the number of GPUs: add --world-size 16, or \
 `# fp8tune: world-size=16` above the first table
 fixable: 1 with --unsafe-fixes, which change the run
 """
@@ -76,6 +76,14 @@ def test_concise(fp8tune, project):
         "parallelism in this trainer: `distributed.tp = 4`\n"
     )
     assert said.err == FULL[FULL.index("1 error in") :]
+
+
+UNJUDGED = [
+    ("whole-model-before-sharding", "gpu"),
+    ("world-size-not-divisible", "world-size"),
+    ("gpu-without-fp8", "gpu"),
+    ("gradients-kept-unsharded", "world-size"),
+]
 
 
 def test_json(fp8tune, project):
@@ -138,12 +146,7 @@ def test_json(fp8tune, project):
             }
         ],
         "unjudged": [
-            {
-                "path": "a.toml",
-                "rule": "world-size-not-divisible",
-                "needs": "world-size",
-            },
-            {"path": "a.toml", "rule": "gpu-without-fp8", "needs": "gpu"},
+            {"path": "a.toml", "rule": rule, "needs": needs} for rule, needs in UNJUDGED
         ],
         "skipped": [{"path": "b.toml", "reason": "a Python project file"}],
         "suppressed": [],

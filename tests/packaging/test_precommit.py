@@ -26,9 +26,8 @@ PRE_COMMIT = Path(sys.executable).parent / "pre-commit"
 
 
 @pytest.fixture(scope="session")
-def hook(repository):
-    (only,) = yaml.safe_load((repository / ".pre-commit-hooks.yaml").read_text())
-    return only
+def hooks(repository):
+    return yaml.safe_load((repository / ".pre-commit-hooks.yaml").read_text())
 
 
 def git(folder, *arguments):
@@ -70,8 +69,8 @@ def try_repo(configs, published, home):
     shutil.copy(configs / "bad.toml", configs / "old")
     commit(configs)
 
-    def run(*files):
-        command = (PRE_COMMIT, "try-repo", published, "fp8tune", "--color", "never")
+    def run(*files, hook="fp8tune"):
+        command = (PRE_COMMIT, "try-repo", published, hook, "--color", "never")
         env = AUTHOR | {"PRE_COMMIT_HOME": home}
         return execute(*command, "--files", *files, folder=configs, **env)
 
@@ -84,13 +83,17 @@ def said(out):
     return [line for line in lines if not line.startswith("[INFO]")]
 
 
-def test_manifest(hook, repository, home):
+def test_manifest(hooks, repository, home):
     command = (PRE_COMMIT, "validate-manifest", ".pre-commit-hooks.yaml")
     must(*command, folder=repository, PRE_COMMIT_HOME=home)
-    assert hook["id"] == "fp8tune"
-    assert hook["language"] == "python"
-    assert hook["require_serial"] is True
-    assert hook["minimum_pre_commit_version"] == "2.9.2"
+    assert {hook["id"]: hook["entry"] for hook in hooks} == {
+        "fp8tune": "fp8tune lint --force-exclude",
+        "fp8tune-fix": "fp8tune lint --fix --force-exclude",
+    }
+    for hook in hooks:
+        assert hook["language"] == "python"
+        assert hook["require_serial"] is True
+        assert hook["minimum_pre_commit_version"] == "2.9.2"
 
 
 @pytest.mark.parametrize(
@@ -109,9 +112,10 @@ def test_manifest(hook, repository, home):
         ("train.py", False),
     ],
 )
-def test_files(hook, path, matches):
-    typed = set(hook["types"]) <= tags_from_filename(path)
-    assert (typed and bool(re.search(hook["files"], path))) is matches
+def test_files(hooks, path, matches):
+    for hook in hooks:
+        typed = set(hook["types"]) <= tags_from_filename(path)
+        assert (typed and bool(re.search(hook["files"], path))) is matches
 
 
 def test_passes_and_is_quiet(try_repo):
@@ -135,3 +139,21 @@ def test_fails_and_shows_the_finding(try_repo):
     assert "bad.toml:2:7" in shown
     assert "2 errors in 1 of 2 files" in shown
     assert "good.toml" not in shown
+
+
+def test_the_fix_hook_mends_fails_and_passes_the_second_time(try_repo, configs):
+    bad = configs / "bad.toml"
+    bad.write_text("[train]\r\nbatchsize = 8 # per GPU\r\n", newline="")
+    good = (configs / "good.toml").read_bytes()
+    ended = try_repo("good.toml", "bad.toml", "old/bad.toml", hook="fp8tune-fix")
+    assert ended.code == 1, ended.out
+    first, *lines = said(ended.out)
+    assert first.startswith("fp8tune lint --fix...")
+    assert first.endswith("...Failed")
+    assert "- files were modified by this hook" in lines
+    assert "fixed 1 finding in 1 file" in lines
+    assert bad.read_bytes() == b"[train]\r\nbatch_size = 8 # per GPU\r\n"
+    assert (configs / "good.toml").read_bytes() == good
+    ended = try_repo("good.toml", "bad.toml", hook="fp8tune-fix")
+    assert ended.code == 0, ended.out
+    assert said(ended.out)[0].endswith("...Passed")

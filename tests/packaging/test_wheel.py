@@ -47,6 +47,7 @@ def test_every_rule_is_in_the_wheel(names, repository):
     [
         "fp8tune/py.typed",
         "fp8tune/facts/gpus.toml",
+        "fp8tune/facts/fp8_gemm_h100.csv",
         "fp8tune/trainers/kempnerforge/schema.toml",
     ],
 )
@@ -62,7 +63,8 @@ def test_nothing_else_is_in_the_wheel(names, repository):
     inside = {name for name in names if ".dist-info/" not in name}
     assert {name for name in inside if name.endswith(".py")} == modules
     assert {name.split("/")[0] for name in inside} == {"fp8tune"}
-    assert {name.rpartition(".")[2] for name in inside} == {"py", "toml", "typed"}
+    kinds = {name.rpartition(".")[2] for name in inside}
+    assert kinds == {"py", "toml", "csv", "typed"}
 
 
 def test_metadata(wheel, names):
@@ -85,7 +87,7 @@ class TestInstalled:
 
     def test_good(self, programs, configs):
         ended = execute(programs / "fp8tune", "lint", "good.toml", folder=configs)
-        assert ended == (0, "no findings in 1 file\n")
+        assert (ended.code, ended.out.split("\n")[0]) == (0, "no findings in 1 file")
 
     def test_bad(self, programs, configs):
         command = (programs / "fp8tune", "lint", "--output-format=concise")
@@ -100,10 +102,10 @@ class TestInstalled:
 
     def test_rules(self, programs, configs, repository):
         out = must(programs / "fp8tune", "rules", folder=configs)
-        assert len(out.splitlines()) == len(
-            list((repository / "rules").rglob("*.toml"))
-        )
-        assert {line[3:4].isdigit() for line in out.splitlines()} == {True}
+        heads = [line for line in out.splitlines() if line.startswith("FP8")]
+        assert len(heads) == len(list((repository / "rules").rglob("*.toml")))
+        others = [line for line in out.splitlines() if line not in heads]
+        assert all(line.startswith(" ") for line in others)  # of long summaries
 
     def test_needs_no_torch(self, programs, configs):
         code = "import importlib.util as u; print(u.find_spec('torch'))"

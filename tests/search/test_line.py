@@ -19,7 +19,10 @@ def peak(point):
     return STATE + values[0] * EACH[values[1]] * (0.9 if values[2] else 1.0)
 
 
-def predicted(told, points, space=SPACE, prior=(), cap=math.log(80)):
+CAP = math.log(80)
+
+
+def predicted(told, points, space=SPACE, prior=(), cap=CAP):
     lines = Lines(space, told, 0.0, prior)
     lines.learn(cap)
     logs, deviations = lines.predict(points)

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from fp8tune.toml.spans import Spans, scan
+from fp8tune.toml.spans import scan
 from tests.toml.corpus import VALID
 from tests.toml.writer import documents
 
@@ -180,7 +180,7 @@ def test_generated_documents_with_carriage_returns(document):
     ],
 )
 def test_exact_spans(text, keys, values):
-    assert scan(text) == Spans(keys, values)
+    assert scan(text)[:2] == (keys, values)
 
 
 @pytest.mark.parametrize("value", ["[[1], 2]", "{a = {b = 1}}", "'''\nx\n'''", "1"])

@@ -1,1 +1,14 @@
 """KempnerForge: schema as data, its loader's semantics, and its config as a job."""
+
+WORDS = (
+    "job",
+    "vlm",
+    "mixture",
+    "optim",
+    "gemms",
+    "reach",
+    "trial",
+    "memory",
+    "activations",
+)
+"""Modules whose public functions are names of the job."""

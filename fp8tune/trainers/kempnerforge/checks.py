@@ -47,7 +47,7 @@ def _number(spec: Key, value: Any) -> Iterator[Problem]:
     if not isinstance(value, (int, float)):
         yield Problem(value, NUMBERS[spec.base], None)
     elif not _inside(spec, value):
-        yield Problem(value, NUMBERS[spec.base], _bound(spec))
+        yield Problem(value, NUMBERS[spec.base], spec.bound)
 
 
 def _pair(spec: Key, value: Any) -> Iterator[Problem]:
@@ -58,7 +58,7 @@ def _pair(spec: Key, value: Any) -> Iterator[Problem]:
         yield Problem(value, kind, None)
     else:
         if not fine:
-            yield Problem(value, kind, _bound(spec))
+            yield Problem(value, kind, spec.bound)
 
 
 def _weights(spec: Key, value: Any) -> Iterator[Problem]:
@@ -85,20 +85,6 @@ def _within(interval: str, value: Any) -> bool:
     low, high = (float(edge) for edge in interval[1:-1].split(","))
     above = low <= value if interval[0] == "[" else low < value
     return bool(above and (value <= high if interval[-1] == "]" else value < high))
-
-
-def _bound(spec: Key) -> str:
-    if spec.within:
-        low, high = (edge.strip() for edge in spec.within[1:-1].split(","))
-        start = "at least" if spec.within[0] == "[" else "above"
-        return (
-            f"{start} {low} and {'at most' if ']' in spec.within else 'below'} {high}"
-        )
-    if spec.nonzero:
-        return f"{spec.min} or above 0"
-    if spec.above is not None:
-        return f"above {spec.above}"
-    return "" if spec.min is None else f"at least {spec.min}"
 
 
 def headerless(raw: dict[str, Any], schema: Schema) -> tuple[str, list[str]] | None:
@@ -219,6 +205,8 @@ def _experts(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fau
         name = "moma_experts_per_modality" if written else "moma_modalities"
         here = (*path, name)
         facts = {"key": dotted(here), "value": experts, "reason": reason}
+        if written:
+            values[name] = faulty
         yield Fault("bad-experts", here, facts)
 
 
@@ -257,7 +245,9 @@ def _profiling(values: dict[str, Any], path: Path, faulty: object) -> Iterator[F
     else:
         if backwards:
             bound = "a whole number, the end above the start"
-            yield Fault("value-out-of-range", here, {**facts, "bound": bound})
+            yield Fault(
+                "value-out-of-range", here, {**facts, "bound": bound, "hint": ""}
+            )
 
 
 def _odd_number(value: Any) -> bool:

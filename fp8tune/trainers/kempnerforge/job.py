@@ -4,7 +4,7 @@ Every public function is a field of the job or a fact of this trainer; its
 parameters name what it reads (``model_dim`` is the key ``model.dim``). A
 parameter that is unknown makes the result unknown.
 
-Source: KempnerForge at commit 5666d0d, files named in each docstring.
+Source: KempnerForge at commit 5666d0d, the files named in brackets.
 """
 
 from __future__ import annotations
@@ -113,60 +113,6 @@ def fp8_tokens(
     return (image + text, text) if joint else (image, text)
 
 
-def activation_bytes(
-    ac: str,
-    compile: bool,  # noqa: A002
-    precision: str,
-    hidden_size: int,
-    ffn_size: int,
-    vlm_arch_name: str,
-    dense_ffn_layers: int,
-    layers: int,
-    model_activation: str,
-    model_norm_type: str,
-) -> float:
-    """Bytes per token that one dense SwiGLU block keeps for the backward pass.
-
-    Full AC keeps the block's input. Selective AC wraps the attention module alone:
-    norms (computed in fp32) and FFN stay, of which the compiler recomputes some.
-    Measured on the trainer's own blocks by benchmarks/activation_bytes.py; exact in
-    eager mode, on the CPU in compiled mode.
-    """
-    swiglu = (model_activation, model_norm_type) == ("silu", "rmsnorm")
-    if vlm_arch_name or dense_ffn_layers != layers or not swiglu or ac == "none":
-        raise Unknown("activation_bytes")
-    if ac == "full":
-        return 2 * hidden_size
-    if not compile:
-        return 20 * hidden_size + 8 * ffn_size
-    if precision == "fp8":
-        return 4 * hidden_size + 4 * ffn_size
-    return 8 * hidden_size + 6 * ffn_size
-
-
-def logit_bytes(train_loss_fn: str) -> int:
-    """8 with plain cross-entropy, as fitted to 18 measured runs of the trainer."""
-    if train_loss_fn != "cross_entropy":
-        raise Unknown("logit_bytes")
-    return 8
-
-
-def unsharded_gradient_bytes(grad_accum: int, vlm: bool, pp: int) -> int:
-    """4 where accumulation skips the reduce-scatter and keeps fp32 gradients.
-
-    Text runs without pipeline (scripts/train.py maybe_no_sync, reduce_dtype fp32).
-    """
-    return 4 if grad_accum > 1 and not vlm and pp == 1 else 0
-
-
-def state_bytes(optimizer: str, precision: str, unsharded_gradient_bytes: int) -> int:
-    """Sharded bytes per parameter: bf16 weights, gradients and optimizer state."""
-    moments = {"adamw": 4, "lion": 2, "schedule_free_adamw": 6}.get(optimizer)
-    if moments is None or precision not in ("bf16", "fp8"):
-        raise Unknown("state_bytes")
-    return 2 + moments + (0 if unsharded_gradient_bytes else 2)
-
-
 def vlm_arch_name(vlm: bool, vlm_arch: str | None = None) -> str:
     """The VLM architecture, ``""`` for a text run (config/vlm.py)."""
     return Words(known("vlm.arch", vlm_arch)) if vlm else ""
@@ -249,11 +195,6 @@ def vlm_image_positions(vlm_arch_name: str, vlm_visual_tokens: int) -> int:
 def vlm_positions(vlm_image_positions: int, vlm_max_text_len: int) -> int:
     """Tokens of the residual stream of a VLM sample [tokens] (config/job.py)."""
     return vlm_image_positions + vlm_max_text_len
-
-
-def final_checkpoint() -> bool:
-    """Always: a run that reaches max_steps is saved at its end (scripts/train.py)."""
-    return True
 
 
 def expert_size(ffn_size: int, model_moe_expert_ffn_multiplier: float) -> int:

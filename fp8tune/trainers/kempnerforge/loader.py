@@ -17,6 +17,7 @@ from typing import Any
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks
+from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
@@ -26,8 +27,6 @@ ALWAYS_READ = ("model", "train", "eval", "distributed")
 
 MAX_FAULTS = 1000
 
-_TRUE = ("true", "1", "yes")
-_WORDS = (*_TRUE, "false", "0", "no", "off", "none", "disabled", "n", "f", "")
 _FAULTY = object()
 
 
@@ -125,7 +124,7 @@ class _Loader:
             del self.values[key]
 
     def _not_tables(self, raw: dict[str, Any]) -> None:
-        """Fault the sections that are no tables where the trainer reads them."""
+        """Fault the sections that are no tables, by when the trainer reads them."""
         vlm = "vlm" in raw
         tokens = self.values.get("vision_encoder.num_tokens", 0)
         counted = vlm and isinstance(tokens, int) and tokens > 0
@@ -136,9 +135,13 @@ class _Loader:
             "video": counted,
             **dict.fromkeys(ALWAYS_READ, True),
         }
+        ignored = () if vlm else ("vision_encoder", "adapter")
         for section, value in raw.items():
-            if read.get(section) and not isinstance(value, dict):
-                self.fault("section-not-a-table", (section,), value=value)
+            if section in self.schema.sections and not isinstance(value, dict):
+                if read.get(section):
+                    self.fault("section-not-a-table", (section,), value=value)
+                elif section not in ignored:
+                    self.fault("table-replaced", (section,), value=value)
 
     def table(self, name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
         """Coerce and check one table; faulty values come back as ``_FAULTY``."""
@@ -167,6 +170,9 @@ class _Loader:
     def unknown(self, path: Path, table: str, keys: Collection[str]) -> None:
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
+        home = facts.get("home")
+        if home and self.schema.optional(home.partition(".")[0]):
+            del facts["home"]  # that section would make another run of it
         self.fault("unknown-key", path, name=str(path[-1]), **facts)
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
@@ -179,13 +185,19 @@ class _Loader:
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value after the loader's coercion."""
         base = spec.base
-        coerce = _COERCIONS.get(base)
+        coerce = COERCIONS.get(base)
+        value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
+        if value is not _FAULTY:
+            for kind, facts in oddities(spec, dotted(path), raw, value):
+                self.fault(kind, path, **facts)
         if coerce is not None:
-            return self._coerced(coerce, spec, raw, path)
+            return value
         if spec.allowed and base != "str":
             return raw if self._allowed(spec, raw, path) else _FAULTY
-        if base in self.schema.classes and isinstance(raw, dict):
-            return self.table(base, raw, path)
+        if base in self.schema.classes:
+            if isinstance(raw, dict):
+                return self.table(base, raw, path)
+            self.fault("table-replaced", path, value=raw)
         if base.startswith(("list[", "tuple[")):
             return self._sequence(base, raw, path)
         return raw
@@ -194,16 +206,11 @@ class _Loader:
         self, coerce: Callable[[Any], Any], spec: Key, raw: Any, path: Path
     ) -> Any:
         try:
-            value = coerce(raw)
+            return coerce(raw)
         except (ValueError, OverflowError):
             wanted = checks.NUMBERS[spec.base]
             self.fault("value-not-convertible", path, value=raw, type=wanted)
             return _FAULTY
-        if spec.base == "int" and isinstance(raw, float) and raw != value:
-            self.fault("value-truncated", path, value=raw, result=value)
-        if spec.base == "bool" and isinstance(raw, str) and raw.lower() not in _WORDS:
-            self.fault("read-as-false", path, value=raw)
-        return value
 
     def _sequence(self, base: str, raw: Any, path: Path) -> Any:
         if isinstance(raw, dict) and base.startswith("list["):
@@ -246,14 +253,14 @@ class _Loader:
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
                 facts |= _as_written(problem, raw)
-            self._forget_truncation(here)
+                facts["hint"] = "" if problem.path else _default(spec)
+            self._forget_notes(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
 
-    def _forget_truncation(self, path: Path) -> None:
-        """Drop the note on a cut-off fraction where the result is refused anyway."""
-        truncated = ("value-truncated", path)
-        self.faults = [f for f in self.faults if (f.kind, f.path) != truncated]
+    def _forget_notes(self, path: Path) -> None:
+        """Drop what is odd about a value where the value is refused anyway."""
+        self.faults = [f for f in self.faults if f.path != path or f.kind not in NOTES]
 
     def _cross_check(self, name: str, values: dict[str, Any], path: Path) -> None:
         for check in checks.BY_CLASS.get(name, ()):
@@ -261,6 +268,12 @@ class _Loader:
                 if len(self.faults) >= MAX_FAULTS:
                     return
                 self.faults.append(fault)
+
+
+def _default(spec: Key) -> str:
+    """What to write instead of a value out of range, if there is a default."""
+    value = spec.effective_default
+    return "" if value is None else f"leave it out for the default, {value}"
 
 
 def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:
@@ -271,22 +284,3 @@ def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:
     was, is_now = str(raw).lower()[:20], str(value).lower()[:20]
     becomes = "" if was == is_now else f" ({was} becomes {is_now})"
     return {"value": raw, "bound": f"{problem.bound}{becomes}"}
-
-
-def _to_int(raw: Any) -> Any:
-    return int(raw) if isinstance(raw, (str, float)) else raw
-
-
-def _to_float(raw: Any) -> Any:
-    return float(raw) if isinstance(raw, (str, int)) else raw
-
-
-def _to_bool(raw: Any) -> bool:
-    return raw.lower() in _TRUE if isinstance(raw, str) else bool(raw)
-
-
-_COERCIONS: dict[str, Callable[[Any], Any]] = {
-    "int": _to_int,
-    "float": _to_float,
-    "bool": _to_bool,
-}

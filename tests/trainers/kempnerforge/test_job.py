@@ -233,60 +233,6 @@ def test_vlm_frames(video, frames, count):
 
 
 @pytest.mark.parametrize(
-    ("ac", "compiled", "precision", "bytes_"),
-    [
-        ("full", True, "bf16", 2 * 4096),
-        ("full", False, "fp8", 2 * 4096),
-        ("selective", True, "bf16", 8 * 4096 + 6 * 14336),
-        ("selective", True, "fp8", 4 * 4096 + 4 * 14336),
-        ("selective", False, "bf16", 20 * 4096 + 8 * 14336),
-        ("selective", False, "fp8", 20 * 4096 + 8 * 14336),
-    ],
-)
-def test_activation_bytes(ac, compiled, precision, bytes_):
-    args = (ac, compiled, precision, 4096, 14336, "", 32, 32, "silu", "rmsnorm")
-    assert facts.activation_bytes(*args) == bytes_
-
-
-@pytest.mark.parametrize(
-    ("position", "value"),
-    [(0, "none"), (5, "mot"), (6, 16), (8, "gelu"), (9, "layernorm")],
-)
-def test_activation_bytes_that_were_not_measured(position, value):
-    args = ["selective", True, "bf16", 4096, 14336, "", 32, 32, "silu", "rmsnorm"]
-    args[position] = value
-    with pytest.raises(Unknown):
-        facts.activation_bytes(*args)
-
-
-@pytest.mark.parametrize(
-    ("accum", "vlm", "pp", "bytes_"),
-    [(1, False, 1, 0), (2, False, 1, 4), (2, True, 1, 0), (2, False, 2, 0)],
-)
-def test_unsharded_gradient_bytes(accum, vlm, pp, bytes_):
-    assert facts.unsharded_gradient_bytes(accum, vlm, pp) == bytes_
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "precision", "unsharded", "bytes_"),
-    [
-        ("adamw", "bf16", 0, 8),
-        ("adamw", "fp8", 4, 6),
-        ("lion", "bf16", 0, 6),
-        ("schedule_free_adamw", "bf16", 0, 10),
-        ("muon", "bf16", 0, None),
-        ("adamw", "fp32", 0, None),
-    ],
-)
-def test_state_bytes(optimizer, precision, unsharded, bytes_):
-    if bytes_ is None:
-        with pytest.raises(Unknown):
-            facts.state_bytes(optimizer, precision, unsharded)
-    else:
-        assert facts.state_bytes(optimizer, precision, unsharded) == bytes_
-
-
-@pytest.mark.parametrize(
     ("text", "unknown"),
     [
         ("[model]\ndim = 0\n", ["hidden_size", "head_dim", "ffn_size"]),

@@ -2,9 +2,16 @@
 
 import pytest
 
+TAKEN = {"boolean-for-number", "not-a-number", "not-text", "table-replaced"}
+"""Kinds of faults that the loader takes without a word."""
+
 
 def faults(loaded):
     return [(fault.kind, fault.facts["key"]) for fault in loaded.faults]
+
+
+def refusals(loaded):
+    return [found for found in faults(loaded) if found[0] not in TAKEN]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +33,7 @@ def faults(loaded):
 def test_int(load, written, value):
     loaded = load(f"[train]\nseed = {written}\n")
     assert loaded.values["train.seed"] == value
-    assert {kind for kind, _ in faults(loaded)} <= {"value-truncated"}
+    assert {kind for kind, _ in refusals(loaded)} <= {"value-truncated"}
 
 
 @pytest.mark.parametrize("written", ['"8.0"', '"1e3"', '"0x10"', '""', '"a"', "nan"])
@@ -56,7 +63,7 @@ def test_infinity_is_no_int(load):
 )
 def test_float(load, written, value):
     loaded = load(f"[model]\nrope_theta = {written}\n")
-    assert (loaded.values["model.rope_theta"], loaded.faults) == (value, [])
+    assert (loaded.values["model.rope_theta"], refusals(loaded)) == (value, [])
     assert type(loaded.values["model.rope_theta"]) is float
 
 
@@ -207,6 +214,19 @@ def test_out_of_range(load, key, written, bound):
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[train]\nbatch_size = 0\n", "leave it out for the default, 8"),
+        ("[optimizer]\nbetas = [1, 2]\n", "leave it out for the default, [0.9, 0.95]"),
+        ("[model]\nn_kv_heads = 0\n", "leave it out for the default, 32"),
+        ("[[data.phases]]\ndataset_weights = { a = -1 }\n", ""),
+    ],
+)
+def test_out_of_range_tells_the_default(load, text, hint):
+    assert load(text).faults[0].facts["hint"] == hint
+
+
+@pytest.mark.parametrize(
     ("key", "written"),
     [
         ("train.batch_size", "true"),
@@ -231,7 +251,7 @@ def test_out_of_range(load, key, written, bound):
 )
 def test_odd_but_accepted(load, key, written):
     section, _, name = key.partition(".")
-    assert load(f"[{section}]\n{name} = {written}\n").faults == []
+    assert refusals(load(f"[{section}]\n{name} = {written}\n")) == []
 
 
 @pytest.mark.parametrize(
@@ -266,7 +286,7 @@ def test_betas(load, written, kind):
 )
 def test_a_conditional_check_waits_for_its_switch(load, experts, kinds):
     loaded = load(f"[model]\n{experts}\nmoe_frequency = 0\n")
-    assert [fault.kind for fault in loaded.faults] == kinds
+    assert [kind for kind, _ in refusals(loaded)] == kinds
 
 
 @pytest.mark.parametrize(
@@ -377,7 +397,8 @@ def test_a_nested_optional_table(load):
 
 @pytest.mark.parametrize("written", ["5", "[]", "'x'"])
 def test_a_nested_table_that_is_none_is_accepted(load, written):
-    assert load(f"[checkpoint]\ndyn_ckpt_window = {written}\n").faults == []
+    loaded = load(f"[checkpoint]\ndyn_ckpt_window = {written}\n")
+    assert faults(loaded) == [("table-replaced", "checkpoint.dyn_ckpt_window")]
 
 
 @pytest.mark.parametrize(
@@ -407,7 +428,50 @@ def test_a_nested_table_that_is_none_is_accepted(load, written):
 )
 def test_a_section_that_is_no_table(load, text, sections):
     loaded = load(text)
-    assert faults(loaded) == [("section-not-a-table", name) for name in sections]
+    assert refusals(loaded) == [("section-not-a-table", name) for name in sections]
+
+
+@pytest.mark.parametrize(
+    ("text", "sections"),
+    [
+        ("optimizer = true", ["optimizer"]),
+        ("[[scheduler]]\nname = 'cosine'", ["scheduler"]),
+        ("metrics = 5\nprofiling = []", ["metrics", "profiling"]),
+        ("vlm = 5\nvision_encoder = {num_tokens = 4}", []),
+        ("vlm = 5", ["vlm"]),
+        ("adapter = 5", []),
+        ("vlm = {}\nadapter = 5\nvision_encoder = {}", ["adapter"]),
+        ("vision_encoder = 5", []),
+        ("[optimizer]", []),
+    ],
+)
+def test_a_section_that_fails_only_when_it_is_read(load, text, sections):
+    replaced = [key for kind, key in faults(load(text)) if kind == "table-replaced"]
+    assert replaced == sections
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "kinds"),
+    [
+        ("train.batch_size", "true", ["boolean-for-number"]),
+        ("train.batch_size", "false", ["value-out-of-range"]),
+        ("train.z_loss_weight", "true", ["boolean-for-number"]),
+        ("train.compile_model", "true", []),
+        ("optimizer.lr", "nan", ["not-a-number"]),
+        ("optimizer.lr", "inf", []),
+        ("scheduler.min_lr_ratio", "nan", ["value-out-of-range"]),
+        ("checkpoint.dir", "5", ["not-text"]),
+        ("checkpoint.dir", '"5"', []),
+        ("data.tokenizer_path", '["gpt2"]', ["not-text"]),
+        ("metrics.wandb_run_name", "7", []),
+        ("train.loss_fn", "5", []),
+        ("model.sdpa_backend", "5", ["value-not-allowed"]),
+    ],
+)
+def test_values_that_do_not_mean_what_they_say(load, key, written, kinds):
+    section, _, name = key.partition(".")
+    loaded = load(f"[{section}]\n{name} = {written}\n")
+    assert faults(loaded) == [(kind, key) for kind in kinds]
 
 
 def test_a_section_that_is_no_table_has_no_values(load):

@@ -1,0 +1,197 @@
+"""The command: run the experiments that this machine can, and record the outcomes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.process import ROOT, run
+from benchmarks.rule_evidence import __doc__ as about
+from benchmarks.rule_evidence.config import NoData, shrink, with_data
+from benchmarks.rule_evidence.launch import Run, Seen, launch
+from benchmarks.rule_evidence.plan import Machine, Task, missing, observed, tasks
+from benchmarks.rule_evidence.plan import verdict as judge
+from benchmarks.rule_evidence.record import NOT_RUN, Outcome, Record
+from fp8tune.lint.rules import read_builtin
+
+RESULTS = ROOT / "benchmarks" / "results" / "rule_evidence.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0: all that ran was shown; 1: not all; 130: interrupted."""
+    options = parse(arguments)
+    everything = list(tasks(read_builtin()))
+    unknown = set(options.rule) - {task.rule.name for task in everything}
+    if unknown:
+        print(f"no experiment of {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    wanted = [t for t in everything if not options.rule or t.rule.name in options.rule]
+    here, absent = divide(wanted, options.device)
+    record = Record(options.output)
+    record.keep(everything)
+    if options.new:
+        here = [task for task in here if not record.ran(task)]
+    for task, reason in absent:
+        record.add(task, {"verdict": NOT_RUN, "reason": reason, "environment": None})
+    interrupted = run_all(here, options, describe(options), record)
+    counts = [record.outcomes[task.key]["verdict"] for task in here]
+    said = ", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(counts))
+    print(said or "nothing to run")
+    if interrupted:
+        return 130
+    return int(any(verdict in ("refuted", "unclear") for verdict in counts))
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="rule_evidence",
+        description=about,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkout", type=Path, help="a checkout of the trainer")
+    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser.add_argument(
+        "--rule", action="append", default=[], metavar="NAME", help="only this rule"
+    )
+    cuda = import_module("torch").cuda.is_available()
+    parser.add_argument(
+        "--device", default="cuda" if cuda else "cpu", choices=("cpu", "cuda")
+    )
+    parser.add_argument(
+        "--new", action="store_true", help="only what has no outcome yet"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=240, metavar="S", help="seconds of one run"
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    if not (options.checkout / "scripts" / "train.py").is_file():
+        parser.error(f"{options.checkout} has no scripts/train.py")
+    if options.device == "cuda" and not cuda:
+        parser.error("torch finds no CUDA device")
+    return options
+
+
+def divide(
+    wanted: list[Task], device: str
+) -> tuple[list[Task], list[tuple[Task, str]]]:
+    """The tasks for this machine, and the others with what they need."""
+    there = machine_of(device)
+    reasons = [(task, missing(task, there)) for task in wanted]
+    here = [task for task, why in reasons if not why and task.device == device]
+    absent = [(task, why) for task, why in reasons if why]
+    return here, absent
+
+
+def machine_of(device: str) -> Machine:
+    """The GPUs; none where the CPU was asked for."""
+    if device == "cpu":
+        return Machine(0, {})
+    cuda: Any = import_module("torch").cuda
+    major, minor = cuda.get_device_capability()
+    memory = cuda.get_device_properties(0).total_memory / 2**30
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    figures = {"capability": major + minor / 10, "gpu_gib": memory, "host_gib": host}
+    return Machine(cuda.device_count(), figures)
+
+
+def describe(options: argparse.Namespace) -> dict[str, str]:
+    """The machine, the versions, and the trainer's commit."""
+    commit = options.commit
+    if not commit:
+        asked = run(
+            ["git", "-C", str(options.checkout), "rev-parse", "--short", "HEAD"]
+        )
+        commit = "unknown" if asked.code else asked.output.strip()
+    gpu = {}
+    if options.device == "cuda":
+        gpu["gpu"] = import_module("torch").cuda.get_device_name()
+    versions = {name: version(name) for name in ("torch", "torchao")}
+    trainer = {"device": options.device, "trainer": f"KempnerForge {commit}"}
+    return machine.describe() | gpu | versions | trainer
+
+
+def run_all(
+    here: list[Task],
+    options: argparse.Namespace,
+    described: dict[str, str],
+    record: Record,
+) -> bool:
+    """Run the tasks, saving after each; whether Ctrl-C ended it."""
+    start = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # ends the ranks, too
+    record.save()
+    for done, task in enumerate(here):
+        left = (time.monotonic() - start) / done * (len(here) - done) if done else 0
+        eta = f", about {left:.0f} s left" if done else ""
+        name = f"{task.rule.name} {task.number}"
+        print(f"[{done + 1}/{len(here)}{eta}] {name}", end=" ", file=sys.stderr)
+        sys.stderr.flush()
+        try:
+            outcome = run_task(task, options, described)
+        except KeyboardInterrupt:
+            print("interrupted; what is done is kept", file=sys.stderr)
+            return True
+        why = f": {outcome['reason']}" if outcome["reason"] else ""
+        print(f"{outcome['verdict']}{why}", file=sys.stderr)
+        record.add(task, outcome)
+        record.save()
+    return False
+
+
+def run_task(
+    task: Task, options: argparse.Namespace, described: dict[str, str]
+) -> Outcome:
+    """Run an experiment and its control, and judge."""
+    start = time.monotonic()
+    names = observed(task)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        try:
+            bad, good = (
+                with_data(shrink(text, task.device), folder)
+                for text in (task.experiment.config, task.experiment.control)
+            )
+        except NoData as error:
+            return {"verdict": NOT_RUN, "reason": str(error), "environment": None}
+        ran, control = (
+            _clean(launch(_run(task, options, text, names), folder / name), place)
+            for name, text in (("config", bad), ("control", good))
+        )
+    verdict, reason = judge(task, bad, ran, control)
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "observed": ran,
+        "control": control,
+        "seconds": round(time.monotonic() - start, 1),
+        "environment": described,
+    }
+
+
+def _run(task: Task, options: argparse.Namespace, text: str, names: list[str]) -> Run:
+    ranks = task.experiment.ranks
+    return Run(options.checkout, text, task.device, ranks, names, options.timeout)
+
+
+def _clean(seen: Seen, place: str) -> Seen:
+    """Without the paths of this machine."""
+    return {
+        name: value.replace(place, "...") if isinstance(value, str) else value
+        for name, value in seen.items()
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

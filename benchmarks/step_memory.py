@@ -1,0 +1,398 @@
+"""Peak memory of two training steps of KempnerForge, phase by phase, on the CPU.
+
+Runs the trainer's own model, FSDP2, tensor and expert parallelism, checkpointing,
+loss and optimizer for rank 0 of any world size: collectives go to torch's fake
+process group, which allocates what NCCL would and moves nothing. Shapes are small,
+so that every term of the memory model can be told from the others. The recorded
+peaks are what the facts ``memory.*`` are checked against; that they are true of a
+GPU too is shown by the H200 runs of ``memory_points.toml``.
+
+What a GPU does differently: compiled blocks (not run here) keep and recompute less,
+and an attention kernel may return its output in another layout (2 bytes per token
+and hidden unit).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import machine
+from benchmarks.activation_bytes import describe
+from benchmarks.process import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results" / "step_memory.json"
+PHASES = ("init", "forward", "loss", "backward", "optimizer")
+
+
+class Case(NamedTuple):
+    """A small config and the number of GPUs it is for."""
+
+    name: str
+    config: str
+    world_size: int
+
+
+BASE = {
+    "model.dim": 256,
+    "model.n_layers": 4,
+    "model.n_heads": 16,
+    "model.n_kv_heads": 4,
+    "model.vocab_size": 2048,
+    "model.ffn_hidden_dim": 896,
+    "model.max_seq_len": 256,
+    "train.batch_size": 2,
+    "train.seq_len": 256,
+    "train.grad_accum_steps": 1,
+    "train.compile_model": False,
+    "train.activation_checkpointing": "full",
+    "distributed.dp_shard": -1,
+}
+TP = {"distributed.tp": 4}
+MOE = {
+    "model.num_experts": 8,
+    "model.ffn_hidden_dim": 448,
+}
+VLM = {
+    "vision_encoder.type": "random",
+    "vision_encoder.num_tokens": 64,
+    "vision_encoder.feature_dim": 64,
+    "vlm.max_text_len": 128,
+    "train.seq_len": 192,
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "accumulated": {"train.grad_accum_steps": 2},
+    "short": {"train.seq_len": 64},
+    "deep": {"model.n_layers": 12, "train.grad_accum_steps": 2},
+    "wide FFN": {"model.ffn_hidden_dim": 2048},
+    "small vocabulary": {"model.vocab_size": 256},
+    "large vocabulary": {"model.vocab_size": 8192},
+    "no AC": {"train.activation_checkpointing": "none"},
+    "selective AC": {"train.activation_checkpointing": "selective"},
+    "multi-head": {"model.n_kv_heads": 16},
+    "gelu": {"model.activation": "gelu"},
+    "gelu no AC": {
+        "model.activation": "gelu",
+        "train.activation_checkpointing": "none",
+    },
+    "layernorm": {"model.norm_type": "layernorm"},
+    "QK norm": {"model.qk_norm": True},
+    "tied": {"model.tie_embeddings": True},
+    "chunked": {"train.loss_fn": "chunked_cross_entropy", "train.ce_chunk_size": 256},
+    "z-loss": {"train.z_loss_weight": 1e-4},
+    "chunked z-loss": {
+        "train.loss_fn": "chunked_cross_entropy",
+        "train.ce_chunk_size": 256,
+        "train.z_loss_weight": 1e-4,
+    },
+    "lion": {"optimizer.name": "lion"},
+    "muon": {"optimizer.name": "muon"},
+    "schedule-free": {"optimizer.name": "schedule_free_adamw"},
+    "unfused": {"optimizer.fused": False},
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run all cases, print their peaks and save them."""
+    parser = argparse.ArgumentParser(prog="step_memory", description=__doc__)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    chosen = [case for case in cases() if options.only in case.name]
+    rows = [
+        {**case._asdict(), "peaks": peaks}
+        for case, peaks in measured(options.checkout, chosen)
+    ]
+    environment = describe(options.checkout, options.commit, "cpu")
+    print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
+    print(f"\n{show(rows)}")
+    if not options.only:
+        data = {"environment": environment, "cases": rows}
+        options.output.write_text(json.dumps(data, indent=1) + "\n")
+    return 0
+
+
+def measured(checkout: Path, chosen: list[Case]) -> Iterator[tuple[Case, Any]]:
+    """Run the cases; those with a mesh of several dimensions in fresh processes."""
+    work = partial(run, checkout)
+    flat = [case for case in chosen if "tp" not in case.name]
+    meshed = [case for case in chosen if "tp" in case.name]
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for group, size in ((flat, 64), (meshed, 1)):
+            for case, peaks in zip(group, pool.imap(work, group, size), strict=True):
+                print(case.name, peaks, file=sys.stderr, flush=True)
+                yield case, peaks
+
+
+def cases() -> Iterator[Case]:
+    """Every variant under FSDP, those that differ there under TP, then the rest."""
+    for name, change in VARIANTS.items():
+        yield case(f"{name}, fsdp8", change, 8)
+    for name in ("dense", "accumulated", "no AC", "short", "tied"):
+        yield case(f"{name}, tp4 fsdp8", VARIANTS[name] | TP, 32)
+    yield case("accumulated, tp4", VARIANTS["accumulated"] | TP, 4)
+    yield case("dense, one GPU", {}, 1)
+    yield case("accumulated, one GPU", VARIANTS["accumulated"], 1)
+    for name in ("dense", "accumulated", "selective AC", "short"):
+        yield case(f"MoE {name}, fsdp8", VARIANTS[name] | MOE, 8)
+    more = {"model.num_experts": 16, "model.moe_packed_experts": True}
+    yield case("MoE 16 packed, fsdp8", MOE | more, 8)
+    mixed = {"model.moe_frequency": 2, "model.moe_shared_experts": 1}
+    yield case("MoE every other block, fsdp8", MOE | mixed, 8)
+    yield case("MoE dense, tp4 fsdp4", MOE | TP, 16)
+    for name in ("dense", "selective AC"):
+        change = VARIANTS[name] | MOE | TP | {"distributed.ep": 2}
+        yield case(f"MoE {name}, tp4 ep2 fsdp4", change, 32)
+    for arch in ("joint_decoder", "cross_attention", "mot"):
+        for ac in ("none", "full"):
+            change = VLM | {"vlm.arch": arch, "train.activation_checkpointing": ac}
+            if arch == "cross_attention":
+                change |= {"train.seq_len": 128}
+            yield case(f"{arch} AC {ac}, fsdp4", change, 4)
+    for ga in (2, 4):
+        change = TP | {"distributed.pp": 2, "train.grad_accum_steps": ga}
+        yield case(f"first of 2 stages, {ga} micro-batches, tp4 fsdp4", change, 32)
+
+
+def case(name: str, change: dict[str, Any], world_size: int) -> Case:
+    """The base config with some keys changed, as TOML."""
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in (BASE | change).items():
+        section, _, name_in_it = key.partition(".")
+        tables.setdefault(section, {})[name_in_it] = value
+    text = "".join(
+        f"[{section}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in keys.items())
+        for section, keys in tables.items()
+    )
+    return Case(name, text, world_size)
+
+
+def run(checkout: Path, case: Case) -> dict[str, int]:
+    """The most bytes alive in each phase of two steps."""
+    sys.path.append(str(checkout))
+    logging.disable(logging.WARNING)
+    torch: Any = import_module("torch")
+    loader: Any = import_module("kempnerforge.config.loader")
+    live: Any = import_module("benchmarks.live_bytes").LiveBytes()
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(case.config)
+        file.flush()
+        config = loader.load_config(file.name, cli_args=[])
+    config.validate(case.world_size)
+    torch.manual_seed(0)
+    collapse_routing()
+    mesh = build_mesh(config, case.world_size)
+    with live:
+        live.phase = "init"
+        steps = pipeline_steps if config.distributed.pp > 1 else plain_steps
+        steps(config, mesh, live)
+    return {phase: live.peaks.get(phase, 0) for phase in PHASES}
+
+
+def build_mesh(config: Any, world_size: int) -> Any:
+    """The trainer's device mesh, on the CPU and without a network."""
+    distributed: Any = import_module("torch.distributed")
+    meshes: Any = import_module("torch.distributed.device_mesh")
+    fake: Any = import_module("torch.testing._internal.distributed.fake_pg")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+    if world_size == 1:
+        return None
+    distributed.init_process_group(
+        "fake", rank=0, world_size=world_size, store=fake.FakeStore()
+    )
+    sizes = config.distributed.resolve(world_size)
+    keep_one = sizes.tp > 1 or sizes.ep > 1
+    dims = {
+        name: getattr(sizes, name)
+        for name in ("pp", "dp_replicate", "dp_shard", "ep", "tp")
+        if getattr(sizes, name) > 1 or (name == "dp_shard" and keep_one)
+    }
+    shape = tuple(dims.values())
+    return meshes.init_device_mesh("cpu", shape, mesh_dim_names=tuple(dims))
+
+
+def collapse_routing() -> None:
+    """Send every token to the first experts, as a fresh model does.
+
+    With expert parallelism the ranks of a group process the same batch, so each
+    receives from every other what it sends to itself.
+    """
+    torch: Any = import_module("torch")
+    router: Any = import_module("kempnerforge.model.router").SoftmaxTopKRouter
+    expert_parallel: Any = import_module("kempnerforge.distributed.expert_parallel")
+    routed = getattr(router, "routed", router.forward)
+    router.routed = routed
+
+    def forward(self: Any, tokens: Any) -> Any:
+        weights, indices = routed(self, tokens)
+        first = torch.arange(self.top_k, device=tokens.device)
+        return weights, first.expand(*indices.shape).contiguous()
+
+    def all_to_all(out: Any, given: Any, **options: Any) -> None:
+        if not out.numel():
+            return
+        own = given[: options.get("input_split_sizes", [1])[0]]
+        repeats = -(-out.shape[0] // own.shape[0])
+        out.copy_(own.repeat(repeats, *[1] * (own.ndim - 1))[: out.shape[0]])
+
+    router.forward = forward
+    expert_parallel.dist = _Patched(expert_parallel.dist, all_to_all)
+
+
+class _Patched:
+    """``torch.distributed`` with another all-to-all."""
+
+    def __init__(self, module: Any, all_to_all_single: Any) -> None:
+        self._module = module
+        self.all_to_all_single = all_to_all_single
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def plain_steps(config: Any, mesh: Any, live: Any) -> None:
+    """Two steps without pipeline, as scripts/train.py makes them."""
+    torch: Any = import_module("torch")
+    parallel: Any = import_module("kempnerforge.distributed.parallel")
+    utils: Any = import_module("kempnerforge.distributed.utils")
+    training: Any = import_module("kempnerforge.training")
+    train, model_config = config.train, config.model
+    model = parallel.build_parallel_model(
+        model_config,
+        torch.device("cpu"),
+        mesh,
+        vision_config=config.vision_encoder,
+        adapter_config=config.adapter,
+        vlm_config=config.vlm,
+        ac_mode=train.activation_checkpointing,
+        mp_policy=parallel.default_mp_policy(train.param_dtype),
+        param_dtype=train.param_dtype,
+    )
+    optimizer = training.build_optimizer(model, config.optimizer)
+    loss_fn = training.build_loss_fn(train)
+
+    def enter_backward(_: Any) -> None:
+        live.phase = "backward"
+
+    for _ in range(2):
+        for micro_step in range(train.grad_accum_steps):
+            batch = _batch(config)
+            live.phase = "forward"
+            with training.maybe_no_sync(model, micro_step, train.grad_accum_steps):
+                if config.is_vlm:
+                    logits, labels = model(*batch)
+                else:
+                    labels = batch[1]
+                    logits = model(batch[0])
+                live.phase = "loss"
+                logits.register_hook(enter_backward)
+                loss = loss_fn(logits, labels)
+                if model_config.is_moe:
+                    loss = loss + 0.01 * model.get_moe_aux_loss()
+                loss.backward()
+        live.phase = "optimizer"
+        utils.clip_grad_norm_(model, train.grad_clip_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def _batch(config: Any) -> tuple[Any, ...]:
+    torch: Any = import_module("torch")
+    length = config.vlm.max_text_len if config.is_vlm else config.train.seq_len
+    shape = (config.train.batch_size, length)
+    tokens = torch.randint(0, config.model.vocab_size, shape)
+    if config.is_vlm:
+        return torch.zeros(shape[0], 3, 8, 8), tokens, tokens
+    return tokens, tokens
+
+
+def pipeline_steps(config: Any, mesh: Any, live: Any) -> None:
+    """Two steps of the first pipeline stage.
+
+    The 1F1B schedule of torch.distributed.pipelining, with what its PipelineStage
+    allocates and how it treats FSDP modules, but without the other stages.
+    """
+    torch: Any = import_module("torch")
+    training: Any = import_module("kempnerforge.training")
+    utils: Any = import_module("kempnerforge.distributed.utils")
+    train = config.train
+    model = _first_stage(config, mesh)
+    optimizer = training.build_optimizer(model, config.optimizer)
+    shape = (train.batch_size, train.seq_len, config.model.dim)
+    received = [
+        torch.empty(shape, dtype=train.param_dtype)
+        for _ in range(train.grad_accum_steps)
+    ]
+    for _ in range(2):
+        live.phase = "backward"
+        outputs: list[Any] = []
+        waiting = [_batch(config)[0] for _ in received]
+        for gradient in received:
+            while waiting and len(outputs) < config.distributed.pp:
+                outputs.append(model(waiting.pop()))
+            for name in ("is_last_backward", "reshard_after_backward"):
+                getattr(model, f"set_{name}")(False)
+            model.set_requires_gradient_sync(False)
+            outputs.pop(0).backward(gradient)
+        _reduce_gradients(model)
+        live.phase = "optimizer"
+        utils.clip_grad_norm_(model, train.grad_clip_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def _first_stage(config: Any, mesh: Any) -> Any:
+    torch: Any = import_module("torch")
+    parallel: Any = import_module("kempnerforge.distributed.parallel")
+    pipeline: Any = import_module("kempnerforge.distributed.pipeline_parallel")
+    tensor: Any = import_module("kempnerforge.distributed.tensor_parallel")
+    with torch.device("meta"):
+        model = pipeline.build_stage_module(config.model, 0, config.distributed.pp)
+    # Without it apply_fsdp2 raises AttributeError at commit 5666d0d.
+    model.cross_attention_layers = torch.nn.ModuleDict()
+    tensor.apply_tensor_parallel(model, mesh)
+    parallel.apply_ac(model, config.train.activation_checkpointing)
+    policy = parallel.default_mp_policy(config.train.param_dtype)
+    parallel.apply_fsdp2(model, mesh, mp_policy=policy)
+    model.to_empty(device=torch.device("cpu"))
+    model.init_weights_and_freqs()
+    return model.to(dtype=config.train.param_dtype)
+
+
+def _reduce_gradients(model: Any) -> None:
+    """What PipelineStage does after the last micro-batch."""
+    fsdp: Any = import_module("torch.distributed.fsdp._fully_shard._fully_shard")
+    for name in ("is_last_backward", "reshard_after_backward"):
+        getattr(model, f"set_{name}")(True)
+    model.set_requires_gradient_sync(True)
+    root = fsdp._get_module_fsdp_state(model)
+    for state in root._state_ctx.all_states:
+        for group in state._fsdp_param_groups:
+            group.post_backward()
+    root._root_post_backward_final_callback()
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """The peaks as a Markdown table [MiB]."""
+    lines = [
+        (row["name"], *(f"{row['peaks'][phase] / 2**20:.2f}" for phase in PHASES))
+        for row in rows
+    ]
+    return machine.table(lines, ("peak [MiB]", *PHASES))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

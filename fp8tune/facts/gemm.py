@@ -1,0 +1,76 @@
+"""Matrix products of a step: what they cost, and how much of it can run in FP8.
+
+FLOPs are those that the GPU runs, with what activation checkpointing repeats, of one
+rank and one micro-batch. Attention counts causally, half of the square.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
+
+
+def m(fp8_tokens: tuple[int, ...]) -> int:
+    """M of the blocks' linears: tokens that one rank puts through them [tokens]."""
+    return fp8_tokens[0]
+
+
+def flops(gemms: tuple[Gemm, ...]) -> float:
+    """FLOPs of all linears of one micro-batch on one rank [FLOP].
+
+    All pipeline stages together.
+    """
+    return sum(gemm.flops for gemm in gemms)
+
+
+def attention_flops(
+    micro_batch: int,
+    seq_len: int,
+    heads: int,
+    head_dim: int,
+    layers: int,
+    tp: int,
+    attention_passes: float,
+) -> float:
+    """FLOPs of Q K^T and its product with V, which no recipe converts [FLOP].
+
+    The backward pass of flash attention costs 2.5 forward passes: five products
+    against two (https://arxiv.org/abs/2205.14135).
+    """
+    forward = 2.0 * micro_batch * seq_len**2 * heads * head_dim * layers / tp
+    return forward * attention_passes
+
+
+def attention_share(gemm_flops: float, gemm_attention_flops: float) -> float:
+    """Share of a step's matrix FLOPs in attention itself."""
+    return gemm_attention_flops / (gemm_flops + gemm_attention_flops)
+
+
+def table(
+    gemms: tuple[Gemm, ...], gemm_flops: float, gemm_attention_flops: float
+) -> list[dict[str, Any]]:
+    """Every matrix product: M, K, N, count, FLOP share, FP8, expected speed-up.
+
+    The speed-up is that of a tensorwise FP8 linear on an H100 (``fp8.linear_gain``).
+    """
+    from fp8tune.facts.gemm_speed import tensorwise
+
+    total = gemm_flops + gemm_attention_flops
+    rows: list[dict[str, Any]] = [
+        {
+            "name": gemm.name,
+            "m": gemm.m,
+            "k": gemm.k,
+            "n": gemm.n,
+            "count": gemm.copies,
+            "flop_share": gemm.flops / total,
+            "fp8": gemm.fp8,
+            "speedup": tensorwise(gemm.m, gemm.k, gemm.n) if gemm.fp8 else None,
+        }
+        for gemm in gemms
+    ]
+    attention = {"name": "attention", "m": None, "k": None, "n": None, "count": None}
+    share = {"flop_share": gemm_attention_flops / total, "fp8": False, "speedup": None}
+    return [*rows, {**attention, **share}]

@@ -1,0 +1,196 @@
+"""Predicted speed of a step: seconds by part, tokens/s, and what FP8 gains.
+
+Fitted to published runs, which ``python -m benchmarks.estimates_speed`` compares it
+with. Predictions are for dense text models on Hopper GPUs; nodes of 8 GPUs are
+assumed, with NVLink inside and 400 Gb/s per GPU between them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fp8tune.job import Unknown
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
+
+NODE = 8
+GAIN_ERROR, FAR_GAIN_ERROR = 0.08, 0.15
+"""Half-width of a gain's band: published rows lie within it; and far from them."""
+
+SPEED_ERROR, FAR_SPEED_ERROR = 0.12, 0.30
+"""The same, relative, for tokens/s: H200 under full AC; other Hopper GPUs or modes."""
+
+SUSPICIOUS = 1.5
+"""Hardly any published gain is larger."""
+
+
+def step(
+    gemms: tuple[Gemm, ...],
+    gemm_attention_flops: float,
+    attention_passes: float,
+    fp8_tokens: tuple[int, ...],
+    layers: int,
+    dense_ffn_layers: int,
+    hidden_size: int,
+    ffn_size: int,
+    vocab_size: int,
+    grad_accum: int,
+    dp_shard: int,
+    dp_replicate: int,
+    tp: int,
+    pp: int,
+    ep: int,
+    compile: bool,  # noqa: A002
+) -> Any:
+    """What one rank computes and sends in one micro-batch; dense models only."""
+    from fp8tune.facts.steptime import Step
+
+    shards = dp_shard * dp_replicate
+    degrees = (shards, tp, pp, grad_accum, layers, fp8_tokens[0])
+    if ep > 1 or dense_ffn_layers != layers or min(degrees) < 1:
+        raise Unknown("speed.step")
+    return Step(
+        gemms=gemms,
+        attention_flops=gemm_attention_flops,
+        tokens=fp8_tokens[0],
+        layers=layers,
+        hidden_size=hidden_size,
+        ffn_width=ffn_size // tp,
+        vocab_size=vocab_size,
+        weights=sum(gemm.weights for gemm in gemms) + vocab_size * hidden_size,
+        forwards=4 if attention_passes > 4 else 3,
+        grad_accum=grad_accum,
+        shards=shards,
+        tp=tp,
+        pp=pp,
+        compile=compile,
+        across_nodes=shards * tp * pp > NODE,
+    )
+
+
+def bf16_seconds(gpu: str, speed_step: Any) -> Any:
+    """Seconds of one micro-batch in bf16, by part [s]."""
+    return _seconds(gpu, speed_step, "")
+
+
+def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
+    """Seconds of one micro-batch in FP8, tensorwise with FP8 all-gather, by part [s].
+
+    Unknown without compile: no published run shows it.
+    """
+    if not compile:
+        raise Unknown("speed.fp8_seconds")
+    return _seconds(gpu, speed_step, "tensorwise")
+
+
+def _seconds(gpu: str, step: Any, recipe: str) -> Any:
+    from fp8tune.facts.gpus import find
+    from fp8tune.facts.steptime import Chip, Rates, seconds
+
+    found = find(gpu)
+    peak, memory = found.bf16_tflops or 0.0, found.hbm_gb_per_s or 0.0
+    if not on_hopper(gpu) or not peak or not memory:
+        raise Unknown("speed.bf16_seconds")
+    measured = found.bf16_measured_tflops or 0.803 * peak
+    return seconds(step, Chip(measured, memory), recipe, Rates())
+
+
+def on_hopper(gpu: str) -> bool:
+    """Whether the H100 measurements speak for the GPU: Hopper with 700 TFLOPS or more.
+
+    An H20 has a seventh of the matmul rate at more bandwidth: other shapes pay.
+    """
+    from fp8tune.facts.gpus import find
+
+    found = find(gpu)
+    hopper = found.vendor == "nvidia" and found.compute_capability == 9.0
+    return hopper and (found.bf16_tflops or 0.0) >= 700
+
+
+def fp8_gain(speed_bf16_seconds: Any, speed_fp8_seconds: Any) -> float:
+    """Tokens/s in FP8 over tokens/s in bf16, both compiled [ratio].
+
+    Dense models under FSDP: within 6.3 points of percentage of 10 published rows
+    (1.146 to 1.51), median 1.1. Above 1.5 it is suspicious.
+    """
+    return float(speed_bf16_seconds.total / speed_fp8_seconds.total)
+
+
+def fp8_gain_error(
+    gpu: str, hidden_size: int, fp8_tokens: tuple[int, ...], pp: int, tp: int
+) -> float:
+    """Half-width of the gain's band: 0.08, and 0.15 far from the published rows.
+
+    Near is FSDP alone on an H100 or H200 SXM, a hidden size from 2048 to 8192, and
+    4096 to 16384 tokens.
+    """
+    near = gpu in ("h100-sxm", "h200") and 2048 <= hidden_size <= 8192
+    alike = tp == 1 and pp == 1 and 4096 <= fp8_tokens[0] <= 16384
+    return GAIN_ERROR if near and alike else FAR_GAIN_ERROR
+
+
+def fp8_gain_low(speed_fp8_gain: float, speed_fp8_gain_error: float) -> float:
+    """Lower end of the gain's band [ratio]."""
+    return speed_fp8_gain - speed_fp8_gain_error
+
+
+def fp8_gain_high(speed_fp8_gain: float, speed_fp8_gain_error: float) -> float:
+    """Upper end of the gain's band [ratio]."""
+    return speed_fp8_gain + speed_fp8_gain_error
+
+
+def fp8_gain_suspicious(speed_fp8_gain: float) -> bool:
+    """Whether the predicted gain is larger than almost all published ones."""
+    return speed_fp8_gain > SUSPICIOUS
+
+
+def tokens_per_second(
+    precision: str,
+    optimizer: str,
+    hidden_size: int,
+    speed_step: Any,
+    speed_bf16_seconds: Any,
+    speed_fp8_seconds: Any = None,
+) -> float:
+    """Tokens/s of all GPUs together [tokens/s].
+
+    Fitted to 22 bf16 runs of KempnerForge on H200s: FSDP alone within 4 %, with
+    tensor or pipeline parallelism within 9 %. Unknown below hidden size 1024, where
+    launches dominate, and for optimizers that multiply matrices.
+    """
+    parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
+    known = optimizer in ("adamw", "lion", "schedule_free_adamw")
+    if parts is None or not known or hidden_size < 1024:
+        raise Unknown("speed.tokens_per_second")
+    return float(speed_step.tokens * speed_step.shards / parts.total)
+
+
+def tokens_error(
+    gpu: str, attention_passes: float, fp8_tokens: tuple[int, ...]
+) -> float:
+    """Half-width of the band of tokens/s, relative: 0.12, and 0.30 far from the fit.
+
+    Near is an H200 with activation checkpointing and 8192 tokens or more. Published
+    runs on other clusters with H100s come out up to 30 % slower.
+    """
+    near = gpu == "h200" and attention_passes > 4 and fp8_tokens[0] >= 8192
+    return SPEED_ERROR if near else FAR_SPEED_ERROR
+
+
+def tokens_low(speed_tokens_per_second: float, speed_tokens_error: float) -> float:
+    """Lower end of the band of tokens/s [tokens/s]."""
+    return speed_tokens_per_second * (1 - speed_tokens_error)
+
+
+def tokens_high(speed_tokens_per_second: float, speed_tokens_error: float) -> float:
+    """Upper end of the band of tokens/s [tokens/s]."""
+    return speed_tokens_per_second * (1 + min(speed_tokens_error, SPEED_ERROR))
+
+
+def bubble(pp: int, grad_accum: int) -> float:
+    """Share of a step that a pipeline stage idles, 1F1B and GPipe alike.
+
+    (stages - 1) / (micro-batches + stages - 1), https://arxiv.org/abs/2104.04473.
+    """
+    return (pp - 1) / (grad_accum + pp - 1)

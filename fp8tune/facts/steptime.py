@@ -1,0 +1,166 @@
+"""Seconds of one micro-batch on one rank, part by part.
+
+A sum of simple terms: FLOPs over measured matmul ceilings, bytes over bandwidth, and
+a few rates that ``python -m benchmarks.estimates_speed --fit`` takes from published
+runs (``benchmarks/published_speed.toml``). Valid for dense decoders of hidden size
+1024 and more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fp8tune.facts import gemm_speed
+from fp8tune.facts.linears import Gemm
+
+GIGA = 1e9
+LAUNCH = 5e-6
+"""Start and tail of one GEMM kernel [s]: 1024 cubed takes 11 us, of which 3.3 us
+are FLOPs (https://github.com/pytorch/ao/pull/940)."""
+
+NVLINK = 300.0
+"""Bus bandwidth of collectives within a node [GB/s]; the rates are relative to it."""
+
+
+class Chip(NamedTuple):
+    """Measured bf16 matmul ceiling [TFLOPS] and memory bandwidth [GB/s]."""
+
+    tflops: float
+    gb_per_s: float
+
+
+class Step(NamedTuple):
+    """What a rank computes and sends in one micro-batch.
+
+    ``weights`` are those of one rank's layers before FSDP shards them, ``gathered``
+    the bytes per weight that FSDP gathers (2 in bf16). ``forwards`` is 4 where
+    activation checkpointing repeats the forward pass, else 3.
+    """
+
+    gemms: tuple[Gemm, ...]
+    attention_flops: float
+    tokens: int
+    layers: int
+    hidden_size: int
+    ffn_width: int
+    vocab_size: int
+    weights: float
+    forwards: int
+    grad_accum: int
+    shards: int
+    tp: int
+    pp: int
+    compile: bool
+    across_nodes: bool
+
+
+class Rates(NamedTuple):
+    """Rates taken from published runs.
+
+    ``matmul`` and ``attention`` are shares of the matmul ceiling, ``elementwise``,
+    ``eager``, ``sharded`` and ``pipelined`` factors, ``contention`` and ``exposed``
+    shares of collective time that compute does not hide (FSDP alone, with tensor
+    parallelism), ``network`` and ``tensor`` bandwidths [GB/s], ``fp8_scale`` and
+    ``fp8_power`` the tensorwise correction of ``gemm_speed``.
+    """
+
+    matmul: float = 0.915
+    attention: float = 0.546
+    elementwise: float = 1.275
+    eager: float = 4.77
+    sharded: float = 1.056
+    pipelined: float = 1.329
+    contention: float = 0.83
+    exposed: float = 0.934
+    network: float = 57.8
+    tensor: float = 62.7
+    fp8_scale: float = gemm_speed.SCALE
+    fp8_power: float = gemm_speed.POWER
+
+
+class Parts(NamedTuple):
+    """Seconds of one micro-batch, by what they go to."""
+
+    linears: float
+    attention: float
+    elementwise: float
+    optimizer: float
+    communication: float
+    bubble: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(self)
+
+
+def seconds(step: Step, chip: Chip, recipe: str, rates: Rates) -> Parts:
+    """Seconds of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise"."""
+    memory = 0.85 * chip.gb_per_s * GIGA
+    stage = rates.pipelined / step.pp if step.pp > 1 else 1.0
+    stage *= rates.sharded if step.shards > 1 and step.tp == 1 else 1.0
+    linears = stage * _linears(step, chip, recipe, rates)
+    ceiling = chip.tflops * 1e12
+    attention = stage * step.attention_flops / (rates.attention * ceiling)
+    elementwise = stage * _elementwise_bytes(step, rates) / memory
+    optimizer = stage * _optimizer_bytes(step) / memory
+    compute = linears + attention + elementwise + optimizer
+    communication = _communication(step, compute, recipe, rates)
+    busy = compute + communication
+    bubble = busy * (step.pp - 1) / step.grad_accum
+    return Parts(linears, attention, elementwise, optimizer, communication, bubble)
+
+
+def _linears(step: Step, chip: Chip, recipe: str, rates: Rates) -> float:
+    rate = rates.matmul * chip.tflops * 1e12
+    return sum(
+        (gemm.flops / rate + LAUNCH * gemm.copies * gemm.passes)
+        / (_speedup(gemm, recipe, rates) if recipe and gemm.fp8 else 1.0)
+        for gemm in step.gemms
+    )
+
+
+def _speedup(gemm: Gemm, recipe: str, rates: Rates) -> float:
+    found = gemm_speed.rowwise(gemm.m, gemm.k, gemm.n)
+    if recipe == "rowwise":
+        return found
+    return gemm_speed.corrected(found, rates.fp8_scale, rates.fp8_power)
+
+
+def _elementwise_bytes(step: Step, rates: Rates) -> float:
+    """Norms, rotations, residuals and activations, and the loss.
+
+    Forward 12 x hidden + 6 x FFN bytes per token and block when fused, twice that
+    backward; 20 bytes per logit of the loss.
+    """
+    factor = rates.elementwise * (1.0 if step.compile else rates.eager)
+    block = 12 * step.hidden_size + 6 * step.ffn_width
+    blocks = factor * step.tokens * step.layers * block * step.forwards
+    return blocks + 20.0 * step.tokens * step.vocab_size / step.tp
+
+
+def _optimizer_bytes(step: Step) -> float:
+    """AdamW in bf16: 14 bytes per sharded weight and step; fp32 accumulation: 12."""
+    accumulation = 12.0 * step.weights * (step.grad_accum - 1)
+    return (14.0 * step.weights / step.shards + accumulation) / step.grad_accum
+
+
+def _communication(step: Step, compute: float, recipe: str, rates: Rates) -> float:
+    """Seconds that collectives add to compute."""
+    others = (step.shards - 1) / step.shards
+    weights = step.weights / step.pp
+    gathered = 1.0 if recipe == "tensorwise" else 2.0
+    moved = weights * others * (2 * gathered + 4.0 / step.grad_accum)
+    inside = moved / (NVLINK * GIGA)
+    outside = moved / (rates.network * GIGA)
+    if step.tp > 1:
+        sharded = _tensor_parallel(step, recipe, rates)
+        return sharded + rates.exposed * (outside if step.across_nodes else inside)
+    late = (compute**3 + outside**3) ** (1 / 3) - compute if step.across_nodes else 0.0
+    return late + rates.contention * inside
+
+
+def _tensor_parallel(step: Step, recipe: str, rates: Rates) -> float:
+    """12 collectives of 2-byte activations per block; half the bytes in FP8."""
+    volume = 24.0 * step.tokens * step.hidden_size * step.layers / step.tp / step.pp
+    return volume * (0.5 if recipe == "tensorwise" else 1.0) / (rates.tensor * GIGA)

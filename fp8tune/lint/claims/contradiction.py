@@ -1,0 +1,232 @@
+"""What the comments of a config say and its keys do not."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from fp8tune.job import Job, Target, Unknown, Words
+from fp8tune.lint.claims import BESIDE, Claim, Figure
+from fp8tune.lint.claims.modes import modes
+from fp8tune.lint.claims.prose import Comments, hedged
+from fp8tune.lint.claims.quantities import quantities
+from fp8tune.lint.directive import Directive
+from fp8tune.toml import Span
+from fp8tune.toml.document import Document
+from fp8tune.trainers.faults import Fault, Loaded, dotted
+from fp8tune.trainers.trainer import Trainer
+
+MAX_CLAIMS = 100
+
+_DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
+_CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
+_ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
+_GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
+_FACTORS = {
+    "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
+    "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
+    "step.ranks": ("dp_replicate", "dp_shard"),
+}
+
+
+def contradictions(
+    document: Document, known: Trainer, loaded: Loaded, directive: Directive
+) -> Iterator[Fault]:
+    """The claims that cannot be true of this file.
+
+    The file is judged by itself: how many GPUs the command line or the project says is
+    about another run. A claim does not count in a hedged sentence, nor where another
+    one says something else about the same thing.
+    """
+    reader = _Reader(document, known, loaded, directive)
+    for claim in reader.claims:
+        facts = reader.against(claim)
+        if facts and reader.holds(claim):
+            yield reader.fault(claim, facts)
+
+
+class _Reader:
+    def __init__(
+        self, document: Document, known: Trainer, loaded: Loaded, directive: Directive
+    ) -> None:
+        self.document = document
+        self.known = known
+        self.loaded = loaded
+        self.directive = directive
+        self.comments = Comments(document.text)
+        self._stated: dict[Span, bool] = {}
+        self.claims = list(islice(self._claims(), MAX_CLAIMS))
+
+    def _claims(self) -> Iterator[Claim]:
+        """All claims, also those in sentences that are hedged."""
+        for line in self.comments.lines():
+            yield from quantities(line)
+            yield from modes(line)
+
+    @cached_property
+    def plain(self) -> Job:
+        """The job as the file alone gives it."""
+        return self.known.job(self.loaded, self.directive.complete(Target()))
+
+    @cached_property
+    def titled(self) -> tuple[Job, str]:
+        """The job on as many GPUs as the title says, and words that say so."""
+        for claim in self.claims:
+            if claim.name == "world_size" and self.holds(claim):
+                size = int(_figure(claim).value)
+                line = self.document.lines.position(claim.span[0]).line
+                job = self.known.job(self.loaded, Target(world_size=size))
+                return job, f" on the {size} GPUs of line {line}"
+        return self.plain, ""
+
+    def value(self, name: str) -> tuple[Any, Job, str]:
+        """A value, the job that gave it, and words for the GPUs it rests on."""
+        try:
+            return self.plain[name], self.plain, ""
+        except Unknown:
+            job, words = self.titled
+            return job[name], job, words
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether a claim is stated plainly, and no other one disputes it."""
+        return self.states(claim) and not any(
+            other.name == claim.name != BESIDE
+            and _said(other) != _said(claim)
+            and self.states(other)
+            for other in self.claims
+        )
+
+    def states(self, claim: Claim) -> bool:
+        """Whether a claim stands where it counts, in a sentence about this run."""
+        if claim.span not in self._stated:
+            words, paragraph, first = self.comments.sentence(claim.span)
+            there = claim.line.header and paragraph < claim.within
+            placed = (there or not claim.within) and (first or not claim.first)
+            self._stated[claim.span] = placed and not hedged(words)
+        return self._stated[claim.span]
+
+    def against(self, claim: Claim) -> dict[str, Any]:
+        """What speaks against a claim, as facts of a fault; empty if nothing does."""
+        try:
+            if claim.name == "world_size":
+                return self._gpus(_figure(claim))
+            if claim.name == "parameters":
+                return self._parameters(_figure(claim))
+            if claim.kind == "no-checkpoint-in-comment":
+                return self._no_checkpoint(claim)
+            return self._value(claim)
+        except Unknown:
+            return {}
+
+    def _gpus(self, figure: Figure) -> dict[str, Any]:
+        size = self.directive.world_size
+        if size:
+            words = f"`world-size={size}` on line {self.directive.world_size_line}"
+            return {} if figure.means(size) else _facts(size, words)
+        degrees = {name: self.plain[name] for name in _DEGREES}
+        product, end = math.prod(degrees.values()), "which does not divide it"
+        fits = not figure.value % product
+        try:
+            degrees = {"dp_shard": self.plain["dp_shard"], **degrees}
+        except Unknown:
+            pass
+        else:
+            product, end = math.prod(degrees.values()), "no more and no less"
+            fits = figure.means(product)
+        if fits:
+            return {}
+        words = " x ".join(f"{n} {v}" for n, v in degrees.items() if v != 1) or "1"
+        return _facts(product, f"{words} = {product} GPUs, {end}")
+
+    def _parameters(self, figure: Figure) -> dict[str, Any]:
+        least = self.plain["decoder_parameters"]
+        try:
+            wrong = not figure.means(self.plain["parameters"])
+        except Unknown:
+            wrong = figure.below(least)
+        bound = Words("at least " if self.plain.get("vlm") else "")
+        return {"least": bound, **_facts(least)} if wrong else {}
+
+    def _no_checkpoint(self, claim: Claim) -> dict[str, Any]:
+        job, key = self.plain, self._beside(claim)
+        interval = job["checkpoint_interval"]
+        saved = job["checkpoints"] > 0 and interval > job["max_steps"]
+        return _facts(interval) if saved and key == job.key(claim.name) else {}
+
+    def _value(self, claim: Claim) -> dict[str, Any]:
+        name = self._name(claim)
+        value, job, basis = self.value(name)
+        if claim.figure is None:
+            if value in claim.words:
+                return {}
+            words, _, _ = self.comments.sentence(claim.span)
+            return {} if str(value) in words.lower() else _facts(value)
+        number = isinstance(value, (int, float)) and value > 0
+        if not number or claim.figure.means(value):
+            return {}
+        if name in _FACTORS and self._elsewhere(claim, job):
+            return {}
+        factors = [job[factor] for factor in _FACTORS.get(name, ())]
+        working = " x ".join(f"{v:,}" for v in factors if v != 1)
+        return {"key": job.key(name), "basis": Words(basis), **_facts(value, working)}
+
+    def _elsewhere(self, claim: Claim, job: Job) -> bool:
+        """Whether the sentence speaks of another number of GPUs than the run has."""
+        words, _, _ = self.comments.sentence(claim.span)
+        size = math.prod(job[name] for name in (*_DEGREES, "dp_shard"))
+        return any(int(number) != size for number in re.findall(_GPUS, words))
+
+    def _name(self, claim: Claim) -> str:
+        """The name of the job, or the key, that a claim is about."""
+        name, words = _CALLED.get(claim.name, claim.name), self.plain.words
+        if claim.name == BESIDE:
+            return self._beside(claim)
+        if name == "step.tokens" and self.plain.get("vlm"):
+            raise Unknown(name)  # of text, or of text and image: it may mean either
+        if "." in name or name in words.renamed or name != claim.name:
+            return name
+        sections = self.known.schema.sections if "_" in name else ()
+        keys = [f"{s}.{name}" for s in sections if f"{s}.{name}" in words.keys]
+        if len(keys) != 1 and not words.knows(name):
+            raise Unknown(name)
+        return keys[0] if len(keys) == 1 else name
+
+    def _beside(self, claim: Claim) -> str:
+        """The key whose value stands before the comment, on its line."""
+        text, start = self.document.text, claim.line.start
+        hash_at = text.rindex("#", 0, start)
+        begin = text.rfind("\n", 0, start) + 1
+        for path, (_, end) in self.document.spans.values.items():
+            if begin < end <= hash_at and not text[end:hash_at].strip():
+                return dotted(path)
+        raise Unknown("the key beside")
+
+    def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
+        """The fault of a claim, with the edit that makes its number right."""
+        said = Words(" ".join(self.document.text[slice(*claim.span)].split()))
+        key = self.plain.key(_ABOUT.get(claim.name, claim.name))
+        facts = {"said": said, "key": key, **facts}
+        fault = Fault(claim.kind, (), facts, claim.span)
+        if claim.figure is None or not claim.number[1] or facts.get("least"):
+            return fault
+        from fp8tune.toml.edit import Edit
+
+        right = claim.figure.restyled(facts["value"])
+        return fault._replace(edits=(Edit(*claim.number, right),))
+
+
+def _facts(value: Any, working: str = "") -> dict[str, Any]:
+    return {"value": value, "working": Words(working)}
+
+
+def _figure(claim: Claim) -> Figure:
+    return claim.figure or Figure("0")
+
+
+def _said(claim: Claim) -> Any:
+    figure = claim.figure
+    return claim.words or (figure and (figure.value, figure.scale.upper()))

@@ -1,0 +1,180 @@
+"""The comments of a config as prose: lines, paragraphs, sentences.
+
+A statement counts only in a sentence that speaks plainly of this run. One that
+compares, advises, supposes, quotes a command or names another file is hedged.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from itertools import islice
+from typing import NamedTuple
+
+from fp8tune.toml import Span
+from fp8tune.toml.document import comments
+
+MAX_COMMENTS = 5000
+MAX_LENGTH = 400
+WINDOW = 1000
+"""How far a sentence is read on either side [characters]."""
+
+_HEDGES = (
+    "vs versus against unlike like than twin instead rather compare compared "
+    "comparison relative equivalent alternative alternatives alternatively if when "
+    "whether unless once where e.g example suppose assume assumes assumed assuming "
+    "use try tried switch set reduce increase lower raise drop scale scaled double "
+    "halve override overridden change consider recommend recommended should would "
+    "could may might can cannot was were previous previously before after original "
+    "originally formerly old new future planned intended todo fixme need needs "
+    "needed require requires required typical typically default defaults paper "
+    "published other others another sibling base baseline fallback also either or "
+    "not without oom ooms oomed fail fails failed fit fits works tested faster "
+    "slower better worse less fewer larger smaller bigger higher variant variants"
+)
+_SIGNS = ("<", ">", "\u2264", "\u2265", "?", "--", "$", "same run", "same config")
+_FILES = (".toml", ".py", ".sh", ".yaml")
+_WORDS = re.compile(r"[a-z][a-z.]*")
+_HEADER = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?\n)*+(?:[ \t]*+#[^\n]*+)?+")
+_COMMENT = re.compile(r"#[^\n0-9]*+([0-9]?)[^\n]*+")
+_BREAK = (
+    r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bca)[.;!](?=\s|$)"
+    r"|\n[ \t]*#+[ \t]*(?=[-*\u2022] |[A-Za-z][^:\n]{0,40}:(?:\s|$))"
+)
+
+
+class Line(NamedTuple):
+    """A comment: its text after the mark, where that starts, and the text lowered.
+
+    ``header`` tells whether it stands above all keys, ``inline`` whether behind one.
+    """
+
+    text: str
+    start: int
+    lowered: str
+    header: bool
+    inline: bool
+
+
+class Comments:
+    """The comments of a valid TOML text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        header = _HEADER.match(text)
+        self.header_end = header.end() if header else 0
+
+    def lines(self) -> Iterator[Line]:
+        """The comments with a digit or a mode in them that are no commands."""
+        for match in islice(_COMMENT.finditer(self.text), MAX_COMMENTS):
+            said = match[0]
+            if match[1] or "AC" in said or "checkpoint" in said:
+                yield from self._line(match.start(), match.end(), said)
+
+    def _line(self, mark: int, end: int, said: str) -> Iterator[Line]:
+        header, inline = end <= self.header_end, False
+        if not header:
+            start = self.text.rfind("\n", 0, mark) + 1
+            before = self.text[start:mark]
+            if self._tricky or '"' in before or "'" in before:
+                mark = self._mark(start, end)
+                said = self.text[mark:end]
+            inline = self.text[start:mark].strip() != ""
+        said = said.lstrip("#")
+        plain = "--" not in said and "fp8tune:" not in said
+        if plain and mark >= 0 and len(said) <= MAX_LENGTH:
+            yield Line(said, end - len(said), _lower(said), header, inline)
+
+    @cached_property
+    def _tricky(self) -> bool:
+        """Whether a string may run over several lines."""
+        return '"""' in self.text or "'''" in self.text
+
+    @cached_property
+    def exact(self) -> list[Span]:
+        """Every comment, however the strings around it are written."""
+        return list(comments(self.text))
+
+    def _mark(self, start: int, end: int) -> int:
+        """Where the comment of a line starts, or -1."""
+        at = bisect_left(self.exact, (start, 0))
+        mark = self.exact[at][0] if at < len(self.exact) else end
+        return mark if mark < end else -1
+
+    @cached_property
+    def header(self) -> list[Span]:
+        """The paragraphs of the header."""
+        matches = re.finditer(_COMMENT, self.text[: self.header_end])
+        return self._paragraphs(match.span() for match in matches)
+
+    @cached_property
+    def paragraphs(self) -> list[Span]:
+        """The stretches of text that comments without a gap cover."""
+        return self._paragraphs(self.exact)
+
+    def _paragraphs(self, spans: Iterable[Span]) -> list[Span]:
+        found: list[Span] = []
+        last = 0
+        for start, end in spans:
+            gap = self.text[last:start]
+            said = self.text[start:end].strip("# \t\r")
+            if said and "fp8tune:" not in said:
+                joined = found and gap.count("\n") == 1 and not gap.strip()
+                if joined and found[-1][1] == last:
+                    found[-1] = (found[-1][0], end)
+                else:
+                    found.append((start, end))
+            last = end
+        return found
+
+    def sentence(self, span: Span) -> tuple[str, int, bool]:
+        """The sentence around a span, its paragraph, and whether it is the first there.
+
+        A label such as ``Alternatives:`` hedges all that stands below it, so the label
+        of the paragraph is part of what is returned.
+        """
+        found = self.header if span[0] < self.header_end else self.paragraphs
+        number = bisect_right(found, (span[0], len(self.text))) - 1
+        begin = max(found[number][0], span[0] - WINDOW)
+        whole = self.text[begin : min(found[number][1], span[1] + WINDOW)]
+        first, last = 0, len(whole)
+        for match in re.finditer(_BREAK, whole):
+            if begin + match.end() <= span[0]:
+                first = match.end()
+            elif begin + match.start() >= span[1]:
+                last = match.start()
+                break
+        alone = begin == found[number][0] and not whole[:first].strip("# \t\r\n")
+        return f"{self._label(found, number)} {whole[first:last]}", number, alone
+
+    def _label(self, found: list[Span], number: int) -> str:
+        """The label of a paragraph, or what alone makes up the one above it."""
+        for at in (number, number - 1):
+            begin, end = found[max(0, at)]
+            stop = self.text.find("\n", begin, end)
+            line = self.text[begin : end if stop < 0 else stop]
+            if line.rstrip().endswith(":") and (at == number or stop < 0):
+                return line[-WINDOW:]
+        return ""
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, each character in its place."""
+    return text.replace("\u0130", "I").lower()  # or it would become two
+
+
+@cache
+def _hedges() -> frozenset[str]:
+    return frozenset(_HEDGES.split())
+
+
+def hedged(words: str) -> bool:
+    """Whether a sentence does not state plainly what this run is."""
+    lowered = words.lower()
+    if any(sign in lowered.replace("->", "") for sign in _SIGNS):
+        return True
+    if any(ending in lowered for ending in _FILES):
+        return True
+    return not _hedges().isdisjoint(w.rstrip(".") for w in _WORDS.findall(lowered))

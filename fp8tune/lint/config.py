@@ -1,0 +1,59 @@
+"""One config by itself: its text, its job, and where each value was said."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from fp8tune.job import Job, Target
+from fp8tune.lint.directive import read_directive
+from fp8tune.lint.discover import read
+from fp8tune.lint.settings import settings_for
+from fp8tune.toml.document import Document, InvalidToml, parse
+from fp8tune.trainers.trainer import Trainer, recognise, trainer
+
+
+class NotAConfig(Exception):
+    """The file is no train config; says what it is or where it stops being one."""
+
+
+class Config(NamedTuple):
+    """A train config and the job that it describes.
+
+    ``target`` is what the command line and the project say; ``job.target`` has what
+    the header comment says too.
+    """
+
+    path: str
+    data: bytes
+    document: Document
+    target: Target
+    trainer: Trainer
+    job: Job
+
+    def line(self, key: str) -> int:
+        """The line of a key, section or value, 0 if it does not stand in the file."""
+        span = self.document.span(tuple(key.split(".")), "value")
+        return self.document.lines.position(span[0]).line if span else 0
+
+
+def read_config(path: str, target: Target) -> Config:
+    """Read one config, ``-`` for stdin.
+
+    Raises ``CannotRead``, ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
+    """
+    data = read(path)
+    try:
+        document = parse(data)
+    except InvalidToml as error:
+        line, column = error.position
+        raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
+    settings = settings_for(os.path.dirname(os.path.abspath(path)))
+    kind = recognise(document.values, explicit=True)
+    name = settings.trainer or kind.trainer
+    if not name:
+        raise NotAConfig(f"{path}: {kind.description}")
+    known, target = trainer(name), settings.complete(target)
+    said = read_directive(document.text).complete(target)
+    job = known.job(known.load(document.values), said)
+    return Config(path, data, document, target, known, job)

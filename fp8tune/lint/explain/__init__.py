@@ -1,0 +1,113 @@
+"""Pages of rules, config keys, facts and myths, with or without a config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from fp8tune.facts import FACTS
+from fp8tune.job import FIELDS
+from fp8tune.lint.config import Config
+from fp8tune.lint.explain.fact import FactPage, fact_page
+from fp8tune.lint.explain.key import KeyPage, key_page
+from fp8tune.lint.explain.myths import Myth, myths
+from fp8tune.lint.explain.reads import builtin
+from fp8tune.lint.explain.rule import RulePage, rule_page
+from fp8tune.lint.rules import CATEGORIES, CONSEQUENCES
+from fp8tune.suggest import closest
+from fp8tune.trainers.schema import Key
+from fp8tune.trainers.trainer import NAMES, trainer
+
+
+class Entry(NamedTuple):
+    """One line of a list: a name that has a page, and what it is."""
+
+    name: str
+    summary: str
+
+
+class ListPage(NamedTuple):
+    """The names that belong to a section, a category of rules or a group of facts."""
+
+    name: str
+    meaning: str
+    entries: list[Entry]
+
+
+class MythPage(NamedTuple):
+    """One myth or all of them."""
+
+    name: str
+    myths: list[Myth]
+
+
+Page = RulePage | KeyPage | FactPage | ListPage | MythPage
+
+_INDEX = re.compile(r"\[\d*\]")
+
+
+def explain(name: str, config: Config | None = None) -> Page | None:
+    """The page of a name; ``None`` if nothing is called so."""
+    for rule in builtin():
+        if name in (rule.name, rule.code):
+            return rule_page(rule, config)
+    key = _INDEX.sub("[]", name)
+    if key in keys():
+        owner, spec = keys()[key]
+        return key_page(owner, key, spec, config)
+    for owner in NAMES:
+        if name in (*FIELDS, *trainer(owner).vocabulary.computed):
+            return fact_page(config.trainer.name if config else owner, name, config)
+    told = [myth for myth in myths() if name in (myth.name, "myths")]
+    if told:
+        return MythPage(name, told)
+    return _list(name)
+
+
+def nearest(name: str) -> str:
+    """The name with a page that was probably meant, or ``""``."""
+    pages = {page: page for page in _names()}
+    for key, (_, spec) in keys().items():
+        section = key.partition(".")[0]
+        for word in (*spec.aka, key.rpartition(".")[2]):
+            pages.setdefault(word, key)
+            pages.setdefault(f"{section}.{word}", key)
+    near = closest(name, pages) or closest(name.rpartition(".")[2], pages)
+    return pages.get(near, "")
+
+
+@cache
+def keys() -> dict[str, tuple[str, Key]]:
+    """Every key with its trainer; those of list entries as ``data.datasets[].path``."""
+    found = {}
+    for owner in NAMES:
+        schema = trainer(owner).schema
+        for name, key in (*schema.dotted_keys(), *schema.entry_keys()):
+            found[name] = owner, key
+    return found
+
+
+def _names() -> Iterator[str]:
+    yield from (word for rule in builtin() for word in (rule.name, rule.code))
+    yield from keys()
+    for owner in NAMES:
+        yield from trainer(owner).schema.sections
+        yield from trainer(owner).vocabulary.computed
+    yield from (*FIELDS, *CATEGORIES, *(myth.name for myth in myths()), "myths")
+
+
+def _list(name: str) -> ListPage | None:
+    """The keys of a section, the rules of a category, the facts of a group."""
+    entries = [
+        Entry(key, spec.doc)
+        for key, (_, spec) in keys().items()
+        if key.partition(".")[0] == name
+    ]
+    entries += [Entry(r.name, r.summary) for r in builtin() if r.category == name]
+    for fact in FACTS:
+        if fact.partition(".")[0] == name:
+            entries.append(Entry(fact, fact_page(NAMES[0], fact).meaning))
+    meaning = CONSEQUENCES.get(name, "")
+    return ListPage(name, meaning, entries) if entries else None

@@ -1,0 +1,162 @@
+"""How a value comes about: from which lines of the config, by which formulas."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.job import Source, Unknown
+from fp8tune.lint.config import Config
+from fp8tune.lint.explain.formula import unknown_if, working
+
+SUPPLY = {
+    "gpu": "say --gpu h100, or `# fp8tune: gpu=h100` above the first table",
+    "world_size": "say --world-size 16, or `# fp8tune: world-size=16` above the first "
+    "table",
+}
+"""What a user types to make a fact known."""
+
+DEPTH = 32
+"""Levels of inputs that are followed."""
+
+_UNIT = re.compile(r"\[([A-Za-z/% ]+)\]")
+
+
+class Node(NamedTuple):
+    """One value and what it rests on.
+
+    ``origin`` tells where the value was said, or why it is not known; ``working`` is
+    the formula with this config's numbers.
+    """
+
+    name: str
+    value: Any
+    known: bool
+    unit: str
+    origin: str
+    working: str = ""
+    inputs: tuple[Node, ...] = ()
+
+
+def unit(prose: str) -> str:
+    """The unit that a description gives in brackets, such as ``GiB``, or ``""``."""
+    match = _UNIT.search(" ".join(prose.split("\n\n")[0].split()))
+    return match[1] if match else ""
+
+
+def derive(name: str, config: Config, depth: int = DEPTH) -> Node:
+    """The value of a key, field or fact in a config, and what it follows from.
+
+    Inputs are followed ``depth`` levels down, each of them once.
+    """
+    return _Derivation(config).node(name, depth)
+
+
+class _Derivation:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.words = config.job.words
+        self.units = {n: unit(k.doc) for n, k in config.trainer.schema.dotted_keys()}
+        self.seen: set[str] = set()
+
+    def node(self, name: str, depth: int) -> Node:
+        words = self.words
+        if name in words.renamed:
+            key = words.renamed[name]
+            return self.leaf(name, key)._replace(origin=f"{key}, {self.origin(key)}")
+        if name in words.computed:
+            return self.computed(name, words.computed[name], depth)
+        name = words.spelled.get(name, name)
+        if name in words.computed:
+            return self.computed(name, words.computed[name], depth)
+        return self.leaf(name, name)
+
+    def leaf(self, name: str, key: str) -> Node:
+        value, known = self.value(name)
+        return Node(name, value, known, self.units.get(key, ""), self.origin(key))
+
+    def value(self, name: str) -> tuple[Any, bool]:
+        try:
+            return self.config.job[name], True
+        except Unknown:
+            return None, False
+
+    def origin(self, key: str) -> str:
+        """Where a key, ``gpu`` or ``world_size`` is said."""
+        job, target = self.config.job, self.config.job.target
+        if key in SUPPLY:
+            said = target.gpu_origin if key == "gpu" else target.world_size_origin
+            return said or SUPPLY[key]
+        section = key.partition(".")[0]
+        if key in job.written:
+            line = self.config.line(key)
+            refused = "" if self.value(key)[1] else ", where its value is refused"
+            return f"line {line}{refused}"
+        if self.value(key)[1]:
+            return "default" if "." in key else f"there is no [{section}]"
+        return f"there is no [{section}]" if section not in job.written else "not set"
+
+    def computed(self, name: str, source: Source, depth: int) -> Node:
+        value, known = self.value(name)
+        doc = unit(inspect.getdoc(source.call) or "")
+        node = Node(name, value, known, doc, "")
+        if name in self.seen:
+            return node._replace(origin="see above" if depth else "")
+        if depth == 0:
+            return node._replace(origin="" if known else self.reason(source))
+        self.seen.add(name)
+        inputs = tuple(self.inputs(source, depth - 1, all_of_them=not known))
+        if not known:
+            return node._replace(origin=self.reason(source), inputs=inputs)
+        told = working(source.call, self.arguments(source))
+        return node._replace(working=told, inputs=inputs)
+
+    def inputs(
+        self, source: Source, depth: int, *, all_of_them: bool
+    ) -> Iterator[Node]:
+        """The inputs; of a known result not those that it did without.
+
+        What a user can supply is kept: the result may change with it.
+        """
+        for name in source.parameters:
+            seen = set(self.seen)
+            node = self.node(name, depth)
+            can_be_said = any(leaf.name in SUPPLY for leaf in missing(node))
+            if node.known or all_of_them or can_be_said:
+                yield node
+            else:
+                self.seen = seen
+
+    def arguments(self, source: Source) -> dict[str, Any]:
+        values = {name: self.value(name) for name in source.parameters}
+        return {name: value for name, (value, known) in values.items() if known}
+
+    def reason(self, source: Source) -> str:
+        """Why a function has no value: an input that is missing, or what it says."""
+        arguments = self.arguments(source)
+        lacks = [name for name in source.parameters if name not in arguments]
+        required = [name for name in lacks if name not in source.optional]
+        spelled = self.words.spelled
+        told = "" if required else unknown_if(source.call, arguments, spelled)
+        if told:
+            return f"not known if {told}"
+        if lacks:
+            name = (required or lacks)[0]
+            return f"needs {spelled.get(name, name)}"
+        return "not known for these values"
+
+
+def missing(node: Node) -> list[Node]:
+    """The leaves of a derivation that are not known, each once."""
+    found: dict[str, Node] = {}
+
+    def collect(part: Node) -> None:
+        if not part.known and not part.inputs:
+            found.setdefault(part.name, part)
+        for each in part.inputs:
+            collect(each)
+
+    collect(node)
+    return list(found.values())

@@ -1,0 +1,92 @@
+"""The page of a fact or field: what it means, its formula, and its value here."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import NamedTuple
+
+from fp8tune.facts import FACTS
+from fp8tune.job import FIELDS, Source
+from fp8tune.lint.config import Config
+from fp8tune.lint.explain.derivation import SUPPLY, Node, derive, unit
+from fp8tune.lint.explain.formula import Formula, formula
+from fp8tune.lint.explain.myths import Myth, about
+from fp8tune.lint.explain.reads import facts_reading, rules_reading
+from fp8tune.trainers.trainer import trainer
+
+
+class FactPage(NamedTuple):
+    """All that is known of a named quantity.
+
+    ``said`` tells who gives it where no formula does; ``inputs`` are what the formula
+    reads; ``source`` is what the formula's module says of its evidence.
+    """
+
+    name: str
+    trainer: str
+    meaning: str
+    details: str
+    unit: str
+    said: str
+    formula: Formula
+    inputs: list[str]
+    source: str
+    rules: list[str]
+    facts: list[str]
+    myths: list[Myth]
+    derivation: Node | None
+
+
+def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
+    """The page of a fact or field, in the words of a trainer where it has some."""
+    words = trainer(owner).vocabulary
+    source = words.computed.get(name)
+    first, details = _doc(source)
+    own = name in FACTS or name in SUPPLY
+    return FactPage(
+        name=name,
+        trainer="" if own else trainer(owner).schema.title,
+        meaning=_meaning(name, first),
+        details=_details(name, first, details),
+        unit=unit(first),
+        said=SUPPLY.get(name, words.renamed.get(name, "")),
+        formula=formula(source.call, words.spelled) if source else Formula((), {}),
+        inputs=[words.spelled.get(each, each) for each in source.parameters]
+        if source
+        else [],
+        source=_evidence(source),
+        rules=rules_reading(owner, name),
+        facts=facts_reading(owner, name),
+        myths=about(name),
+        derivation=derive(name, config) if config else None,
+    )
+
+
+def _same(name: str, first: str) -> bool:
+    """Whether a formula's first words are those of the field that it gives."""
+    return first.casefold().startswith(FIELDS.get(name, "").casefold())
+
+
+def _meaning(name: str, first: str) -> str:
+    field = FIELDS.get(name, "")
+    return first if _same(name, first) else f"{field[:1].upper()}{field[1:]}."
+
+
+def _details(name: str, first: str, rest: str) -> str:
+    return rest if _same(name, first) else f"{first}\n\n{rest}".strip()
+
+
+def _doc(source: Source | None) -> tuple[str, str]:
+    """The first paragraph of a function's docstring, and the others."""
+    first, _, rest = ((source and inspect.getdoc(source.call)) or "").partition("\n\n")
+    return " ".join(first.split()), rest.strip()
+
+
+def _evidence(source: Source | None) -> str:
+    """What the docstring of the module says of sources."""
+    doc = inspect.getdoc(sys.modules[source.call.__module__]) if source else ""
+    told = [part for part in (doc or "").split("\n\n") if "ource" in part[:8]]
+    texts = (" ".join(part.split()) for part in told)
+    parts = (text.partition(":")[2].strip() for text in texts)
+    return " ".join(f"{part[:1].upper()}{part[1:]}" for part in parts)

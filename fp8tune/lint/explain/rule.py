@@ -1,0 +1,209 @@
+"""The page of a rule: what it says, why, on which configs, and what of this one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.job import Unknown
+from fp8tune.lint.config import Config
+from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.examples import lint_example, plain_config
+from fp8tune.lint.explain.derivation import Node, derive
+from fp8tune.lint.explain.myths import Myth, about
+from fp8tune.lint.explain.reads import builtin
+from fp8tune.lint.expression import compile_expression
+from fp8tune.lint.rules import CONSEQUENCES, Example, Rule
+from fp8tune.lint.scope import ON_SCOPE
+from fp8tune.lint.snippet import Painter
+from fp8tune.trainers.trainer import trainer
+
+
+class FixText(NamedTuple):
+    """What a fix of the rule does; ``changes`` says what becomes of the run."""
+
+    safety: str
+    title: str
+    changes: str
+
+
+class Shown(NamedTuple):
+    """A bad example: the first finding as a line, its help, and as lint shows it.
+
+    ``fixed`` is what the fix of the finding makes of the config.
+    """
+
+    config: str
+    message: str
+    help: str
+    finding: str
+    fix: FixText | None
+    fixed: str
+
+
+class Part(NamedTuple):
+    """One condition of several that must all hold: true, false or unknown here."""
+
+    condition: str
+    state: str
+
+
+class Finding(NamedTuple):
+    """A finding in the config: where, and what it says."""
+
+    line: int
+    message: str
+    fix: FixText | None
+
+
+class Verdict(NamedTuple):
+    """What the rule says of one config, and the values that decide.
+
+    ``state`` is fires, ignored (a comment holds the finding back), silent, or unknown.
+    """
+
+    path: str
+    state: str
+    findings: list[Finding]
+    parts: list[Part]
+    values: list[Node]
+
+
+class RulePage(NamedTuple):
+    """All that is known of a rule."""
+
+    name: str
+    code: str
+    category: str
+    consequence: str
+    severity: str
+    confidence: str
+    status: str
+    since: str
+    trainer: str
+    summary: str
+    why: str
+    when: str
+    fault: str
+    bad: list[Shown]
+    good: list[str]
+    fixes: list[FixText]
+    experiments: list[dict[str, Any]]
+    references: list[str]
+    myths: list[Myth]
+    verdict: Verdict | None
+
+
+def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
+    """The page of a rule, with its verdict on a config if there is one."""
+    bad = [_bad(rule, example) for example in rule.bad]
+    return RulePage(
+        name=rule.name,
+        code=rule.code,
+        category=rule.category,
+        consequence=CONSEQUENCES[rule.category],
+        severity=rule.severity,
+        confidence=rule.confidence,
+        status=rule.status,
+        since=rule.since,
+        trainer=trainer(rule.trainer).schema.title if rule.trainer else "",
+        summary=rule.summary,
+        why=rule.why.strip(),
+        when=" ".join(rule.source.split()),
+        fault=rule.fault,
+        bad=bad,
+        good=[_text(example) for example in rule.good],
+        fixes=_fixes(bad),
+        experiments=list(rule.data.get("experiment", [])),
+        references=rule.references,
+        myths=about(rule.name),
+        verdict=_verdict(rule, config) if config else None,
+    )
+
+
+def _text(example: Example) -> str:
+    return plain_config(example).strip("\ufeff\n")
+
+
+def _bad(rule: Rule, example: Example) -> Shown:
+    report = lint_example(example, _against(rule))
+    text = _text(example)
+    for found in _mine(rule, report.diagnostics)[:1]:
+        line = f"{found.severity}: {found.message}"
+        shown, fixed = _rendered(found, report), example.fixed.strip("\n")
+        return Shown(text, line, found.help, shown, _fix(found), fixed)
+    return Shown(text, "", "", "", None, "")
+
+
+def _against(rule: Rule) -> Rules:
+    """All rules: those on ignore comments judge by what the others say."""
+    return Rules([rule, *(other for other in builtin() if other.name != rule.name)], {})
+
+
+def _mine(rule: Rule, found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [each for each in found if each.rule == rule.name]
+
+
+def _rendered(found: Diagnostic, report: Report) -> str:
+    return Painter(colour=False).finding(found, report.lines).rstrip()
+
+
+def _fix(found: Diagnostic) -> FixText | None:
+    return FixText(*found.fix[:3]) if found.fix else None
+
+
+def _fixes(shown: list[Shown]) -> list[FixText]:
+    """The fixes that the examples show, those of the same effect once."""
+    found: dict[tuple[str, str], FixText] = {}
+    for example in shown:
+        if example.fix:
+            found.setdefault((example.fix.safety, example.fix.changes), example.fix)
+    return list(found.values())
+
+
+def _verdict(rule: Rule, config: Config) -> Verdict:
+    report = check(
+        config.path,
+        config.data,
+        _against(rule),
+        config.target,
+        only=config.trainer.name,
+    )
+    fired = _mine(rule, report.diagnostics)
+    held = _mine(rule, (each.finding for each in report.suppressed))
+    parts = list(_parts(rule, config))
+    names = rule.when.names if rule.source else ()
+    return Verdict(
+        path=config.path,
+        state="fires" if fired else "ignored" if held else _quiet(parts),
+        findings=[
+            Finding(found.region.line, found.message, _fix(found))
+            for found in (*fired, *held)
+        ],
+        parts=parts,
+        values=[derive(name, config, 1) for name in names],
+    )
+
+
+def _quiet(parts: list[Part]) -> str:
+    """Whether a rule that says nothing is silent, or cannot tell."""
+    decided = not parts or any(part.state == "false" for part in parts)
+    return "silent" if decided else "unknown"
+
+
+def _parts(rule: Rule, config: Config) -> Iterator[Part]:
+    if not rule.source:
+        return
+    text = f"({rule.source}\n)"
+    tree = ast.parse(text, mode="eval").body
+    several = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And)
+    for node in tree.values if several and isinstance(tree, ast.BoolOp) else [tree]:
+        source = ast.get_source_segment(text, node) or rule.source
+        condition = compile_expression(source, rule.knows, ON_SCOPE)
+        try:
+            state = "true" if condition.evaluate(config.job) else "false"
+        except Unknown:
+            state = "unknown"
+        yield Part(" ".join(source.split()), state)

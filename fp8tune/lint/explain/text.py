@@ -1,0 +1,223 @@
+"""Pages as text of at most 80 columns, for a terminal or a pipe."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fp8tune.lint.explain import ListPage, MythPage, Page
+from fp8tune.lint.explain.derivation import Node
+from fp8tune.lint.explain.fact import FactPage
+from fp8tune.lint.explain.key import KeyPage
+from fp8tune.lint.explain.myths import Myth
+from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
+from fp8tune.lint.snippet import Painter
+from fp8tune.lint.wording import plain, shown
+
+WIDTH = 80
+
+STATES = {
+    "fires": "fires",
+    "ignored": "fires, and a comment holds it back",
+    "silent": "silent",
+    "unknown": "not judged",
+}
+"""Verdicts in words."""
+
+
+class Block(NamedTuple):
+    """A heading, if any, and the lines below it."""
+
+    heading: str
+    lines: list[str]
+
+
+def text(page: Page, *, colour: bool = False) -> str:
+    """A page as text; control characters are escaped."""
+    painter = Painter(colour=colour)
+    parts = []
+    for number, block in enumerate(_blocks(page)):
+        if block.lines or not number:
+            heading = painter.paint(plain(block.heading), "1")
+            lines = [plain(line) for line in block.lines]
+            parts.append("\n".join([*([heading] if block.heading else []), *lines]))
+    return "\n\n".join(parts)
+
+
+def _blocks(page: Page) -> Iterator[Block]:
+    match page:
+        case RulePage():
+            yield from _rule(page)
+        case KeyPage():
+            yield from _key(page)
+        case FactPage():
+            yield from _fact(page)
+        case ListPage():
+            yield Block(page.name, prose(page.meaning, ""))
+            yield Block("", list(_entries(page)))
+        case MythPage():
+            for myth in page.myths:
+                yield Block(f'"{myth.claim}": {myth.verdict}', _myth(myth))
+
+
+def _rule(page: RulePage) -> Iterator[Block]:
+    yield Block(f"{page.name} ({page.code})", prose(page.summary, ""))
+    what = f"{page.severity}, confidence {page.confidence}, since {page.since}"
+    status = "" if page.status == "stable" else f", {page.status}"
+    meta = f"{page.category}: {page.consequence}\n\n{what}{status}"
+    whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
+    yield Block("", prose(f"{meta}; checks {whose}", ""))
+    if page.verdict:
+        state = STATES[page.verdict.state]
+        yield Block(f"In {page.verdict.path}: {state}", _verdict(page))
+    yield Block("Fires when", prose(page.when))
+    yield Block("Why", prose(page.why))
+    for shown_one in page.bad[:1]:
+        said = [shown_one.message, shown_one.help and f"help: {shown_one.help}"]
+        lines = [line for part in said for line in prose(part)]
+        yield Block("Fires on", [*_code(shown_one.config), "", *lines])
+    for config in page.good[:1]:
+        yield Block("Silent on", _code(config))
+    yield Block("Fix, as for the example", [x for fix in page.fixes for x in _fix(fix)])
+    for experiment in page.experiments:
+        yield Block("How to show it", list(_experiment(experiment)))
+    yield Block("Evidence", [f"  {address}" for address in page.references])
+    yield _myths(page.myths)
+
+
+def _fix(fix: FixText) -> Iterator[str]:
+    option = "--fix" if fix.safety == "safe" else "--unsafe-fixes"
+    yield from prose(f"{fix.title} (fp8tune lint {option})")
+    yield from prose(fix.changes, "    ")
+
+
+def _experiment(experiment: dict[str, object]) -> Iterator[str]:
+    for name, value in experiment.items():
+        if isinstance(value, str) and "\n" in value.strip():
+            yield f"  {name}:"
+            yield from _code(value, "    ")
+        else:
+            yield from prose(
+                f"{name}: {value if isinstance(value, str) else shown(value)}"
+            )
+
+
+def _verdict(page: RulePage) -> list[str]:
+    verdict = page.verdict
+    lines: list[str] = []
+    for found in verdict.findings if verdict else ():
+        lines += prose(f"line {found.line}: {found.message}")
+        lines += [f"  {line}" for line in _fix(found.fix)] if found.fix else []
+    for part in verdict.parts if verdict else ():
+        lines += _hanging(f"{part.state:<7} {part.condition}", "  ", "          ")
+    for node in verdict.values if verdict else ():
+        lines += tree(node, "    ")
+    return [*lines, *_hint(verdict)]
+
+
+def _hint(verdict: Verdict | None) -> Iterator[str]:
+    if verdict and any(node.inputs for node in verdict.values):
+        path = "CONFIG" if verdict.path == "-" else verdict.path
+        yield from prose(f"`fp8tune explain NAME {path}` follows each value further.")
+
+
+def _key(page: KeyPage) -> Iterator[Block]:
+    yield Block(f"{page.name} ({page.trainer})", prose(page.meaning, ""))
+    if page.value:
+        yield Block("In this config", tree(page.value))
+    facts = [f"type     {page.type}{f' [{page.unit}]' if page.unit else ''}"]
+    facts += _hanging(f"default  {page.default}", "", " " * 9)
+    if page.takes:
+        facts += _hanging(f"takes    {page.takes}", "", " " * 9)
+    yield Block("", facts)
+    if page.field:
+        yield Block("In rules", prose(f"{page.field}: {page.field_meaning}"))
+    yield Block("Other trainers call it", _names(page.called))
+    yield Block("Rules that read it", _names(page.rules))
+    yield Block("Facts that depend on it", _names(page.facts))
+    yield _myths(page.myths)
+    yield Block("Source", [f"  {page.source}"])
+
+
+def _fact(page: FactPage) -> Iterator[Block]:
+    yield Block(page.name, prose(page.meaning, ""))
+    yield Block("", prose(page.details, ""))
+    if page.derivation:
+        yield Block("In this config", tree(page.derivation))
+    who = f" ({page.trainer})" if page.trainer else ""
+    yield Block(f"Said by{who}", prose(page.said))
+    yield Block(f"Formula{who}", list(_formula(page)))
+    yield Block("Reads", _names(page.inputs))
+    yield Block("Rules that read it", _names(page.rules))
+    yield Block("Facts that depend on it", _names(page.facts))
+    yield _myths(page.myths)
+    yield Block("Source", prose(page.source))
+
+
+def _formula(page: FactPage) -> Iterator[str]:
+    for line in page.formula.lines:
+        yield from _hanging(line, "  ", "    ")
+    for name, value in page.formula.constants.items():
+        yield f"  where {name} = {value}"
+
+
+def _myths(myths: Iterable[Myth]) -> Block:
+    lines = []
+    for myth in myths:
+        lines += prose(f'"{myth.claim}": {myth.verdict}')
+        lines += [*prose(myth.answer, "    "), f"    (fp8tune explain {myth.name})"]
+    return Block("What people say", lines)
+
+
+def _myth(myth: Myth) -> list[str]:
+    return [*prose(myth.answer), *(f"  {source}" for source in myth.sources)]
+
+
+def _entries(page: ListPage) -> Iterator[str]:
+    width = max(len(entry.name) for entry in page.entries)
+    for name, summary in page.entries:
+        yield from _hanging(f"{name:<{width}}  {summary}", "", " " * (width + 2))
+
+
+def tree(node: Node, indent: str = "  ") -> list[str]:
+    """A derivation, each level further to the right."""
+    value = f"{number(node)} {node.unit}".strip() if node.known else "unknown"
+    origin = f"  ({node.origin})" if node.origin else ""
+    lines = _hanging(f"{node.name} = {value}{origin}", indent, f"{indent}    ")
+    if node.working:
+        lines += _hanging(f"= {node.working}", f"{indent}  ", f"{indent}    ")
+    for each in node.inputs:
+        lines += tree(each, f"{indent}  ")
+    return lines
+
+
+def number(node: Node) -> str:
+    """The value as people write it, fractions with six digits."""
+    return f"{node.value:.6g}" if type(node.value) is float else shown(node.value)
+
+
+def prose(words: str, indent: str = "  ") -> list[str]:
+    """Paragraphs, wrapped; one does not end where a line does."""
+    paragraphs = (part.strip() for part in words.split("\n\n") if part.strip())
+    return [line for part in paragraphs for line in _hanging(part, indent, indent)]
+
+
+def _names(names: list[str]) -> list[str]:
+    return prose(", ".join(names))
+
+
+def _code(config: str, indent: str = "  ") -> list[str]:
+    return [f"{indent}{line}".rstrip() for line in config.strip("\n").split("\n")]
+
+
+def _hanging(words: str, first: str, rest: str) -> list[str]:
+    """One paragraph, its first line less indented than the others."""
+    return textwrap.wrap(
+        words,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

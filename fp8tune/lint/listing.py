@@ -1,0 +1,48 @@
+"""The list of rules, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from fp8tune.lint.rules import Rule
+
+WIDTH = 100
+
+
+def as_text(rules: list[Rule]) -> str:
+    """One rule per line; a summary that is too long goes on below its column."""
+    width = max((len(rule.name) for rule in rules), default=0)
+    return "\n".join(line for rule in rules for line in _lines(rule, width))
+
+
+def _lines(rule: Rule, width: int) -> Iterator[str]:
+    head = f"{rule.code}  {rule.name:<{width}}  {rule.severity:<7}  "
+    yield from textwrap.wrap(
+        rule.summary,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )
+
+
+def as_json(rules: Iterable[Rule]) -> str:
+    """The heads of the rules as one object."""
+    listed = [
+        {
+            "name": rule.name,
+            "code": rule.code,
+            "category": rule.category,
+            "severity": rule.severity,
+            "confidence": rule.confidence,
+            "status": rule.status,
+            "since": rule.since,
+            "trainer": rule.trainer or None,
+            "summary": rule.summary,
+            "references": rule.references,
+        }
+        for rule in rules
+    ]
+    return json.dumps({"version": 1, "rules": listed}, indent=2)

@@ -1,0 +1,1 @@
+"""Our own trial: a real model, converted and trained as the config's trainer would."""

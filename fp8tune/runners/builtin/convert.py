@@ -1,0 +1,110 @@
+"""From a plain model to the one that trains: FP8, AC, sharding, compile, in this order.
+
+The order is the trainers': linears become ``Float8Linear`` before anything wraps them,
+checkpointing wraps blocks before FSDP2 shards them, and the whole is compiled last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointImpl,
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+
+from fp8tune.runners.builtin.model import Attention, Block, Decoder
+from fp8tune.runners.builtin.spec import Spec
+
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp8": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp32": torch.float32,
+}
+"""Dtype of weights and of all that FP8 does not compute."""
+
+
+def to_float8(model: nn.Module, spec: Spec) -> int:
+    """Make the linears that the trainer converts into FP8 ones; how many there are.
+
+    ``spec.fp8_skips`` are words of module names that stay in bf16. Raises what torchao
+    raises.
+    """
+    if spec.precision != "fp8":
+        return 0
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+    from torchao.float8.float8_linear import Float8Linear
+
+    config = dataclasses.replace(
+        Float8LinearConfig.from_recipe_name(spec.fp8_recipe),
+        enable_fsdp_float8_all_gather=spec.fp8_all_gather,
+    )
+
+    def wanted(_module: nn.Module, name: str) -> bool:
+        return not any(word in name for word in spec.fp8_skips)
+
+    convert_to_float8_training(model, config=config, module_filter_fn=wanted)
+    return sum(isinstance(module, Float8Linear) for module in model.modules())
+
+
+def checkpoint(model: nn.Module, spec: Spec) -> int:
+    """Wrap what the AC mode covers: every block, or its attention; how many."""
+    if spec.ac == "none":
+        return 0
+    kind = Attention if spec.ac_attention_only else Block
+    covered = sum(isinstance(module, kind) for module in model.modules())
+    apply_activation_checkpointing(
+        model,
+        checkpoint_wrapper_fn=partial(
+            checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT
+        ),
+        check_fn=lambda module: isinstance(module, kind),
+    )
+    return covered
+
+
+def shard(model: Decoder, spec: Spec) -> None:
+    """FSDP2 over ``dp_shard`` ranks, of which this process is the first.
+
+    The other ranks are pretended (a fake process group): parameters, gradients and
+    optimizer state are this rank's true share, collectives move nothing, so that
+    memory and compute are real and the loss is not.
+    """
+    if spec.dp_shard < 2:
+        return
+    from torch.distributed import init_process_group
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    init_process_group("fake", rank=0, world_size=spec.dp_shard, store=FakeStore())
+    mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
+    policy = MixedPrecisionPolicy(
+        param_dtype=DTYPES[spec.precision],
+        reduce_dtype=torch.float32,
+        cast_forward_inputs=True,
+    )
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def build(spec: Spec) -> tuple[nn.Module, dict[str, int]]:
+    """The model, ready to train, and counts of what was converted and wrapped."""
+    torch.manual_seed(spec.seed)
+    with torch.device(spec.device):
+        model = Decoder(spec)
+    model = model.to(DTYPES[spec.precision])
+    counts = {
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "linears": sum(isinstance(m, nn.Linear) for m in model.modules()),
+        "float8_linears": to_float8(model, spec),
+        "checkpointed": checkpoint(model, spec),
+    }
+    shard(model, spec)
+    return (torch.compile(model) if spec.compile else model), counts  # type: ignore[return-value]

@@ -1,0 +1,186 @@
+"""Runs trials of our own model, each in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fp8tune.job import Job, Target
+from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
+from fp8tune.runners.process import Heard, listen
+from fp8tune.search.record import Record
+from fp8tune.trainers.faults import Loaded
+from fp8tune.trainers.trainer import Trainer
+
+SILENCE_S = {
+    "start": 60.0,
+    "import": 300.0,
+    "build": 600.0,
+    "first_step": 1800.0,
+    "steady": 600.0,
+    "profile": 300.0,
+}
+"""Longest silence of a worker by stage [s]; importing torch takes minutes on some
+cluster file systems, the first step compiles. The search's own deadline is shorter."""
+
+KEPT = ("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls")
+"""What the worker says at its end that goes into the record as it is."""
+
+_LATE = {"start": "launch", "import": "launch", "build": "launch"}
+
+
+class Setup(NamedTuple):
+    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``."""
+
+    device: str
+    dp_shard: int = 1
+    min_steps: int = 12
+    max_steps: int = 40
+    warm_steps: int = 3
+
+
+class Builtin:
+    """A runner of real trials on this machine's GPU, or on its CPU as a rehearsal."""
+
+    def __init__(
+        self, trainer: Trainer, loaded: Loaded, target: Target, setup: Setup
+    ) -> None:
+        self.trainer = trainer
+        self.loaded = loaded
+        self.target = target
+        self.setup = setup
+
+    def now(self) -> float:
+        """Wall time [s]."""
+        return time.monotonic()
+
+    def job(self, knobs: dict[str, Any]) -> Job:
+        """The config's job with other knobs, and the tokens per step kept."""
+        values = {**self.loaded.values, **knobs}
+        given = self.trainer.job(self.loaded, self.target)
+        changed = self.trainer.job(self.loaded._replace(values=values), self.target)
+        rows = given["micro_batch"] * given["grad_accum"]
+        key = self.trainer.schema.job["grad_accum"]
+        if key not in knobs:
+            values[key] = max(1, round(rows / changed["micro_batch"]))
+        return self.trainer.job(self.loaded._replace(values=values), self.target)
+
+    def spec(self, knobs: dict[str, Any]) -> Spec:
+        """What a trial of these knobs builds; raises ``CannotBuild``."""
+        return from_job(self.job(knobs), **self.setup._asdict())
+
+    def run(self, knobs: dict[str, Any], deadline: float) -> Record:
+        """Try one setting in a process of its own; never longer than ``deadline``."""
+        try:
+            spec = self.spec(knobs)
+        except CannotBuild as error:
+            return Record(knobs, "launch", more={"message": str(error)})
+        with tempfile.TemporaryDirectory(prefix="fp8tune-") as folder:
+            path = Path(folder) / "spec.json"
+            path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
+            said = Path(folder) / "stderr"
+            with said.open("wb") as errors:
+                heard = listen(
+                    [sys.executable, "-m", "fp8tune.runners.builtin.worker", str(path)],
+                    SILENCE_S,
+                    deadline,
+                    errors,
+                )
+            last = _last_line(said)
+        return record(knobs, spec, heard, last)
+
+    def close(self) -> None:
+        """Every trial has ended with its own call."""
+
+
+def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
+    """What a worker's lines amount to; ``said`` is its last word on stderr."""
+    base = Record(knobs, "launch", cost_s=heard.seconds)
+    done = _event(heard, "done")
+    failed = _event(heard, "failed")
+    if done is not None:
+        return _measured(base, spec, heard, done)
+    if failed is not None:
+        message = f"{failed.get('error')}: {failed.get('message')}"
+        more = {"message": message[:500], "stage_reached": heard.stage}
+        return base._replace(outcome=str(failed.get("kind", "user")), more=more)
+    outcome, message = _unfinished(spec, heard)
+    said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
+    more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
+    return base._replace(outcome=outcome, more=more)
+
+
+def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
+    """The outcome of a worker that neither finished nor said why."""
+    if heard.ended == "late":
+        late = _LATE.get(heard.stage, "hang")
+        if heard.stage == "first_step" and spec.compile:
+            late = "compile"
+        return late, f"nothing more in stage {heard.stage}"
+    if heard.code == -9:
+        return "launch", "killed by the system, probably for host memory"
+    return "launch", f"the worker ended with code {heard.code}"
+
+
+def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
+    steps = [event for event in heard.events if "step" in event]
+    built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
+    more: dict[str, Any] = {
+        "losses": [event["loss"] for event in steps],
+        "grad_norms": [event["grad_norm"] for event in steps],
+        "first_step_ms": steps[0]["ms"] if steps else 0.0,
+        "environment": _environment(heard),
+        "float8_linears": built.get("float8_linears", 0),
+        "checkpointed": built.get("checkpointed", 0),
+        "grad_accum": spec.grad_accum,
+        "rehearsal": spec.device == "cpu",
+        **{
+            name: done[name]
+            for name in (
+                "capacity_gib",
+                "alloc_retries",
+                "recompiles",
+                "float8_matmuls",
+            )
+            if name in done
+        },
+    }
+    if spec.dp_shard > 1:
+        more["extrapolated"] = f"rank 0 of {spec.dp_shard}, without communication"
+    outcome = "ok"
+    if spec.precision == "fp8" and not done.get("float8_matmuls"):
+        outcome, more["message"] = "user", "FP8 was asked for, and no FP8 matmul ran"
+    return base._replace(
+        outcome=outcome,
+        tokens_per_second=done["tokens_per_second_per_rank"] * spec.dp_shard,
+        step_ms=tuple(done["step_ms"]),
+        peak_gib=done["peak_gib"],
+        reserved_gib=done["reserved_gib"],
+        more=more,
+    )
+
+
+def _environment(heard: Heard) -> str:
+    about = _event(heard, "torch", whole=True) or {}
+    return f"{about.get('device', '?')}, torch {about.get('torch', '?')}"
+
+
+def _event(heard: Heard, name: str, *, whole: bool = False) -> dict[str, Any] | None:
+    """The event with that field: the field's value, or the event itself."""
+    for event in heard.events:
+        if name in event:
+            return event if whole else event[name]
+    return None
+
+
+def _last_line(path: Path) -> str:
+    """The last line of a file, of its last 4 KiB."""
+    with path.open("rb") as file:
+        file.seek(max(0, os.path.getsize(path) - 4096))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")

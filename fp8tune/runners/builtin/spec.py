@@ -1,0 +1,93 @@
+"""What a trial builds and runs: the fields of a job that a training step needs.
+
+Plain values, because the worker is another process and gets them as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fp8tune.job import Job, Unknown
+
+
+class Spec(NamedTuple):
+    """One trial; the names are the job's (``fp8tune explain NAME``)."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn_size: int
+    ffn_matrices: int
+    activation: str
+    vocab_size: int
+    max_seq_len: int
+    rope_theta: float
+    norm_eps: float
+    qk_norm: bool
+    init_std: float
+    tied_embeddings: bool
+    experts: int
+    top_k: int
+    moe_every: int
+    expert_size: int
+    shared_experts: int
+
+    precision: str
+    fp8_recipe: str
+    fp8_all_gather: bool
+    fp8_skips: list[str]
+    ac: str
+    ac_attention_only: bool
+    compile: bool
+    loss: str
+    loss_chunk: int
+
+    micro_batch: int
+    seq_len: int
+    grad_accum: int
+    learning_rate: float
+    weight_decay: float
+    betas: list[float]
+    eps: float
+    clip_norm: float
+    warmup_steps: int
+
+    device: str
+    dp_shard: int = 1
+    data_files: list[str] = []
+    seed: int = 42
+    min_steps: int = 12
+    max_steps: int = 40
+    warm_steps: int = 3
+    precise: float = 0.005
+
+    def tokens_per_step(self) -> int:
+        """Tokens of one optimizer step on this rank."""
+        return self.micro_batch * self.seq_len * self.grad_accum
+
+
+GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
+"""Fields that the runner sets; all others are fields of the job."""
+
+
+class CannotBuild(Exception):
+    """The built-in trial would not be this run: says why."""
+
+
+def from_job(job: Job, **given: Any) -> Spec:
+    """The spec of a job; raises ``CannotBuild``."""
+    try:
+        refusal = job["trial_refusal"]
+        if refusal:
+            raise CannotBuild(f"no trial can stand for {refusal}")
+        names = [name for name in Spec._fields if name not in (*GIVEN, "precise")]
+        return Spec(**{name: job[name] for name in names}, **given)
+    except Unknown as missing:
+        raise CannotBuild(f"{missing} is not known from the config") from None
+
+
+def from_json(data: dict[str, Any]) -> Spec:
+    """A spec as the parent process sent it."""
+    return Spec(**data)

@@ -1,0 +1,97 @@
+"""One optimizer step, as the trainer takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fp8tune.runners.builtin.spec import Spec
+
+
+class Step(NamedTuple):
+    """What one step gave: the mean loss and the gradient's norm before clipping."""
+
+    loss: float
+    grad_norm: float
+
+
+class Training:
+    """A model with its optimizer and data; each call of ``step`` trains on."""
+
+    def __init__(
+        self, model: nn.Module, spec: Spec, data: Iterator[tuple[Tensor, Tensor]]
+    ) -> None:
+        self.model = model
+        self.spec = spec
+        self.data = data
+        self.optimizer = adamw(model, spec)
+        self.taken = 0
+
+    def step(self) -> Step:
+        """Accumulate, clip, update; waits for the device."""
+        spec = self.spec
+        losses = []
+        for number in range(spec.grad_accum):
+            self._sync_gradients(last=number == spec.grad_accum - 1)
+            tokens, labels = next(self.data)
+            loss = cross_entropy(self.model(tokens), labels, spec)
+            (loss / spec.grad_accum).backward()
+            losses.append(loss.detach())
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = spec.learning_rate * warmup(self.taken, spec.warmup_steps)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.taken += 1
+        return Step(float(torch.stack(losses).mean()), float(_whole(norm)))
+
+    def _sync_gradients(self, *, last: bool) -> None:
+        """Reduce gradients over ranks in the last micro-batch only, where sharded."""
+        sync = getattr(self.model, "set_requires_gradient_sync", None)
+        if sync is not None:
+            sync(last)
+
+
+def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
+    """AdamW with decay on matrices alone, fused on a GPU."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {
+            "params": [w for w in weights if w.dim() > 1],
+            "weight_decay": spec.weight_decay,
+        },
+        {"params": [w for w in weights if w.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=spec.learning_rate,
+        betas=(spec.betas[0], spec.betas[1]),
+        eps=spec.eps,
+        fused=spec.device == "cuda",
+    )
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
+    """Mean cross-entropy of logits [B, S, V]; in chunks of tokens if asked."""
+    flat, wanted = logits.flatten(0, 1), labels.flatten()
+    if spec.loss != "chunked_cross_entropy" or len(wanted) <= spec.loss_chunk:
+        return functional.cross_entropy(flat, wanted)
+    parts = zip(flat.split(spec.loss_chunk), wanted.split(spec.loss_chunk), strict=True)
+    losses = [
+        functional.cross_entropy(part, label, reduction="sum") for part, label in parts
+    ]
+    return torch.stack([loss.float() for loss in losses]).sum() / len(wanted)
+
+
+def warmup(step: int, steps: int) -> float:
+    """The share of the peak learning rate at a step, from 0."""
+    return min(1.0, step / steps) if steps else 1.0
+
+
+def _whole(norm: Tensor) -> Tensor:
+    full = getattr(norm, "full_tensor", None)
+    return full() if full is not None else norm

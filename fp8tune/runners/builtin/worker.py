@@ -1,0 +1,85 @@
+"""The process of one trial: reads a spec, trains, tells what happens line by line.
+
+``python -m fp8tune.runners.builtin.worker SPEC_FILE`` prints one JSON object per line:
+``{"stage": ...}`` when a stage begins, ``{"step": ...}`` after each step, and at the
+end ``{"done": ...}`` or ``{"failed": ...}``. The parent holds the stages to deadlines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+STAGES = ("import", "build", "first_step", "steady", "profile")
+
+
+def say(**fields: Any) -> None:
+    """One line to the parent."""
+    print(json.dumps(fields), flush=True)
+
+
+def main(path: str) -> None:
+    """Run the trial that a file describes."""
+    say(stage="import")
+    try:
+        _run(path)
+    except BaseException as error:  # whatever it is, the parent must hear of it
+        say(failed=_failure(error))
+        raise SystemExit(1) from None
+
+
+def _run(path: str) -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others may need the cores
+    import torch
+
+    from fp8tune.runners.builtin.convert import build
+    from fp8tune.runners.builtin.data import batches
+    from fp8tune.runners.builtin.measure import Device, count_float8_matmuls, measure
+    from fp8tune.runners.builtin.spec import from_json
+    from fp8tune.runners.builtin.step import Training
+
+    with open(path, encoding="utf-8") as file:
+        spec = from_json(json.load(file))
+    device = Device(spec.device)
+    say(stage="build", torch=torch.__version__, device=device.name)
+    model, counts = build(spec)
+    training = Training(model, spec, batches(spec))
+    say(stage="first_step", **counts)
+    first = _timed(training.step, device.wait)
+    say(step=0, ms=first[0], loss=first[1].loss, grad_norm=first[1].grad_norm)
+    say(stage="steady")
+    measured = measure(training, device, spec, say)
+    say(stage="profile")
+    matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
+    say(done={**measured, **device.memory(), "float8_matmuls": matmuls})
+
+
+def _timed(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = call()
+    wait()
+    return (time.perf_counter() - start) * 1e3, result
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    """The kind of a failure and its first line."""
+    name = type(error).__name__
+    text = " ".join(str(error).split())[:500]
+    kind = "user"
+    if name == "OutOfMemoryError" or "out of memory" in text.lower():
+        kind = "oom"
+    elif isinstance(error, ArithmeticError) and "NaN" in text:
+        kind = "nan"
+    elif "torch._dynamo" in type(error).__module__ or "torch._inductor" in (
+        type(error).__module__
+    ):
+        kind = "compile"
+    return {"kind": kind, "error": name, "message": text}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

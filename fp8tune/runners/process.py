@@ -1,0 +1,145 @@
+"""A worker process: its lines of JSON under deadlines, and its whole family's end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+MAX_OUTPUT = 1 << 26
+"""Bytes that a worker may say before it is taken for broken."""
+
+KILL_S = 10.0
+"""How long to wait for killed processes to be gone [s]."""
+
+
+class Heard(NamedTuple):
+    """What a worker said, and how it ended.
+
+    ``ended`` is ``exit`` with its ``code``, ``late`` where a deadline passed, or
+    ``flood`` where it said too much. ``stage`` is the last one that it named.
+    """
+
+    events: list[dict[str, Any]]
+    ended: str
+    stage: str
+    code: int | None
+    seconds: float
+
+
+def listen(
+    command: Sequence[str],
+    stages: Mapping[str, float],
+    total: float,
+    errors: IO[bytes] | int = subprocess.DEVNULL,
+) -> Heard:
+    """Run a worker to its end, or to a deadline, and leave nothing of it.
+
+    ``total`` is for all of it; ``stages`` for the time between two lines within a
+    stage [s]. The worker gets a session of its own, which is killed whole.
+    """
+    start = time.monotonic()
+    process = subprocess.Popen(  # noqa: S603, the command is ours
+        list(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
+    )
+    hearing = _Hearing(process, stages, start + total)
+    try:
+        ended = hearing.run()
+    finally:
+        kill_session(process.pid)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    seconds = time.monotonic() - start
+    return Heard(hearing.events, ended, hearing.stage, process.returncode, seconds)
+
+
+class _Hearing:
+    def __init__(
+        self, process: subprocess.Popen[bytes], stages: Mapping[str, float], end: float
+    ) -> None:
+        assert process.stdout is not None
+        self.descriptor = process.stdout.fileno()
+        self.stages = stages
+        self.end = end
+        self.stage = "start"
+        self.events: list[dict[str, Any]] = []
+        self._said = 0
+        self._rest = b""
+        self._due = self._deadline()
+
+    def _deadline(self) -> float:
+        allowed = self.stages.get(self.stage)
+        return self.end if allowed is None else min(self.end, _now() + allowed)
+
+    def run(self) -> str:
+        while True:
+            left = self._due - _now()
+            if left <= 0:
+                return "late"
+            ready, _, _ = select.select([self.descriptor], [], [], left)
+            if not ready:
+                return "late"
+            data = os.read(self.descriptor, 1 << 16)
+            if not data:
+                return "exit"
+            self._said += len(data)
+            if self._said > MAX_OUTPUT:
+                return "flood"
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        """Take a line that is an event; what libraries print is passed over."""
+        if not line.startswith(b"{"):
+            return
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(event, dict):
+            self.events.append(event)
+            self.stage = str(event.get("stage", self.stage))
+            self._due = self._deadline()
+
+
+def _now() -> float:
+    return time.monotonic()
+
+
+def kill_session(leader: int) -> None:
+    """Kill every process of a session, and wait until none is left."""
+    until = _now() + KILL_S
+    while _now() < until:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+        alive = list(_members(leader))
+        for member in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member, signal.SIGKILL)
+        if not alive:
+            return
+        time.sleep(0.05)
+
+
+def _members(session: int) -> list[int]:
+    """Living processes of a session, from /proc; none where there is no /proc."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.parent.name))
+    return found

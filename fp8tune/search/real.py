@@ -1,0 +1,62 @@
+"""A search by real trials: what may change in a config, and where its trials run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from fp8tune.job import Unknown
+from fp8tune.search.plan import CannotPlan, Config, Plan
+from fp8tune.search.space import Knob, Space
+
+MAX_BATCH = 256
+DEVICES = ("cuda", "cpu")
+
+
+def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
+    """A search over micro-batch, AC, compile, and precision beside its bf16 twin.
+
+    Micro-batches divide the sequences of a step, so that gradient accumulation keeps
+    it as it is.
+    """
+    try:
+        rows = config.job["micro_batch"] * config.job["grad_accum"]
+        precision = config.job["precision"]
+    except Unknown as missing:
+        raise CannotPlan(f"{config.path}: {missing} is not known") from None
+    batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
+    frozen = "precision" not in allow
+    values = {
+        "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
+        "ac": _allowed(config, "ac"),
+        "compile": (False, True),
+        "precision": tuple(dict.fromkeys([precision, "bf16"])),
+    }
+    keys = config.trainer.schema.job
+    knobs = [
+        Knob(keys[role], tuple(some), role, frozen and role == "precision")
+        for role, some in values.items()
+    ]
+    given = tuple(knob.place(config.job[knob.key]) for knob in knobs)
+    return Plan(config, Space(knobs), given)
+
+
+def _allowed(config: Config, role: str) -> tuple[str, ...]:
+    key = config.trainer.schema.job[role]
+    spec = dict(config.trainer.schema.dotted_keys())[key]
+    return tuple(spec.allowed)
+
+
+def gpu_name() -> str:
+    """The first GPU's name as its driver tells it; ``""`` where there is none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    command = [program, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(  # noqa: S603, no word of a user's in it
+            command, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.split("\n")[0].strip() if said.returncode == 0 else ""

@@ -1,0 +1,242 @@
+"""Bytes per token that KempnerForge's blocks, experts, head and loss keep.
+
+Sources: ``benchmarks/activation_bytes.py`` for what a block keeps, eager and compiled;
+``benchmarks/step_memory.py`` for what is alive at the peaks of a step, both on the
+trainer's own code at commit 5666d0d; its H200 runs (``benchmarks/memory_points.toml``).
+"""
+
+from __future__ import annotations
+
+from fp8tune.job import Unknown
+
+
+def norm_bytes(hidden_size: int, model_norm_type: str) -> int:
+    """Bytes per token that one norm keeps: fp32 input and product, bf16 result.
+
+    LayerNorm is one operation and keeps a bf16 input (model/norm.py).
+    """
+    return (10 if model_norm_type == "rmsnorm" else 3) * hidden_size
+
+
+def attention_bytes(hidden_size: int, heads: int, tp: int) -> float:
+    """Bytes per token that attention keeps: q, k and v of all heads, output, sums."""
+    return (10 * hidden_size + 4 * heads) / tp
+
+
+def ffn_bytes(ffn_size: int, model_activation: str, tp: int) -> float:
+    """Bytes per token that a dense FFN keeps; with ReLU not measured."""
+    return _ffn(ffn_size, model_activation) / tp
+
+
+def expert_bytes(
+    hidden_size: int,
+    expert_size: int,
+    expert_rows: int,
+    shared_experts: int,
+    model_activation: str,
+    model_moe_top_k: int,
+) -> float:
+    """Bytes per token that a mixture of experts keeps: padded rows, and dispatch."""
+    one = _ffn(expert_size, model_activation)
+    dispatch = 13 * model_moe_top_k * hidden_size
+    return expert_rows * (one + 2 * hidden_size) + shared_experts * one + dispatch
+
+
+def _ffn(size: int, activation: str) -> int:
+    if activation == "relu":
+        raise Unknown("ffn_bytes")
+    return (8 if activation == "silu" else 4) * size
+
+
+def activation_bytes(
+    ac: str,
+    compile: bool,  # noqa: A002
+    hidden_size: int,
+    ffn_size: int,
+    heads: int,
+    layers: int,
+    moe_layers: int,
+    vlm_arch_name: str,
+    model_activation: str,
+    model_norm_type: str,
+    model_qk_norm: bool,
+    tp: int,
+    sequence_parallel: bool,
+    norm_bytes: int,
+    attention_bytes: float,
+    ffn_bytes: float,
+    expert_bytes: float,
+) -> float:
+    """Bytes per token that one block keeps for the backward pass, on average.
+
+    Full AC keeps the block's input, but MoT's blocks are never wrapped. Selective AC
+    wraps the attention module alone: norms (computed in fp32) and FFN stay. Exact in
+    eager mode; compiled on the CPU, where the compiler recomputes part of it.
+    """
+    split = tp if sequence_parallel else 1
+    if ac == "full" and vlm_arch_name != "mot":
+        return 2 * hidden_size / split
+    if (model_norm_type, model_qk_norm) != ("rmsnorm", False):
+        raise Unknown("activation_bytes")
+    if compile:
+        if moe_layers or vlm_arch_name or tp > 1 or model_activation != "silu":
+            raise Unknown("activation_bytes")
+        return _compiled(ac, hidden_size, ffn_size, heads)
+    ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
+    gathered = 9 * hidden_size if sequence_parallel else 0
+    inside = 0 if ac == "selective" else attention_bytes
+    return 2 * norm_bytes / split + inside + ffn + gathered
+
+
+def _compiled(ac: str, hidden: int, ffn: int, heads: int) -> float:
+    if ac == "selective":
+        return 8 * hidden + 6 * ffn
+    return 18 * hidden + 6 * ffn + 4 * heads
+
+
+def cross_bytes(
+    cross_blocks: int,
+    hidden_size: int,
+    norm_bytes: int,
+    attention_bytes: float,
+    ffn_bytes: float,
+    vlm_visual_tokens: int = 0,
+    vlm_max_text_len: int = 1,
+) -> float:
+    """Bytes per text token that cross-attention blocks keep: AC never wraps them.
+
+    Their keys and values are of the image tokens (model/cross_attention.py).
+    """
+    images = 4 * hidden_size * (vlm_visual_tokens / vlm_max_text_len - 1)
+    return cross_blocks * (2 * norm_bytes + attention_bytes + ffn_bytes + images)
+
+
+def recompute_bytes(
+    ac: str,
+    compile: bool,  # noqa: A002
+    hidden_size: int,
+    ffn_size: int,
+    expert_size: int,
+    expert_rows: int,
+    moe_layers: int,
+    kv_heads: int,
+    head_dim: int,
+    model_qk_norm: bool,
+    model_activation: str,
+    tp: int,
+    sequence_parallel: bool,
+    vlm_arch_name: str,
+    norm_bytes: int,
+    attention_bytes: float,
+) -> float:
+    """Bytes per token of one block in its backward pass, beyond what it kept.
+
+    With full AC all that it computes again, and gradients of half its FFN; a compiled
+    block has no fp32 copies and reuses buffers (not measured: bounded by the trainer's
+    run of 7B on 2 GPUs). Without AC the gradients alone.
+    """
+    matrices = 12 if model_activation == "silu" else 6
+    gathered = _gathered(hidden_size, tp, sequence_parallel)
+    if model_qk_norm:
+        gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
+    if ac != "full" or vlm_arch_name == "mot":
+        return 4 * ffn_size / tp + 2 * hidden_size + gathered
+    if moe_layers:
+        rows = expert_rows * (matrices * expert_size + 2 * hidden_size)
+        return rows + 2 * norm_bytes + attention_bytes + gathered
+    if compile:
+        split = tp if sequence_parallel else 1
+        return 8 * ffn_size / tp + 14 * hidden_size / split + gathered
+    norms = 2 * norm_bytes / (tp if sequence_parallel else 1)
+    return matrices * ffn_size / tp + norms + attention_bytes + gathered
+
+
+def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
+    """What tensor parallelism gathers and reduces in the backward pass of a block."""
+    if tp == 1:
+        return 0
+    return 11 * hidden if sequence_parallel else 4.5 * hidden
+
+
+def spare_bytes(
+    ac: str,
+    compile: bool,  # noqa: A002
+    precision: str,
+    hidden_size: int,
+    ffn_size: int,
+    layers: int,
+    expert_size: int,
+    expert_rows: int,
+    balanced_rows: int,
+    moe_layers: int,
+    model_activation: str,
+) -> float:
+    """Bytes per token of the peak that may not be there.
+
+    What balanced routing would save of the experts' rows. And what the compiler saves
+    of FP8 blocks on the CPU: published runs without AC need as much as in bf16
+    (https://github.com/pytorch/torchtitan/pull/778).
+    """
+    if moe_layers:
+        kept = _ffn(expert_size, model_activation) + 2 * hidden_size
+        blocks = 1.5 if ac == "full" else moe_layers
+        return blocks * (expert_rows - balanced_rows) * kept
+    if not compile or precision != "fp8" or ac == "full":
+        return 0
+    norms = 6 if ac == "none" else 4
+    return layers * (norms * hidden_size + 2 * ffn_size)
+
+
+def router_bytes(
+    ac: str,
+    moe_layers: int,
+    norm_bytes: int,
+    attention_bytes: float,
+) -> float:
+    """Bytes per token that an MoE block keeps after its own backward pass.
+
+    With full AC: the router's loss of the recomputed block stays on the module, and
+    with it all that was computed before the router (model/router.py).
+    """
+    return 2 * norm_bytes + attention_bytes if ac == "full" and moe_layers else 0
+
+
+def head_bytes(
+    norm_bytes: int,
+    hidden_size: int,
+    compile: bool,  # noqa: A002
+    sequence_parallel: bool,
+    tp: int,
+) -> float:
+    """Bytes per token that final norm and head keep; compiled, only bf16 tensors.
+
+    With sequence parallelism the head gathers its input.
+    """
+    own = 4 * hidden_size if compile else norm_bytes
+    return own / tp + 2 * hidden_size if sequence_parallel else own
+
+
+def logit_bytes(
+    train_loss_fn: str,
+    train_ce_chunk_size: int,
+    train_z_loss_weight: float,
+    head_tokens: int,
+) -> float:
+    """Bytes per token and vocabulary entry while the loss is differentiated.
+
+    bf16 logits, log-probabilities and a gradient of each: 8. Chunks do not help: the
+    gradient of each is as large as all logits. z-loss adds fp32 copies: 20
+    (training/loss.py).
+    """
+    if train_loss_fn not in ("cross_entropy", "chunked_cross_entropy"):
+        raise Unknown("logit_bytes")
+    if train_z_loss_weight > 0:
+        return 20
+    chunk = train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
+    chunked = train_loss_fn != "cross_entropy" and chunk < head_tokens
+    return 8 + 4 * chunk / head_tokens if chunked else 8
+
+
+def held_logit_bytes(weight_bytes: int) -> int:
+    """The training loop holds on to bf16 logits until the next (scripts/train.py)."""
+    return weight_bytes

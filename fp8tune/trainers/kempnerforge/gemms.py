@@ -1,0 +1,162 @@
+"""The linear layers of a KempnerForge model, as one rank runs them.
+
+Source: KempnerForge at commit 5666d0d, files named in each docstring.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fp8tune.job import Unknown, known
+
+if TYPE_CHECKING:
+    from fp8tune.facts.linears import Gemm
+
+
+def gemms(
+    fp8_tokens: tuple[int, ...],
+    hidden_size: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    ffn_size: int,
+    ffn_matrices: int,
+    layers: int,
+    dense_ffn_layers: int,
+    vocab_size: int,
+    tied_embeddings: bool,
+    tp: int,
+    cp: int,
+    ac: str,
+    vlm_arch_name: str,
+    expert_gemms: tuple[Gemm, ...],
+) -> tuple[Gemm, ...]:
+    """Every linear of the decoder; the FP8 mode skips experts and routers alone.
+
+    Tensor parallelism leaves the head whole in tied and MoE models
+    (distributed/tensor_parallel.py, distributed/parallel.py apply_float8). Known for
+    text runs, joint decoders and MoMa, without their vision encoder and adapter.
+    """
+    if cp > 1 or vlm_arch_name not in ("", "joint_decoder", "moma"):
+        raise Unknown("gemms")
+    from fp8tune.facts.linears import Decoder, of_decoder
+
+    shape = Decoder(
+        layers,
+        hidden_size,
+        heads,
+        kv_heads,
+        head_dim,
+        ffn_size,
+        ffn_matrices,
+        vocab_size,
+        dense_ffn_layers,
+    )
+    found = of_decoder(
+        shape,
+        fp8_tokens[0],
+        fp8_tokens[-1],
+        tp=tp,
+        head_tp=1 if tied_embeddings or expert_gemms else tp,
+        repeated=frozenset(_repeated(ac, vlm_arch_name)),
+    )
+    return (*found[:-1], *expert_gemms, found[-1])
+
+
+def _repeated(ac: str, vlm_arch_name: str) -> tuple[str, ...]:
+    """Linears that AC runs again: all of a module but its last (parallel.py apply_ac).
+
+    Full AC finds no block to wrap in MoMa.
+    """
+    from fp8tune.facts.linears import BLOCK
+
+    modes = {"none": (), "full": BLOCK[:-1], "selective": BLOCK[:3]}
+    no_op = ac == "full" and vlm_arch_name == "moma"
+    return () if no_op else known("ac", modes.get(ac))
+
+
+def expert_gemms(
+    fp8_tokens: tuple[int, ...],
+    hidden_size: int,
+    ffn_matrices: int,
+    expert_size: int,
+    moe_layers: int,
+    experts: int,
+    ep: int,
+    ac: str,
+    vlm_arch_name: str,
+    model_moe_top_k: int,
+    shared_experts: int,
+    vlm_moma_experts: tuple[tuple[int, int], ...] | None = None,
+) -> tuple[Gemm, ...]:
+    """Routers and experts, all in bf16, with balanced routing (model/moe.py).
+
+    Unbalanced routing costs more: groups are padded to the largest.
+    """
+    if not moe_layers:
+        return ()
+    size = (hidden_size, expert_size, ffn_matrices)
+    if vlm_arch_name == "moma":
+        groups = known("vlm_moma_experts", vlm_moma_experts)
+        return sum((_ffn("expert", m, *size, moe_layers * n, 3) for m, n in groups), ())
+    from fp8tune.facts.linears import Gemm
+
+    passes = 3 + (ac == "full")
+    tokens = fp8_tokens[0]
+    routed = tokens * model_moe_top_k * ep // experts
+    router = Gemm("router", tokens, hidden_size, experts, moe_layers, False, passes)
+    found = (
+        router,
+        *_ffn("shared", tokens, *size, moe_layers * shared_experts, passes),
+        *_ffn("expert", routed, *size, moe_layers * experts // ep, passes),
+    )
+    return tuple(gemm for gemm in found if gemm.copies)
+
+
+def _ffn(
+    name: str,
+    tokens: int,
+    hidden: int,
+    width: int,
+    matrices: int,
+    count: int,
+    passes: int,
+) -> tuple[Gemm, ...]:
+    """The linears of one kind of expert."""
+    from fp8tune.facts.linears import Gemm
+
+    into = count * (matrices - 1)
+    return (
+        Gemm(f"{name}_in", tokens, hidden, width, into, False, passes),
+        Gemm(f"{name}_out", tokens, width, hidden, count, False, passes),
+    )
+
+
+def vlm_moma_experts(
+    fp8_tokens: tuple[int, ...],
+    vlm_moma_experts_per_modality: dict[str, int],
+    vlm_moma_capacity_factor: float,
+) -> tuple[tuple[int, int], ...]:
+    """Tokens of one expert and number of experts, per modality (model/moma.py).
+
+    Each expert picks a share of its modality's tokens, 1 / experts by default.
+    """
+    experts = dict(vlm_moma_experts_per_modality)
+    counts = [experts.get(name, 0) for name in ("image", "text")]
+    tokens = (fp8_tokens[0] - fp8_tokens[-1], fp8_tokens[-1])
+    return tuple(
+        (round(some * (vlm_moma_capacity_factor or 1 / count)), count)
+        for some, count in zip(tokens, counts, strict=True)
+    )
+
+
+def attention_passes(
+    ac: str, cp: int, vlm_arch_name: str, data_pack_sequences: bool
+) -> float:
+    """Forward passes of attention that a step costs (distributed/parallel.py).
+
+    Both AC modes repeat attention. Unknown with a mask: packed sequences and VLMs.
+    """
+    if cp > 1 or vlm_arch_name or data_pack_sequences:
+        raise Unknown("attention_passes")
+    return 4.5 if ac in ("full", "selective") else 3.5

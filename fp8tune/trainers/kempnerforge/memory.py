@@ -1,0 +1,260 @@
+"""What one rank of KempnerForge holds: shards, bytes per parameter, tokens.
+
+Source: KempnerForge at commit 5666d0d, files in brackets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Unknown, known
+
+
+def sharded(world_size: int) -> bool:
+    """Whether FSDP2 wraps the model: with two GPUs or more (distributed/setup.py)."""
+    return world_size > 1
+
+
+def shards(dp_shard: int, dp_replicate: int, cp: int) -> int:
+    """Ranks that share one copy of the weights; unknown where no mesh comes about.
+
+    Replicas without shards are sharded all the same (parallel.py, get_dp_mesh).
+    """
+    if cp > 1 or (dp_replicate > 1 and dp_shard > 1):
+        raise Unknown("shards")
+    return dp_shard * dp_replicate
+
+
+def sequence_parallel(tp: int, pp: int, tied_embeddings: bool, moe_layers: int) -> bool:
+    """Whether TP also splits norms and residual stream (tensor_parallel.py)."""
+    return tp > 1 and pp == 1 and not tied_embeddings and not moe_layers
+
+
+def head_shards(tp: int, sequence_parallel: bool) -> int:
+    """Ranks that the output head is split over (distributed/tensor_parallel.py)."""
+    return tp if sequence_parallel else 1
+
+
+def stage_layers(layers: int, pp: int) -> int:
+    """Blocks of the first stage, the largest (compute_layer_assignment)."""
+    return -(-layers // pp)
+
+
+def in_flight(pp: int, grad_accum: int, distributed_pp_schedule: str) -> int:
+    """Micro-batches that the first stage holds activations of."""
+    if pp == 1:
+        return 1
+    return grad_accum if distributed_pp_schedule == "gpipe" else min(pp, grad_accum)
+
+
+def weight_bytes(precision: str) -> int:
+    """Bytes per parameter: weights are kept in the compute type, FP8's is bf16."""
+    if precision not in ("bf16", "fp8"):
+        raise Unknown("weight_bytes")
+    return 2
+
+
+def gradient_bytes(weight_bytes: int) -> int:
+    """Bytes per parameter of a reduced gradient: the weights' type."""
+    return weight_bytes
+
+
+def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
+    """Bytes per parameter of state, in the weights' type (training/optimizer.py).
+
+    Muon counts as its matrices; embedding and head have AdamW's two moments.
+    """
+    states = {"adamw": 2, "lion": 1, "schedule_free_adamw": 3, "muon": 1}
+    return weight_bytes * known("optimizer_bytes", states.get(optimizer))
+
+
+def kept_gradient_bytes(optimizer: str, gradient_bytes: int) -> int:
+    """Bytes per parameter of reduced gradients that outlive the step.
+
+    Muon's inner AdamW is not zeroed, and norms share one buffer with all gradients of
+    their block (training/optimizer.py).
+    """
+    return gradient_bytes if optimizer == "muon" else 0
+
+
+def unsharded_gradient_bytes(
+    grad_accum: int, vlm: bool, pp: int, sharded: bool, gradient_bytes: int
+) -> int:
+    """Bytes per parameter that accumulation keeps whole on every rank.
+
+    fp32 where it skips the reduce-scatter: text runs (scripts/train.py
+    maybe_no_sync) and every pipeline stage (torch.distributed.pipelining).
+    """
+    if not sharded:
+        return gradient_bytes if grad_accum > 1 else 0
+    return 4 if pp > 1 or (grad_accum > 1 and not vlm) else 0
+
+
+def accumulated_gradient_bytes(grad_accum: int, vlm: bool, gradient_bytes: int) -> int:
+    """Bytes per parameter that accumulation keeps sharded: a VLM reduces each time."""
+    return gradient_bytes if vlm and grad_accum > 1 else 0
+
+
+def init_bytes(tp: int, vlm: bool, weight_bytes: int) -> int:
+    """Bytes per parameter of the whole model that a GPU holds before sharding.
+
+    With TP the model is built on the meta device; a VLM is sharded on the host first
+    (parallel.py, build_parallel_model and _build_vlm).
+    """
+    return 0 if tp > 1 or vlm else weight_bytes
+
+
+def block_tokens(
+    micro_batch: int,
+    seq_len: int,
+    video: bool,
+    data_pack_sequences: bool,
+    model_sdpa_backend: str,
+    vlm_arch_name: str,
+) -> int:
+    """Tokens of one micro-batch in the residual stream.
+
+    Unknown where attention gets an explicit mask, whose memory was not measured.
+    """
+    masked = data_pack_sequences or (video and vlm_arch_name != "cross_attention")
+    if masked or model_sdpa_backend == "math":
+        raise Unknown("block_tokens")
+    return micro_batch * seq_len
+
+
+def head_tokens(
+    micro_batch: int, block_tokens: int, pp: int, vlm: bool, vlm_max_text_len: int = 0
+) -> int:
+    """Tokens of one micro-batch that rank 0 has logits of: text alone."""
+    if pp > 1:
+        return 0
+    return micro_batch * vlm_max_text_len if vlm else block_tokens
+
+
+def block_copies(vlm_arch_name: str) -> int:
+    """Copies of a block's weights: MoT has one per modality (model/mot.py)."""
+    if vlm_arch_name == "moma":
+        raise Unknown("block_copies")
+    return 2 if vlm_arch_name == "mot" else 1
+
+
+def cross_blocks(
+    vlm_arch_name: str,
+    layers: int,
+    vlm_cross_attention_every_n_layers: int | None = None,
+) -> int:
+    """Cross-attention blocks between the others (model/transformer.py)."""
+    if vlm_arch_name != "cross_attention":
+        return 0
+    every = known("cross_blocks", vlm_cross_attention_every_n_layers)
+    return layers // every
+
+
+def extra_parameters(
+    cross_blocks: int,
+    hidden_size: int,
+    heads: int,
+    params_ffn: int,
+    vlm: bool,
+    vlm_cross_attention_n_heads: int = 0,
+    vlm_cross_attention_n_kv_heads: int = 0,
+    vision_encoder_feature_dim: int = 0,
+    adapter_type: str = "mlp_2layer",
+    adapter_hidden_dim: int = 0,
+    vision_encoder_type: str = "random",
+    vlm_freeze: Any = (),
+) -> int:
+    """Parameters beside the decoder: cross-attention blocks and adapter.
+
+    Known where the encoder is the random one, which has none, and nothing else is
+    frozen. The attentional-pool adapter's is taken as a linear one's: a few million
+    too few.
+    """
+    if not vlm:
+        return 0
+    if vision_encoder_type != "random" or any(map(_freezes_more, vlm_freeze)):
+        raise Unknown("extra_parameters")
+    queries = vlm_cross_attention_n_heads or heads
+    share = (vlm_cross_attention_n_kv_heads or queries) / queries
+    attention = round(2 * hidden_size**2 * (1 + share))
+    inside = adapter_hidden_dim or hidden_size if adapter_type == "mlp_2layer" else 0
+    adapter = (vision_encoder_feature_dim + inside) * (inside or hidden_size)
+    return cross_blocks * (attention + params_ffn + 2 * hidden_size) + adapter
+
+
+def _freezes_more(spec: Any) -> bool:
+    frozen = not isinstance(spec, dict) or spec.get("frozen", True)
+    return bool(frozen) and spec != {"module": "vision_encoder", "frozen": True}
+
+
+def expert_rows(experts: int, moe_layers: int) -> int:
+    """Rows that a rank's experts compute per token while routing has collapsed.
+
+    Every expert is padded to the longest (model/moe.py, grouped_expert_forward), and a
+    fresh model sends all tokens to the same experts. Expert parallelism divides the
+    experts, but each rank then receives the tokens of all.
+    """
+    return experts if moe_layers else 0
+
+
+def balanced_rows(expert_rows: int, model_moe_top_k: int) -> int:
+    """Rows per token if every expert got as many tokens."""
+    return min(expert_rows, model_moe_top_k)
+
+
+def optimizer_temporary_bytes(
+    optimizer: str, optimizer_fused: bool, weight_bytes: int
+) -> int:
+    """Bytes per parameter that a step of unfused AdamW allocates for a moment."""
+    return 0 if optimizer != "adamw" or optimizer_fused else weight_bytes
+
+
+def estimate_family(
+    sharded: bool,
+    pp: int,
+    vlm: bool,
+    moe_layers: int,
+    ac: str,
+    compile: bool,  # noqa: A002
+) -> str:
+    """The group of measured runs that the estimate's error is taken from."""
+    if not sharded:
+        return "one GPU"
+    if pp > 1:
+        return "pipeline"
+    if moe_layers:
+        return "mixture of experts"
+    if ac != "full" and compile:
+        return "kept compiled"
+    if vlm:
+        return "VLM"
+    return "dense" if ac == "full" else "kept eager"
+
+
+def gathered_bytes(
+    sharded: bool,
+    pp: int,
+    ac: str,
+    layers: int,
+    moe_layers: int,
+    ep: int,
+    model_moe_packed_experts: bool,
+    unsharded_gradient_bytes: int,
+) -> float:
+    """Bytes per parameter of one block that FSDP holds whole in the backward pass.
+
+    Its weights and the next block's in bf16, its gradients in bf16 and fp32; experts
+    that are not packed are stacked into copies. With EP attention and experts are
+    gathered one after the other (benchmarks/step_memory.py).
+    """
+    if not sharded:
+        return 0
+    if pp > 1:
+        return 2
+    if unsharded_gradient_bytes:
+        return 5
+    if moe_layers and ep > 1:
+        return 4
+    if moe_layers:
+        return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
+    return 9 if ac == "full" else 6

@@ -1,0 +1,74 @@
+"""What the optimizer section of a KempnerForge config asks of bf16 state.
+
+Every public function is a name of the job, as in ``job.py``. Weights and moments
+are kept in the compute dtype; there is no fp32 copy (distributed/parallel.py casts
+the model before the optimizer is built).
+
+Source: KempnerForge at commit 5666d0d, training/optimizer.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.job import Unknown, Words, known
+
+
+def state_dtype(precision: str) -> Words:
+    """Number format of weights and moments: FP8 keeps them in bf16."""
+    return Words("bf16" if precision == "fp8" else precision)
+
+
+def state_bits(state_dtype: str) -> int:
+    """Significant bits of weights and moments."""
+    return {"bf16": 8, "fp16": 11, "fp32": 24}[state_dtype]
+
+
+def state_step(state_bits: int) -> float:
+    """Smallest relative change that can move some number of the state.
+
+    Half the spacing just below a power of two: 2**-9 in bf16. Below it every change
+    is rounded away.
+    """
+    return float(2.0 ** -(state_bits + 1))
+
+
+def beta2(optimizer_betas: Any) -> float:
+    """Decay of the second moment (of lion: of its only moment)."""
+    return float(_number(optimizer_betas[1]))
+
+
+def adam_learning_rate(
+    optimizer: str, learning_rate: float, optimizer_muon_adam_lr: float | None
+) -> float:
+    """Peak rate of the parameters that AdamW trains; muon's own part may differ."""
+    if optimizer not in ("adamw", "muon"):
+        raise Unknown("adam_learning_rate")
+    own = optimizer == "muon" and optimizer_muon_adam_lr is not None
+    return known("optimizer.lr", optimizer_muon_adam_lr if own else learning_rate)
+
+
+def decay_in_state(optimizer: str, optimizer_fused: bool) -> bool:
+    """Whether weight decay is a multiplication of its own in the state's dtype.
+
+    ``p.mul_(1 - lr * wd)`` in lion, muon, schedule_free_adamw and in AdamW that is
+    not fused; the fused kernel adds decay and step before it rounds.
+    """
+    return optimizer != "adamw" or not optimizer_fused
+
+
+def unknown_backends(distributed_backend: Any) -> list[str]:
+    """Parts of ``distributed.backend`` that torch registers no backend for."""
+    if not isinstance(distributed_backend, str):
+        return [str(distributed_backend)]
+    parts = [part.rpartition(":")[2] for part in distributed_backend.split(",")]
+    return [part for part in parts if part.strip().lower() not in _BACKENDS]
+
+
+_BACKENDS = ("nccl", "gloo", "mpi", "ucc", "fake", "xccl", "threaded")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (int, float)):
+        return value
+    raise Unknown("optimizer.betas")

@@ -1,0 +1,66 @@
+"""What a trial needs to know of a KempnerForge config beside its job.
+
+Source: KempnerForge at commit 5666d0d, files named in each docstring.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPTIMIZERS = ("adamw",)
+"""Optimizers that a trial can step as the trainer does."""
+
+
+def loss_chunk(train_ce_chunk_size: int) -> int:
+    """Tokens per chunk, 4096 where none is set (training/loss.py)."""
+    return train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
+
+
+def fp8_skips(precision: str) -> list[str]:
+    """Experts and routers stay in bf16 (distributed/parallel.py, apply_float8)."""
+    return ["experts", "shared_expert", "router"] if precision == "fp8" else []
+
+
+def data_files(
+    data_dataset_path: Any, data_file_pattern: Any, data_datasets: Any
+) -> list[str]:
+    """Shards of tokenized text, none where they are not on this machine.
+
+    A mixture's first one stands for all (data/dataset.py, MemoryMappedDataset).
+    """
+    import glob
+    import os
+
+    path = data_dataset_path
+    if data_datasets and isinstance(data_datasets[0], dict):
+        path = data_datasets[0].get("path", "")
+    if not isinstance(path, str) or not path or not isinstance(data_file_pattern, str):
+        return []
+    return sorted(glob.glob(os.path.join(glob.escape(path), data_file_pattern)))
+
+
+def trial_refusal(
+    vlm: bool,
+    tp: int,
+    pp: int,
+    cp: int,
+    ep: int,
+    optimizer: str,
+    precision: str,
+    model_norm_type: str,
+    train_z_loss_weight: float,
+) -> str:
+    """Why the built-in trial would not be this run; ``""`` where it would."""
+    if vlm:
+        return "a VLM: its encoder and towers are not built"
+    degrees = {"tensor": tp, "pipeline": pp, "context": cp, "expert": ep}
+    for name, degree in degrees.items():
+        if degree > 1:
+            return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+    if optimizer not in OPTIMIZERS:
+        return f"the optimizer {optimizer}: only {', '.join(OPTIMIZERS)} is built"
+    if precision == "fp16":
+        return "fp16"
+    if model_norm_type != "rmsnorm":
+        return f"norms of type {model_norm_type}"
+    return "z-loss" if train_z_loss_weight > 0 else ""

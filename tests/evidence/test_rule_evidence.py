@@ -1,0 +1,277 @@
+"""The runner of experiments, on a trainer of a few lines instead of KempnerForge."""
+
+import json
+import sys
+import time
+import tomllib
+
+import pytest
+
+from benchmarks.process import ROOT
+from benchmarks.rule_evidence.config import SMALL, shrink, with_data
+from benchmarks.rule_evidence.launch import Run, launch
+from benchmarks.rule_evidence.plan import Machine, missing, observed, tasks, verdict
+from benchmarks.rule_evidence.record import Record
+from fp8tune.lint.packs import read_rule
+from tests.sample import NO_PIPELINE
+
+RESULTS = ROOT / "benchmarks" / "results" / "rule_evidence.json"
+TRAINER = {
+    "kempnerforge/__init__.py": "",
+    "kempnerforge/distributed/__init__.py": "",
+    "kempnerforge/distributed/setup.py": """
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+def init_distributed():
+    torch.cuda.set_device(0)
+""",
+    "kempnerforge/metrics/__init__.py": "",
+    "kempnerforge/metrics/tracker.py": """
+class MetricsTracker:
+    def end_step(self, *, step, tokens_in_step):
+        print("step", step)
+""",
+    "kempnerforge/resilience/__init__.py": "",
+    "kempnerforge/resilience/health.py": """
+import torch
+def flag(value):
+    return torch.tensor([value], device="cuda")
+""",
+    "kempnerforge/training.py": """
+import torch
+def build_optimizer(model, name):
+    return {"sgd": torch.optim.SGD}[name](model.parameters(), lr=0.1)
+""",
+    "scripts/train.py": """
+import sys
+import tomllib
+import torch
+from kempnerforge.distributed.setup import init_distributed
+from kempnerforge.metrics.tracker import MetricsTracker
+from kempnerforge.resilience.health import flag
+from kempnerforge.training import build_optimizer
+
+def main():
+    config = tomllib.load(open(sys.argv[1], "rb"))
+    init_distributed()
+    model = torch.nn.Linear(8, 256, bias=False)
+    optimizer = build_optimizer(model, config["optimizer"]["name"])
+    tracker = MetricsTracker()
+    for step in range(config["train"]["max_steps"]):
+        hidden = model(torch.ones(4, 8))
+        (hidden * hidden).sum().backward()
+        optimizer.step()
+        assert flag(1.0).item() == 1.0
+        tracker.end_step(step=step + 1, tokens_in_step=4)
+
+main()
+""",
+}
+ONE_RANK = """
+import json, os, pathlib, sys, time
+rank = int(os.environ["RANK"])
+{what}
+report = {{"error": error, "failed_at": "here", "ended": rank, "steps": 2}}
+pathlib.Path(sys.argv[-1]).with_name(f"rank{{rank}}.json").write_text(json.dumps(report))
+sys.exit(bool(error))
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A trainer with the modules that the runner watches or answers for."""
+    pytest.importorskip("torch")
+    for name, text in TRAINER.items():
+        path = tmp_path / "checkout" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "checkout"
+
+
+@pytest.fixture
+def task(tmp_path):
+    """The task of one experiment, by the lines of its table."""
+
+    def make(lines):
+        path = tmp_path / "no-pipeline.toml"
+        table = f'[[experiment]]\nconfig = "[train]"\ncontrol = "[model]"\n{lines}\n'
+        path.write_text(NO_PIPELINE + table, encoding="utf-8")
+        return list(tasks([read_rule(str(path), "silent")]))[-1]
+
+    return make
+
+
+def run(checkout, config, *names):
+    return Run(checkout, config, "cpu", 1, list(names), timeout=120)
+
+
+def test_a_run_is_watched(checkout, tmp_path):
+    config = '[optimizer]\nname = "sgd"\n[train]\nmax_steps = 3\n'
+    names = ("tokens_per_step", "all_parameters", "kept_gib", "graph_breaks", "step_ms")
+    seen = launch(run(checkout, config, *names), tmp_path / "run")
+    assert seen.pop("step_ms") > 0
+    assert seen == {
+        "error": "",
+        "failed_at": "",
+        "steps": 3,
+        "tokens_per_step": 4,
+        "all_parameters": 8 * 256,
+        "kept_gib": round((4 * 8 + 4 * 256) * 4 / 2**30, 6),
+        "graph_breaks": 0,
+    }
+
+
+def test_a_failure_is_told_with_its_line_of_the_script(checkout, tmp_path):
+    config = '[optimizer]\nname = "SGD"\n[train]\nmax_steps = 3\n'
+    seen = launch(run(checkout, config, "all_parameters"), tmp_path / "run")
+    assert seen == {
+        "error": "KeyError: 'SGD'",
+        "failed_at": 'optimizer = build_optimizer(model, config["optimizer"]["name"])',
+        "steps": 0,
+        "all_parameters": 8 * 256,
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("error = ''", ""),
+        ("error = 'E: of 2' if rank == 2 else ''", "E: of 2"),
+        ("error = f'E: of {rank}' if rank else ''", "E: of 1"),
+        ("error = 'E: x' if rank else time.sleep(60)", "E: x"),
+        ("error = ''; rank or time.sleep(60)", "TimeoutError: no end after 3 s"),
+        ("error = ''; rank and sys.exit('gone')", "died without a report: gone\n"),
+    ],
+    ids=["well", "one", "first of two", "others are ended", "late", "dead"],
+)
+def test_ranks_are_one_run(tmp_path, monkeypatch, what, error):
+    monkeypatch.setattr("benchmarks.rule_evidence.launch.GRACE", 0.5)
+    command = [sys.executable, "-c", ONE_RANK.format(what=what)]
+    start = time.monotonic()
+    whole = Run(tmp_path, "", "cpu", 3, [], timeout=3)
+    seen = launch(whole, tmp_path / "run", command)
+    assert seen["error"] == error
+    assert time.monotonic() - start < 30
+
+
+def test_a_config_is_shrunk_where_it_leaves_keys_open():
+    text = "# fp8tune: gpu=h100\n[model]\ndim = 96 # mine\nn_heads = 6\n"
+    values = tomllib.loads(shrink(text, "cuda"))
+    assert values["model"] == {
+        "dim": 96,
+        "n_heads": 6,
+        "n_layers": SMALL["model"]["n_layers"],
+        "vocab_size": SMALL["model"]["vocab_size"],
+    }
+    assert values["train"] == SMALL["train"]
+    assert "vlm" not in values
+    assert "distributed" not in values
+    assert shrink(text, "cuda").startswith("# fp8tune: gpu=h100\n[model]\n")
+
+
+def test_on_the_cpu_groups_are_of_gloo_unless_said():
+    said = '[distributed]\nbackend = "mine"\n'
+    assert tomllib.loads(shrink("", "cpu"))["distributed"] == {"backend": "gloo"}
+    assert tomllib.loads(shrink(said, "cpu"))["distributed"] == {"backend": "mine"}
+
+
+def test_data_is_made_on_the_spot(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    text = with_data('[data]\ndataset_path = "/data/tokens"\nseed = 1\n', tmp_path)
+    data = tomllib.loads(text)["data"]
+    assert data == {"dataset_path": str(tmp_path / "tokens"), "seed": 1}
+    assert numpy.load(f"{data['dataset_path']}/tokens.npy").size > 1000
+
+
+FINE = {"error": "", "failed_at": "", "steps": 2}
+
+
+@pytest.mark.parametrize(
+    ("expect", "seen", "control", "found"),
+    [
+        ("steps == 2", {}, {}, ("shown", "")),
+        ("steps > 2", {}, {}, ("refuted", "as observed")),
+        ("steps < max_steps", {}, {}, ("shown", "")),
+        ("steps < control.steps", {}, {"steps": 3}, ("shown", "")),
+        ('error != ""', {"error": "E: x"}, {}, ("shown", "")),
+        (
+            '"y" in error',
+            {"error": "E: x"},
+            {},
+            ("refuted", "E: x"),
+        ),
+        (
+            "steps == 2",
+            {},
+            {"error": "E: x"},
+            ("unclear", "the control failed: E: x"),
+        ),
+        (
+            "step_ms > 1",
+            {"error": "E: x"},
+            {},
+            ("unclear", "step_ms is unknown: E: x"),
+        ),
+        ("peak_gib > 1", {}, {}, ("unclear", "peak_gib is unknown: not seen")),
+    ],
+)
+def test_verdicts(task, expect, seen, control, found):
+    one = task(f"expect = '{expect}'")
+    assert verdict(one, "[train]\n", FINE | seen, FINE | control) == found
+
+
+@pytest.mark.parametrize(
+    ("lines", "gpus", "capability", "reason"),
+    [
+        ('device = "cpu"\nranks = 8', 0, 0, ""),
+        ('device = "cuda"', 0, 0, "needs 1 GPU"),
+        ('device = "cuda"\nranks = 4', 1, 9.0, "needs 4 GPUs"),
+        ('device = "cuda"\nneeds = "capability >= 8.9"', 1, 9.0, ""),
+        (
+            'device = "cuda"\nneeds = "capability >= 8.9"',
+            1,
+            8.0,
+            "needs 1 GPU of capability >= 8.9",
+        ),
+    ],
+)
+def test_what_a_machine_lacks(task, lines, gpus, capability, reason):
+    one = task(f'expect = "steps == 2"\n{lines}')
+    assert missing(one, Machine(gpus, {"capability": capability})) == reason
+
+
+def test_only_what_is_asked_for_is_watched(task):
+    one = task("expect = 'kept_gib > control.step_ms * pp and error == \"\"'")
+    assert observed(one) == ["error", "kept_gib", "step_ms"]
+
+
+def test_no_recorded_outcome_is_against_its_rule():
+    outcomes = json.loads(RESULTS.read_text())["outcomes"]
+    assert {outcome["verdict"] for outcome in outcomes} <= {"shown", "not run"}
+    assert len([o for o in outcomes if o["verdict"] == "shown"]) > 30
+
+
+def outcome(word, where):
+    return {"verdict": word, "reason": "", "environment": where}
+
+
+def test_outcomes_are_kept_until_their_experiment_changes(task, tmp_path):
+    path = tmp_path / "out.json"
+    here = {"gpu": "none"}
+    one = task('expect = "steps == 2"')
+    record = Record(path)
+    record.add(one, outcome("shown", here))
+    record.add(one, outcome("not run", None))
+    record.save()
+    again = Record(path)
+    again.keep([one])
+    assert again.ran(one)
+    assert [o["verdict"] for o in again.outcomes.values()] == ["shown"]
+    assert json.loads(path.read_text())["environments"] == [here]
+    assert (
+        "| no-pipeline | 1 | cuda, A | shown |" in path.with_suffix(".md").read_text()
+    )
+    other = task('expect = "steps == 3"')
+    again.keep([other])
+    assert not again.ran(other)
+    assert again.outcomes == {}

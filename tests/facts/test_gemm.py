@@ -1,0 +1,85 @@
+"""FLOPs of a step and their table, through configs."""
+
+import pytest
+
+from fp8tune.job import Unknown
+
+DENSE = """
+[model]
+n_kv_heads = 8
+vocab_size = 128256
+ffn_hidden_dim = 14336
+max_seq_len = 4096
+[train]
+batch_size = 2
+seq_len = 4096
+"""
+MOE = """
+[model]
+dim = 2048
+n_layers = 24
+n_heads = 16
+n_kv_heads = 4
+vocab_size = 128256
+ffn_dim_multiplier = 1.3
+num_experts = 8
+[train]
+batch_size = 2
+compile_model = false
+"""
+
+
+def test_flops_of_a_dense_model(job):
+    found = job(DENSE)
+    linears = 8_030_261_248 - 128256 * 4096 - 65 * 4096
+    assert found["gemm.m"] == 8192
+    assert found["gemm.flops"] == 6 * 8192 * linears
+    assert found["gemm.attention_flops"] == 2 * 2 * 4096**2 * 4096 * 32 * 3.5
+
+
+def test_table_lists_every_product_and_all_flops(job):
+    rows = job(DENSE)["gemm.table"]
+    assert sum(row["flop_share"] for row in rows) == pytest.approx(1)
+    assert [row["name"] for row in rows][-2:] == ["head", "attention"]
+    assert {row["name"] for row in rows if not row["fp8"]} == {"attention"}
+    kv = rows[1]
+    assert (kv["m"], kv["k"], kv["n"], kv["count"]) == (8192, 4096, 1024, 32)
+    assert kv["speedup"] < 1 < rows[4]["speedup"]
+
+
+def test_attention_grows_with_the_sequence(job):
+    shares = [
+        job(DENSE.replace("= 4096", f"= {length}"))["gemm.attention_share"]
+        for length in (2048, 4096, 8192, 65536)
+    ]
+    assert shares == sorted(shares)
+    assert shares[0] == pytest.approx(0.040, abs=0.001)
+    assert shares[-1] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [(DENSE, 1.0), (MOE, 0.196), (DENSE + "activation_checkpointing='full'", 1.0)],
+)
+def test_share_of_the_linears_in_fp8(job, text, share):
+    assert job(text)["fp8.linear_share"] == pytest.approx(share, abs=0.002)
+
+
+def test_amdahls_limit(job):
+    found = job(DENSE)
+    assert found["fp8.limit"] == 1 / (1 - found["fp8.flop_share"] / 2)
+    assert 1.8 < found["fp8.limit"] < 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "pack_sequences = true",
+        "[distributed]\ncp = 2",
+        "[vision_encoder]\nnum_tokens = 256\n[vlm]",
+    ],
+)
+def test_attention_is_unknown_with_masks_and_shards(job, change):
+    table = "[data]\n" if change.startswith("pack") else ""
+    with pytest.raises(Unknown):
+        job(f"{DENSE}{table}{change}")["gemm.attention_flops"]

@@ -1,0 +1,51 @@
+"""Linears of a decoder: shapes, sharding and repeated passes."""
+
+import pytest
+
+from fp8tune.facts.linears import BLOCK, Decoder, Gemm, of_decoder
+
+LLAMA_8B = Decoder(32, 4096, 32, 8, 128, 14336, 3, 128256, 32)
+
+
+def test_llama_3_8b_whole():
+    assert of_decoder(LLAMA_8B, 8192, 8192, repeated=frozenset(BLOCK[:-1])) == (
+        Gemm("q_proj", 8192, 4096, 4096, 32, True, 4),
+        Gemm("k_proj", 8192, 4096, 1024, 32, True, 4),
+        Gemm("v_proj", 8192, 4096, 1024, 32, True, 4),
+        Gemm("o_proj", 8192, 4096, 4096, 32, True, 4),
+        Gemm("gate_proj", 8192, 4096, 14336, 32, True, 4),
+        Gemm("up_proj", 8192, 4096, 14336, 32, True, 4),
+        Gemm("down_proj", 8192, 14336, 4096, 32, True, 3),
+        Gemm("head", 8192, 4096, 128256, 1, True, 3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights"),
+    [
+        (LLAMA_8B, 8_030_261_248 - 128256 * 4096 - 65 * 4096),
+        # Llama 2 7B: 6,738,415,616 with embedding and norms.
+        (
+            Decoder(32, 4096, 32, 32, 128, 11008, 3, 32000, 32),
+            6_738_415_616 - 32000 * 4096 - 65 * 4096,
+        ),
+    ],
+)
+def test_weights_are_those_of_the_published_model(shape, weights):
+    assert sum(gemm.weights for gemm in of_decoder(shape, 1, 1)) == weights
+
+
+def test_tensor_parallelism_divides_every_linear():
+    whole = of_decoder(LLAMA_8B, 4096, 4096)
+    parts = of_decoder(LLAMA_8B, 4096, 4096, tp=4, head_tp=4)
+    assert [g.flops for g in parts] == [g.flops / 4 for g in whole]
+    assert [(g.m, g.name) for g in parts] == [(g.m, g.name) for g in whole]
+
+
+def test_ungated_ffn_has_no_gate():
+    names = [g.name for g in of_decoder(LLAMA_8B._replace(ffn_matrices=2), 1, 1)]
+    assert names == [*BLOCK[:4], "up_proj", "down_proj", "head"]
+
+
+def test_flops_count_every_pass():
+    assert Gemm("x", 2, 3, 5, 7, True, 4).flops == 2 * 2 * 3 * 5 * 7 * 4

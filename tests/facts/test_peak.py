@@ -1,0 +1,191 @@
+"""The peak over the instants of a step, its band and the verdict."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fp8tune.facts import peak
+from fp8tune.job import Target, Unknown
+from fp8tune.trainers.trainer import trainer
+
+CONFIG = """
+[model]
+dim = {dim}
+n_layers = {layers}
+n_heads = 32
+n_kv_heads = 8
+vocab_size = 32000
+max_seq_len = 131072
+[train]
+batch_size = {batch}
+seq_len = {seq}
+grad_accum_steps = {accum}
+compile_model = {compiled}
+mixed_precision = "{precision}"
+activation_checkpointing = "{ac}"
+"""
+DEFAULTS = {
+    "dim": 2048,
+    "layers": 16,
+    "batch": 2,
+    "seq": 2048,
+    "accum": 1,
+    "compiled": "true",
+    "precision": "bf16",
+    "ac": "full",
+}
+
+
+@pytest.fixture
+def config(job):
+    def build(world_size=8, gpu="h200", extra="", **values):
+        text = CONFIG.format(**(DEFAULTS | values)) + extra
+        return job(text, world_size=world_size, gpu=gpu)
+
+    return build
+
+
+def gib(world_size=8, **values):
+    import tomllib
+
+    known = trainer("kempnerforge")
+    text = CONFIG.format(**(DEFAULTS | values))
+    target = Target("h200", world_size)
+    return known.job(known.load(tomllib.loads(text)), target)["memory.peak_gib"]
+
+
+SHAPES = {
+    "batch": st.integers(1, 64),
+    "seq": st.sampled_from([128, 1024, 4096, 32768]),
+    "layers": st.integers(1, 96),
+    "accum": st.integers(1, 8),
+    "compiled": st.sampled_from(["true", "false"]),
+    "ac": st.sampled_from(["none", "selective", "full"]),
+    "world_size": st.sampled_from([1, 2, 8, 64]),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.fixed_dictionaries(SHAPES), st.sampled_from(["batch", "seq", "layers"]))
+def test_memory_never_falls_when_something_grows(shape, what):
+    assert gib(**shape) <= gib(**shape | {what: 2 * shape[what]})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fixed_dictionaries(SHAPES))
+def test_more_shards_never_raise_it(shape):
+    shape |= {"world_size": max(2, shape["world_size"])}
+    assert gib(**shape | {"world_size": 2 * shape["world_size"]}) <= gib(**shape)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fixed_dictionaries(SHAPES))
+def test_fp8_alone_does_not_lower_it(shape):
+    assert gib(precision="fp8", **shape) == gib(**shape)
+
+
+@pytest.mark.parametrize(
+    ("values", "at"),
+    [
+        ({"dim": 512}, "loss"),
+        ({}, "backward"),
+        ({"batch": 1, "seq": 128, "world_size": 2, "accum": 2}, "backward"),
+        ({"batch": 1, "seq": 128, "world_size": 1, "accum": 2}, "backward"),
+    ],
+)
+def test_where_the_peak_stands(config, values, at):
+    found = config(**values)
+    assert str(found["memory.peak_at"]) == at
+    instants = ("init", "loss", "backward", "backward_end", "optimizer")
+    each = [found[f"memory.{name}_gib"] for name in instants]
+    assert found["memory.peak_gib"] == max(each)
+
+
+def test_many_experts_are_most_while_they_are_built(config):
+    text = "[distributed]\nep = 8\n"
+    model = "dim = 2048\nnum_experts = 128"
+    found = config(
+        dim=model.removeprefix("dim = "), batch=1, seq=128, compiled="false", extra=text
+    )
+    assert str(found["memory.peak_at"]) == "init"
+    assert found["memory.peak_gib"] == 2 * found["params.decoder"] / 2**30
+    assert found["memory.low_gib"] == found["memory.peak_gib"]
+
+
+def test_the_whole_model_is_not_built_with_tensor_parallelism(config):
+    assert config(extra="[distributed]\ntp = 4\n")["memory.init_gib"] == 0
+
+
+def test_accumulation_keeps_four_bytes_per_parameter(config):
+    one, two, three = (config(accum=accum) for accum in (1, 2, 3))
+    more = two["memory.loss_gib"] - one["memory.loss_gib"]
+    assert more == pytest.approx(4 * one["params.decoder"] / 2**30)
+    assert three["memory.loss_gib"] == two["memory.loss_gib"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "fit"),
+    [
+        (101.0, 110.0, "out-of-memory"),
+        (99.0, 110.0, "tight"),
+        (80.0, 92.0, "tight"),
+        (80.0, 91.0, "fits"),
+    ],
+)
+def test_fit(low, high, fit):
+    assert peak.fit(1, 100.0, low, high, peak.usable_gib(100.0)) == fit
+
+
+def test_a_pipeline_is_known_not_to_fit_alone():
+    assert peak.fit(2, 100.0, 101.0, 110.0, 91.5) == "out-of-memory"
+    with pytest.raises(Unknown):
+        peak.fit(2, 100.0, 50.0, 60.0, 91.5)
+
+
+def test_fp8_weights_may_be_cached_where_blocks_are_not_checkpointed(config):
+    found = config(ac="none", precision="fp8")
+    assert found["memory.cached_weights_gib"] == found["params.decoder"] / 2**30
+    assert config(precision="fp8")["memory.cached_weights_gib"] == 0
+
+
+def test_the_band_holds_the_estimate(config):
+    for values in ({}, {"ac": "none"}, {"compiled": "false"}, {"world_size": 1}):
+        found = config(**values)
+        low, high = found["memory.low_gib"], found["memory.high_gib"]
+        assert low < found["memory.peak_gib"] < high
+
+
+def test_without_a_number_of_gpus_nothing_is_said(config):
+    with pytest.raises(Unknown) as error:
+        config(world_size=0)["memory.peak_gib"]
+    assert error.value.args == ("world_size",)
+
+
+STEPS = "benchmarks/results/step_memory.json"
+"""Peaks of the trainer's own steps on the CPU."""
+
+LOOSE = {
+    "MoE every other block, fsdp8": 0.06,
+    "MoE short, fsdp8": 0.06,
+}
+"""Cases further off than the rest."""
+
+
+def test_the_trainers_own_steps(repository, job):
+    if not (repository / STEPS).exists():
+        pytest.skip("not recorded yet: python -m benchmarks.step_memory CHECKOUT")
+    data = json.loads((repository / STEPS).read_text())
+    wrong = {}
+    for case in data["cases"]:
+        found = job(case["config"], world_size=case["world_size"])
+        names = ("loss", "backward", "backward_end", "optimizer")
+        predicted = max(found[f"memory.{name}_gib"] for name in names) * 2**30
+        phases = ("loss", "backward", "optimizer")
+        measured = max(case["peaks"][phase] for phase in phases)
+        error = predicted / measured - 1
+        if abs(error) > LOOSE.get(case["name"], 0.05):
+            wrong[case["name"]] = round(error, 3)
+    assert wrong == {}
+    assert len(data["cases"]) > 40

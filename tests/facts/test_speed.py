@@ -1,0 +1,207 @@
+"""Predicted speed against published runs, and where nothing is predicted."""
+
+import pytest
+
+from benchmarks import published_speed
+from benchmarks.estimates_speed import NOISE, TARGET, fit
+from fp8tune.facts import fp8, speed
+from fp8tune.facts.steptime import Rates
+from fp8tune.job import Unknown
+
+LLAMA_8B = """
+[model]
+n_kv_heads = 8
+vocab_size = 128256
+ffn_hidden_dim = 14336
+max_seq_len = 4096
+[train]
+batch_size = 4
+seq_len = 4096
+grad_accum_steps = 2
+activation_checkpointing = "full"
+"""
+FP8 = 'mixed_precision = "fp8"\n'
+GAINS = published_speed.gains()
+
+
+@pytest.mark.parametrize(
+    "run", [g for g in GAINS if g.group == "FSDP"], ids=lambda run: run.name
+)
+def test_published_gains_under_fsdp_are_met_within_8_points(run):
+    assert published_speed.gain(run, Rates()) == pytest.approx(run.measured, abs=TARGET)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [g for g in GAINS if abs(g.measured - 1) >= NOISE],
+    ids=lambda run: run.name,
+)
+def test_the_sign_of_every_published_gain_is_right(run):
+    assert (published_speed.gain(run, Rates()) > 1) is (run.measured > 1)
+
+
+@pytest.mark.parametrize("run", published_speed.steps(), ids=lambda run: run.name)
+def test_published_tokens_per_second_are_met_within_the_band(run):
+    predicted = published_speed.tokens_per_second(run, Rates())
+    assert predicted == pytest.approx(run.measured, rel=speed.SPEED_ERROR)
+
+
+def test_the_rates_are_those_of_the_fit():
+    assert tuple(fit()) == pytest.approx(tuple(Rates()), rel=0.01)
+
+
+def test_through_a_config(job):
+    """KempnerForge's 7B on 4 H200s: 38,983 tokens/s measured."""
+    found = job(LLAMA_8B, gpu="h200", world_size=4)
+    assert found["speed.tokens_per_second"] == pytest.approx(38_983, rel=0.04)
+    assert found["speed.tokens_low"] < 38_983 < found["speed.tokens_high"]
+    parts = found["speed.bf16_seconds"]
+    assert parts.total == pytest.approx(sum(parts))
+    assert parts.linears > 0.6 * parts.total
+    assert parts.bubble == 0
+
+
+def test_fp8_is_faster_by_its_gain(job):
+    base, fast = (
+        job(LLAMA_8B + extra, gpu="h200", world_size=4) for extra in ("", FP8)
+    )
+    gain = base["speed.fp8_gain"]
+    assert fast["speed.fp8_gain"] == gain
+    assert fast["speed.tokens_per_second"] == pytest.approx(
+        gain * base["speed.tokens_per_second"]
+    )
+    assert base["speed.fp8_gain_low"] < gain < base["speed.fp8_gain_high"]
+    assert base["fp8.pays"] == "yes"
+    assert not base["speed.fp8_gain_suspicious"]
+
+
+@pytest.mark.parametrize(
+    ("change", "target"),
+    [
+        (("", ""), {"gpu": "h200"}),
+        (("", ""), {"world_size": 4}),
+        (("", ""), {"gpu": "b200", "world_size": 4}),
+        (("", ""), {"gpu": "h20", "world_size": 4}),
+        (("", ""), {"gpu": "a100", "world_size": 4}),
+        (("[train]", "num_experts = 8\n[train]"), {"gpu": "h200", "world_size": 4}),
+        (("[train]", "[vision_encoder]\n[vlm]\n[train]"), {"gpu": "h200"}),
+        (("[train]", "[distributed]\ncp = 2\n[train]"), {"gpu": "h200"}),
+        (("[train]", "[data]\npack_sequences = true\n[train]"), {"gpu": "h200"}),
+    ],
+)
+def test_unknown_where_nothing_was_measured(job, change, target):
+    found = job(LLAMA_8B.replace(*change), **target)
+    for fact in ("speed.tokens_per_second", "speed.fp8_gain"):
+        with pytest.raises(Unknown):
+            found[fact]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("[train]", "dim = 512\nn_heads = 8\n[train]"),
+        ("[train]", '[optimizer]\nname = "muon"\n[train]'),
+        ("[train]", '[train]\nmixed_precision = "fp32"'),
+    ],
+)
+def test_tokens_are_unknown_but_not_the_gain(job, change):
+    found = job(LLAMA_8B.replace(*change), gpu="h200", world_size=4)
+    assert found["speed.fp8_gain"] > 0.5
+    with pytest.raises(Unknown):
+        found["speed.tokens_per_second"]
+
+
+def test_more_gpus_never_slow_the_whole(job):
+    speeds = [
+        job(LLAMA_8B, gpu="h200", world_size=gpus)["speed.tokens_per_second"]
+        for gpus in (1, 2, 4, 8, 16, 64)
+    ]
+    assert speeds == sorted(speeds)
+
+
+def test_a_larger_batch_gains_more(job):
+    gains = [
+        job(
+            LLAMA_8B.replace("batch_size = 4", f"batch_size = {size}"),
+            gpu="h200",
+            world_size=4,
+        )["speed.fp8_gain"]
+        for size in (1, 2, 4, 8)
+    ]
+    assert gains == sorted(gains)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "hidden", "tokens", "pp", "tp", "error"),
+    [
+        ("h200", 4096, 8192, 1, 1, 0.08),
+        ("h100-sxm", 2048, 4096, 1, 1, 0.08),
+        ("gh200-96gb", 4096, 8192, 1, 1, 0.15),
+        ("h200", 1024, 8192, 1, 1, 0.15),
+        ("h200", 4096, 2048, 1, 1, 0.15),
+        ("h200", 4096, 32768, 1, 1, 0.15),
+        ("h200", 4096, 8192, 2, 1, 0.15),
+        ("h200", 4096, 8192, 1, 2, 0.15),
+    ],
+)
+def test_the_band_is_wider_far_from_published_rows(gpu, hidden, tokens, pp, tp, error):
+    assert speed.fp8_gain_error(gpu, hidden, (tokens,), pp, tp) == error
+
+
+@pytest.mark.parametrize(
+    ("gpu", "hopper"),
+    [
+        ("h100-sxm", True),
+        ("h100-pcie", True),
+        ("h200", True),
+        ("gh200", True),
+        ("h800", True),
+        ("h20", False),
+        ("b200", False),
+        ("mi300x", False),
+        ("l40s", False),
+    ],
+)
+def test_whose_speed_the_h100_tells(gpu, hopper):
+    assert speed.on_hopper(gpu) is hopper
+
+
+@pytest.mark.parametrize(
+    ("stages", "micro_batches", "share"),
+    [(1, 4, 0.0), (4, 4, 3 / 7), (2, 4, 0.2), (2, 8, 1 / 9), (4, 16, 3 / 19)],
+)
+def test_bubble(stages, micro_batches, share):
+    assert speed.bubble(stages, micro_batches) == share
+
+
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        ({"compile": False}, "no"),
+        ({"compile": True, "gpu_fp8_matmul": False}, "no"),
+        ({"speed_fp8_gain": 1.25, "speed_fp8_gain_low": 1.17}, "yes"),
+        ({"speed_fp8_gain": 1.12, "speed_fp8_gain_low": 1.04}, "marginal"),
+        ({"speed_fp8_gain": 1.02, "speed_fp8_gain_low": 0.87}, "no"),
+        ({"fp8_linear_gain_high": 0.9, "speed_on_hopper": True}, "no"),
+        ({"fp8_linear_gain_high": 0.9, "speed_on_hopper": False}, None),
+        ({"fp8_linear_gain_high": 1.3, "speed_on_hopper": True}, None),
+        ({}, None),
+    ],
+)
+def test_pays(known, verdict):
+    known = {"compile": True, **known}
+    if verdict is None:
+        with pytest.raises(Unknown):
+            fp8.pays(**known)
+    else:
+        assert fp8.pays(**known) == verdict
+
+
+def test_reasons_name_what_decides(job):
+    small = "[model]\ndim = 512\nn_heads = 8\n[train]\nbatch_size = 1\n"
+    assert job(small, gpu="h100-sxm", world_size=8)["fp8.reasons"] == [
+        "the converted linears run at 0.72 times their bf16 speed, at M = 2048 and "
+        "hidden size 512",
+        "FP8 products at twice the speed make the step 1.69 times as fast at most",
+    ]
+    assert job(small, gpu="a100")["fp8.reasons"][0] == "the GPU has no FP8 matmul"

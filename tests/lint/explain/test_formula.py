@@ -1,0 +1,244 @@
+"""Formulas are read from functions of any form."""
+
+import math
+import sys
+
+import pytest
+
+from fp8tune.job import Unknown, Words, known
+from fp8tune.lint.explain.formula import Formula, formula, unknown_if, working
+from fp8tune.trainers.trainer import trainer
+
+NAMES = {"model_dim": "model.dim", "memory_logits_gib": "memory.logits_gib"}
+WORDS = trainer("kempnerforge").vocabulary
+ALIGNMENT = 16
+SHARE = 0.5
+
+
+def _rounded(size):
+    return size
+
+
+def one_expression(model_dim: int, heads: int) -> int:
+    """Doc."""
+    return model_dim // heads
+
+
+def no_docstring(heads: int) -> int:
+    return 2 * heads
+
+
+def constants(heads: int) -> float:
+    """Doc."""
+    return heads * ALIGNMENT * SHARE
+
+
+def several(heads: int, experts: int) -> int:
+    """Doc."""
+    if experts > 1:
+        raise Unknown("several")
+    both = heads + experts
+    return 3 * both
+
+
+def branches(ac: str, heads: int) -> int:
+    """Doc."""
+    from math import floor
+
+    if ac == "full":
+        return 2 * heads
+    if ac == "none":
+        raise Unknown("branches")
+    return floor(heads)
+
+
+def nested(heads: int) -> int:
+    """Doc."""
+    if heads > 4:
+        half = heads // 2
+        return half - 1
+    else:  # noqa: RET505 - both forms are read
+        return heads
+
+
+def wrapped(vlm: bool, heads: int | None = None) -> str:
+    """Doc."""
+    return Words(known("heads", heads)) if vlm else _rounded("")
+
+
+def mathematics(heads: int) -> int:
+    """Doc."""
+    return math.ceil(heads / 3)
+
+
+def streams(tokens: tuple[int, ...], heads: int) -> tuple[int, ...]:
+    """Doc."""
+    return (tokens[0] * heads, -heads)
+
+
+def texts(heads: int) -> str:
+    """Doc."""
+    name: tuple[str, int] = f"{heads:>4}{heads!r}"
+    return f"a {name}"
+
+
+def comprehension(tokens: tuple[int, ...], heads: int) -> int:
+    """Doc."""
+    even = 2
+    total = sum(t if t % even else even for t in tokens)
+    return total if all(t > even for t in tokens) else max(t or heads for t in tokens)
+
+
+def a_match(ac: str) -> int:
+    """Doc."""
+    match ac:
+        case "full":
+            return 1
+        case _:
+            return 2
+
+
+def a_loop(heads: int) -> int:
+    """Doc."""
+    total = 0
+    for number in range(heads):
+        total += number
+    return total
+
+
+def never(heads: int) -> int:
+    """Doc."""
+    raise Unknown("never")
+
+
+@pytest.mark.parametrize(
+    ("call", "lines"),
+    [
+        (one_expression, ["model.dim // heads"]),
+        (no_docstring, ["2 * heads"]),
+        (several, ["unknown if experts > 1", "both = heads + experts", "= 3 * both"]),
+        (
+            branches,
+            [
+                'if ac == "full": 2 * heads',
+                'unknown if ac == "none"',
+                "otherwise: floor(heads)",
+            ],
+        ),
+        (
+            nested,
+            [
+                "if heads > 4:",
+                "  half = heads // 2",
+                "  half - 1",
+                "otherwise:",
+                "  heads",
+            ],
+        ),
+        (wrapped, ['heads if vlm else rounded("")']),
+        (mathematics, ["ceil(heads / 3)"]),
+        (streams, ["[tokens[0] * heads, -heads]"]),
+        (
+            a_loop,
+            [
+                "total = 0",
+                "for number in range(heads):",
+                "    total += number",
+                "= total",
+            ],
+        ),
+        (never, ["unknown"]),
+        (texts, ["name = f'{heads:>4}{heads!r}'", "= f'a {name}'"]),
+        (
+            a_match,
+            [
+                "match ac:",
+                '    case "full":',
+                "        return 1",
+                "    case _:",
+                "        return 2",
+            ],
+        ),
+    ],
+)
+def test_lines(call, lines):
+    assert formula(call, NAMES) == Formula(tuple(lines), {})
+
+
+def test_constants_are_told():
+    assert formula(constants, {}) == Formula(
+        ("heads * ALIGNMENT * SHARE",), {"ALIGNMENT": 16, "SHARE": 0.5}
+    )
+
+
+def test_a_function_without_source_has_no_formula():
+    scope = {}
+    exec("def made(heads):\n    return heads", scope)
+    assert formula(scope["made"], {}) == Formula((), {})
+    assert working(scope["made"], {"heads": 2}) == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "told"),
+    [
+        (one_expression, {"model_dim": 4096, "heads": 32}, "4096 // 32"),
+        (constants, {"heads": -2.5}, "(-2.5) * ALIGNMENT * SHARE"),
+        (several, {"heads": 4, "experts": 1}, "3 * 5"),
+        (branches, {"ac": "full", "heads": 4}, "2 * 4"),
+        (branches, {"ac": "selective", "heads": 4}, "floor(4)"),
+        (nested, {"heads": 9}, "4 - 1"),
+        (wrapped, {"vlm": False}, ""),
+        (streams, {"tokens": (64, 32), "heads": 2}, "[64 * 2, -2]"),
+        (a_loop, {"heads": 4}, ""),
+        (never, {"heads": 4}, ""),
+        (texts, {"heads": 4}, ""),
+        (comprehension, {"tokens": (3, 5), "heads": 4}, ""),
+        (comprehension, {"tokens": (2,), "heads": 4}, "max((t or 4 for t in tokens))"),
+        (one_expression, {"model_dim": 4096, "heads": 0}, "4096 // 0"),
+    ],
+)
+def test_working(call, arguments, told):
+    assert working(call, arguments) == told
+
+
+def test_numbers_are_short():
+    assert working(mathematics, {"heads": 1 / 3}) == "ceil(0.333333 / 3)"
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "told"),
+    [
+        (several, {"heads": 4, "experts": 2}, "experts > 1"),
+        (branches, {"ac": "none", "heads": 4}, 'ac == "none"'),
+        (never, {"heads": 4}, ""),
+        (one_expression, {"model_dim": 1, "heads": 1}, ""),
+    ],
+)
+def test_unknown_if(call, arguments, told):
+    assert unknown_if(call, arguments, NAMES) == told
+
+
+def test_a_profiler_that_runs_is_left_alone():
+    calls = []
+
+    def profiler(frame, event, _):
+        calls.append(event)
+
+    sys.setprofile(profiler)
+    try:
+        working(one_expression, {"model_dim": 4, "heads": 2})
+        assert sys.getprofile() is profiler
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("name", WORDS.computed)
+def test_every_fact_has_a_formula(name):
+    source = WORDS.computed[name]
+    lines, _ = formula(source.call, WORDS.spelled)
+    assert lines
+    assert not [line for line in lines if "known(" in line and "unknown" not in line]
+    dotted = [WORDS.spelled.get(each, each) for each in source.parameters]
+    text = "\n".join(lines)
+    spelled = {each: each.replace(".", "_") for each in dotted}  # as f-strings say it
+    assert [n for n in dotted if n not in text and spelled[n] not in text] == []

@@ -1,0 +1,51 @@
+"""The answers to what people say: whole, and where they are looked for."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fp8tune.lint.explain import explain, keys
+from fp8tune.lint.explain.fact import FactPage
+from fp8tune.lint.explain.myths import about, myths
+from fp8tune.lint.explain.text import text
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_names_and_claims_are_unique():
+    for field in ("name", "claim"):
+        counts = Counter(getattr(myth, field) for myth in myths())
+        assert set(counts.values()) == {1}
+
+
+@pytest.mark.parametrize("myth", myths(), ids=lambda myth: myth.name)
+def test_a_myth_is_whole_and_shown_where_it_belongs(myth):
+    assert myth.verdict in ("false", "unproven", "depends")
+    assert myth.answer.endswith(".\n")
+    assert myth.about
+    for name in myth.about:
+        assert myth in explain(name).myths
+        assert f'"{myth.claim}": {myth.verdict}' in " ".join(
+            text(explain(name)).split()
+        )
+
+
+@pytest.mark.parametrize("myth", myths(), ids=lambda myth: myth.name)
+def test_a_myth_cites_what_can_be_read(myth):
+    assert myth.sources
+    for source in myth.sources:
+        assert source.startswith("https://") or (ROOT / source).is_file()
+
+
+def test_a_key_answers_what_is_said_of_its_field():
+    said = {m.name for m in explain("train.mixed_precision").myths}
+    assert {"loss-scaling", "memory-is-saved", "older-gpus-fall-back"} <= said
+    assert isinstance(explain("precision"), FactPage)
+    assert said == {myth.name for myth in explain("precision").myths}
+
+
+def test_a_name_without_myths():
+    assert about("no-such-name") == []
+    assert explain("checkpoint.dir").myths == []
+    assert "checkpoint.dir" in keys()

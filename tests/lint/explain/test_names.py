@@ -1,0 +1,100 @@
+"""Every name has a page, and a name that is nearly right is guessed."""
+
+import pytest
+
+from fp8tune.facts import FACTS
+from fp8tune.job import FIELDS
+from fp8tune.lint.explain import (
+    Entry,
+    FactPage,
+    KeyPage,
+    ListPage,
+    MythPage,
+    RulePage,
+    explain,
+    keys,
+    nearest,
+)
+from fp8tune.lint.explain.data import KINDS, data
+from fp8tune.lint.explain.myths import myths
+from fp8tune.lint.explain.text import WIDTH, text
+from fp8tune.lint.rules import CONSEQUENCES, read_builtin
+from fp8tune.trainers.trainer import trainer
+
+WORDS = trainer("kempnerforge").vocabulary
+RULES = [word for rule in read_builtin() for word in (rule.name, rule.code)]
+EVERY = [
+    *((name, RulePage) for name in RULES),
+    *((name, KeyPage) for name in keys()),
+    *((name, FactPage) for name in {*FACTS, *FIELDS, *WORDS.computed}),
+    *((myth.name, MythPage) for myth in myths()),
+    *((name, ListPage) for name in ("train", "vlm", "slow", "memory", "gpu.")),
+    ("myths", MythPage),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), EVERY[:-2])
+def test_every_name_has_a_page_that_fits_80_columns(name, kind):
+    page = explain(name)
+    assert type(page) is kind
+    assert f'"kind": "{KINDS[kind]}"' in data(page)
+    lines = text(page).split("\n")
+    long = [line for line in lines if len(line) > WIDTH and "http" not in line]
+    assert [line for line in long if " " in line.strip() and line[:2] != "  "] == []
+    assert lines[-1]
+
+
+@pytest.mark.parametrize("name", ["", "nosuch", "FP8", "fault.key", "gpu.", "train."])
+def test_no_page(name):
+    assert explain(name) is None
+
+
+@pytest.mark.parametrize("index", ["", "0", "12"])
+def test_a_key_of_list_entries(index):
+    page = explain(f"data.datasets[{index}].weight")
+    assert (page.name, page.meaning, page.takes) == (
+        "data.datasets[].weight",
+        "Share in the mixture.",
+        "above 0",
+    )
+
+
+def test_a_section_a_category_and_a_group_are_lists():
+    assert explain("video").entries[0] == Entry(
+        "video.data_root", "Folder of the video data set."
+    )
+    page = explain("memory")
+    assert page.meaning == CONSEQUENCES["memory"]
+    names = [entry.name for entry in page.entries]
+    assert {"tight-memory", "memory.peak_gib"} <= set(names)
+
+
+def test_one_myth_and_all_of_them():
+    assert explain("myths") == MythPage("myths", list(myths()))
+    assert explain("loss-scaling") == MythPage("loss-scaling", list(myths())[:1])
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("fp8-with-tensor-paralel", "fp8-with-tensor-parallel"),
+        ("fp8101", "FP8101"),
+        ("train.seqlen", "train.seq_len"),
+        ("memory.peek_gib", "memory.peak_gib"),
+        ("micro_bach", "micro_batch"),
+        ("batch_size", "train.batch_size"),
+        ("dim", "model.dim"),
+        ("train.precision", "train.mixed_precision"),
+        ("train.gradient_checkpointing", "train.activation_checkpointing"),
+        ("use_fp8", "train.mixed_precision"),
+        ("topk", "model.moe_top_k"),
+        ("optimiser", "optimizer"),
+        ("slwo", "slow"),
+        ("loss-scalng", "loss-scaling"),
+        ("mtyhs", "myths"),
+        ("zzzzzzzz", ""),
+        ("", ""),
+    ],
+)
+def test_nearest(name, near):
+    assert nearest(name) == near

@@ -1,0 +1,33 @@
+"""Fixes on generated broken configs: a share of ``python -m benchmarks.fixes``."""
+
+import pytest
+
+from benchmarks.broken_configs import broken_configs
+from benchmarks.fixes import looker, refusals, replayed
+from fp8tune.lint.rewrite import mend
+from fp8tune.toml.document import parse
+
+CONFIGS = list(broken_configs(150, seed=5))
+
+
+def test_the_generator_repeats_itself_and_breaks_things():
+    assert list(broken_configs(150, seed=5)) == CONFIGS
+    assert len({mistake for config in CONFIGS for mistake in config.mistakes}) > 15
+    look = looker()
+    assert sum(bool(refusals(look(config.data))) for config in CONFIGS) > 100
+
+
+@pytest.mark.parametrize("unsafe", [False, True], ids=["safe", "unsafe"])
+def test_fixes_keep_their_promises(unsafe):
+    look, fixed = looker(), 0
+    for config in CONFIGS:
+        before = parse(config.data)
+        made = mend(config.data, look, unsafe=unsafe)
+        assert replayed(config.data, made.passes) == made.data
+        after = parse(made.data)
+        assert mend(made.data, look, unsafe=unsafe).passes == ()
+        assert (after.values == before.values) or made.fixed
+        fixed += len(made.fixed)
+        if not any(found.fix.reads_on for found in made.fixed):
+            assert len(refusals(made.report)) <= len(refusals(look(config.data)))
+    assert fixed > 100

@@ -1,0 +1,362 @@
+"""Fixes put into a file: together, in circles, and without losing the file."""
+
+import os
+import resource
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from fp8tune import atomic
+from fp8tune.lint.rewrite import MAX_PASSES, Changed, fixed_bytes, mend, replace
+from fp8tune.toml.document import MAX_BYTES
+from fp8tune.toml.edit import CannotEdit
+from tests.lint.conftest import fix
+
+PP = b"[distributed]\npp = 2\n"
+NOBODY = 65534
+
+
+def names(found):
+    return [diagnostic.rule for diagnostic in found]
+
+
+def mended(data, look, *, unsafe=False):
+    """The bytes after all fixes and the rules that mended; twice changes nothing."""
+    once = mend(data, look, unsafe=unsafe)
+    again = mend(once.data, look, unsafe=unsafe)
+    assert (again.data, again.fixed) == (once.data, ())
+    assert once.report == look(once.data)
+    return once.data, names(once.fixed)
+
+
+def test_nothing_to_mend(a_rule, looks):
+    assert mended(b"[distributed]\r\npp = 1", looks(a_rule())) == (
+        b"[distributed]\r\npp = 1",
+        [],
+    )
+
+
+def test_only_safe_ones_unless_asked(a_rule, looks):
+    look = looks(a_rule(fix('set = { pp = "1" }', "unsafe")))
+    assert mended(PP, look) == (PP, [])
+    assert mended(PP, look, unsafe=True) == (b"[distributed]\npp = 1\n", ["a-rule"])
+
+
+def test_safe_ones_come_first(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "1" }', "unsafe"), name="a-unsafe"),
+        a_rule(fix('set = { pp = "0" }'), name="z-safe"),
+    )
+    after = (b"[distributed]\npp = 0\n", ["z-safe"])
+    assert mended(PP, look, unsafe=True) == after
+
+
+def test_what_the_trainer_refuses_to_read_comes_before_other_unsafe_ones(
+    looks, builtin
+):
+    """Else the default warmup would be mended, in the way of the given one."""
+    data = b"[train]\nmax_steps = 1000\nwarmup_steps = 9\n"
+    assert mended(data, looks(*builtin), unsafe=True) == (
+        b"[train]\nmax_steps = 1000\n\n[scheduler]\nwarmup_steps = 9\n",
+        ["unknown-key"],
+    )
+
+
+def test_edits_that_overlap_are_not_applied_together(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "3" }'), name="a-rule", when="pp == 2"),
+        a_rule(fix('set = { pp = "1" }'), name="b-rule", when="pp > 1"),
+    )
+    assert mended(PP, look) == (b"[distributed]\npp = 1\n", ["a-rule", "b-rule"])
+
+
+def test_equal_edits_of_two_rules_mend_both(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "1" }'), name="a-rule"),
+        a_rule(fix('set = { pp = "1" }'), name="b-rule"),
+    )
+    assert mended(PP, look) == (b"[distributed]\npp = 1\n", ["a-rule"])
+
+
+@pytest.mark.parametrize("others", [0, 1, 7])
+def test_one_fix_that_does_not_hold_keeps_back_no_other(a_rule, looks, others):
+    """The bad one does not silence its rule."""
+    bad = a_rule(fix('set = { "data.num_workers" = "1" }'), name="bad", when="pp > 1")
+    keys = ["tp", "cp", "ep", "dp_replicate", "grad_accum", "max_steps", "layers"]
+    good = [
+        a_rule(fix(f'set = {{ {key} = "1" }}'), name=f"good-{key}", when=f"{key} > 1")
+        for key in keys[:others]
+    ]
+    text = (
+        "data.datasets.x = 1\n[distributed]\npp = 2\ntp = 2\ncp = 2\nep = 2\n"
+        "dp_replicate = 2\n[train]\ngrad_accum_steps = 2\nmax_steps = 2\n"
+    )
+    data, by = mended(text.encode(), looks(*good[:3], bad, *good[3:]))
+    assert sorted(by) == sorted(rule.name for rule in good)
+    assert b"pp = 2" in data
+
+
+def test_a_fix_that_does_not_silence_its_rule_is_not_applied(a_rule, looks):
+    assert mended(PP, looks(a_rule(fix('set = { tp = "1" }')))) == (PP, [])
+
+
+def test_circles_leave_the_file_as_it_was(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "3" }'), name="a-rule", when="pp == 2"),
+        a_rule(fix('set = { pp = "2" }'), name="b-rule", when="pp == 3"),
+    )
+    for data in (PP, PP.replace(b"2", b"3")):
+        assert mended(data, look) == (data, [])
+
+
+def test_what_finds_no_end_leaves_the_file_as_it_was(a_rule, looks):
+    rules = [
+        a_rule(fix('set = { pp = "pp + 1" }'), name=f"r-{r}", when=f"pp % 2 == {r}")
+        for r in (0, 1)
+    ]
+    assert mended(PP, looks(*rules)) == (PP, [])
+
+
+def test_a_long_way_that_ends_is_gone(a_rule, looks):
+    rules = [
+        a_rule(
+            fix('set = { pp = "pp + 1" }'),
+            name=f"r-{r}",
+            when=f"pp % 2 == {r} and pp < {MAX_PASSES}",
+        )
+        for r in (0, 1)
+    ]
+    data, by = mended(PP, looks(*rules))
+    assert data == f"[distributed]\npp = {MAX_PASSES}\n".encode()
+    assert len(by) == MAX_PASSES - 2
+
+
+ERRORS = {"severity": "error"}
+
+
+def test_errors_may_not_grow(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "1" }', "unsafe"), **ERRORS),
+        a_rule(name="b-rule", when="pp == 1", **ERRORS),
+        a_rule(name="c-rule", when="pp < 2", **ERRORS),
+    )
+    assert mended(PP, look, unsafe=True) == (PP, [])
+
+
+def test_one_error_may_come_for_another(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "1" }', "unsafe"), **ERRORS),
+        a_rule(name="b-rule", when="pp == 1", **ERRORS),
+    )
+    assert mended(PP, look, unsafe=True)[1] == ["a-rule"]
+
+
+def test_behind_what_the_trainer_refuses_errors_may_show(looks, builtin):
+    data = b"dim = 1000\nn_heads = 64\nn_kv_heads = 7\n"
+    assert mended(data, looks(*builtin)) == (b"[model]\n" + data, ["missing-header"])
+    named = b"[modl]\n" + data
+    assert mended(named, looks(*builtin), unsafe=True) == (
+        b"[model]\n" + data,
+        ["unknown-key"],
+    )
+
+
+def test_behind_what_the_trainer_lets_pass_they_may_not(looks, builtin):
+    data = b'[eval]\nenabled = "on"\n'
+    assert mended(data, looks(*builtin), unsafe=True) == (data, [])
+
+
+def test_a_file_may_not_become_too_large(a_rule, looks):
+    look = looks(a_rule(fix('set = { pp = "1", tp = "2" }')))
+    data = PP + b"#" * (MAX_BYTES - len(PP))
+    assert mended(data, look) == (data, [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xef\xbb\xbf[distributed]\r\npp = 2 # why\r\n",
+        b"\xef\xbb\xbf[distributed]\r\npp = 2",
+        b"# \xe6\xbc\xa2 \xf0\x9f\x98\x80\n[distributed]\npp = 2  # \xc3\xa9\n",
+    ],
+)
+def test_only_edited_bytes_change(a_rule, looks, data):
+    look = looks(a_rule(fix('set = { pp = "1" }')))
+    assert mended(data, look) == (data.replace(b"= 2", b"= 1"), ["a-rule"])
+
+
+def test_a_byte_order_mark_goes_with_other_edits(looks, builtin):
+    data = b"\xef\xbb\xbf[model]\r\nnum_experts = -1 # none\r\n"
+    assert mended(data, looks(*builtin))[0] == (
+        b"[model]\r\nnum_experts = 0 # none\r\n"
+    )
+
+
+@pytest.mark.parametrize("data", [b"a = \xff\n[train]\n", b"[train\n"])
+def test_what_is_no_toml_is_left_alone(looks, builtin, data):
+    assert mended(data, looks(*builtin), unsafe=True) == (data, [])
+
+
+def test_overlapping_edits_of_findings_are_refused(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "3" }'), name="a-rule"),
+        a_rule(fix('set = { pp = "1" }'), name="b-rule"),
+    )
+    with pytest.raises(CannotEdit):
+        fixed_bytes(PP, look(PP).diagnostics)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file with some bytes, alone in a folder."""
+    path = tmp_path / "folder" / "a.toml"
+    path.parent.mkdir()
+    path.write_bytes(b"old")
+    return path
+
+
+def alone(path):
+    """Whether no temporary file was left behind."""
+    return [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o444, 0o600, 0o755])
+def test_the_mode_stays(file, mode):
+    file.chmod(mode)
+    if os.access(file, os.W_OK):
+        replace(str(file), b"old", b"new")
+        assert file.read_bytes() == b"new"
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert alone(file)
+
+
+def test_a_link_stays_a_link(file, tmp_path):
+    link = tmp_path / "link.toml"
+    link.symlink_to("folder/a.toml")
+    replace(str(link), b"old", b"new")
+    assert link.is_symlink()
+    assert (file.read_bytes(), file.is_symlink()) == (b"new", False)
+    assert alone(file)
+
+
+def test_another_hard_link_keeps_the_old_bytes(file, tmp_path):
+    os.link(file, tmp_path / "other.toml")
+    replace(str(file), b"old", b"new")
+    assert file.read_bytes() == b"new"
+    assert (tmp_path / "other.toml").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("now", [b"", b"other", b"older"])
+def test_a_file_that_changed_in_between_is_left_alone(file, now):
+    file.write_bytes(now)
+    with pytest.raises(Changed):
+        replace(str(file), b"old", b"new")
+    assert (file.read_bytes(), alone(file)) == (now, True)
+
+
+def test_a_file_that_is_gone_stays_gone(file):
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        replace(str(file), b"old", b"new")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync", "utime"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), KeyboardInterrupt()])
+def test_a_file_survives_what_fails(file, monkeypatch, call, error):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(type(error)):
+        replace(str(file), b"old", b"new")
+    monkeypatch.undo()
+    assert (file.read_bytes(), alone(file)) == (b"old", True)
+
+
+def test_a_file_survives_a_write_that_fails(file):
+    """As on a full disk: the kernel takes no more than two bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            replace(str(file), b"old", b"new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (file.read_bytes(), alone(file)) == (b"old", True)
+
+
+def test_attributes_stay_and_the_time_does_not(file):
+    os.utime(file, (1, 1))
+    try:
+        os.setxattr(file, "user.note", b"kept")
+    except (OSError, AttributeError):
+        pytest.skip("no extended attributes here")
+    replace(str(file), b"old", b"new")
+    assert os.getxattr(file, "user.note") == b"kept"
+    assert file.stat().st_mtime > 1
+
+
+@pytest.fixture
+def someone():
+    """A folder of somebody who is not root, whose rights this process has."""
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "a.toml").write_bytes(b"old")
+        if root:
+            for path in (folder, folder / "a.toml"):
+                os.chown(path, NOBODY, NOBODY)
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+        yield folder
+        folder.chmod(0o700)
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+
+
+@pytest.mark.parametrize(("what", "mode"), [("a.toml", 0o444), (".", 0o555)])
+def test_read_only_files_and_folders_are_respected(someone, what, mode):
+    (someone / what).chmod(mode)
+    with pytest.raises(PermissionError):
+        replace(str(someone / "a.toml"), b"old", b"new")
+    assert [path.name for path in someone.iterdir()] == ["a.toml"]
+    assert (someone / "a.toml").read_bytes() == b"old"
+
+
+def test_rights_of_a_group_that_cannot_be_kept_go_to_no_other(file, monkeypatch):
+    file.chmod(0o664)
+
+    def refused(path, owner, group):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refused)
+    replace(str(file), b"old", b"new")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o604
+
+
+def test_the_group_stays_where_the_owner_cannot(file, monkeypatch):
+    asked = []
+
+    def only_groups(path, owner, group):
+        asked.append(owner)
+        if owner != -1:
+            raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", only_groups)
+    file.chmod(0o664)
+    replace(str(file), b"old", b"new")
+    assert asked == [file.stat().st_uid, -1]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o664
+
+
+def test_a_new_file_has_the_mode_of_new_files(tmp_path):
+    before = os.umask(0o027)
+    try:
+        atomic.write(str(tmp_path / "new"), b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640

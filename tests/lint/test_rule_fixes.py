@@ -1,0 +1,228 @@
+"""What holds for the fixes of all built-in rules, over all their examples and more."""
+
+import gzip
+import json
+import random
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.examples import plain_config
+from fp8tune.lint.rewrite import fixed_bytes, mend
+from fp8tune.lint.rules import Rule, read_builtin
+from fp8tune.toml.document import parse
+from fp8tune.trainers.trainer import trainer
+from tests.toml.test_edit import without_empty
+from tests.toml.writer import Writer
+
+ROOT = Path(__file__).parents[2]
+VERDICTS = ROOT / "tests/data/kempnerforge_verdicts.jsonl.gz"
+BUILTIN = read_builtin()
+RULES = Rules(BUILTIN, {})
+BY_NAME = {rule.name: rule for rule in BUILTIN}
+
+
+class Case(NamedTuple):
+    """A config and the GPUs that it is for."""
+
+    id: str
+    text: str
+    target: Target = Target()
+
+    def look(self, data):
+        return check("a.toml", data, RULES, self.target, only="kempnerforge")
+
+
+def examples():
+    for rule in BUILTIN:
+        for kind, shown in (("bad", rule.bad), ("good", rule.good)):
+            for number, example in enumerate(shown, 1):
+                yield rule, f"{rule.name}-{kind}-{number}", example
+
+
+def labelled():
+    with gzip.open(VERDICTS, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines):
+            said = json.loads(line)
+            yield Case(
+                f"labelled-{number}",
+                said["toml"],
+                Target("h100", said["world_size"]),
+            )
+
+
+def samples():
+    for path in sorted((ROOT / "configs").glob("*.toml")):
+        yield Case(path.name, path.read_text(encoding="utf-8"))
+
+
+CORPUS = [
+    *(Case(name, plain_config(example)) for _, name, example in examples()),
+    *labelled(),
+    *samples(),
+]
+FIXED = [
+    pytest.param(rule, example, id=name)
+    for rule, name, example in examples()
+    if example.fixed
+]
+
+
+def the_finding(rule, data):
+    found = Case("", "").look(data).diagnostics
+    (found,) = (d for d in found if d.rule == rule.name)
+    return found
+
+
+@pytest.mark.parametrize(("rule", "example"), FIXED)
+def test_a_fix_makes_what_the_example_says(rule, example):
+    before = plain_config(example).encode()
+    found = the_finding(rule, before)
+    after = fixed_bytes(before, [found])
+    assert after.decode() == example.fixed
+    parse(after)
+    left = Case("", "").look(after)
+    assert rule.name not in [d.rule for d in left.diagnostics]
+    assert not left.skipped
+
+
+@pytest.mark.parametrize(("rule", "example"), FIXED)
+def test_only_edited_bytes_change(rule, example):
+    before = plain_config(example)
+    bom = before.startswith("\ufeff")
+    text, end = "", 0
+    for change in the_finding(rule, before.encode()).fix.edits:
+        text += before[end : change.start + bom] + change.text
+        end = change.end + bom
+    assert text + before[end:] == example.fixed != before
+
+
+@pytest.mark.parametrize(("rule", "example"), FIXED)
+def test_all_fixes_together_come_to_an_end(rule, example):
+    case = Case("", plain_config(example))
+    once = mend(case.text.encode(), case.look, unsafe=True)
+    assert once.fixed
+    assert mend(once.data, case.look, unsafe=True).fixed == ()
+
+
+NO_LAYOUT = {"byte-order-mark", "expired-ignore", "unknown-ignore", "unused-ignore"}
+"""Rules about bytes and comments, which another layout does not have."""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("rule", "example"), [c for c in FIXED if c.values[0].name not in NO_LAYOUT]
+)
+def test_a_fix_means_the_same_in_every_layout(rule, example, newline):
+    """Headers, dotted keys, inline tables, comments: the values are the example's."""
+    config = plain_config(example)
+    comments = "".join(re.findall(r"^#.*\n", config, re.MULTILINE))
+    expected, written = tomllib.loads(example.fixed), 0
+    for seed in range(12):
+        text = Writer(random.Random(seed)).document(tomllib.loads(config))
+        data = (comments + text).replace("\n", newline).encode()
+        if tomllib.loads(data.decode()) != tomllib.loads(config):
+            continue
+        found = the_finding(rule, data)
+        if found.fix is not None:
+            written += 1
+            after = tomllib.loads(fixed_bytes(data, [found]).decode())
+            assert without_empty(after) == without_empty(expected)
+    assert written
+
+
+def fix_number(rule, found, data):
+    """Which ``[[fix]]`` of a rule was taken for a finding."""
+    for number in range(len(rule.data["fix"])):
+        one = Rule(rule.path, rule.category, {**rule.data}, "")
+        one.data = {**rule.data, "fix": rule.data["fix"][: number + 1]}
+        others = [other for other in BUILTIN if other is not rule]
+        rules = Rules([one, *others], {})
+        report = check("a.toml", data, rules, Target(), only="kempnerforge")
+        if any(d.fix == found.fix for d in report.diagnostics):
+            return number
+    raise AssertionError(rule.name)
+
+
+@pytest.mark.parametrize(
+    "rule", [r for r in BUILTIN if r.data.get("fix")], ids=lambda rule: rule.name
+)
+def test_every_fix_is_shown_by_an_example(rule):
+    shown = set()
+    for example in rule.bad:
+        if example.fixed:
+            data = plain_config(example).encode()
+            shown.add(fix_number(rule, the_finding(rule, data), data))
+    assert shown == set(range(len(rule.data["fix"])))
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+def test_what_fixes_say(rule):
+    for entry in rule.data.get("fix", ()):
+        assert ("changes" in entry) is (entry["safety"] == "unsafe")
+        assert entry["title"][0].islower()
+        assert not entry["title"].endswith(".")
+        assert not entry.get("changes", "").endswith(".")
+
+
+def rests_on(found):
+    """The config keys that decide whether a finding's rule fires."""
+    rule = BY_NAME[found.rule]
+    if rule.fault:
+        return frozenset((found.key,))
+    words = trainer("kempnerforge").vocabulary
+    return frozenset(key for name in rule.when.names for key in words.origins(name))
+
+
+def test_no_two_rules_report_the_same_fault():
+    """The same fault: the same spans, for the sake of the same keys.
+
+    Two rules may well point at one key (``tp`` neither goes with FP8 nor with a VLM),
+    but then each rests on another one too.
+    """
+    twice = Counter()
+    for case in CORPUS:
+        seen = {}
+        for found in case.look(case.text.encode()).diagnostics:
+            spans = frozenset(label.region for label in found.labels)
+            fault = (spans, rests_on(found), found.message * (found.key == ""))
+            twice[seen.setdefault(fault, found.rule), found.rule] += fault in seen
+            seen[fault] = found.rule
+    same = {pair for pair, count in twice.items() if count and pair[0] != pair[1]}
+    assert same == set()
+
+
+def test_no_rule_reports_a_key_twice():
+    for case in CORPUS:
+        found = case.look(case.text.encode()).diagnostics
+        tally = Counter((d.rule, d.key, d.region) for d in found)
+        assert [one for one, count in tally.items() if count > 1] == [], case.id
+
+
+def errors(report):
+    return sum(found.severity == "error" for found in report.diagnostics)
+
+
+@pytest.mark.parametrize("unsafe", [False, True], ids=["safe", "unsafe"])
+def test_no_advice_contradicts_another(unsafe):
+    """Fixes of all findings together reach an end: none undoes what another did.
+
+    What is left would bring in an error: a run that fits compiled does not fit eager.
+    """
+    undone = set()
+    for case in CORPUS:
+        if not any(d.fix for d in case.look(case.text.encode()).diagnostics):
+            continue
+        end = mend(case.text.encode(), case.look, unsafe=unsafe)
+        for found in end.report.diagnostics:
+            if found.fix and (unsafe or found.fix.safety == "safe"):
+                after = case.look(fixed_bytes(end.data, [found]))
+                if errors(after) <= errors(end.report):
+                    undone.add((case.id, found.rule))
+    assert undone == set()

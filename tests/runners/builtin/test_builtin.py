@@ -1,0 +1,249 @@
+"""The built-in trial: its model, its conversion, its step, and a whole run of it."""
+
+import itertools
+import json
+import math
+import tomllib
+
+import pytest
+import torch
+
+from fp8tune.job import Target
+from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
+from fp8tune.runners.builtin.data import batches, made_up
+from fp8tune.runners.builtin.measure import half_width
+from fp8tune.runners.builtin.model import Decoder
+from fp8tune.runners.builtin.runner import Builtin, Setup, record
+from fp8tune.runners.builtin.spec import CannotBuild, from_job
+from fp8tune.runners.builtin.step import Training, cross_entropy, warmup
+from fp8tune.runners.process import Heard
+from fp8tune.trainers.trainer import trainer
+
+SMALL = """\
+[model]
+dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 128
+max_seq_len = 32
+[train]
+batch_size = 2
+seq_len = 32
+grad_accum_steps = 2
+compile_model = false
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+[optimizer]
+lr = 0.003
+[scheduler]
+warmup_steps = 4
+"""
+MOE = "num_experts = 4\nmoe_frequency = 2\nmoe_shared_experts = 1\n"
+
+
+def runner(text=SMALL):
+    known = trainer("kempnerforge")
+    loaded = known.load(tomllib.loads(text))
+    setup = Setup("cpu", min_steps=2, max_steps=3, warm_steps=1)
+    return Builtin(known, loaded, Target("", 1), setup)
+
+
+def spec(text=SMALL, **knobs):
+    return runner(text).spec({f"train.{name}": value for name, value in knobs.items()})
+
+
+@pytest.mark.parametrize(
+    "more", ["", "tie_embeddings = true\n", 'activation = "gelu"\n', "qk_norm = true\n"]
+)
+def test_the_model_has_the_parameters_that_the_facts_count(more):
+    text = SMALL.replace("[model]\n", f"[model]\n{more}")
+    made = spec(text)
+    counted = runner(text).job({})["params.decoder"]
+    norms = 2 * made.layers * made.head_dim if made.qk_norm else 0
+    weights = sum(w.numel() for w in Decoder(made).parameters())
+    assert weights == counted + norms
+
+
+def test_experts_have_the_parameters_that_the_facts_count():
+    text = SMALL.replace("[model]\n", f"[model]\n{MOE}")
+    weights = sum(w.numel() for w in Decoder(spec(text)).parameters())
+    assert weights == runner(text).job({})["params.decoder"]
+
+
+@pytest.mark.parametrize("more", ["", MOE])
+def test_positions_do_not_see_the_future(more):
+    made = spec(SMALL.replace("[model]\n", f"[model]\n{more}"))
+    torch.manual_seed(0)
+    model = Decoder(made)
+    tokens = torch.randint(0, 128, (1, 32))
+    other = tokens.clone()
+    other[0, -1] = (other[0, -1] + 1) % 128
+    before, after = model(tokens), model(other)
+    assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-5)
+    assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-5)
+
+
+def test_every_linear_but_experts_and_routers_is_converted():
+    made = spec(SMALL.replace("[model]\n", f"[model]\n{MOE}"))
+    model = Decoder(made).to(torch.bfloat16)
+    converted = to_float8(model, made)
+    # attention of two blocks, the dense block's FFN, the head
+    assert converted == 2 * 4 + 3 + 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "wrapped"), [("none", 0), ("full", 2), ("selective", 2)]
+)
+def test_what_is_checkpointed(mode, wrapped):
+    made = spec(activation_checkpointing=mode)
+    assert checkpoint(Decoder(made), made) == wrapped
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("mode", ["none", "full", "selective"])
+def test_training_learns(precision, mode):
+    made = spec(mixed_precision=precision, activation_checkpointing=mode)
+    model, _ = build(made)
+    training = Training(model, made, batches(made))
+    losses = [training.step().loss for _ in range(25)]
+    assert losses[0] == pytest.approx(math.log(128), abs=0.3)
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_checkpointing_changes_no_number():
+    def losses(mode):
+        made = spec(mixed_precision="bf16", activation_checkpointing=mode)
+        training = Training(build(made)[0], made, batches(made))
+        return [training.step().loss for _ in range(3)]
+
+    assert losses("full") == losses("none") == losses("selective")
+
+
+def test_a_rank_of_eight_holds_an_eighth():
+    known = trainer("kempnerforge")
+    loaded = known.load(tomllib.loads(SMALL))
+    sharded = Builtin(known, loaded, Target("", 8), Setup("cpu", dp_shard=8))
+    made = sharded.spec({})
+    model, counts = build(made)
+    local = sum(w.to_local().numel() for w in model.parameters())
+    torch.distributed.destroy_process_group()
+    assert local == counts["parameters"] / 8
+
+
+def test_made_up_tokens_follow_a_rule():
+    made = spec()
+    tokens = next(made_up(made))
+    assert tokens.shape == (2, 33)
+    follows = {}
+    for row in tokens.tolist():
+        for start in range(0, 32, 16):
+            word = row[start : start + 16]
+            for one, next_one in itertools.pairwise(word):
+                assert follows.setdefault(one, next_one) == next_one
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.bin"])
+def test_shards_of_the_user(tmp_path, name):
+    import numpy
+
+    ids = (numpy.arange(33 * 8) % 100).astype("uint16")
+    path = tmp_path / name
+    numpy.save(path, ids) if name.endswith("npy") else ids.astype("uint32").tofile(path)
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
+    made = spec(text)
+    assert made.data_files == [str(path)]
+    inputs, labels = next(batches(made))
+    assert inputs.tolist() == ids[: 33 * 2].reshape(2, 33)[:, :-1].tolist()
+    assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
+
+
+def test_a_chunked_loss_is_the_same():
+    made = spec()
+    logits, labels = torch.randn(2, 32, 128), torch.randint(0, 128, (2, 32))
+    chunked = made._replace(loss="chunked_cross_entropy", loss_chunk=7)
+    whole, parts = (cross_entropy(logits, labels, one) for one in (made, chunked))
+    assert torch.allclose(whole, parts)
+
+
+def test_warmup_starts_at_nothing():
+    assert [warmup(step, 4) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
+    assert warmup(0, 0) == 1.0
+
+
+def test_accumulation_keeps_the_tokens_of_a_step():
+    assert [
+        (made.micro_batch, made.grad_accum)
+        for made in (spec(batch_size=1), spec(batch_size=4))
+    ] == [(1, 4), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('[vision_encoder]\n[vlm]\narch = "mot"\n', "a VLM"),
+        ("[distributed]\ntp = 2\n", "tensor parallelism of 2"),
+        ("[distributed]\npp = 2\n", "pipeline parallelism of 2"),
+        ('[optimizer]\nname = "muon"\n', "the optimizer muon"),
+    ],
+)
+def test_what_cannot_be_built(more, why):
+    text = SMALL.replace("[optimizer]\nlr = 0.003\n", "") + more
+    with pytest.raises(CannotBuild, match=why):
+        from_job(runner(text).job({}), device="cpu")
+
+
+def test_a_whole_trial_with_proof_of_fp8():
+    found = runner().run({"train.activation_checkpointing": "none"}, 300)
+    assert (found.outcome, len(found.step_ms) >= 2) == ("ok", True)
+    assert found.tokens_per_second > 0
+    # 15 linears, two micro-batches, one matmul forward and two backward
+    assert found.more["float8_linears"] == 15
+    assert found.more["float8_matmuls"] == 15 * 2 * 3
+    assert found.more["rehearsal"] is True
+    assert json.loads(found.line())["outcome"] == "ok"
+
+
+def test_a_trial_that_is_given_no_time():
+    found = runner().run({}, 0.3)
+    assert (found.outcome, found.step_ms) == ("launch", ())
+
+
+def said(*events, ended="exit", stage="steady", code=1):
+    return Heard(list(events), ended, stage, code, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("heard", "outcome"),
+    [
+        (said({"failed": {"kind": "oom", "error": "E", "message": "m"}}), "oom"),
+        (said({"failed": {"kind": "nan", "error": "E", "message": "m"}}), "nan"),
+        (said(ended="late", stage="steady"), "hang"),
+        (said(ended="late", stage="build"), "launch"),
+        (said(ended="late", stage="first_step"), "hang"),
+        (said(code=-9), "launch"),
+        (said(code=1), "launch"),
+    ],
+)
+def test_how_a_trial_ends(heard, outcome):
+    assert record({}, spec(), heard, "").outcome == outcome
+
+
+def test_no_fp8_matmul_is_no_fp8():
+    done = {
+        "step_ms": [1.0],
+        "tokens_per_second_per_rank": 1.0,
+        "peak_gib": 1.0,
+        "reserved_gib": 1.0,
+        "float8_matmuls": 0,
+    }
+    found = record({}, spec(), said({"done": done}), "")
+    assert (found.outcome, found.more["message"]) == (
+        "user",
+        "FP8 was asked for, and no FP8 matmul ran",
+    )
+
+
+def test_the_interval_of_a_median():
+    assert half_width([100.0] * 12) == 0.0
+    assert half_width([100.0, 200.0] * 6) > 0.1

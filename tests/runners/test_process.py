@@ -1,0 +1,72 @@
+"""Workers are heard line by line, held to deadlines, and leave nothing behind."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fp8tune.runners.process import listen
+
+
+def heard(code, total=30.0, **stages):
+    return listen([sys.executable, "-c", code], stages, total)
+
+
+def test_lines_that_are_events():
+    said = heard("print('noise'); print('{\"stage\": \"a\"}'); print('{\"step\": 1}')")
+    assert said.events == [{"stage": "a"}, {"step": 1}]
+    assert (said.ended, said.stage, said.code) == ("exit", "a", 0)
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", "{}", "{'a': 1}", '{"a": ' + "[" * 99999])
+def test_lines_that_are_none(line):
+    said = heard(f"print({line!r})")
+    assert [event for event in said.events if event] == []
+    assert said.ended == "exit"
+
+
+def test_a_code_is_told():
+    assert heard("raise SystemExit(3)").code == 3
+
+
+def test_the_total_ends_it():
+    start = time.monotonic()
+    said = heard("import time; time.sleep(60)", total=0.5)
+    assert said.ended == "late"
+    assert time.monotonic() - start < 15
+
+
+def test_a_stage_ends_it():
+    code = 'import time; print(\'{"stage": "a"}\', flush=True); time.sleep(60)'
+    said = heard(code, a=0.5)
+    assert (said.ended, said.stage) == ("late", "a")
+    assert said.seconds < 25
+
+
+def test_each_line_gives_a_stage_its_time_anew():
+    code = (
+        'import time\nprint(\'{"stage": "a"}\', flush=True)\n'
+        "for i in range(4):\n time.sleep(0.4)\n print('{\"step\": 1}', flush=True)"
+    )
+    assert heard(code, a=3.0).ended == "exit"
+
+
+def test_too_much_output_ends_it():
+    said = heard("while True: print('x' * 100000)")
+    assert said.ended == "flood"
+
+
+@pytest.mark.parametrize("first", ["", "import os; os.setpgrp(); "])
+def test_children_are_killed_too(tmp_path, first):
+    note = tmp_path / "pid"
+    child = f"{first}import time; time.sleep(60)"
+    code = (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        f"open({str(note)!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(60)\n"
+    )
+    assert heard(code, total=5.0).ended == "late"
+    said = Path("/proc", note.read_text(), "cmdline")
+    assert not said.exists() or said.read_bytes() == b""  # gone, or a zombie

@@ -1,0 +1,188 @@
+"""``fp8tune search`` on recorded trials: the whole loop, its files and its answer."""
+
+import json
+import tomllib
+
+import pytest
+
+pytest.importorskip("optuna")
+
+CONFIG = """\
+[train]
+batch_size = 4  # per GPU
+grad_accum_steps = 4
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+[scheduler]
+warmup_steps = 10
+"""
+KEYS = ("batch_size", "activation_checkpointing", "compile_model", "mixed_precision")
+
+
+def trial(batch, ac, compiled, precision, outcome="ok", speed=0.0, peak=0.0):
+    knobs = zip(KEYS, (batch, ac, compiled, precision), strict=True)
+    return {
+        "knobs": {f"train.{key}": value for key, value in knobs},
+        "outcome": outcome,
+        "tokens_per_second": speed,
+        "step_ms": [100.0] if speed else [],
+        "peak_gib": peak,
+        "reserved_gib": peak * 1.05,
+        "cost_s": 90.0,
+    }
+
+
+def world(gain=1.2):
+    """Batch x AC x compile x precision; selective AC at batch 8 is the best."""
+    for batch in (1, 2, 4, 8, 16):
+        for ac, bytes_each, cost in (("full", 3, 0.9), ("selective", 11, 1.0)):
+            for compiled in (True, False):
+                for precision in ("bf16", "fp8"):
+                    peak = 30 + batch * bytes_each
+                    speed = 1e4 * cost * batch / (batch + 1)
+                    speed *= 1.2 if compiled else 1.0
+                    speed *= gain if precision == "fp8" else 1.0
+                    if peak > 140:
+                        yield trial(batch, ac, compiled, precision, "oom")
+                    else:
+                        yield trial(batch, ac, compiled, precision, "ok", speed, peak)
+
+
+@pytest.fixture
+def searched(project, fp8tune):
+    def run(records, *arguments, config=CONFIG, budget="2h"):
+        lines = "".join(f"{json.dumps(record)}\n" for record in records)
+        project({"c.toml": config, "records.jsonl": lines})
+        runner = ("--runner", "replay", "--records", "records.jsonl")
+        return fp8tune("search", "c.toml", "--budget", budget, *runner, *arguments)
+
+    return run
+
+
+def test_the_best_setting_is_found_and_written(searched, project):
+    outcome = searched(world(), "--output-format", "json")
+    assert outcome.code == 0
+    said = outcome.json
+    assert said["version"] == 1
+    assert said["knobs"] == {
+        "train.batch_size": 8,
+        "train.activation_checkpointing": "selective",
+        "train.compile_model": True,
+        "train.mixed_precision": "fp8",
+    }
+    assert said["verdict"] == "faster"
+    speeds = said["tokens_per_second"]
+    for name in ("chosen", "given", "bf16_twin"):
+        assert speeds[name]["low"] <= speeds[name]["value"] <= speeds[name]["high"]
+    assert said["fp8_gain"] == pytest.approx(1.2, abs=0.01)
+    assert said["oom_trials"] <= 3
+    assert said["seconds"] <= 7260
+    assert said["output"] == "c.tuned.toml"
+    text = (project({}) / "c.tuned.toml").read_text()
+    assert tomllib.loads(text)["train"] == {
+        "batch_size": 8,
+        "grad_accum_steps": 2,
+        "mixed_precision": "fp8",
+        "activation_checkpointing": "selective",
+    }
+    assert "# fp8tune search: 4 -> 8" in text
+    assert "# per GPU" in text
+
+
+def test_what_it_wrote_lints_clean(searched, fp8tune):
+    assert searched(world()).code == 0
+    assert fp8tune("lint", "c.tuned.toml", "--fail-on", "warning").code == 0
+
+
+def test_a_finished_study_answers_at_once(searched, fp8tune):
+    first = searched(world(), "--output-format", "json")
+    again = searched(world(), "--output-format", "json")
+    assert again.json == first.json
+
+
+def test_bf16_that_is_faster_is_said_first(searched):
+    outcome = searched(world(gain=0.8))
+    assert outcome.code == 0
+    said = [line for line in outcome.out.splitlines() if "bf16 is" in line]
+    assert said[0].startswith("bf16 is")
+
+
+def test_precision_is_kept_unless_it_is_allowed(searched):
+    kept = searched(world(gain=0.8), "--output-format", "json").json["knobs"]
+    assert kept["train.mixed_precision"] == "fp8"
+    freed = searched(world(gain=0.8), "--allow", "precision", "--output-format", "json")
+    assert freed.json["knobs"]["train.mixed_precision"] == "bf16"
+
+
+def test_a_config_that_is_the_best_is_left_alone(searched, project):
+    best = CONFIG.replace("= 4  #", "= 8  #").replace('"full"', '"selective"')
+    outcome = searched(world(), config=best)
+    assert outcome.code == 0
+    assert "already the best" in outcome.out
+    assert not (project({}) / "c.tuned.toml").exists()
+
+
+def test_nothing_succeeds(searched, project):
+    records = [{**t, "outcome": "oom", "tokens_per_second": 0.0} for t in world()]
+    outcome = searched(records)
+    assert outcome.code == 1
+    assert "no trial succeeded" in outcome.out
+    assert not (project({}) / "c.tuned.toml").exists()
+
+
+@pytest.mark.parametrize("outcome", ["hang", "launch", "compile", "nan"])
+def test_a_budget_ends_whatever_happens(searched, outcome):
+    records = [
+        {**t, "outcome": outcome, "cost_s": 1e6, "tokens_per_second": 0.0}
+        if t["knobs"]["train.batch_size"] != 4
+        else t
+        for t in world()
+    ]
+    said = searched(records, "--output-format", "json", budget="30m").json
+    assert said["seconds"] <= 1800 + 60
+
+
+def test_diff_writes_nothing(searched, project):
+    outcome = searched(world(), "--diff")
+    assert outcome.code == 0
+    assert "+batch_size = 8  # per GPU" in outcome.out
+    assert not (project({}) / "c.tuned.toml").exists()
+
+
+def test_in_place(searched, project):
+    assert searched(world(), "--in-place").code == 0
+    text = (project({}) / "c.toml").read_text()
+    assert tomllib.loads(text)["train"]["batch_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--budget", "soon"), "'soon' is no duration"),
+        (("--allow", "precison"), "did you mean `precision`?"),
+        (("--in-place", "--output", "x"), "exclude each other"),
+    ],
+)
+def test_what_cannot_start(searched, arguments, said):
+    outcome = searched(world(), *arguments)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "records.jsonl: line 1: no JSON"),
+        ("[]", "records.jsonl: line 1: no JSON object"),
+        ('{"knobs": {}, "outcome": "fine"}', "line 1: `outcome` is one of ok, oom"),
+        ('{"knobs": [], "outcome": "ok"}', "line 1: `knobs` maps config keys"),
+        ("", "the records hold no trial"),
+    ],
+)
+def test_records_that_cannot_be_read(project, fp8tune, line, said):
+    project({"c.toml": CONFIG, "records.jsonl": f"{line}\n"})
+    runner = ("--runner", "replay", "--records", "records.jsonl")
+    outcome = fp8tune("search", "c.toml", "--budget", "1h", *runner)
+    assert outcome.code == 2
+    assert said in outcome.err

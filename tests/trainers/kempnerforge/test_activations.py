@@ -1,0 +1,129 @@
+"""Bytes per token that blocks, experts, head and loss keep."""
+
+import json
+
+import pytest
+
+from fp8tune.job import Unknown
+from fp8tune.trainers.kempnerforge import activations
+
+D, F, H = 4096, 14336, 32
+NONE = 18 * D + 6 * F + 4 * H
+
+
+def config(**keys):
+    """A config of ``section.key`` values, written ``section_key``."""
+    sizes = {"model_dim": D, "model_n_heads": H, "model_n_kv_heads": 8}
+    tables = {}
+    for name, value in (sizes | {"model_ffn_hidden_dim": F} | keys).items():
+        section, _, key = name.partition("_")
+        tables.setdefault(section, []).append(f"{key} = {json.dumps(value)}")
+    return "\n".join(f"[{name}]\n" + "\n".join(keys) for name, keys in tables.items())
+
+
+def kept(job, ac, *, compiled=True, **keys):
+    keys |= {"train_activation_checkpointing": ac, "train_compile_model": compiled}
+    return job(config(**keys), world_size=32)["activation_bytes"]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize(
+    ("ac", "compiled", "bytes_"),
+    [
+        ("full", True, 2 * D),
+        ("full", False, 2 * D),
+        ("selective", True, 8 * D + 6 * F),
+        ("none", True, NONE),
+        ("selective", False, 20 * D + 8 * F),
+        ("none", False, 30 * D + 8 * F + 4 * H),
+    ],
+)
+def test_a_dense_block(job, ac, compiled, precision, bytes_):
+    assert kept(job, ac, compiled=compiled, train_mixed_precision=precision) == bytes_
+
+
+def test_they_are_what_was_measured(repository):
+    path = repository / "benchmarks" / "results" / "activation_bytes.json"
+    fits = json.loads(path.read_text())["fits"]
+    found = {
+        (fit["precision"], fit["compiled"], fit["ac"]): (fit["D"], fit["F"], fit["H"])
+        for fit in fits
+    }
+    assert found["bf16", False, "none"] == (30, 8, 4)
+    assert found["bf16", False, "selective"] == (20, 8, 0)
+    assert found["bf16", True, "none"] == (18, 6, 4)
+    assert found["bf16", True, "selective"] == (8, 6, 0)
+    assert found["fp8", True, "none"] == (12, 4, 4)
+    assert found["fp8", True, "selective"] == (4, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("ac", "keys"),
+    [
+        ("none", {"model_norm_type": "layernorm"}),
+        ("none", {"model_qk_norm": True}),
+        ("selective", {"model_activation": "gelu"}),
+        ("none", {"model_num_experts": 8}),
+        ("none", {"distributed_tp": 4}),
+    ],
+)
+def test_compiled_blocks_that_were_not_measured(job, ac, keys):
+    with pytest.raises(Unknown):
+        kept(job, ac, **keys)
+
+
+def test_relu_was_not_measured(job):
+    with pytest.raises(Unknown):
+        kept(job, "none", compiled=False, model_activation="relu")
+
+
+@pytest.mark.parametrize(
+    ("ac", "precision", "bytes_"),
+    [
+        ("none", "fp8", 32 * (6 * D + 2 * F)),
+        ("selective", "fp8", 32 * (4 * D + 2 * F)),
+        ("none", "bf16", 0),
+        ("full", "fp8", 0),
+    ],
+)
+def test_fp8_blocks_that_the_compiler_may_shrink(job, ac, precision, bytes_):
+    keys = {"train_activation_checkpointing": ac, "train_mixed_precision": precision}
+    assert job(config(**keys))["spare_bytes"] == bytes_
+
+
+def test_an_expert_row():
+    one = activations.expert_bytes(2048, 7168, 1, 0, "silu", 0)
+    assert one == 8 * 7168 + 2 * 2048
+
+
+def test_routing_may_be_balanced(job):
+    text = config(model_num_experts=8, train_activation_checkpointing="full")
+    found = job(text)
+    assert (found["expert_rows"], found["balanced_rows"]) == (8, 2)
+    assert found["spare_bytes"] == 1.5 * 6 * (8 * F + 2 * D)
+
+
+@pytest.mark.parametrize(
+    ("loss", "chunk", "z_loss", "tokens", "bytes_"),
+    [
+        ("cross_entropy", 0, 0.0, 16384, 8),
+        ("chunked_cross_entropy", 0, 0.0, 16384, 9),
+        ("chunked_cross_entropy", 8192, 0.0, 16384, 10),
+        ("chunked_cross_entropy", 0, 0.0, 4096, 8),
+        ("cross_entropy", 0, 1e-4, 16384, 20),
+        ("chunked_cross_entropy", 0, 1e-4, 16384, 20),
+    ],
+)
+def test_logit_bytes(loss, chunk, z_loss, tokens, bytes_):
+    assert activations.logit_bytes(loss, chunk, z_loss, tokens) == bytes_
+
+
+def test_an_unknown_loss():
+    with pytest.raises(Unknown):
+        activations.logit_bytes("huber", 0, 0.0, 1)
+
+
+def test_mot_is_never_checkpointed(job):
+    text = config(train_activation_checkpointing="full", train_compile_model=False)
+    text += "\n[vision_encoder]\nnum_tokens = 16\n[vlm]\narch = 'mot'\n"
+    assert job(text)["activation_bytes"] == 30 * D + 8 * F + 4 * H

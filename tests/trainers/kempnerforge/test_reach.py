@@ -1,0 +1,53 @@
+"""What of a config a run reaches."""
+
+import pytest
+
+from fp8tune.trainers.kempnerforge import reach
+
+
+@pytest.mark.parametrize(
+    ("interval", "steps", "count"),
+    [(10, 100, 10), (30, 100, 4), (1000, 20, 1), (1, 1, 1), (20, 20, 1)],
+)
+def test_checkpoints(interval, steps, count):
+    assert reach.checkpoints(interval, steps) == count
+
+
+@pytest.mark.parametrize(
+    ("phases", "anneal", "weights", "late"),
+    [
+        ([], 0, {}, 0),
+        ([{"start_step": 49}], 0, {}, 0),
+        ([{"start_step": 50}], 0, {}, 50),
+        ([{"start_step": 70}, {"start_step": 60}, {}], 0, {}, 60),
+        ([], 50, {"a": 1.0}, 50),
+        ([], 50, {}, 0),
+        ([{"start_step": "50"}, 5], 0, {}, 0),
+    ],
+)
+def test_late_phase(phases, anneal, weights, late):
+    mixture = [{"path": "a"}]
+    assert reach.late_phase(50, mixture, phases, anneal, weights) == late
+    assert reach.late_phase(50, [], phases, anneal, weights) == 0
+
+
+@pytest.mark.parametrize(("start", "late"), [(0, 0), (29, 0), (30, 30), (90, 90)])
+def test_late_stage(start, late):
+    assert reach.vlm_late_stage(30, [{"start_step": start, "specs": []}]) == late
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "own"),
+    [
+        ("ckpt/7b", "ckpt/7b/step_500", True),
+        ("./ckpt/7b/", "ckpt//7b/step_500/", True),
+        ("/a/b", "/a/c/../b/step_1", True),
+        ("ckpt/7b", "ckpt/7b", False),
+        ("ckpt/7b", "ckpt/7b/latest", False),
+        ("ckpt/7b", "ckpt/7b-old/step_500", False),
+        ("ckpt", "/ckpt/step_500", False),
+        ("step_1", "step_1", False),
+    ],
+)
+def test_resumes_from_own_folder(folder, path, own):
+    assert reach.resumes_from_own_folder(folder, path) is own

@@ -1,0 +1,107 @@
+"""What was meant, and whether that is certain."""
+
+import pytest
+
+from fp8tune.job import Words
+from fp8tune.trainers.meant import key_meant, same_word, value_meant
+
+KEYS = frozenset({"batch_size", "seq_len"})
+
+
+@pytest.mark.parametrize(
+    ("hint", "path", "facts"),
+    [
+        ("", ("train", "x"), {}),
+        (
+            "did you mean `batch_size`?",
+            ("train", "batchsize"),
+            {"meant": "batch_size", "sure": True},
+        ),
+        (
+            "did you mean `batch_size`?",
+            ("train", "batch_sze"),
+            {"meant": "batch_size", "sure": False},
+        ),
+        (
+            "did you mean `train.batch_size`?",
+            ("train", "bs"),
+            {"meant": "batch_size", "sure": False},
+        ),
+        ("did you mean `other`?", ("train", "othr"), {}),
+        (
+            "did you mean `train.batch_size`?",
+            ("model", "batch_size"),
+            {"home": "train.batch_size"},
+        ),
+        (
+            "did you mean `train.batch_size`?",
+            ("model", "Batch-Size"),
+            {"home": "train.batch_size"},
+        ),
+        ("did you mean `train.batch_size`?", ("model", "batch"), {}),
+        (
+            "did you mean `train.batch_size`?",
+            ("batch_size",),
+            {"home": "train.batch_size"},
+        ),
+        ("did you mean [train]?", ("trian",), {"meant": "train", "sure": False}),
+        ("did you mean [train]?", ("Train",), {"meant": "train", "sure": True}),
+        ("did you mean `a.x` or `b.x`?", ("train", "x"), {}),
+        ("did you mean [tp], a section of its own?", ("train", "tp"), {}),
+        ('did you mean arch = "mot"?', ("vlm", "x"), {}),
+        (
+            "did you mean `seq_len`?",
+            ("data", "datasets", 0, "seqlen"),
+            {"meant": "seq_len", "sure": True},
+        ),
+    ],
+)
+def test_key_meant(hint, path, facts):
+    assert key_meant(hint, path, KEYS) == facts
+
+
+def test_names_are_words():
+    facts = key_meant("did you mean `batch_size`?", ("train", "bs"), KEYS)
+    assert isinstance(facts["meant"], Words)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "facts"),
+    [
+        ("", "x", {}),
+        ('did you mean "fp8"?', "FP8", {"meant": "fp8", "sure": True}),
+        ('did you mean "fp8"?', " fp8 ", {"meant": "fp8", "sure": True}),
+        ('did you mean "fp8"?', "mxfp8", {"meant": "fp8", "sure": False}),
+        ('did you mean "none"?', False, {"meant": "none", "sure": False}),
+        ("did you mean `fp8`?", "FP8", {}),
+    ],
+)
+def test_value_meant(hint, value, facts):
+    assert value_meant(hint, value) == facts
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("batch_size", "batchSize", True),
+        ("batch-size", "BATCH.SIZE", True),
+        ("batch_size", "batch_sizes", False),
+        ("", "", True),
+    ],
+)
+def test_same_word(one, other, same):
+    assert same_word(one, other) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [
+        ("[model]\nbatch_size = 8\n", "train.batch_size"),
+        ("[train]\ntp = 2\n", "distributed.tp"),
+        ("[train]\nmax_text_len = 8\n", None),
+    ],
+)
+def test_a_key_finds_home_but_into_no_section_that_makes_another_run(load, text, home):
+    (fault,) = load(text).faults
+    assert fault.kind == "unknown-key"
+    assert fault.facts.get("home") == home
