@@ -21,7 +21,7 @@ What it says of design: Optuna's TPE behind the same memory filter and without r
 ("ours with TPE for the speed model") is behind the model of speed by more than its
 interval until 60 minutes, so the model proposes and Optuna's journal is kept for its
 dashboard alone. The hard memory filter itself changes nothing measurable: the expected
-gain is weighed with the chance to fit anyway, and the filter only bounds the worst case.
+gain is weighed with the chance to fit anyway; the filter only bounds the worst case.
 
 Of the rivals: doubling by hand is `_climb` in arms.py, DeepSpeed's rule is written from
 its autotuner without the profile that bounds its batches, and TPE is Optuna's default

@@ -141,12 +141,12 @@ def _replayed(wishes: Wishes, config: Config) -> Prepared:
 
 
 def _config(wishes: Wishes) -> Config:
-    target = Target(_gpu(wishes), wishes.world_size or _one(wishes))
     try:
         with open(wishes.config, "rb") as file:
             data = file.read(MAX_RECORDS)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
+    target = Target(_gpu(wishes), wishes.world_size or _one(wishes))
     return read_config(wishes.config, data, target, wishes.trainer)
 
 
