@@ -30,7 +30,7 @@ UNIT = "python -c 'import click'"
 FP8TUNE = "fp8tune lint"
 COPIES = 100
 MANY_RUNS = 3
-MAX_RATIO = 2.5
+MAX_RATIO = 3.0
 MAX_MANY_MS = 1500.0
 
 LOAD = """
