@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.estimate.predict import Prediction, predict
+from fp8tune.facts.calibration import Run
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -16,12 +17,19 @@ BATCHES = 8
 
 
 class Variants:
-    """Jobs that differ from a config in some values."""
+    """Jobs that differ from a config in some values, and runs that correct them."""
 
-    def __init__(self, trainer: Trainer, loaded: Loaded, target: Target) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        loaded: Loaded,
+        target: Target,
+        runs: Sequence[Run] = (),
+    ) -> None:
         self.trainer = trainer
         self.loaded = loaded
         self.target = target
+        self.runs = runs
         self.job = self.with_values({})
 
     def with_values(self, changes: dict[str, Any]) -> Job:
