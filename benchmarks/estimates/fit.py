@@ -45,9 +45,7 @@ def fit(left_out: Run | None = None, without: str = "") -> Rates:
     """Rates fitted to all rows, or to all but one step or one source of gains."""
     steps = [run for run in speeds.steps() if run != left_out]
     gains = [
-        run
-        for run in speeds.gains()
-        if run.group == FITTED and run.source != without
+        run for run in speeds.gains() if run.group == FITTED and run.source != without
     ]
 
     def residuals(logs: list[float]) -> list[float]:

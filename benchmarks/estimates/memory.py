@@ -152,11 +152,16 @@ def targets(found: list[Row]) -> Iterator[tuple[str, str, bool]]:
     told = f"{judged - len(wrong)} of {judged}" + "".join(f"; not {n}" for n in wrong)
     yield "no verdict on a run of KempnerForge is wrong", told, not wrong
     others = [row for row in found if "gpu" not in row.point.job]
-    median = statistics.median(abs(row.error) for row in others if row.error is not None)
+    median = statistics.median(
+        abs(row.error) for row in others if row.error is not None
+    )
     promise = "other trainers, uncalibrated: median error at most 10 %"
     yield promise, percent(median), median <= OTHERS_MEDIAN
     for promise, worst in (
-        ("calibrated by the other runs of the group", _worst([r.left_out for r in others])),
+        (
+            "calibrated by the other runs of the group",
+            _worst([r.left_out for r in others]),
+        ),
         ("calibrated by any one run of the group", _worst([r.one_run for r in others])),
     ):
         met = worst is not None and abs(worst) <= OTHERS_LEFT_OUT

@@ -129,18 +129,22 @@ def _shape(row: dict[str, Any]) -> Point:
     stack, model = OTHERS["stack"][row["stack"]], OTHERS["model"][row["model"]]
     tp = row.get("tp", 1)
     kept, whole = _block_bytes(model, row["ac"])
-    fields = FP32_STATE | model | {
-        "stage_layers": model["layers"],
-        "dense_ffn_layers": model["layers"],
-        "shards": row["shards"],
-        "block_tokens": row["tokens"],
-        "head_tokens": row["tokens"],
-        "activation_bytes": kept / tp,
-        "recompute_bytes": whole / tp,
-        "gathered_bytes": 8 / tp,
-        "logit_bytes": stack["logit_bytes"] / tp,
-        "head_bytes": 0,
-    }
+    fields = (
+        FP32_STATE
+        | model
+        | {
+            "stage_layers": model["layers"],
+            "dense_ffn_layers": model["layers"],
+            "shards": row["shards"],
+            "block_tokens": row["tokens"],
+            "head_tokens": row["tokens"],
+            "activation_bytes": kept / tp,
+            "recompute_bytes": whole / tp,
+            "gathered_bytes": 8 / tp,
+            "logit_bytes": stack["logit_bytes"] / tp,
+            "head_bytes": 0,
+        }
+    )
     found = _job(fields)
     root, block = 2 * found["params.root"] / tp, 2 * found["params.block"] / tp
     job = _job(fields | {"head_bytes": root / row["tokens"]})

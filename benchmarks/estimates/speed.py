@@ -54,7 +54,11 @@ def tables() -> list[Table]:
         Table("Tokens/s per GPU", _speeds(), tokens, _percent, "%"),
         Table("Tokens/s per GPU, other clusters", _others(), tokens, _percent, "%"),
         Table(
-            "FP8 linears, tensorwise against bf16", _linears(), "{:.2f}", _points, "points"
+            "FP8 linears, tensorwise against bf16",
+            _linears(),
+            "{:.2f}",
+            _points,
+            "points",
         ),
     ]
 

@@ -27,6 +27,7 @@ class Prediction(NamedTuple):
     fp8_gain: float | None
     fp8_gain_low: float | None
     fp8_gain_high: float | None
+    suspicious: bool
     fp8_flop_share: float | None
     pays: str
     reasons: list[str]
@@ -59,6 +60,7 @@ def predict(job: Job, runs: Sequence[Run] = ()) -> Prediction:
         fact("speed.fp8_gain"),
         fact("speed.fp8_gain_low"),
         fact("speed.fp8_gain_high"),
+        fact("speed.fp8_gain_suspicious", False),
         fact("fp8.flop_share"),
         fact("fp8.pays", "unknown"),
         fact("fp8.reasons", []),

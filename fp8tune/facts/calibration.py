@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.facts.peak import fit
@@ -88,10 +88,10 @@ def corrected(quantity: str, band: Band, runs: Sequence[Measured]) -> Band:
 
 def family(job: Job, quantity: str) -> str:
     """Which runs speak for a job; raises ``Unknown``."""
-    kind: str = job["estimate_family"]
+    kind = str(job["estimate_family"])
     if quantity == MEMORY:
         return kind
-    return f"{kind}, {job['precision']}" + ", TP" * (job["tp"] > 1)
+    return f"{kind}, {job['precision']}{', TP' if job['tp'] > 1 else ''}"
 
 
 def memory(job: Job, runs: Sequence[Run]) -> Band:
@@ -178,17 +178,21 @@ def add(path: str, runs: Iterable[Run]) -> None:
 
 def _parse(path: str, number: int, line: str) -> Run:
     try:
-        data = json.loads(line)
-        run = Run(**data)
-    except (ValueError, TypeError, RecursionError):
-        raise BadCalibration(f"{path}:{number}: no measured run") from None
-    words: list[Any] = [run.gpu, run.family, *run.versions] if _is_table(run) else [0]
-    values = (run.predicted, run.measured)
-    numbers = all(type(v) in (int, float) and 0 < v < math.inf for v in values)
-    if run.quantity not in WIDTHS or not numbers or {*map(type, words)} != {str}:
+        run = Run(**json.loads(line))
+        sound = _is_sound(run)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
         raise BadCalibration(f"{path}:{number}: no measured run")
     return run
 
 
-def _is_table(run: Run) -> bool:
-    return isinstance(run.versions, dict)
+def _is_sound(run: Run) -> bool:
+    """Whether all fields are what they should be: anybody may have written them."""
+    words = (run.gpu, run.family, *run.versions, *run.versions.values())
+    numbers = (run.predicted, run.measured)
+    return (
+        run.quantity in WIDTHS
+        and all(type(word) is str for word in words)
+        and all(type(n) in (int, float) and 0 < n < math.inf for n in numbers)
+    )

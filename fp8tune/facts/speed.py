@@ -1,7 +1,7 @@
 """Predicted speed of a step: seconds by part, tokens/s, and what FP8 gains.
 
-Fitted to published runs, which it is compared with in ``docs/accuracy.md``. Predictions are for dense text models on Hopper GPUs; nodes of 8 GPUs are
-assumed, with NVLink inside and 400 Gb/s per GPU between them.
+Fitted to published runs, which it is compared with in ``docs/accuracy.md``. Predictions
+are for dense text models on Hopper GPUs; nodes of 8 GPUs are assumed, with NVLink inside and 400 Gb/s per GPU between them.
 """
 
 from __future__ import annotations
@@ -196,7 +196,9 @@ def tokens_high(
     tensor parallelism over many nodes.
     """
     alone = 1 + min(speed_tokens_error, SPEED_ERROR)
-    return speed_tokens_per_second * (alone if tp == 1 else 1 / (1 - speed_tokens_error))
+    return speed_tokens_per_second * (
+        alone if tp == 1 else 1 / (1 - speed_tokens_error)
+    )
 
 
 def bubble(pp: int, grad_accum: int) -> float:
