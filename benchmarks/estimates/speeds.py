@@ -1,4 +1,4 @@
-"""The published training speeds of ``speeds.toml`` and ``kempnerforge.toml`` as steps."""
+"""Published training speeds, of ``speeds.toml`` and ``kempnerforge.toml``, as steps."""
 
 from __future__ import annotations
 

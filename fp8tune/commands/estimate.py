@@ -26,8 +26,8 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
     "--measured",
     type=POSITIVE,
     metavar="GIB",
-    help="The most that CONFIG had allocated per GPU when it ran: is kept, and corrects "
-    "this estimate and those of configs like it.",
+    help="The most that CONFIG had allocated per GPU when it ran: is kept, and "
+    "corrects this estimate and those of configs like it.",
 )
 @click.option(
     "--measured-speed",

@@ -1,7 +1,8 @@
 """Predicted speed of a step: seconds by part, tokens/s, and what FP8 gains.
 
 Fitted to published runs, which it is compared with in ``docs/accuracy.md``. Predictions
-are for dense text models on Hopper GPUs; nodes of 8 GPUs are assumed, with NVLink inside and 400 Gb/s per GPU between them.
+are for dense text models on Hopper GPUs; nodes of 8 GPUs are assumed, with NVLink
+inside and 400 Gb/s per GPU between them.
 """
 
 from __future__ import annotations
@@ -122,14 +123,20 @@ def fp8_gain(speed_bf16_seconds: Any, speed_fp8_seconds: Any) -> float:
 
 
 def fp8_gain_error(
-    gpu: str, hidden_size: int, fp8_tokens: tuple[int, ...], pp: int, tp: int
+    gpu: str,
+    hidden_size: int,
+    fp8_tokens: tuple[int, ...],
+    pp: int,
+    tp: int,
+    speed_fp8_gain_suspicious: bool,
 ) -> float:
     """Half-width of the gain's band: 0.08, and 0.15 far from the published rows.
 
-    Near is FSDP alone on an H100 or H200 SXM, a hidden size from 2048 to 8192, and
-    4096 to 16384 tokens.
+    Near is FSDP alone on an H100 or H200 SXM, a hidden size from 2048 to 8192, 4096 to
+    16384 tokens, and no suspicious gain.
     """
     near = gpu in ("h100-sxm", "h200") and 2048 <= hidden_size <= 8192
+    near = near and not speed_fp8_gain_suspicious
     alike = tp == 1 and pp == 1 and 4096 <= fp8_tokens[0] <= 16384
     return GAIN_ERROR if near and alike else FAR_GAIN_ERROR
 

@@ -1,6 +1,11 @@
 """Breakdown of the peak and values that fit."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fp8tune.job import Target, Unknown
+from fp8tune.trainers.trainer import trainer
 
 TEXT = """
 [model]
@@ -67,7 +72,8 @@ def test_where_nothing_fits(config):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"ac": "selective"}, ", or full AC: about 43 GiB"),
+        ({"ac": "selective"}, ", or full AC: at most 43 GiB"),
+        ({"ac": "none", "batch": 32}, ""),
         ({}, ""),
         ({"gpu": "a10g", "world_size": 2}, "; shard over more GPUs"),
     ],
@@ -79,6 +85,63 @@ def test_otherwise(config, values, words):
 def test_full_ac_is_what_the_config_would_need(config):
     predicted = config(ac="selective")["memory.full_ac_gib"]
     assert predicted == pytest.approx(config()["memory.loss_gib"])
+
+
+ANY = st.fixed_dictionaries(
+    {
+        "dim": st.sampled_from([1024, 2048, 4096, 8192]),
+        "layers": st.sampled_from([4, 16, 32, 80]),
+        "vocab": st.sampled_from([32000, 128256]),
+        "experts": st.sampled_from([0, 0, 0, 8]),
+        "batch": st.sampled_from([1, 2, 4, 8, 32]),
+        "seq": st.sampled_from([1024, 4096, 16384]),
+        "accum": st.sampled_from([1, 4]),
+        "ac": st.sampled_from(["none", "selective", "full"]),
+        "compiled": st.booleans(),
+        "tp": st.sampled_from([1, 1, 4]),
+        "world_size": st.sampled_from([1, 4, 16, 64]),
+        "gpu": st.sampled_from(["h100", "h200", "a10g", "a100-40gb", "b200"]),
+    }
+)
+
+
+def built(shape):
+    known = trainer("kempnerforge")
+    values = {
+        "model": {
+            "dim": shape["dim"],
+            "n_layers": shape["layers"],
+            "n_heads": shape["dim"] // 128,
+            "n_kv_heads": 8,
+            "vocab_size": shape["vocab"],
+            "num_experts": shape["experts"],
+        },
+        "train": {
+            "batch_size": shape["batch"],
+            "seq_len": shape["seq"],
+            "grad_accum_steps": shape["accum"],
+            "compile_model": shape["compiled"],
+            "activation_checkpointing": shape["ac"],
+        },
+        "distributed": {"tp": shape["tp"]},
+    }
+    return known.job(known.load(values), Target(shape["gpu"], shape["world_size"]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANY)
+def test_what_is_advised_fits(shape):
+    found = built(shape)
+    try:
+        fit, batch = found["memory.fit"], found["memory.largest_micro_batch"]
+        words = found["memory.otherwise"]
+    except Unknown:
+        return
+    if fit != "fits" and batch:
+        assert batch < shape["batch"]
+        assert built(shape | {"batch": batch})["memory.fit"] == "fits"
+    if "full AC" in words:
+        assert built(shape | {"ac": "full"})["memory.fit"] == "fits"
 
 
 def test_one_batch_is_the_config_without_accumulation(config):
