@@ -34,7 +34,7 @@ ESTIMATE = "fp8tune estimate"
 ESTIMATED = ROOT / "configs" / "llama3_7b_16xh100_fp8.toml"
 COPIES = 100
 MANY_RUNS = 3
-MAX_RATIO = 2.5
+MAX_RATIO = 3.0
 MAX_MANY_MS = 1500.0
 MAX_ESTIMATE_MS = 200.0
 

@@ -215,6 +215,7 @@ def vocabulary(
 ) -> Vocabulary:
     """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
+    spelled |= {name: name for name in renamed}
     return Vocabulary(keys, renamed, computed, spelled, {})
 
 
@@ -236,29 +237,39 @@ class Job(dict[str, Any]):
         self.words = words
         self.written = written
         self.target = target
+        self._lacking: dict[str, str] = {}
         if target.gpu:
             self["gpu"] = target.gpu
         if target.world_size:
             self["world_size"] = target.world_size
 
     def __missing__(self, name: str) -> Any:
-        words = self.words
-        if name in words.renamed:
-            value = self[words.renamed[name]]
-        elif name in words.computed:
-            value = self._call(words.computed[name])
-        elif words.spelled.get(name, name) != name:
-            value = self[words.spelled[name]]
-        else:
-            raise Unknown(name)
+        if name in self._lacking:
+            raise Unknown(self._lacking[name])
+        try:
+            value = self._found(name)
+        except Unknown as missing:
+            self._lacking[name] = missing.args[0]
+            raise
         self[name] = value
         return value
 
+    def _found(self, name: str) -> Any:
+        words = self.words
+        if name in words.renamed:
+            return self[words.renamed[name]]
+        if name in words.computed:
+            return self._call(words.computed[name])
+        if words.spelled.get(name, name) != name:
+            return self[words.spelled[name]]
+        raise Unknown(name)
+
     def _call(self, source: Source) -> Any:
         arguments = {}
+        spelled = self.words.spelled
         for name in source.parameters:
             try:
-                arguments[name] = self[name]
+                arguments[name] = self[spelled.get(name, name)]
             except Unknown:
                 if name not in source.optional:
                     raise
@@ -266,6 +277,10 @@ class Job(dict[str, Any]):
             return source.call(**arguments)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise Unknown(source.call.__name__) from error
+
+    def writes(self, name: str) -> bool:
+        """Whether a config key that says ``name`` stands in the file."""
+        return not self.written.isdisjoint(self.words.origins(name))
 
     def key(self, name: str) -> str:
         """The config key that says ``name``: one that is written, if any is."""

@@ -31,8 +31,9 @@ ALLOWED = {
     "atomic": (),
     "job": (),
     "facts": ("facts", "job", "suggest"),
-    "trainers": ("trainers", "facts", "job", "suggest", "toml"),
-    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "build_hook": ("lint",),
+    "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
+    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic", "_index"),
     "estimate": (
         "estimate",
         "lint",
