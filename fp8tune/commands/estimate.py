@@ -113,7 +113,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
 
     Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed.
     """
-    from fp8tune.facts.calibration import of_job
+    from fp8tune.facts.calibration import BadCalibration, of_job
     from fp8tune.job import Unknown
     from fp8tune.search.record import BadRecord, parse_all
 
@@ -133,7 +133,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
             values.setdefault(accumulation, more["grad_accum"])
         tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
         torch = str(more.get("environment", "")).rpartition("torch ")[2]
-        with contextlib.suppress(Unknown):
+        with contextlib.suppress(Unknown, BadCalibration):
             job = variants.with_keys(values)
             versions = {"torch": torch} if torch else {}
             found += of_job(job, record.peak_gib, tokens, versions)

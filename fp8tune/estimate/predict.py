@@ -23,6 +23,7 @@ class Prediction(NamedTuple):
     peak_at: str | None
     breakdown_gib: dict[str, float]
     fit: str
+    usable_gib: float | None
     speed: Band | None
     fp8_gain: float | None
     fp8_gain_low: float | None
@@ -56,6 +57,7 @@ def predict(job: Job, runs: Sequence[Run] = ()) -> Prediction:
         fact("memory.peak_at"),
         {name: gib * scale for name, gib in parts.items()},
         known("memory.fit", lambda: _fit(job, memory), "unknown"),
+        fact("memory.usable_gib"),
         known("speed.tokens_per_second", lambda: calibration.speed(job, runs), None),
         fact("speed.fp8_gain"),
         fact("speed.fp8_gain_low"),

@@ -45,6 +45,8 @@ def _memory(said: Prediction) -> Iterator[str]:
     yield from _wrapped(", ".join(parts), "  ", "  ")
     yield from _by_runs(memory)
     reason = why(said.missing, "memory.fit") if said.fit == "unknown" else ""
+    if said.usable_gib is not None and not reason:
+        reason = f" ({said.usable_gib:.0f} GiB of the GPU are usable)"
     yield from _wrapped(f"fit: {said.fit}{reason}")
 
 

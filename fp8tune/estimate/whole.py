@@ -17,12 +17,14 @@ from fp8tune.estimate.grid import (
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.facts.calibration import Band
 
+_GPU = ("gpu", "gpu.memory_gib")
+
 
 class Estimate(NamedTuple):
     """The config's own prediction and those around it.
 
     ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
-    by verdict) where the GPU is not.
+    by verdict) where the GPU's memory is not known.
     """
 
     said: Prediction
@@ -44,7 +46,7 @@ def estimate(variants: Variants) -> Estimate:
     return Estimate(
         said,
         {} if sized else by_world_size(variants),
-        {} if "gpu" in job else by_gpu(job, said),
+        by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
         gemms(job),
         cells,
         start(cells, precision),

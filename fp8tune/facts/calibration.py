@@ -24,6 +24,9 @@ MEMORY, SPEED = "memory", "speed"
 WIDTHS = {MEMORY: (0.03, 0.02), SPEED: (0.14, 0.10)}
 """Smallest half-width of the band after one run and after more."""
 
+PLAUSIBLE = 3.0
+"""A value further off than this factor was not measured on the config that is meant."""
+
 MAX_BYTES = 1 << 20
 """Largest file that is read or added to."""
 
@@ -141,17 +144,26 @@ def of_job(
     tokens_per_second: float = 0.0,
     versions: dict[str, str] | None = None,
 ) -> list[Run]:
-    """What was measured of a job, to be stored; raises ``Unknown``.
+    """What was measured of a job, to be stored.
 
-    0 is what was not measured; ``versions`` are those of torch and the like.
+    0 is what was not measured; ``versions`` are those of torch and the like. Raises
+    ``Unknown``, and ``BadCalibration`` for a value that cannot be this job's.
     """
     names = {MEMORY: "memory.peak_gib", SPEED: "speed.tokens_per_second"}
     known = {"fp8tune": __version__, **(versions or {})}
-    return [
+    runs = [
         Run(job["gpu"], what, family(job, what), job[names[what]], measured, known)
         for what, measured in ((MEMORY, peak_gib), (SPEED, tokens_per_second))
         if measured
     ]
+    for run in runs:
+        if not 1 / PLAUSIBLE < run.measured / run.predicted < PLAUSIBLE:
+            raise BadCalibration(
+                f"a {run.quantity} of {run.measured:,.1f} is too far from the "
+                f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, speed is "
+                "tokens/s of all GPUs"
+            )
+    return runs
 
 
 def read(path: str) -> list[Run]:

@@ -12,7 +12,12 @@ WIDEST = max(BANDS[family][1] for family in ("dense", "one GPU"))
 
 def breakdown(
     memory_peak_at: str,
-    memory_state_gib: float,
+    memory_init_gib: float,
+    params_rank: float,
+    weight_bytes: int,
+    optimizer_bytes: int,
+    kept_gradient_bytes: int,
+    shards: int,
     memory_gradients_gib: float,
     memory_late_gradients_gib: float,
     memory_reduced_gradients_gib: float,
@@ -27,11 +32,16 @@ def breakdown(
     memory_backward_gib: float,
     memory_backward_end_gib: float,
 ) -> dict[str, float]:
-    """Parts of the peak, largest first [GiB]."""
+    """Parts of the peak, largest first [GiB].
+
+    What is not allocated by torch comes on top: the CUDA context, NCCL's buffers, and
+    what the allocator reserves beside it.
+    """
+    if memory_peak_at == "init":
+        return {"the whole model": memory_init_gib}
     late = memory_backward_end_gib > memory_backward_gib
     kept = memory_activations_gib + memory_head_gib
     parts = {
-        "init": {"the whole model": 0.0},
         "loss": {
             "gradients": memory_gradients_gib,
             "activations": kept,
@@ -50,7 +60,10 @@ def breakdown(
             "logits": memory_held_logits_gib,
         },
     }
-    found = {"weights and optimizer": memory_state_gib} | parts[memory_peak_at]
+    each = params_rank / shards / GIB
+    found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
+    found |= parts[memory_peak_at]
+    found["gradients"] += each * kept_gradient_bytes
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 

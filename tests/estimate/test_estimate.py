@@ -208,6 +208,11 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
     ("arguments", "said"),
     [
         (("--measured", "50"), "without `gpu` there is no estimate: say --gpu h100"),
+        (
+            ("--measured", "900", *H200),
+            "a memory of 900.0 is too far from",
+        ),
+        (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
         (("--measured", "0"), "0.0 is not in the range"),
         (("--measured", "x"), "'x' is not a valid float"),
         (("--study", "none"), "No such file or directory"),
@@ -216,7 +221,7 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
     ],
 )
 def test_what_cannot_correct_it(fp8tune, project, arguments, said):
-    project({"a.toml": "[train]\n", "bad/trials.jsonl": "x\n"})
+    project({"a.toml": SEVEN_B, "bad/trials.jsonl": "x\n"})
     outcome = fp8tune("estimate", "a.toml", *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err

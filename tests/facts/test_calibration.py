@@ -156,9 +156,16 @@ def test_what_building_needs_is_exact(job):
 def test_the_verdict_follows_the_correction(config):
     one = config()
     assert calibration.memory_fit(one, calibration.memory(one, [])) == "fits"
-    runs = calibration.of_job(one, 3 * one["memory.peak_gib"])
+    runs = calibration.of_job(one, 2.5 * one["memory.peak_gib"])
     found = calibration.memory(one, runs)
     assert calibration.memory_fit(one, found) == "out-of-memory"
+
+
+@pytest.mark.parametrize("ratio", [0.3, 3.1])
+def test_what_is_far_off_is_not_stored(config, ratio):
+    one = config()
+    with pytest.raises(BadCalibration, match="too far from the estimate"):
+        calibration.of_job(one, ratio * one["memory.peak_gib"])
 
 
 def test_what_is_not_covered_cannot_be_stored(job):

@@ -2,10 +2,9 @@
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fp8tune.job import Target, Unknown
-from fp8tune.trainers.trainer import trainer
+from fp8tune.job import Unknown
+from tests.facts.shapes import ANY, built
 
 TEXT = """
 [model]
@@ -33,9 +32,9 @@ def config(job):
 @pytest.mark.parametrize(
     ("values", "largest"),
     [
-        ({}, "logits 31, activations 8, weights and optimizer 3"),
+        ({}, "logits 31, activations 8, optimizer state 2"),
         ({"accum": 2}, "logits 31, gradients 30, activations 8"),
-        ({"ac": "selective"}, "activations 116, logits 31, weights and optimizer 3"),
+        ({"ac": "selective"}, "activations 116, logits 31, optimizer state 2"),
     ],
 )
 def test_largest_parts(config, values, largest):
@@ -85,47 +84,6 @@ def test_otherwise(config, values, words):
 def test_full_ac_is_what_the_config_would_need(config):
     predicted = config(ac="selective")["memory.full_ac_gib"]
     assert predicted == pytest.approx(config()["memory.loss_gib"])
-
-
-ANY = st.fixed_dictionaries(
-    {
-        "dim": st.sampled_from([1024, 2048, 4096, 8192]),
-        "layers": st.sampled_from([4, 16, 32, 80]),
-        "vocab": st.sampled_from([32000, 128256]),
-        "experts": st.sampled_from([0, 0, 0, 8]),
-        "batch": st.sampled_from([1, 2, 4, 8, 32]),
-        "seq": st.sampled_from([1024, 4096, 16384]),
-        "accum": st.sampled_from([1, 4]),
-        "ac": st.sampled_from(["none", "selective", "full"]),
-        "compiled": st.booleans(),
-        "tp": st.sampled_from([1, 1, 4]),
-        "world_size": st.sampled_from([1, 4, 16, 64]),
-        "gpu": st.sampled_from(["h100", "h200", "a10g", "a100-40gb", "b200"]),
-    }
-)
-
-
-def built(shape):
-    known = trainer("kempnerforge")
-    values = {
-        "model": {
-            "dim": shape["dim"],
-            "n_layers": shape["layers"],
-            "n_heads": shape["dim"] // 128,
-            "n_kv_heads": 8,
-            "vocab_size": shape["vocab"],
-            "num_experts": shape["experts"],
-        },
-        "train": {
-            "batch_size": shape["batch"],
-            "seq_len": shape["seq"],
-            "grad_accum_steps": shape["accum"],
-            "compile_model": shape["compiled"],
-            "activation_checkpointing": shape["ac"],
-        },
-        "distributed": {"tp": shape["tp"]},
-    }
-    return known.job(known.load(values), Target(shape["gpu"], shape["world_size"]))
 
 
 @settings(max_examples=150, deadline=None)
