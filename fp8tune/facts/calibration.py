@@ -160,8 +160,8 @@ def of_job(
         if not 1 / PLAUSIBLE < run.measured / run.predicted < PLAUSIBLE:
             raise BadCalibration(
                 f"a {run.quantity} of {run.measured:,.1f} is too far from the "
-                f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, speed is "
-                "tokens/s of all GPUs"
+                f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, "
+                "speed is tokens/s of all GPUs"
             )
     return runs
 
