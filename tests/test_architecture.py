@@ -205,6 +205,13 @@ def loaded_after(*arguments, folder):
     return ended, set(names), said.stdout
 
 
+def test_estimate_loads_nothing_heavy(tmp_path):
+    (tmp_path / "a.toml").write_text(CONFIG)
+    ended, names, out = loaded_after("estimate", "a.toml", folder=tmp_path)
+    assert (ended, bool(out)) == (0, True)
+    assert names & HEAVY == set()
+
+
 FORMAT_MODULES = {
     "json": {"plain_json"},
     "sarif": {"sarif", "sarif_rule"},
