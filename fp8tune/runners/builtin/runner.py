@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
+from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
 from fp8tune.search.record import Record
 from fp8tune.trainers.faults import Loaded
@@ -35,10 +36,15 @@ _LATE = {"start": "launch", "import": "launch", "build": "launch"}
 
 
 class Setup(NamedTuple):
-    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``."""
+    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``.
+
+    ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
+    this machine's; else 0.
+    """
 
     device: str
     dp_shard: int = 1
+    larger_gib: float = 0.0
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
@@ -72,7 +78,9 @@ class Builtin:
 
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """What a trial of these knobs builds; raises ``CannotBuild``."""
-        return from_job(self.job(knobs), **self.setup._asdict())
+        given = self.setup._asdict()
+        del given["larger_gib"]
+        return from_job(self.job(knobs), **given)
 
     def run(self, knobs: dict[str, Any], deadline: float) -> Record:
         """Try one setting in a process of its own; never longer than ``deadline``."""
@@ -80,22 +88,52 @@ class Builtin:
             spec = self.spec(knobs)
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
-        with tempfile.TemporaryDirectory(prefix="fp8tune-") as folder:
-            path = Path(folder) / "spec.json"
-            path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
-            said = Path(folder) / "stderr"
-            with said.open("wb") as errors:
-                heard = listen(
-                    [sys.executable, "-m", "fp8tune.runners.builtin.worker", str(path)],
-                    SILENCE_S,
-                    deadline,
-                    errors,
-                )
-            last = _last_line(said)
-        return record(knobs, spec, heard, last)
+        until = self.now() + deadline
+        found = _trial(knobs, spec, deadline)
+        if found.outcome == "oom" and self.setup.larger_gib:
+            found = self._in_part(knobs, spec, found, until)
+        return as_many(found, self.job(knobs), spec.dp_shard)
+
+    def _in_part(
+        self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
+    ) -> Record:
+        """A setting that this GPU cannot hold, from two depths that it can."""
+        spent = whole.cost_s
+        for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
+            found: list[tuple[int, Record]] = []
+            for layers in reversed(pair):
+                part = _trial(knobs, spec._replace(layers=layers), until - self.now())
+                spent += part.cost_s
+                found.insert(0, (layers, part))
+                if not part.ok:
+                    break
+            if all(part.ok for _, part in found):
+                made = extrapolated(found, spec.layers)
+                fits = made.peak_gib <= self.setup.larger_gib
+                return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
+            if found[0][1].outcome != "oom":
+                return found[0][1]._replace(cost_s=spent)
+        return whole._replace(cost_s=spent)
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
+
+
+def _trial(knobs: dict[str, Any], spec: Spec, deadline: float) -> Record:
+    """One worker's life, as a record of its rank alone."""
+    with tempfile.TemporaryDirectory(prefix="fp8tune-") as folder:
+        path = Path(folder) / "spec.json"
+        path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
+        said = Path(folder) / "stderr"
+        with said.open("wb") as errors:
+            heard = listen(
+                [sys.executable, "-m", "fp8tune.runners.builtin.worker", str(path)],
+                SILENCE_S,
+                deadline,
+                errors,
+            )
+        last = _last_line(said)
+    return record(knobs, spec, heard, last)
 
 
 def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
@@ -150,14 +188,12 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
             if name in done
         },
     }
-    if spec.dp_shard > 1:
-        more["extrapolated"] = f"rank 0 of {spec.dp_shard}, without communication"
     outcome = "ok"
     if spec.precision == "fp8" and not done.get("float8_matmuls"):
         outcome, more["message"] = "user", "FP8 was asked for, and no FP8 matmul ran"
     return base._replace(
         outcome=outcome,
-        tokens_per_second=done["tokens_per_second_per_rank"] * spec.dp_shard,
+        tokens_per_second=done["tokens_per_second_per_rank"],
         step_ms=tuple(done["step_ms"]),
         peak_gib=done["peak_gib"],
         reserved_gib=done["reserved_gib"],
