@@ -20,16 +20,11 @@ class Variants:
 
     def __init__(self, trainer: Trainer, loaded: Loaded, target: Target) -> None:
         self.trainer = trainer
-        self.loaded = loaded
-        self.target = target
-        self.job = self.with_values({})
+        self.job = trainer.job(loaded, target)
 
     def with_values(self, changes: dict[str, Any]) -> Job:
         """The job with other values of fields that are keys."""
-        keys = self.trainer.schema.job
-        values = {keys[name]: value for name, value in changes.items()}
-        loaded = self.loaded._replace(values={**self.loaded.values, **values})
-        return self.trainer.job(loaded, self.target)
+        return self.job.with_values(changes)
 
 
 class Cell(NamedTuple):
