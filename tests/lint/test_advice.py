@@ -6,6 +6,7 @@ bad examples.
 
 import re
 import tomllib
+from functools import cache
 from typing import NamedTuple
 
 import pytest
@@ -47,6 +48,7 @@ class Step(NamedTuple):
     after: bytes
 
 
+@cache
 def loud(data):
     report = check("a.toml", data, RULES, Target(), only="kempnerforge")
     return {d.rule for d in report.diagnostics if d.severity != "note"}
