@@ -105,12 +105,18 @@ def sizing(memory_largest_micro_batch: int) -> str:
 
 
 def otherwise(
-    ac: str, memory_full_ac_gib: float, memory_largest_micro_batch: int
+    ac: str,
+    memory_full_ac_gib: float,
+    memory_usable_gib: float,
+    memory_largest_micro_batch: int,
 ) -> str:
     """What to do besides, or instead, in words."""
-    if ac != "full":
+    if ac != "full" and memory_full_ac_gib <= memory_usable_gib:
         return Words(f", or full AC: about {memory_full_ac_gib:.0f} GiB")
-    return Words("" if memory_largest_micro_batch else "; shard over more GPUs")
+    if memory_largest_micro_batch:
+        return Words("")
+    full = "" if ac == "full" else "checkpoint all blocks (full AC), or "
+    return Words(f"; {full}shard over more GPUs")
 
 
 def one_batch_gib(
