@@ -26,7 +26,7 @@ RULES = [word for rule in read_builtin() for word in (rule.name, rule.code)]
 EVERY = [
     *((name, RulePage) for name in RULES),
     *((name, KeyPage) for name in keys()),
-    *((name, FactPage) for name in {*FACTS, *FIELDS, *WORDS.computed}),
+    *((name, FactPage) for name in sorted({*FACTS, *FIELDS, *WORDS.computed})),
     *((myth.name, MythPage) for myth in myths()),
     *((name, ListPage) for name in ("train", "vlm", "slow", "memory", "gpu.")),
     ("myths", MythPage),
