@@ -76,7 +76,10 @@ def test_a_section_inside_another(hints, path, hint):
     [
         (("vlm", "mot_modalities"), '`arch = "mot"`, which has it'),
         (("vlm", "moma_gumbel_noise"), '`arch = "moma"`, which has it'),
-        (("vlm", "cross_attention_n_heads"), '`arch = "cross_attention"`, which has it'),
+        (
+            ("vlm", "cross_attention_n_heads"),
+            '`arch = "cross_attention"`, which has it',
+        ),
     ],
 )
 def test_a_key_of_another_variant(hints, path, hint):
