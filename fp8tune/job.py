@@ -144,11 +144,15 @@ class Target(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A function of the job: its parameters name what it reads."""
+    """A function of the job: its parameters name what it reads.
+
+    One that is ``of_job`` gets the job before them, to ask what other values give.
+    """
 
     call: Callable[..., Any]
     parameters: tuple[str, ...]
     optional: tuple[str, ...]
+    of_job: bool = False
 
 
 def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
@@ -160,7 +164,10 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
             if code is not None:
                 names = code.co_varnames[: code.co_argcount]
                 required = len(names) - len(value.__defaults__ or ())
-                found[prefix + name] = Source(value, names, names[required:])
+                of_job = names[:1] == ("job",)
+                found[prefix + name] = Source(
+                    value, names[of_job:], names[required:], of_job
+                )
     return found
 
 
@@ -234,6 +241,7 @@ class Job(dict[str, Any]):
         target: Target,
     ) -> None:
         super().__init__(values)
+        self.given = values
         self.words = words
         self.written = written
         self.target = target
@@ -264,8 +272,14 @@ class Job(dict[str, Any]):
             return self[words.spelled[name]]
         raise Unknown(name)
 
+    def with_values(self, changes: dict[str, Any]) -> Job:
+        """The job of the same run with other values of some fields."""
+        renamed = self.words.renamed
+        changed = {renamed.get(name, name): value for name, value in changes.items()}
+        return Job(self.words, self.given | changed, self.written, self.target)
+
     def _call(self, source: Source) -> Any:
-        arguments = {}
+        arguments: dict[str, Any] = {"job": self} if source.of_job else {}
         spelled = self.words.spelled
         for name in source.parameters:
             try:
