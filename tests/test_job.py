@@ -5,16 +5,8 @@ import types
 import pytest
 
 from fp8tune.facts import FACTS
-from fp8tune.job import (
-    FIELDS,
-    Job,
-    Source,
-    Target,
-    Unknown,
-    known,
-    sources,
-    vocabulary,
-)
+from fp8tune.fields import FIELDS
+from fp8tune.job import Job, Source, Target, Unknown, known, sources, vocabulary
 
 
 def area(model_width, height):

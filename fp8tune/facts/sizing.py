@@ -157,10 +157,7 @@ def otherwise(
     full = memory_full_ac_gib
     if ac != "full" and full is not None and full * (1 + WIDEST) <= memory_usable_gib:
         return Words(f", or full AC: at most {full:.0f} GiB")
-    if memory_largest_micro_batch:
-        return Words("")
-    first = "" if ac == "full" else "checkpoint all blocks (full AC), or "
-    return Words(f"; {first}shard over more GPUs")
+    return Words("" if memory_largest_micro_batch else "; shard over more GPUs")
 
 
 def one_batch_gib(

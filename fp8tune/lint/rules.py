@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template

@@ -78,7 +78,7 @@ def test_where_nothing_fits(config):
         ({"ac": "none", "gpu": "h100", "batch": 16}, ""),
         (
             {"ac": "none", "gpu": "h100", "world_size": 1, "accum": 4},
-            "; checkpoint all blocks (full AC), or shard over more GPUs",
+            "; shard over more GPUs",
         ),
     ],
 )
