@@ -13,11 +13,12 @@ MAX_BATCH = 256
 DEVICES = ("cuda", "cpu")
 
 
-def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
+def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan:
     """A search over micro-batch, AC, compile, and precision beside its bf16 twin.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    it as it is.
+    it as it is. A rehearsal on a CPU leaves compile as it is: there it takes a minute
+    of a core and tells nothing.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
@@ -25,7 +26,7 @@ def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
     except Unknown as missing:
         raise CannotPlan(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = "precision" not in allow
+    frozen = {"precision", *(["compile"] if device == "cpu" else [])} - set(allow)
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -34,7 +35,7 @@ def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
     }
     keys = config.trainer.schema.job
     knobs = [
-        Knob(keys[role], tuple(some), role, frozen and role == "precision")
+        Knob(keys[role], tuple(some), role, role in frozen)
         for role, some in values.items()
     ]
     given = tuple(knob.place(config.job[knob.key]) for knob in knobs)

@@ -110,7 +110,7 @@ def _prepare(wishes: Wishes) -> Prepared:
     refusal = config.job["trial_refusal"]
     if refusal:
         raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
-    plan = plan_for_trials(config, wishes.allow)
+    plan = plan_for_trials(config, wishes.allow, wishes.device)
     about = plan.about(device=wishes.device, allow=list(wishes.allow))
     study = Study(os.path.join(wishes.studies, study_name(plan, about)))
     study.open(about)
