@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -17,7 +18,10 @@ MAX_OUTPUT = 1 << 26
 """Bytes that a worker may say before it is taken for broken."""
 
 KILL_S = 10.0
-"""How long to wait for killed processes to be gone [s]."""
+"""How long to wait for killed processes to be gone [s]: a driver may hold them."""
+
+MARK = "FP8TUNE_TRIAL"
+"""Environment variable by which the processes of a trial are known."""
 
 
 class Heard(NamedTuple):
@@ -43,22 +47,26 @@ def listen(
     """Run a worker to its end, or to a deadline, and leave nothing of it.
 
     ``total`` is for all of it; ``stages`` for the time between two lines within a
-    stage [s]. The worker gets a session of its own, which is killed whole.
+    stage [s]. The worker gets a session of its own, which is killed whole, and with it
+    every process that left the session but came from there.
     """
     start = time.monotonic()
+    mark = uuid.uuid4().hex
     process = subprocess.Popen(  # noqa: S603, the command is ours
         list(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
+        env={**os.environ, MARK: mark},
         start_new_session=True,
     )
     hearing = _Hearing(process, stages, start + total)
     try:
         ended = hearing.run()
     finally:
-        kill_session(process.pid)
-        process.wait()
+        kill_family(process.pid, mark)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_S)
         assert process.stdout is not None
         process.stdout.close()
     seconds = time.monotonic() - start
@@ -119,13 +127,13 @@ def _now() -> float:
     return time.monotonic()
 
 
-def kill_session(leader: int) -> None:
-    """Kill every process of a session, and wait until none is left."""
+def kill_family(leader: int, mark: str) -> None:
+    """Kill every process of a session or with a mark, and wait until none is left."""
     until = _now() + KILL_S
     while _now() < until:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
-        alive = list(_members(leader))
+        alive = list(_members(leader, f"{MARK}={mark}".encode()))
         for member in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(member, signal.SIGKILL)
@@ -134,12 +142,20 @@ def kill_session(leader: int) -> None:
         time.sleep(0.05)
 
 
-def _members(session: int) -> list[int]:
-    """Living processes of a session, from /proc; none where there is no /proc."""
+def _members(session: int, mark: bytes) -> list[int]:
+    """Living processes of a family, from /proc; none where there is no /proc."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(int(entry.parent.name))
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")
+            state, _, _, own, *_ = fields[2].split()
+            if state != "Z" and (int(own) == session or _has(folder, mark)):
+                found.append(int(folder.name))
     return found
+
+
+def _has(folder: Path, mark: bytes) -> bool:
+    try:
+        return mark in (folder / "environ").read_bytes().split(b"\0")
+    except OSError:  # another user's, or gone
+        return False

@@ -19,6 +19,10 @@ from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
 
 
+TRIES = 4
+"""Trials that may fail to start before none is taken to start here."""
+
+
 class Limits(NamedTuple):
     """Wall time [s].
 
@@ -106,6 +110,8 @@ class Search:
         """Whether a trial more leaves time for the confirmation, not yet begun."""
         trials = self.study.trials
         if self.left <= 0 or any(trial.stage == "confirm" for trial in trials):
+            return False
+        if len(trials) >= TRIES and all(t.record.outcome == "launch" for t in trials):
             return False
         points = settings(self.space, self.given, trials)
         reserve = sum(typical(self.space, trials, point) for point in points)

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.facts.gpus import UnknownGpu, resolve
@@ -19,6 +20,7 @@ from fp8tune.search.coordinator import Event, Limits, Search
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.guided import Guided
 from fp8tune.search.journal import Journal
+from fp8tune.search.lock import Busy, alone_in
 from fp8tune.search.output import advice, as_json, closing, progress
 from fp8tune.search.plan import (
     CannotPlan,
@@ -33,6 +35,7 @@ from fp8tune.search.real import gpu_name, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.runner import Runner
+from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
 from fp8tune.search.writeback import CannotWrite, write_back
@@ -75,21 +78,12 @@ class Prepared(NamedTuple):
 
 def search(wishes: Wishes) -> int:
     """Run the search; the exit code. Raises ``CannotSearch``."""
+    stop = Stop()
     try:
-        limits = Limits(parse_duration(wishes.budget))
-        made = _prepare(wishes)
-        searching = Search(
-            made.plan.space,
-            made.plan.given,
-            made.runner,
-            made.strategy,
-            made.study,
-            limits,
-            _watcher(made, wishes),
-        )
-        found = searching.run()
-        output = _write(wishes, made, found)
-    except (CannotPlan, BadRecord, BadStudy, CannotWrite, Unreadable) as error:
+        with ExitStack() as held:
+            held.enter_context(stop.heard())
+            return _search(wishes, stop, held)
+    except (CannotPlan, BadRecord, BadStudy, Busy, CannotWrite, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -97,23 +91,39 @@ def search(wishes: Wishes) -> int:
         raise CannotSearch(f"{place}: {error.reason}") from None
     except ValueError as error:
         raise CannotSearch(str(error)) from None
+
+
+def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
+    limits = Limits(parse_duration(wishes.budget))
+    made = _prepare(wishes, held)
+    searching = Search(
+        made.plan.space,
+        made.plan.given,
+        made.runner,
+        made.strategy,
+        made.study,
+        limits,
+        _watcher(made, wishes),
+    )
+    found = searching.run()
+    stop.searching = False
+    output = _write(wishes, made, found)
     _say(wishes, made, found, output)
-    if searching.interrupted:
-        return 130
+    if stop.asked:
+        return CODE
     return 0 if found.chosen is not None else 1
 
 
-def _prepare(wishes: Wishes) -> Prepared:
+def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     config = _config(wishes)
     if wishes.runner == "replay":
-        return _replayed(wishes, config)
+        return _replayed(wishes, config, held)
     refusal = config.job["trial_refusal"]
     if refusal:
         raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     about = plan.about(device=wishes.device, allow=list(wishes.allow))
-    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
-    study.open(about)
+    study = _opened(wishes, plan, about, held)
     setup = Setup(wishes.device, config.job["dp_shard"])
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
@@ -124,12 +134,24 @@ def _prepare(wishes: Wishes) -> Prepared:
     return Prepared(plan, runner, strategy, study)
 
 
-def _replayed(wishes: Wishes, config: Config) -> Prepared:
+def _opened(
+    wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
+) -> Study:
+    """The study of this search, for us alone until ``held`` is closed."""
+    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
+    try:
+        held.enter_context(alone_in(study.folder))
+    except OSError as error:
+        raise BadStudy(f"{error.filename}: {error.strerror}") from None
+    study.open(about)
+    return study
+
+
+def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     records, digest = _records(wishes)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
-    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
-    study.open(about)
+    study = _opened(wishes, plan, about, held)
     runner = Replay(records, plan.space)
     for trial in study.trials:
         runner.skip(plan.space.point(trial.record.knobs))

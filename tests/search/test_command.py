@@ -89,6 +89,7 @@ def test_the_whole_answer(replay, tmp_path):
         "study.json",
         "trials.jsonl",
         "optuna.journal",
+        "lock",
     }
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
 

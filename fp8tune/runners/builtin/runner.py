@@ -7,13 +7,14 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.process import Heard, listen
-from fp8tune.search.record import Record
+from fp8tune.search.record import OUTCOMES, Record
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -30,6 +31,9 @@ cluster file systems, the first step compiles. The search's own deadline is shor
 
 KEPT = ("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls")
 """What the worker says at its end that goes into the record as it is."""
+
+WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
+"""The command of a trial; it gets the file of its spec and this process's id."""
 
 _LATE = {"start": "launch", "import": "launch", "build": "launch"}
 
@@ -48,12 +52,18 @@ class Builtin:
     """A runner of real trials on this machine's GPU, or on its CPU as a rehearsal."""
 
     def __init__(
-        self, trainer: Trainer, loaded: Loaded, target: Target, setup: Setup
+        self,
+        trainer: Trainer,
+        loaded: Loaded,
+        target: Target,
+        setup: Setup,
+        worker: Sequence[str] = WORKER,
     ) -> None:
         self.trainer = trainer
         self.loaded = loaded
         self.target = target
         self.setup = setup
+        self.worker = worker
 
     def now(self) -> float:
         """Wall time [s]."""
@@ -86,7 +96,7 @@ class Builtin:
             said = Path(folder) / "stderr"
             with said.open("wb") as errors:
                 heard = listen(
-                    [sys.executable, "-m", "fp8tune.runners.builtin.worker", str(path)],
+                    [*self.worker, str(path), str(os.getpid())],
                     SILENCE_S,
                     deadline,
                     errors,
@@ -101,18 +111,28 @@ class Builtin:
 def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
     """What a worker's lines amount to; ``said`` is its last word on stderr."""
     base = Record(knobs, "launch", cost_s=heard.seconds)
-    done = _event(heard, "done")
-    failed = _event(heard, "failed")
-    if done is not None:
-        return _measured(base, spec, heard, done)
-    if failed is not None:
-        message = f"{failed.get('error')}: {failed.get('message')}"
-        more = {"message": message[:500], "stage_reached": heard.stage}
-        return base._replace(outcome=str(failed.get("kind", "user")), more=more)
+    done, failed = _event(heard, "done"), _event(heard, "failed")
+    try:
+        if done is not None:
+            return _measured(base, spec, heard, done)
+        if failed is not None:
+            return _failed(base, heard, failed)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"the worker's report cannot be read: {type(error).__name__} {error}"
+        return base._replace(more={"message": message[:500]})
     outcome, message = _unfinished(spec, heard)
     said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
     more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
     return base._replace(outcome=outcome, more=more)
+
+
+def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
+    message = f"{failed['error']}: {failed['message']}"
+    more = {"message": message[:500], "stage_reached": heard.stage}
+    kind = "launch" if heard.stage == "import" else failed["kind"]
+    if kind not in OUTCOMES:
+        raise ValueError(kind)
+    return base._replace(outcome=kind, more=more)
 
 
 def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
@@ -139,16 +159,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         "checkpointed": built.get("checkpointed", 0),
         "grad_accum": spec.grad_accum,
         "rehearsal": spec.device == "cpu",
-        **{
-            name: done[name]
-            for name in (
-                "capacity_gib",
-                "alloc_retries",
-                "recompiles",
-                "float8_matmuls",
-            )
-            if name in done
-        },
+        **{name: done[name] for name in KEPT if name in done},
     }
     if spec.dp_shard > 1:
         more["extrapolated"] = f"rank 0 of {spec.dp_shard}, without communication"

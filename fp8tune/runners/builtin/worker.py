@@ -1,6 +1,6 @@
 """The process of one trial: reads a spec, trains, tells what happens line by line.
 
-``python -m fp8tune.runners.builtin.worker SPEC_FILE`` prints one JSON object per line:
+``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per line:
 ``{"stage": ...}`` when a stage begins, ``{"step": ...}`` after each step, and at the
 end ``{"done": ...}`` or ``{"failed": ...}``. The parent holds the stages to deadlines.
 """
@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fp8tune.runners.orphan import die_with
+
 STAGES = ("import", "build", "first_step", "steady", "profile")
 
 
@@ -22,8 +24,9 @@ def say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def main(path: str) -> None:
-    """Run the trial that a file describes."""
+def main(path: str, parent: int) -> None:
+    """Run the trial that a file describes, as long as the parent process lives."""
+    die_with(parent)
     say(stage="import")
     try:
         _run(path)
@@ -82,4 +85,4 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,100 @@
+"""Real workers that hang, crash, or never start: the search ends in time all the same."""
+
+import os
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.guided import Guided
+from fp8tune.search.plan import read_config
+from fp8tune.search.real import plan_for_trials
+from fp8tune.search.study import Study
+from fp8tune.trainers.trainer import trainer
+
+WORKER = Path(__file__).parent.parent / "runners" / "faulty_worker.py"
+CONFIG = """\
+[model]
+dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 128
+max_seq_len = 32
+[train]
+batch_size = {batch}
+grad_accum_steps = {steps}
+seq_len = 32
+mixed_precision = "fp8"
+compile_model = false
+"""
+BUDGET = 6.0
+
+
+def searched(fault, batch=2):
+    """The answer of a search among faults, its trials, and how long it took."""
+    text = CONFIG.format(batch=batch, steps=8 // batch)
+    config = read_config("a.toml", text.encode(), Target("", 1))
+    plan = plan_for_trials(config, (), "cpu")
+    known = trainer("kempnerforge")
+    worker = (sys.executable, str(WORKER), fault)
+    loaded = known.load(tomllib.loads(text))
+    runner = Builtin(known, loaded, Target("", 1), Setup("cpu"), worker)
+    strategy = Guided(plan.space, plan.given)
+    study = Study("")
+    limits = Limits(BUDGET)
+    start = time.monotonic()
+    found = Search(plan.space, plan.given, runner, strategy, study, limits).run()
+    return plan, found, study.trials, time.monotonic() - start
+
+
+def left_behind(mark):
+    """Processes with a word in their environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                yield folder.name
+        except OSError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("never_starts", "launch"),
+        ("hangs", "hang"),
+        ("leaves_the_session", "hang"),
+        ("aborts", "launch"),
+        ("exits", "launch"),
+        ("floods", "launch"),
+        ("closes_stdout", "launch"),
+        ("talks_without_end", "hang"),
+        ("out_of_memory", "oom"),
+        ("lies", "launch"),
+    ],
+)
+def test_faults_among_sound_trials(monkeypatch, fault, outcome):
+    mark = f"test-{fault}-{os.getpid()}"
+    monkeypatch.setenv("FP8TUNE_TEST", mark)
+    plan, found, trials, seconds = searched(fault)
+    assert seconds < BUDGET + 60
+    assert found.chosen is not None
+    assert plan.space.value(found.chosen, "micro_batch") == 2
+    wrong = {t.record.outcome for t in trials if t.record.knobs["train.batch_size"] != 2}
+    assert wrong == {outcome}
+    assert list(left_behind(mark)) == []
+
+
+@pytest.mark.parametrize("fault", ["never_starts", "hangs", "exits"])
+def test_a_config_of_ones_own_that_goes_wrong(fault):
+    plan, found, trials, seconds = searched(fault, batch=4)
+    assert seconds < BUDGET + 60
+    assert trials[0].stage == "given"
+    assert not trials[0].record.ok
+    if fault == "exits":  # it takes no time, so that there is some for others
+        assert plan.space.value(found.chosen, "micro_batch") == 2
