@@ -49,7 +49,14 @@ def aborts(_):
 
 
 def exits(_):
+    say(stage="build")
     raise SystemExit(3)
+
+
+def cannot_import(_):
+    say(stage="import")
+    say(failed={"kind": "user", "error": "ImportError", "message": "no torch"})
+    raise SystemExit(1)
 
 
 def floods(_):

@@ -98,3 +98,10 @@ def test_a_config_of_ones_own_that_goes_wrong(fault):
     assert not trials[0].record.ok
     if fault == "exits":  # it takes no time, so that there is some for others
         assert plan.space.value(found.chosen, "micro_batch") == 2
+
+
+def test_where_nothing_starts_it_is_not_tried_for_long():
+    _, found, trials, seconds = searched("cannot_import", batch=4)
+    assert found.chosen is None
+    assert len(trials) == 4
+    assert seconds < BUDGET
