@@ -53,6 +53,7 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
+    "doctor": ("doctor", "runners", "search.record", "job", "trainers"),
     "runners": (
         "runners",
         "search",

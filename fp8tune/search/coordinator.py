@@ -18,7 +18,6 @@ from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
 
-
 TRIES = 4
 """Trials that may fail before they build anything, until none is taken to start."""
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 from fp8tune.job import Unknown
+from fp8tune.runners import smi
 from fp8tune.search.plan import CannotPlan, Config, Plan
 from fp8tune.search.space import Knob, Space
 
@@ -49,15 +47,6 @@ def _allowed(config: Config, role: str) -> tuple[str, ...]:
 
 
 def gpu_name() -> str:
-    """The first GPU's name as its driver tells it; ``""`` where there is none."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    command = [program, "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(  # noqa: S603, no word of a user's in it
-            command, capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.split("\n")[0].strip() if said.returncode == 0 else ""
+    """The GPU's name as its driver tells it; ``""`` where there is none."""
+    found = smi.ask("gpu", ("name",))
+    return found[0].get("name", "") if found else ""

@@ -7,17 +7,21 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
+from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
+from fp8tune.runners.watch import Guard
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event, Limits, Search
 from fp8tune.search.duration import parse_duration
+from fp8tune.search.find import NotOne, find_config
 from fp8tune.search.guided import Guided
 from fp8tune.search.journal import Journal
 from fp8tune.search.lock import Busy, alone_in
@@ -80,10 +84,14 @@ def search(wishes: Wishes) -> int:
     """Run the search; the exit code. Raises ``CannotSearch``."""
     stop = Stop()
     try:
+        if not wishes.config:
+            wishes = wishes._replace(config=find_config())
         with ExitStack() as held:
             held.enter_context(stop.heard())
             return _search(wishes, stop, held)
-    except (CannotPlan, BadRecord, BadStudy, Busy, CannotWrite, Unreadable) as error:
+    except (NotOne, BadSettings, CannotPlan, Unreadable) as error:
+        raise CannotSearch(str(error)) from None
+    except (BadRecord, BadStudy, Busy, CannotWrite) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -118,6 +126,9 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     config = _config(wishes)
     if wishes.runner == "replay":
         return _replayed(wishes, config, held)
+    for name in ("torch", "torchao"):
+        if find_spec(name) is None:
+            raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     refusal = config.job["trial_refusal"]
     if refusal:
         raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
@@ -128,7 +139,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     target = config.job.target
-    runner = Builtin(config.trainer, config.loaded, target, setup)
+    guard = Guard() if wishes.device == "cuda" else None
+    runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
     return Prepared(plan, runner, strategy, study)

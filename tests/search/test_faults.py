@@ -1,4 +1,4 @@
-"""Real workers that hang, crash, or never start: the search ends in time all the same."""
+"""Real workers that hang, crash, or never start: the search ends in time."""
 
 import os
 import sys
@@ -85,7 +85,9 @@ def test_faults_among_sound_trials(monkeypatch, fault, outcome):
     assert seconds < BUDGET + 60
     assert found.chosen is not None
     assert plan.space.value(found.chosen, "micro_batch") == 2
-    wrong = {t.record.outcome for t in trials if t.record.knobs["train.batch_size"] != 2}
+    wrong = {
+        t.record.outcome for t in trials if t.record.knobs["train.batch_size"] != 2
+    }
     assert wrong == {outcome}
     assert list(left_behind(mark)) == []
 

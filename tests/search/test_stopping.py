@@ -29,7 +29,11 @@ mixed_precision = "fp8"
 activation_checkpointing = "full"
 """
 HANGS = "import time\ntime.sleep(1000)\n"
-KNOWN = [("given", 1, "fp8", 100.0), ("twin", 1, "bf16", 90.0), ("search", 2, "fp8", 150.0)]
+KNOWN = [
+    ("given", 1, "fp8", 100.0),
+    ("twin", 1, "bf16", 90.0),
+    ("search", 2, "fp8", 150.0),
+]
 
 
 class Command:

@@ -100,7 +100,7 @@ def avoid_slow_kernels(spec: Spec) -> None:
     On CPUs with AMX for 8-bit integers torch hands them to oneDNN, whose reference
     kernel took 2.4 s for 1024 x 256 x 256 on one core; torch's own takes 3 ms.
     """
-    torch.backends.mkldnn.set_flags(spec.precision != "fp8")  # type: ignore[no-untyped-call]
+    torch.backends.mkldnn.set_flags(spec.precision != "fp8")
 
 
 def build(spec: Spec) -> tuple[nn.Module, dict[str, int]]:

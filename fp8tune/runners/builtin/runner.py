@@ -8,12 +8,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.process import Heard, listen
+from fp8tune.runners.watch import (
+    SHARE,
+    Guard,
+    Sampler,
+    between,
+    sharers,
+    summary,
+)
 from fp8tune.search.record import OUTCOMES, Record
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -31,6 +40,9 @@ cluster file systems, the first step compiles. The search's own deadline is shor
 
 KEPT = ("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls")
 """What the worker says at its end that goes into the record as it is."""
+
+VERSIONS = ("torch", "torchao", "cuda")
+"""What the worker says of its software."""
 
 WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""
@@ -58,12 +70,14 @@ class Builtin:
         target: Target,
         setup: Setup,
         worker: Sequence[str] = WORKER,
+        guard: Guard | None = None,
     ) -> None:
         self.trainer = trainer
         self.loaded = loaded
         self.target = target
         self.setup = setup
         self.worker = worker
+        self.guard = guard
 
     def now(self) -> float:
         """Wall time [s]."""
@@ -90,22 +104,53 @@ class Builtin:
             spec = self.spec(knobs)
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
-        with tempfile.TemporaryDirectory(prefix="fp8tune-") as folder:
-            path = Path(folder) / "spec.json"
+        start = time.monotonic()
+        before = self.guard.free(deadline / 2) if self.guard else {}
+        waited = time.monotonic() - start
+        sampler = Sampler() if self.guard else None
+        with ExitStack() as held:
+            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="fp8tune-"))
+            path, said = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
-            said = Path(folder) / "stderr"
-            with said.open("wb") as errors:
-                heard = listen(
-                    [*self.worker, str(path), str(os.getpid())],
-                    SILENCE_S,
-                    deadline,
-                    errors,
-                )
-            last = _last_line(said)
-        return record(knobs, spec, heard, last)
+            errors = held.enter_context(said.open("wb"))
+            if sampler:
+                held.enter_context(sampler.running())
+            command = [*self.worker, str(path), str(os.getpid())]
+            heard = listen(command, SILENCE_S, deadline - waited, errors)
+            found = record(knobs, spec, heard, _last_line(said))
+        found = found._replace(cost_s=found.cost_s + waited)
+        samples = sampler.samples() if sampler else []
+        return beside(found, before, summary(between(samples, *_steady(heard))))
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
+
+
+def beside(found: Record, before: dict[str, Any], steady: dict[str, Any]) -> Record:
+    """A record with what was seen of the GPU, and what that makes of its outcome.
+
+    Out of memory beside another process, or a figure of a GPU that slowed itself down,
+    say nothing of the setting: both may pass.
+    """
+    more = {**found.more, **before, **steady}
+    others = sharers(more)
+    if found.outcome == "oom" and others:
+        more["message"] = f"out of memory beside {others}"
+        return found._replace(outcome="launch", more=more)
+    if found.ok and steady.get("slowed", 0.0) > SHARE:
+        reasons = ", ".join(steady["clock_reasons"])
+        more["message"] = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
+        return found._replace(outcome="throttled", more=more)
+    return found._replace(more=more)
+
+
+def _steady(heard: Heard) -> tuple[float, float]:
+    """When the steady steps began and ended [s since 1970]."""
+    at = {str(event.get("stage")): event.get("at") for event in heard.events}
+    start, end = at.get("steady"), at.get("profile")
+    if isinstance(start, float) and isinstance(end, float):
+        return start, end
+    return 0.0, 0.0
 
 
 def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
@@ -150,11 +195,13 @@ def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
     steps = [event for event in heard.events if "step" in event]
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
+    about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
     more: dict[str, Any] = {
         "losses": [event["loss"] for event in steps],
         "grad_norms": [event["grad_norm"] for event in steps],
         "first_step_ms": steps[0]["ms"] if steps else 0.0,
         "environment": _environment(heard),
+        "versions": {name: about[name] for name in VERSIONS if name in about},
         "float8_linears": built.get("float8_linears", 0),
         "checkpointed": built.get("checkpointed", 0),
         "grad_accum": spec.grad_accum,
