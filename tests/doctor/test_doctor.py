@@ -163,7 +163,7 @@ def test_a_rehearsal_needs_no_gpu():
         ),
         ("import os; os.abort()", {}, ("start", "ended with code -6")),
         (
-            "print('{\"failed\": 1}'); raise SystemExit(2)",
+            "print('{\"failed\": 1}'); exit(2)",
             {},
             ("start", "ended with code 2"),
         ),
@@ -207,7 +207,8 @@ def test_the_command_names_the_gpu(fp8tune, tmp_path, monkeypatch):
     assert checks["other processes"]["value"] == "python (pid 7)"
 
 
-def test_a_rehearsal_with_a_real_torch(fp8tune):
+def test_a_rehearsal_with_a_real_torch(fp8tune, monkeypatch, repository):
     pytest.importorskip("torchao", exc_type=ImportError)
+    monkeypatch.setenv("PYTHONPATH", str(repository))  # its process starts elsewhere
     said = fp8tune("doctor", "--device", "cpu", "--output-format", "json")
     assert (said.code, said.json["can_search"]) == (0, True)
