@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -43,12 +43,13 @@ def listen(
     stages: Mapping[str, float],
     total: float,
     errors: IO[bytes] | int = subprocess.DEVNULL,
+    hear: Callable[[dict[str, Any]], None] = lambda _event: None,
 ) -> Heard:
     """Run a worker to its end, or to a deadline, and leave nothing of it.
 
     ``total`` is for all of it; ``stages`` for the time between two lines within a
-    stage [s]. The worker gets a session of its own, which is killed whole, and with it
-    every process that left the session but came from there.
+    stage [s]; ``hear`` gets each line as it comes. The worker gets a session of its
+    own, which is killed whole, and with it every process that left it.
     """
     start = time.monotonic()
     mark = uuid.uuid4().hex
@@ -60,7 +61,7 @@ def listen(
         env={**os.environ, MARK: mark},
         start_new_session=True,
     )
-    hearing = _Hearing(process, stages, start + total)
+    hearing = _Hearing(process, stages, start + total, hear)
     try:
         ended = hearing.run()
     finally:
@@ -75,12 +76,17 @@ def listen(
 
 class _Hearing:
     def __init__(
-        self, process: subprocess.Popen[bytes], stages: Mapping[str, float], end: float
+        self,
+        process: subprocess.Popen[bytes],
+        stages: Mapping[str, float],
+        end: float,
+        hear: Callable[[dict[str, Any]], None],
     ) -> None:
         assert process.stdout is not None
         self.descriptor = process.stdout.fileno()
         self.stages = stages
         self.end = end
+        self.hear = hear
         self.stage = "start"
         self.events: list[dict[str, Any]] = []
         self._said = 0
@@ -119,6 +125,7 @@ class _Hearing:
             return
         if isinstance(event, dict):
             self.events.append(event)
+            self.hear(event)
             self.stage = str(event.get("stage", self.stage))
             self._due = self._deadline()
 

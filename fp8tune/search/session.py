@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -19,13 +18,13 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.answer import Answer
-from fp8tune.search.coordinator import Event, Limits, Search
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.find import NotOne, find_config
 from fp8tune.search.guided import Guided
-from fp8tune.search.journal import Journal
 from fp8tune.search.lock import Busy, alone_in
-from fp8tune.search.output import advice, as_json, closing, progress
+from fp8tune.search.output import advice, as_json, closing
 from fp8tune.search.plan import (
     CannotPlan,
     Config,
@@ -104,16 +103,14 @@ def search(wishes: Wishes) -> int:
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
     made = _prepare(wishes, held)
-    searching = Search(
-        made.plan.space,
-        made.plan.given,
-        made.runner,
-        made.strategy,
-        made.study,
-        limits,
-        _watcher(made, wishes),
-    )
-    found = searching.run()
+    space, given = made.plan.space, made.plan.given
+    out = sys.stderr if wishes.as_json else sys.stdout
+    with display(made.plan, made.study, out) as watch:
+        if isinstance(made.runner, Builtin):
+            made.runner.hear = watch.line
+        found = Search(
+            space, given, made.runner, made.strategy, made.study, limits, watch.event
+        ).run()
     stop.searching = False
     output = _write(wishes, made, found)
     _say(wishes, made, found, output)
@@ -221,18 +218,6 @@ def _records(wishes: Wishes) -> tuple[list[Record], str]:
     except BadRecord as error:
         raise CannotSearch(f"{wishes.records}: {error}") from None
     return records, hashlib.sha256(data).hexdigest()
-
-
-def _watcher(made: Prepared, wishes: Wishes) -> Callable[[Event], None]:
-    out = sys.stderr if wishes.as_json else sys.stdout
-    journal = Journal(made.study.folder, made.plan.space)
-
-    def watch(event: Event) -> None:
-        print(plain(progress(event, made.plan)), file=out, flush=True)
-        if event.trial is not None:
-            journal.write(made.study.trials)
-
-    return watch
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:

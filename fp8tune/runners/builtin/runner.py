@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,6 +78,7 @@ class Builtin:
         self.setup = setup
         self.worker = worker
         self.guard = guard
+        self.hear: Callable[[dict[str, Any]], None] = lambda _line: None
 
     def now(self) -> float:
         """Wall time [s]."""
@@ -116,7 +117,7 @@ class Builtin:
             if sampler:
                 held.enter_context(sampler.running())
             command = [*self.worker, str(path), str(os.getpid())]
-            heard = listen(command, SILENCE_S, deadline - waited, errors)
+            heard = listen(command, SILENCE_S, deadline - waited, errors, self.hear)
             found = record(knobs, spec, heard, _last_line(said))
         found = found._replace(cost_s=found.cost_s + waited)
         samples = sampler.samples() if sampler else []
