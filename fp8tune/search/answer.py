@@ -24,8 +24,9 @@ class Answer(NamedTuple):
     """The outcome of a search.
 
     ``chosen`` is ``None`` where no trial of a setting that may be chosen succeeded.
-    ``twin`` is the chosen setting's speed in bf16, or the given one's where that was
-    not measured; ``fp8_gain`` compares two settings that differ in nothing else.
+    ``twin`` is the fastest that bf16 was, at its own best batch; ``fp8_gain`` is how
+    FP8 does beside it. Where the chosen setting was not measured in bf16, both are of
+    the given one, so that the gain is of nothing else.
     Speeds are those of the confirmation where there was one, because the best of many
     looks better than it is.
     """
@@ -83,15 +84,19 @@ def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, 
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
 ) -> tuple[Speed | None, float | None]:
-    """The fastest of these points in bf16, and what FP8 gains over it.
+    """The fastest that bf16 was, and what FP8 gains over it.
 
-    The gain is that of the first point that was measured in both.
+    The gain is that of the first of these points that was measured in both, the
+    chosen and the given one; bf16 may have another batch.
     """
     pairs = [
         tuple(speed_of(runs, space.with_precision(point, name)) for name in PRECISIONS)
         for point in points
     ]
-    fastest = _fastest(bf16 for _, bf16 in pairs)
+    chosen_in_bf16 = pairs[0][1]
+    in_bf16 = [p for p in runs if space.value(p, "precision") == "bf16"]
+    every = [speed_of(runs, p) for p in in_bf16 if _confirmed(runs[p])]
+    fastest = _fastest([bf16 for _, bf16 in pairs] + every * bool(chosen_in_bf16))
     both = next((fp8 for fp8, bf16 in pairs if fp8 and bf16), None)
     return fastest, both.value / fastest.value if both and fastest else None
 

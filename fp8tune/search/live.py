@@ -83,15 +83,9 @@ class Board:
         if not record.ok:
             said = Text(WORDS[record.outcome], style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
-        memory, rate = _memory(record), f"{record.tokens_per_second:,.0f}"
-        return [
-            str(trial.number + 1),
-            plain(name),
-            rate,
-            memory,
-            self._said(trial),
-            cost,
-        ]
+        rate, said = f"{record.tokens_per_second:,.0f}", self._said(trial)
+        number = str(trial.number + 1)
+        return [number, plain(name), rate, _memory(record), said, cost]
 
     def _said(self, trial: Trial) -> Text:
         """How a trial compares with the user's config."""
