@@ -27,8 +27,9 @@ class Answer(NamedTuple):
     ``twin`` is the fastest that bf16 was, at its own best batch; ``fp8_gain`` is how
     FP8 does beside it. Where the chosen setting was not measured in bf16, both are of
     the given one, so that the gain is of nothing else.
-    Speeds are those of the confirmation where there was one, because the best of many
-    looks better than it is.
+    ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
+    those of the confirmation where there was one, because the best of many looks
+    better than it is.
     """
 
     chosen: Point | None
@@ -39,6 +40,7 @@ class Answer(NamedTuple):
     fp8_gain: float | None
     runner_up: Point | None
     record: Record | None
+    number: int | None
     trials: int
     oom_trials: int
     seconds: float
@@ -52,6 +54,7 @@ def answer(
     best = ranked(space, given, trials)
     chosen, said = _choice(runs, best, given)
     measured = speed_of(runs, chosen)
+    last = _last(runs.get(chosen, [])) if chosen is not None else None
     twin, gain = _fp8(space, runs, [given if chosen is None else chosen, given])
     return Answer(
         chosen,
@@ -61,7 +64,8 @@ def answer(
         twin,
         gain,
         next((point for point in best if point != chosen), None),
-        _last(runs.get(chosen, [])) if chosen is not None else None,
+        last.record if last else None,
+        last.number if last else None,
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
@@ -154,6 +158,6 @@ def _confirmed(trials: Sequence[Trial]) -> list[Record]:
     return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
 
 
-def _last(trials: Sequence[Trial]) -> Record | None:
-    measured = [trial.record for trial in trials if trial.record.ok]
+def _last(trials: Sequence[Trial]) -> Trial | None:
+    measured = [trial for trial in trials if trial.record.ok]
     return measured[-1] if measured else None

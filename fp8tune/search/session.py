@@ -17,6 +17,7 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
+from fp8tune.search.aftermath import aftermath
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.display import display
@@ -228,10 +229,13 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         return ""
     after = write_back(config.data, chosen)
     path = _output(wishes)
+    for line in aftermath(path, config.data, after, config.job.target):
+        print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
         from fp8tune.toml.diff import unified_diff
 
-        sys.stdout.write(unified_diff(config.path, config.data, after))
+        out = sys.stderr if wishes.as_json else sys.stdout
+        out.write(unified_diff(config.path, config.data, after))
         return ""
     try:
         atomic.write(path, after, like=config.path)
