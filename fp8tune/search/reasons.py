@@ -52,7 +52,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         rehearsed = record is not None and record.more.get("rehearsal") is True
         yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
     number = f"trial {found.number + 1} of " if found.number is not None else ""
-    yield f"study {study}, {number}{found.trials} trials"
+    count = f"{found.trials}" if number else f"{found.trials} trials"
+    yield f"study {study}, {number}{count}"
 
 
 def _difference(plan: Plan, other: Point) -> str:

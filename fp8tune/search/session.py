@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -114,7 +115,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
-    _say(wishes, made, found, output)
+    hint = [] if stop.asked else list(_advice(wishes, made, found))
+    _say(wishes, made, found, output, hint)
     if stop.asked:
         return CODE
     return 0 if found.chosen is not None else 1
@@ -250,13 +252,17 @@ def _output(wishes: Wishes) -> str:
     return wishes.output or f"{wishes.config.removesuffix('.toml')}.tuned.toml"
 
 
-def _say(wishes: Wishes, made: Prepared, found: Answer, output: str) -> None:
-    lines = list(closing(found, made.plan, output))
+def _advice(wishes: Wishes, made: Prepared, found: Answer) -> Iterator[str]:
     if found.chosen is None:
         budget = parse_duration(wishes.budget)
-        lines += advice(made.plan, made.study.trials, budget)
+        yield from advice(made.plan, made.study.trials, budget)
+
+
+def _say(
+    wishes: Wishes, made: Prepared, found: Answer, output: str, hint: list[str]
+) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
-    for line in lines:
+    for line in (*closing(found, made.plan, output), *hint):
         print(plain(line), file=out)
     if wishes.as_json:
         said = as_json(found, made.plan.space, output, made.study.folder)
