@@ -7,6 +7,7 @@ it, leaves it unknown.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import shutil
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-DEADLINE_S = 30.0
+DEADLINE_S = 10.0
 """An answer of a driver that hangs is not waited for [s]."""
 
 STATE = (
@@ -77,20 +78,36 @@ def ask(query: str, fields: Sequence[str]) -> list[dict[str, str]]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    try:
-        said = subprocess.run(  # noqa: S603, no word of a user's but the GPU's
-            command(program, query, fields),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
+    said = _output(command(program, query, fields))
     old = [OLD_NAMES.get(field, field) for field in fields]
-    if said.returncode != 0 and list(fields) != old:
-        return ask(query, old)
-    return rows(said.stdout) if said.returncode == 0 else []
+    if said is None and list(fields) != old:
+        said = _output(command(program, query, old))
+    return rows(said or "")
+
+
+def _output(line: Sequence[str]) -> str | None:
+    """What a command prints; ``None`` where it fails, ``""`` where it hangs."""
+    try:
+        process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
+            line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    except OSError:
+        return None
+    assert process.stdout is not None
+    try:
+        said, _ = process.communicate(timeout=DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.stdout.close()
+        end(process)
+        return ""
+    return said if process.returncode == 0 else None
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process; a driver may hold it for ever, so it is not waited for long."""
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1.0)
 
 
 def command(program: str, query: str, fields: Sequence[str]) -> list[str]:
@@ -128,6 +145,12 @@ def processes() -> list[Process]:
     """The processes that compute on the GPU, as far as they are shown."""
     fields = ("pid", "process_name", "used_gpu_memory")
     return [found for row in ask("compute-apps", fields) for found in _process(row)]
+
+
+def driver() -> str:
+    """The version of the driver; ``""`` where it is unknown."""
+    found = ask("gpu", ("driver_version",))
+    return found[0].get("driver_version", "") if found else ""
 
 
 def state() -> Sample:

@@ -40,21 +40,29 @@ class Guard:
         self._wait = wait
         self._before = look().used_gib
 
+    @property
+    def sees(self) -> bool:
+        """Whether the driver answers."""
+        return self._before is not None
+
     def free(self, limit: float) -> dict[str, Any]:
         """Wait for memory of ended trials; what the record should say.
 
         Not longer than ``limit`` [s]; nothing where nothing is known.
         """
-        if self._before is None:
+        if not self.sees:
             return {}
         until = time.monotonic() + min(self._wait, limit)
         used = self._look().used_gib
-        while used is not None and used > self._before + SLACK_GIB:
+        while used is not None and used > (self._before or 0.0) + SLACK_GIB:
             if time.monotonic() >= until:
                 break
             time.sleep(0.5)
             used = self._look().used_gib
-        said: dict[str, Any] = {} if used is None else {"gpu_used_gib": round(used, 2)}
+        if used is None:  # it does not answer any more: ask no further
+            self._before = None
+            return {}
+        said: dict[str, Any] = {"gpu_used_gib": round(used, 2)}
         found = self._others()
         if found:
             said["others"] = [process._asdict() for process in found]
@@ -86,19 +94,21 @@ class Sampler:
         fields = _fields()
         command = [*smi.command(program, "gpu", fields), "-lms", str(EVERY_MS)]
         # by a pipe, so that it ends by itself when nobody reads any more
-        with subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
+        process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
-            assert process.stdout is not None
-            reader = threading.Thread(
-                target=self._lines.extend, args=(process.stdout,), daemon=True
-            )
-            reader.start()
-            try:
-                yield
-            finally:
-                process.kill()
-                reader.join(1.0)
+        )
+        reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        reader.start()
+        try:
+            yield
+        finally:
+            smi.end(process)
+            reader.join(1.0)
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as lines:
+            self._lines.extend(lines)
 
     def samples(self) -> list[Sample]:
         """What was sampled so far."""

@@ -12,17 +12,24 @@ import time
 
 
 def say(**fields):
-    print(json.dumps(fields), flush=True)
+    print(json.dumps({"at": time.time(), **fields}), flush=True)
 
 
-def sound(spec):
+def sound(spec, steady_s=0.0):
     say(stage="import")
     say(stage="build", torch="none", device="CPU")
     say(stage="first_step", float8_linears=1, checkpointed=0)
     say(step=0, ms=1.0, loss=1.0, grad_norm=1.0)
+    say(stage="steady")
+    time.sleep(steady_s)
+    say(stage="profile")
     fp8 = spec["precision"] == "fp8"
     done = {"step_ms": [1.0], "tokens_per_second_per_rank": 100.0, "peak_gib": 1.0}
     say(done={**done, "reserved_gib": 1.0, "float8_matmuls": int(fp8)})
+
+
+def takes_a_while(spec):
+    sound(spec, steady_s=1.5)
 
 
 def never_starts(_):

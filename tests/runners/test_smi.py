@@ -137,6 +137,12 @@ def test_memory_that_stays_is_not_waited_for_long():
     assert time.monotonic() - start < 30
 
 
+def test_a_driver_that_stops_answering_is_asked_no_more():
+    answers = iter([Sample(used_gib=1.0), Sample()])
+    guard = Guard(lambda: next(answers), list)
+    assert [guard.free(100.0), guard.free(100.0), guard.sees] == [{}, {}, False]
+
+
 OTHERS = {"others": [Process(7, "python", 69.0)._asdict()]}
 HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
 

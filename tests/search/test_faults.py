@@ -10,12 +10,14 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.watch import Guard
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
 from fp8tune.search.plan import read_config
 from fp8tune.search.real import plan_for_trials
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
+from tests.runners.fake_smi import install
 
 WORKER = Path(__file__).parent.parent / "runners" / "faulty_worker.py"
 CONFIG = """\
@@ -51,6 +53,32 @@ def searched(fault, batch=2):
     start = time.monotonic()
     found = Search(plan.space, plan.given, runner, strategy, study, limits).run()
     return plan, found, study.trials, time.monotonic() - start
+
+
+@pytest.mark.parametrize(
+    ("reasons", "outcome", "slowed"),
+    [("0x0000000000000004", "ok", 0.0), ("0x0000000000000044", "throttled", 1.0)],
+)
+def test_the_gpu_is_watched_while_a_trial_is_steady(
+    tmp_path, monkeypatch, reasons, outcome, slowed
+):
+    install(
+        tmp_path,
+        monkeypatch,
+        apps=[("7", "other", "512")],
+        clocks_event_reasons__active=reasons,
+    )
+    text = CONFIG.format(batch=1, steps=8)
+    loaded = trainer("kempnerforge").load(tomllib.loads(text))
+    worker = (sys.executable, str(WORKER), "takes_a_while")
+    setup = Setup("cpu")
+    known, target = trainer("kempnerforge"), Target("", 1)
+    runner = Builtin(known, loaded, target, setup, worker, Guard())
+    found = runner.run({}, 60.0)
+    assert (found.outcome, found.tokens_per_second) == (outcome, 100.0)
+    seen = {"sm_mhz": 1755.0, "power_w": 652.3, "temperature_c": 61.0, "slowed": slowed}
+    other = {"pid": 7, "name": "other", "gib": 0.5}
+    assert found.more.items() >= {**seen, "others": [other]}.items()
 
 
 def left_behind(mark):

@@ -41,7 +41,7 @@ cluster file systems, the first step compiles. The search's own deadline is shor
 KEPT = ("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls")
 """What the worker says at its end that goes into the record as it is."""
 
-VERSIONS = ("torch", "torchao", "cuda")
+VERSIONS = ("torch", "torchao", "cuda", "driver")
 """What the worker says of its software."""
 
 WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
@@ -108,7 +108,7 @@ class Builtin:
         start = time.monotonic()
         before = self.guard.free(deadline / 2) if self.guard else {}
         waited = time.monotonic() - start
-        sampler = Sampler() if self.guard else None
+        sampler = Sampler() if self.guard and self.guard.sees else None
         with ExitStack() as held:
             folder = held.enter_context(tempfile.TemporaryDirectory(prefix="fp8tune-"))
             path, said = Path(folder) / "spec.json", Path(folder) / "stderr"

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fp8tune.runners import smi
 from fp8tune.runners.orphan import die_with
 
 STAGES = ("import", "build", "first_step", "steady", "profile")
@@ -69,7 +70,9 @@ def _versions() -> dict[str, Any]:
     import torch
 
     names = {name: version(name) for name in ("torch", "torchao")}
-    return {**names, "cuda": torch.version.cuda}
+    if not torch.version.cuda:
+        return names
+    return {**names, "cuda": torch.version.cuda, "driver": smi.driver()}
 
 
 def _timed(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, Any]:
