@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fp8tune.job import Unknown
 from fp8tune.runners import smi
-from fp8tune.search.plan import CannotPlan, Config, Plan
+from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed
 from fp8tune.search.space import Knob, Space
 
 MAX_BATCH = 256
@@ -24,7 +24,7 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     except Unknown as missing:
         raise CannotPlan(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = {"precision", *(["compile"] if device == "cpu" else [])} - set(allow)
+    frozen = {"precision", "compile"} if device == "cpu" else {"precision"}
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -32,8 +32,14 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
     keys = config.trainer.schema.job
+    check_allowed([keys[role] for role in values], allow)
     knobs = [
-        Knob(keys[role], tuple(some), role, role in frozen)
+        Knob(
+            keys[role],
+            tuple(some),
+            role,
+            role in frozen and not {role, keys[role]} & set(allow),
+        )
         for role, some in values.items()
     ]
     given = tuple(knob.place(config.job[knob.key]) for knob in knobs)

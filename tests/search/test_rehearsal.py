@@ -5,7 +5,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search.answer import answer
-from fp8tune.search.plan import read_config
+from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.real import plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.writeback import write_back
@@ -44,3 +44,13 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         after = write_back(plan.config.data, choices(plan, found, "study-1"))
         report = check("a.toml", after, rules, Target())
         assert report.diagnostics == []
+
+
+@pytest.mark.parametrize("name", ["compile", "train.compile_model"])
+def test_what_is_allowed_is_freed(plan, name):
+    assert not plan_for_trials(plan.config, (name,), "cpu").space.knob("compile").frozen
+
+
+def test_a_knob_that_is_none(plan):
+    with pytest.raises(CannotPlan, match=r"did you mean `precision`\?"):
+        plan_for_trials(plan.config, ("precison",), "cpu")
