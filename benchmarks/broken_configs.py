@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.examples import plain_config
-from fp8tune.lint.rules import read_builtin
 from fp8tune.toml.document import InvalidToml, parse
 from fp8tune.toml.edit import CannotEdit, literal
 

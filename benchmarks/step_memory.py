@@ -5,7 +5,7 @@ loss and optimizer for rank 0 of any world size: collectives go to torch's fake
 process group, which allocates what NCCL would and moves nothing. Shapes are small,
 so that every term of the memory model can be told from the others. The recorded
 peaks are what the facts ``memory.*`` are checked against; that they are true of a
-GPU too is shown by the H200 runs of ``memory_points.toml``.
+GPU too is shown by the H200 runs of ``docs/accuracy.md``.
 
 What a GPU does differently: compiled blocks (not run here) keep and recompute less,
 and an attention kernel may return its output in another layout (2 bytes per token

@@ -26,8 +26,8 @@ from typing import Any
 import tomlkit
 
 from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import Rules, check
-from fp8tune.lint.rules import read_builtin
 from fp8tune.trainers.trainer import trainer
 
 FIXTURE = Path(__file__).parents[1] / "tests/data/kempnerforge_verdicts.jsonl.gz"

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from benchmarks.machine import table
 from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import Rules, check
-from fp8tune.lint.rules import read_builtin
 from fp8tune.toml.document import Unreadable
 
 SHOWN = 70

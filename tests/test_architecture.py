@@ -19,6 +19,7 @@ LIGHT = (
     "trainers",
     "facts",
     "lint",
+    "fields",
     "job",
     "cli",
     "suggest",
@@ -29,10 +30,22 @@ ALLOWED = {
     "toml": ("toml",),
     "suggest": (),
     "atomic": (),
-    "job": (),
+    "fields": (),
+    "job": ("fields",),
     "facts": ("facts", "job", "suggest"),
-    "trainers": ("trainers", "facts", "job", "suggest", "toml"),
-    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic"),
+    "build_hook": ("lint",),
+    "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
+    "lint": (
+        "lint",
+        "trainers",
+        "facts",
+        "fields",
+        "job",
+        "suggest",
+        "toml",
+        "atomic",
+        "_index",
+    ),
     "estimate": (
         "estimate",
         "lint",
@@ -48,6 +61,7 @@ ALLOWED = {
         "lint",
         "trainers",
         "facts",
+        "fields",
         "job",
         "suggest",
         "toml",
@@ -98,7 +112,7 @@ def inside(module, room):
 
 def test_the_modules_are_found():
     assert {"fp8tune.cli", "fp8tune.toml", "fp8tune.lint.engine"} <= set(MODULES)
-    assert {"fp8tune.job", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
+    assert {"fp8tune.fields", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
 
 
 @pytest.mark.parametrize(
@@ -203,6 +217,13 @@ def loaded_after(*arguments, folder):
     )
     ended, names = ast.literal_eval(said.stderr.split("\n")[-1])
     return ended, set(names), said.stdout
+
+
+def test_estimate_loads_nothing_heavy(tmp_path):
+    (tmp_path / "a.toml").write_text(CONFIG)
+    ended, names, out = loaded_after("estimate", "a.toml", folder=tmp_path)
+    assert (ended, bool(out)) == (0, True)
+    assert names & HEAVY == set()
 
 
 FORMAT_MODULES = {

@@ -561,7 +561,7 @@ def test_as_it_is_installed(tmp_path, repository):
     shutil.copytree(repository / "rules", tmp_path / "fp8tune" / "rules")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r});"
-        "from fp8tune.lint.rules import read_builtin, builtin_folder;"
+        "from fp8tune.lint.builtin import read_builtin, builtin_folder;"
         "print(len(read_builtin()), builtin_folder())"
     )
     said = subprocess.run(

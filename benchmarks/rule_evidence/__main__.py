@@ -21,7 +21,7 @@ from benchmarks.rule_evidence.launch import Run, Seen, launch
 from benchmarks.rule_evidence.plan import Machine, Task, missing, observed, tasks
 from benchmarks.rule_evidence.plan import verdict as judge
 from benchmarks.rule_evidence.record import NOT_RUN, Outcome, Record
-from fp8tune.lint.rules import read_builtin
+from fp8tune.lint.builtin import read_builtin
 
 RESULTS = ROOT / "benchmarks" / "results" / "rule_evidence.json"
 

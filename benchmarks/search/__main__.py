@@ -19,8 +19,8 @@ from benchmarks.search.landscape import World, world
 from benchmarks.search.race import Result, Variant, ours, race
 from benchmarks.search.table import markdown, summary
 
-FIRST = 1000
-"""The first evaluation seed; tuning used seeds below 100."""
+FIRST = 2000
+"""The first evaluation seed; tuning used those below 100, and 1000 to 1099 once."""
 RESULTS = ROOT / "benchmarks" / "results"
 
 ARMS: dict[str, Callable[[World], Result]] = {

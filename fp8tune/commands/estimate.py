@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from typing import TYPE_CHECKING
 
 import click
 
 from fp8tune.cli import Choice, Failure, read_config
+
+if TYPE_CHECKING:
+    from fp8tune.estimate.grid import Variants
+    from fp8tune.facts.calibration import Run
+
+POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
 @click.command("estimate")
@@ -14,31 +23,118 @@ from fp8tune.cli import Choice, Failure, read_config
 @click.option("--gpu", default="", help="GPU that the run is for, e.g. h100 or h200.")
 @click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
 @click.option(
+    "--measured",
+    type=POSITIVE,
+    metavar="GIB",
+    help="The most that CONFIG had allocated per GPU when it ran: is kept, and "
+    "corrects this estimate and those of configs like it.",
+)
+@click.option(
+    "--measured-speed",
+    type=POSITIVE,
+    metavar="TOKENS",
+    help="The same with its tokens/s over all GPUs.",
+)
+@click.option(
+    "--study", default="", metavar="DIR", help="The same with a search's trials."
+)
+@click.option(
+    "--calibration",
+    default=".fp8tune/calibration.jsonl",
+    show_default=True,
+    metavar="FILE",
+    help="Where measured runs are kept.",
+)
+@click.option(
     "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
 )
-def command(config: str, gpu: str, world_size: int | None, output_format: str) -> None:
+def command(
+    config: str,
+    gpu: str,
+    world_size: int | None,
+    measured: float | None,
+    measured_speed: float | None,
+    study: str,
+    calibration: str,
+    output_format: str,
+) -> None:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
     Every figure comes with the range that measured runs justify. `fp8tune explain
     memory.peak_gib CONFIG` shows how one comes about.
     """
-    from fp8tune.estimate.grid import Variants, grid, savings, start
-    from fp8tune.estimate.predict import gemms, predict
-    from fp8tune.estimate.show import as_json, text
+    from fp8tune.estimate.grid import Variants
+    from fp8tune.estimate.show import text
+    from fp8tune.estimate.whole import as_json, estimate
+    from fp8tune.facts.calibration import BadCalibration, add, read
     from fp8tune.job import Unknown
 
     known = read_config(config, gpu, world_size)
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target)
-    cells = grid(variants)
     try:
-        precision = variants.job["precision"]
+        new = _typed(variants, measured or 0.0, measured_speed or 0.0)
+        if study:
+            new += _trials(variants, study)
+        if new:
+            add(calibration, new)
+        variants.runs = read(calibration)
+    except BadCalibration as error:
+        raise Failure(str(error)) from None
+    try:
+        found = estimate(variants)
     except Unknown:
         raise Failure(f"{config}: `precision` is not one of the trainer's") from None
-    best, freed = start(cells, precision), savings(variants)
-    said, rows = predict(variants.job), gemms(variants.job)
     if output_format == "json":
-        click.echo(json.dumps(as_json(said, cells, rows, best, freed), indent=2))
+        click.echo(json.dumps(as_json(found), indent=2))
         return
-    for line in text(config, said, cells, rows, best, freed):
+    for line in text(config, found):
         click.echo(line)
+
+
+def _typed(variants: Variants, peak_gib: float, tokens: float) -> list[Run]:
+    """What the user has measured of the config itself."""
+    from fp8tune.estimate.gaps import ASKED
+    from fp8tune.facts.calibration import of_job
+    from fp8tune.job import Unknown
+
+    try:
+        return of_job(variants.job, peak_gib, tokens)
+    except Unknown as error:
+        name = str(error.args[0])
+        hint = (
+            f": say {ASKED[name]}" if name in ASKED else ", so it cannot be corrected"
+        )
+        raise Failure(f"without `{name}` there is no estimate{hint}") from None
+
+
+def _trials(variants: Variants, folder: str) -> list[Run]:
+    """What the trials of a search have measured of the config's variants.
+
+    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed.
+    """
+    from fp8tune.facts.calibration import BadCalibration, of_job
+    from fp8tune.job import Unknown
+    from fp8tune.search.record import BadRecord, parse_all
+
+    path = os.path.join(folder, "trials.jsonl")
+    found: list[Run] = []
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            records = list(parse_all(iter(file)))
+    except BadRecord as error:
+        raise Failure(f"{path}: {error}") from None
+    accumulation = variants.trainer.schema.job["grad_accum"]
+    for record in records:
+        more, values = record.more, dict(record.knobs)
+        if not record.ok or more.get("rehearsal"):
+            continue
+        if "grad_accum" in more:
+            values.setdefault(accumulation, more["grad_accum"])
+        tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
+        torch = str(more.get("environment", "")).rpartition("torch ")[2]
+        with contextlib.suppress(Unknown, BadCalibration):
+            job = variants.with_values(values)
+            versions = {"torch": torch} if torch else {}
+            found += of_job(job, record.peak_gib, tokens, versions)
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -10,6 +12,8 @@ import click
 from fp8tune.cli import Choice, Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fp8tune.lint.run import Options, Result
     from fp8tune.lint.show import Style
 
@@ -78,9 +82,6 @@ def command(
     Exit code 0: nothing at or above --fail-on; 1: something; 2: fp8tune could not
     do its work.
     """
-    import gc
-
-    gc.disable()  # the process is short, and there are few cycles to collect
     from fp8tune.lint.run import Problem, run
     from fp8tune.lint.show import Style, default_format
 
@@ -88,9 +89,10 @@ def command(
     chosen = output_format or default_format(output_file)
     style = Style(chosen, output_file, quiet=quiet, statistics=statistics)
     try:
-        result = run(paths or (".",), options)
-        _say(result, options, style)
-        sys.stdout.flush()
+        with _uncollected():
+            result = run(paths or (".",), options)
+            _say(result, options, style)
+            sys.stdout.flush()
     except Problem as error:
         raise Failure(str(error)) from None
     except BrokenPipeError:  # whoever read has gone: main() finds it again
@@ -101,6 +103,17 @@ def command(
     return int(bool(levels and result.stale)) or int(
         any(d.severity in levels for d in result.diagnostics)
     )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for garbage, also at exit: the process is short, with few cycles."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _options(asked: dict[str, Any]) -> Options:

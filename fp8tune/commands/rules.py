@@ -20,8 +20,8 @@ def command(ctx: click.Context, category: str | None, output_format: str) -> Non
     """List all rules; `rules test DIR` runs a rule pack's examples."""
     if ctx.invoked_subcommand is not None:
         return
+    from fp8tune.lint.builtin import read_builtin
     from fp8tune.lint.listing import as_json, as_text
-    from fp8tune.lint.rules import read_builtin
 
     rules = [rule for rule in read_builtin() if category in (None, rule.category)]
     click.echo(as_json(rules) if output_format == "json" else as_text(rules))
@@ -31,10 +31,11 @@ def command(ctx: click.Context, category: str | None, output_format: str) -> Non
 @click.argument("folder", metavar="DIR")
 def test(folder: str) -> int:
     """Run every example of the rules below DIR."""
+    from fp8tune.lint.builtin import read_builtin
     from fp8tune.lint.engine import Rules
     from fp8tune.lint.examples import run_examples
     from fp8tune.lint.packs import read_pack
-    from fp8tune.lint.rules import BadRule, read_builtin
+    from fp8tune.lint.rules import BadRule
     from fp8tune.lint.show import count
     from fp8tune.lint.wording import plain
 

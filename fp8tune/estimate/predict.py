@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+from fp8tune.facts import calibration
+from fp8tune.facts.calibration import Band, Run
 from fp8tune.job import Job, Unknown
+
+T = TypeVar("T")
 
 
 class Prediction(NamedTuple):
@@ -14,60 +19,61 @@ class Prediction(NamedTuple):
     ``missing`` names the facts that would be needed, by what they are needed for.
     """
 
-    peak_gib: float | None
-    low_gib: float | None
-    high_gib: float | None
+    memory: Band | None
     peak_at: str | None
     breakdown_gib: dict[str, float]
     fit: str
-    tokens_per_second: float | None
-    tokens_low: float | None
-    tokens_high: float | None
+    usable_gib: float | None
+    speed: Band | None
     fp8_gain: float | None
     fp8_gain_low: float | None
     fp8_gain_high: float | None
+    suspicious: bool
     fp8_flop_share: float | None
     pays: str
     reasons: list[str]
     missing: dict[str, str]
 
 
-_NAMES = {
-    "peak_gib": "memory.peak_gib",
-    "low_gib": "memory.low_gib",
-    "high_gib": "memory.high_gib",
-    "peak_at": "memory.peak_at",
-    "breakdown_gib": "memory.breakdown",
-    "fit": "memory.fit",
-    "tokens_per_second": "speed.tokens_per_second",
-    "tokens_low": "speed.tokens_low",
-    "tokens_high": "speed.tokens_high",
-    "fp8_gain": "speed.fp8_gain",
-    "fp8_gain_low": "speed.fp8_gain_low",
-    "fp8_gain_high": "speed.fp8_gain_high",
-    "fp8_flop_share": "fp8.flop_share",
-    "pays": "fp8.pays",
-    "reasons": "fp8.reasons",
-}
-_INSTEAD: dict[str, Any] = {
-    "breakdown_gib": {},
-    "fit": "unknown",
-    "pays": "unknown",
-    "reasons": [],
-}
-
-
-def predict(job: Job) -> Prediction:
-    """Everything that can be said of a job."""
-    values: dict[str, Any] = {}
+def predict(job: Job, runs: Sequence[Run] = ()) -> Prediction:
+    """Everything that can be said of a job, corrected by measured runs."""
     missing: dict[str, str] = {}
-    for field, fact in _NAMES.items():
+
+    def known(name: str, found: Callable[[], T], instead: T) -> T:
         try:
-            values[field] = job[fact]
+            return found()
         except Unknown as error:
-            values[field] = _INSTEAD.get(field)
-            missing[fact] = str(error.args[0])
-    return Prediction(**values, missing=missing)
+            missing[name] = str(error.args[0])
+            return instead
+
+    def fact(name: str, instead: Any = None) -> Any:
+        return known(name, lambda: job[name], instead)
+
+    memory = known("memory.peak_gib", lambda: calibration.memory(job, runs), None)
+    scale = memory.factor if memory else 1.0
+    parts = fact("memory.breakdown", {})
+    return Prediction(
+        memory,
+        fact("memory.peak_at"),
+        {name: gib * scale for name, gib in parts.items()},
+        known("memory.fit", lambda: _fit(job, memory), "unknown"),
+        fact("memory.usable_gib"),
+        known("speed.tokens_per_second", lambda: calibration.speed(job, runs), None),
+        fact("speed.fp8_gain"),
+        fact("speed.fp8_gain_low"),
+        fact("speed.fp8_gain_high"),
+        fact("speed.fp8_gain_suspicious", False),
+        fact("fp8.flop_share"),
+        fact("fp8.pays", "unknown"),
+        fact("fp8.reasons", []),
+        missing,
+    )
+
+
+def _fit(job: Job, memory: Band | None) -> str:
+    if memory is None:
+        raise Unknown("memory.peak_gib")
+    return str(calibration.memory_fit(job, memory))
 
 
 def gemms(job: Job) -> list[dict[str, Any]]:

@@ -1,114 +1,210 @@
-"""Measured peaks that correct the estimates of configs like them.
+"""Measured runs that correct the estimates of configs like them.
 
-Within one trainer, AC and compile mode the error of the closed form is nearly the same
-factor for all configs, so one run corrects the others (``benchmarks/estimates_memory``
-leaves each published run out in turn and says by how much).
+Within one trainer, AC and compile mode the error of an estimate is nearly the same
+factor for all configs, so one run corrects the others (``docs/accuracy.md`` leaves
+each published run out in turn and says by how much). Runs are kept as JSON lines; only
+those on the same GPU, of the same version of fp8tune, count, and of these the ones
+whose other versions are those of the newest.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-VERSION = 1
+from fp8tune import __version__
+from fp8tune.facts.peak import fit
+from fp8tune.job import Job
 
-ONE_POINT = 0.03
-"""Half-width of the band after one measured run."""
+MEMORY, SPEED = "memory", "speed"
 
-TWO_POINTS = 0.02
-"""Smallest half-width after two runs or more."""
+WIDTHS = {MEMORY: (0.03, 0.02), SPEED: (0.14, 0.10)}
+"""Smallest half-width of the band after one run and after more."""
+
+PLAUSIBLE = 3.0
+"""A value further off than this factor was not measured on the config that is meant."""
+
+MAX_BYTES = 1 << 20
+"""Largest file that is read or added to."""
 
 
 class Measured(NamedTuple):
-    """A run: its family, and the peak as predicted and as measured [GiB]."""
+    """A value as predicted and as measured, of one family of configs."""
 
     family: str
-    predicted_gib: float
-    measured_gib: float
+    predicted: float
+    measured: float
 
 
-class Calibration(NamedTuple):
-    """Measured runs of one environment; runs of another one do not count."""
+class Run(NamedTuple):
+    """A measured run: memory in GiB, speed in tokens/s of all GPUs."""
 
     gpu: str
+    quantity: str
+    family: str
+    predicted: float
+    measured: float
     versions: dict[str, str]
-    runs: tuple[Measured, ...]
 
 
-class Corrected(NamedTuple):
-    """An estimate after calibration [GiB]."""
+class Band(NamedTuple):
+    """An estimate with its band, and how many runs corrected it by what factor."""
 
-    peak_gib: float
-    low_gib: float
-    high_gib: float
+    value: float
+    low: float
+    high: float
+    runs: int = 0
+    factor: float = 1.0
 
 
 class BadCalibration(Exception):
-    """The text is no calibration of this version; ``args[0]`` says why."""
+    """A file holds no calibration; ``args[0]`` says where and why."""
 
 
-def corrected(
-    family: str,
-    peak_gib: float,
-    low_gib: float,
-    high_gib: float,
-    runs: Sequence[Measured],
-) -> Corrected:
-    """The estimate of a config, corrected by the runs of its family.
+def factor(runs: Sequence[Measured]) -> float:
+    """What the estimates of a family are multiplied by: the median error, or 1."""
+    ratios = sorted(run.measured / run.predicted for run in runs)
+    middle = len(ratios) // 2
+    return (ratios[middle] + ratios[~middle]) / 2 if ratios else 1.0
 
-    The median of measured / predicted scales it. The band becomes the larger of what
-    one or two runs leave and how far the runs disagree, never wider than it was.
+
+def corrected(quantity: str, band: Band, runs: Sequence[Measured]) -> Band:
+    """An estimate of a family, corrected by runs of that family.
+
+    The band becomes the larger of what one run or more leave and how far the runs
+    disagree, never wider than it was.
     """
-    same = (run for run in runs if run.family == family)
-    mine = [run.measured_gib / run.predicted_gib for run in same]
-    if not mine:
-        return Corrected(peak_gib, low_gib, high_gib)
-    factor = _median(mine)
-    spread = max(max(mine) / factor, factor / min(mine)) - 1
-    width = max(ONE_POINT if len(mine) == 1 else TWO_POINTS, spread)
-    below = min(width, 1 - low_gib / peak_gib)
-    above = min(width, high_gib / peak_gib - 1)
-    peak = peak_gib * factor
-    return Corrected(peak, peak * (1 - below), peak * (1 + above))
+    if not runs:
+        return band
+    by = factor(runs)
+    ratios = [run.measured / run.predicted for run in runs]
+    spread = max(max(ratios) / by, by / min(ratios)) - 1
+    width = max(WIDTHS[quantity][len(runs) > 1], spread)
+    below = min(width, 1 - band.low / band.value)
+    above = min(width, band.high / band.value - 1)
+    value = band.value * by
+    return Band(value, value * (1 - below), value * (1 + above), len(runs), by)
 
 
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return (ordered[middle] + ordered[~middle]) / 2
+def family(job: Job, quantity: str) -> str:
+    """Which runs speak for a job; raises ``Unknown``."""
+    kind = str(job["estimate_family"])
+    if quantity == MEMORY:
+        return kind
+    return f"{kind}, {job['precision']}{', TP' if job['tp'] > 1 else ''}"
 
 
-def written(calibration: Calibration) -> str:
-    """A calibration as JSON."""
-    return json.dumps(
-        {
-            "version": VERSION,
-            "gpu": calibration.gpu,
-            "versions": calibration.versions,
-            "runs": [run._asdict() for run in calibration.runs],
-        },
-        indent=2,
-    )
+def memory(job: Job, runs: Sequence[Run]) -> Band:
+    """The peak of a job [GiB]; raises ``Unknown``. What building needs is exact."""
+    values = (job[f"memory.{name}_gib"] for name in ("peak", "low", "high"))
+    band = Band(*values)
+    if job["memory.peak_at"] == "init":
+        return band
+    return corrected(MEMORY, band, _of(job, MEMORY, runs))
 
 
-def read(text: str) -> Calibration:
-    """The calibration in a JSON text; raises ``BadCalibration``."""
+def memory_fit(job: Job, band: Band) -> str:
+    """The verdict of ``memory.fit`` on a corrected band; raises ``Unknown``."""
+    size, usable = job["gpu.memory_gib"], job["memory.usable_gib"]
+    return fit(job["pp"], size, band.low, band.high, usable)
+
+
+def speed(job: Job, runs: Sequence[Run]) -> Band:
+    """Tokens/s of a job over all GPUs; raises ``Unknown``."""
+    names = ("tokens_per_second", "tokens_low", "tokens_high")
+    band = Band(*(job[f"speed.{name}"] for name in names))
+    return corrected(SPEED, band, _of(job, SPEED, runs)) if runs else band
+
+
+def _of(job: Job, quantity: str, runs: Sequence[Run]) -> list[Measured]:
+    """The runs that speak for a job, if its GPU is known."""
+    if not runs or "gpu" not in job:
+        return []
+    name = family(job, quantity)
+    mine = [
+        run
+        for run in runs
+        if (run.gpu, run.quantity, run.family) == (job["gpu"], quantity, name)
+        and run.versions.get("fp8tune") == __version__
+    ]
+    newest = mine[-1].versions if mine else {}
+    return [
+        Measured(run.family, run.predicted, run.measured)
+        for run in mine
+        if all(newest.get(key, said) == said for key, said in run.versions.items())
+    ]
+
+
+def of_job(
+    job: Job,
+    peak_gib: float = 0.0,
+    tokens_per_second: float = 0.0,
+    versions: dict[str, str] | None = None,
+) -> list[Run]:
+    """What was measured of a job, to be stored.
+
+    0 is what was not measured; ``versions`` are those of torch and the like. Raises
+    ``Unknown``, and ``BadCalibration`` for a value that cannot be this job's.
+    """
+    names = {MEMORY: "memory.peak_gib", SPEED: "speed.tokens_per_second"}
+    known = {"fp8tune": __version__, **(versions or {})}
+    runs = [
+        Run(job["gpu"], what, family(job, what), job[names[what]], measured, known)
+        for what, measured in ((MEMORY, peak_gib), (SPEED, tokens_per_second))
+        if measured
+    ]
+    for run in runs:
+        if not 1 / PLAUSIBLE < run.measured / run.predicted < PLAUSIBLE:
+            raise BadCalibration(
+                f"a {run.quantity} of {run.measured:,.1f} is too far from the "
+                f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, "
+                "speed is tokens/s of all GPUs"
+            )
+    return runs
+
+
+def read(path: str) -> list[Run]:
+    """The runs of a file, none if it does not exist; raises ``BadCalibration``."""
+    if not os.path.exists(path):
+        return []
+    with open(path, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise BadCalibration(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+    lines = data.decode(errors="replace").splitlines()
+    return [_parse(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def add(path: str, runs: Iterable[Run]) -> None:
+    """Append runs to a file, but for those it has; raises ``BadCalibration``."""
+    known = read(path)
+    new = [run for run in runs if run not in known]
+    text = "".join(json.dumps(run._asdict()) + "\n" for run in new)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _parse(path: str, number: int, line: str) -> Run:
     try:
-        data = json.loads(text)
-        if data["version"] != VERSION:
-            raise BadCalibration(f"version {data['version']}, not {VERSION}")
-        runs = tuple(_run(entry) for entry in data["runs"])
-        versions = {str(name): str(value) for name, value in data["versions"].items()}
-        return Calibration(str(data["gpu"]), versions, runs)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadCalibration(f"not a calibration: {error}") from None
+        run = Run(**json.loads(line))
+        sound = _is_sound(run)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise BadCalibration(f"{path}:{number}: no measured run")
+    return run
 
 
-def _run(entry: dict[str, Any]) -> Measured:
-    predicted, measured = entry["predicted_gib"], entry["measured_gib"]
-    for value in (predicted, measured):
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise ValueError(f"{value!r} is no memory in GiB")
-    return Measured(str(entry["family"]), float(predicted), float(measured))
+def _is_sound(run: Run) -> bool:
+    """Whether all fields are what they should be: anybody may have written them."""
+    words = (run.gpu, run.family, *run.versions, *run.versions.values())
+    numbers = (run.predicted, run.measured)
+    return (
+        run.quantity in WIDTHS
+        and all(type(word) is str for word in words)
+        and all(type(n) in (int, float) and 0 < n < math.inf for n in numbers)
+    )

@@ -66,7 +66,7 @@ def linear_gain(gemms: tuple[Gemm, ...]) -> float:
     """Speed of the converted linears together against bf16, on an H100 [ratio].
 
     Torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
-    linears, which it meets within 14 % (``python -m benchmarks.estimates_speed``).
+    linears, which it meets within 14 % (``docs/accuracy.md``).
     """
     from fp8tune.facts.gemm_speed import tensorwise
 
@@ -95,6 +95,7 @@ def kv_share(gemms: tuple[Gemm, ...]) -> float:
 
 def pays(
     compile: bool,  # noqa: A002
+    tp: int,
     gpu_fp8_matmul: bool | None = None,
     speed_on_hopper: bool | None = None,
     speed_fp8_gain: float | None = None,
@@ -104,10 +105,11 @@ def pays(
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
     Yes if the whole band of the gain is above 1.05, no if the gain is below 1.03, the
-    GPU has no FP8 matmul or the model is not compiled; without a gain, no if the
-    linears together are slower than in bf16 on an H100.
+    GPU has no FP8 matmul, the model is not compiled, or tensor parallelism makes the
+    trainer refuse it; without a gain, no if the linears together are slower than in
+    bf16 on an H100.
     """
-    if gpu_fp8_matmul is False or not compile:
+    if gpu_fp8_matmul is False or not compile or tp > 1:
         return "no"
     if speed_fp8_gain is not None and speed_fp8_gain_low is not None:
         if speed_fp8_gain < HARDLY:
@@ -121,9 +123,9 @@ def pays(
 
 def reasons(
     compile: bool,  # noqa: A002
-    fp8_tokens: tuple[int, ...],
     hidden_size: int,
     tp: int,
+    fp8_tokens: tuple[int, ...] = (),
     gpu_fp8_matmul: bool | None = None,
     speed_on_hopper: bool | None = None,
     fp8_linear_share: float | None = None,
@@ -148,7 +150,8 @@ def reasons(
         (
             fp8_linear_gain is not None,
             f"the converted linears run at {fp8_linear_gain or 0:.2f} times their bf16 "
-            f"speed, at M = {fp8_tokens[0]} and hidden size {hidden_size}",
+            f"speed, at M = {max(fp8_tokens[:1], default=0)} and hidden size "
+            f"{hidden_size}",
         ),
         (
             gemm_attention_share is not None and gemm_attention_share > 0.2,
@@ -161,8 +164,8 @@ def reasons(
             "as fast at most",
         ),
         (
-            bool(speed_fp8_gain_suspicious),
-            "the prediction is above almost all published gains: measure it",
+            bool(speed_fp8_gain_suspicious) and tp == 1,
+            "a gain above 1.5 is suspicious, hardly any published one is: measure it",
         ),
     )
     return [Words(text) for holds, text in said if holds]

@@ -2,8 +2,7 @@
 
 The table is torchao's for the rowwise recipe, 216 shapes (``fp8_gemm_h100.csv``).
 Tensorwise measurements exist for single shapes only; a power law through them
-corrects the table (``benchmarks/published_speed.toml`` holds them with their sources,
-``python -m benchmarks.estimates_speed`` how well it meets them).
+corrects the table (``docs/accuracy.md`` shows how well it meets them, with sources).
 """
 
 from __future__ import annotations

@@ -47,6 +47,13 @@ def table() -> dict[str, Gpu]:
     }
 
 
+def members() -> list[Gpu]:
+    """Every GPU once, without families."""
+    families = {name for name, gpu in table().items() if not gpu.sources}
+    found = {gpu.name: gpu for gpu in table().values() if gpu.name not in families}
+    return list(found.values())
+
+
 def _family(entry: dict[str, Any], gpus: dict[str, Gpu]) -> Gpu:
     """A GPU with the figures that all members of a family share."""
     members = [gpus[name] for name in entry["members"]]

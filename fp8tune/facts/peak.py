@@ -1,7 +1,7 @@
 """Peak memory of rank 0: the largest of five instants, with a band from measured runs.
 
-``benchmarks/estimates.py`` compares with every published run that we hold; the bands
-are the worst errors there, and a test holds them to it.
+``docs/accuracy.md`` compares with every published run that we hold; the bands are the
+worst errors there, and a test holds them to it.
 """
 
 from __future__ import annotations

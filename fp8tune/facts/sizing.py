@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from fp8tune.facts.memory import GIB
 from fp8tune.facts.peak import BANDS
-from fp8tune.job import Words
+from fp8tune.job import Unknown, Words
+
+WIDEST = max(BANDS[family][1] for family in ("dense", "one GPU"))
+"""How far above the estimate a peak under full AC may lie."""
 
 
 def breakdown(
     memory_peak_at: str,
-    memory_state_gib: float,
+    memory_init_gib: float,
+    params_rank: float,
+    weight_bytes: int,
+    optimizer_bytes: int,
+    kept_gradient_bytes: int,
+    shards: int,
     memory_gradients_gib: float,
     memory_late_gradients_gib: float,
     memory_reduced_gradients_gib: float,
@@ -23,11 +32,16 @@ def breakdown(
     memory_backward_gib: float,
     memory_backward_end_gib: float,
 ) -> dict[str, float]:
-    """Parts of the peak, largest first [GiB]."""
+    """Parts of the peak, largest first [GiB].
+
+    What is not allocated by torch comes on top: the CUDA context, NCCL's buffers, and
+    what the allocator reserves beside it.
+    """
+    if memory_peak_at == "init":
+        return {"the whole model": memory_init_gib}
     late = memory_backward_end_gib > memory_backward_gib
     kept = memory_activations_gib + memory_head_gib
     parts = {
-        "init": {"the whole model": 0.0},
         "loss": {
             "gradients": memory_gradients_gib,
             "activations": kept,
@@ -46,7 +60,10 @@ def breakdown(
             "logits": memory_held_logits_gib,
         },
     }
-    found = {"weights and optimizer": memory_state_gib} | parts[memory_peak_at]
+    each = params_rank / shards / GIB
+    found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
+    found |= parts[memory_peak_at]
+    found["gradients"] += each * kept_gradient_bytes
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
@@ -89,13 +106,39 @@ def largest_micro_batch(
 def full_ac_gib(
     ac: str,
     hidden_size: int,
+    ffn_size: int,
+    moe_layers: int,
+    stage_layers: int,
+    block_tokens: int,
+    tp: int,
+    params_block: float,
     activation_bytes: float,
+    norm_bytes: int,
+    attention_bytes: float,
+    memory_init_gib: float,
     memory_loss_gib: float,
+    memory_backward_gib: float,
+    memory_backward_end_gib: float,
+    memory_optimizer_gib: float,
     memory_activations_gib: float,
+    memory_recompute_gib: float,
 ) -> float:
-    """What the loss would need if every block were checkpointed [GiB]."""
+    """The most that the config would need if every block were checkpointed [GiB].
+
+    An upper bound: a block is computed anew as in eager mode, gated, and FSDP holds 3
+    bytes more of each of its parameters. Unknown for mixtures of experts.
+    """
+    if moe_layers:
+        raise Unknown("memory.full_ac_gib")
     saved = 0.0 if ac == "full" else 1 - 2 * hidden_size / activation_bytes
-    return memory_loss_gib - saved * memory_activations_gib
+    less = saved * memory_activations_gib
+    split = 11 * hidden_size if tp > 1 else 0
+    block = 12 * ffn_size / tp + 2 * norm_bytes + attention_bytes + split
+    anew = (block * block_tokens + 3 * params_block) / GIB - memory_recompute_gib
+    backward = memory_backward_gib - less + anew
+    end = memory_backward_end_gib - less / stage_layers + anew
+    rest = max(memory_init_gib, memory_optimizer_gib)
+    return max(rest, memory_loss_gib - less, backward, end)
 
 
 def sizing(memory_largest_micro_batch: int) -> str:
@@ -105,11 +148,15 @@ def sizing(memory_largest_micro_batch: int) -> str:
 
 
 def otherwise(
-    ac: str, memory_full_ac_gib: float, memory_largest_micro_batch: int
+    ac: str,
+    memory_usable_gib: float,
+    memory_largest_micro_batch: int,
+    memory_full_ac_gib: float | None = None,
 ) -> str:
-    """What to do besides, or instead, in words."""
-    if ac != "full":
-        return Words(f", or full AC: about {memory_full_ac_gib:.0f} GiB")
+    """What to do besides, or instead, in words: full AC only where it surely fits."""
+    full = memory_full_ac_gib
+    if ac != "full" and full is not None and full * (1 + WIDEST) <= memory_usable_gib:
+        return Words(f", or full AC: at most {full:.0f} GiB")
     return Words("" if memory_largest_micro_batch else "; shard over more GPUs")
 
 

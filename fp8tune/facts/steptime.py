@@ -1,8 +1,8 @@
 """Seconds of one micro-batch on one rank, part by part.
 
 A sum of simple terms: FLOPs over measured matmul ceilings, bytes over bandwidth, and
-a few rates that ``python -m benchmarks.estimates_speed --fit`` takes from published
-runs (``benchmarks/published_speed.toml``). Valid for dense decoders of hidden size
+a few rates that ``python -m benchmarks.estimates --fit`` takes from published
+runs (``docs/accuracy.md``). Valid for dense decoders of hidden size
 1024 and more.
 """
 
@@ -64,16 +64,16 @@ class Rates(NamedTuple):
     ``fp8_power`` the tensorwise correction of ``gemm_speed``.
     """
 
-    matmul: float = 0.915
-    attention: float = 0.546
-    elementwise: float = 1.275
-    eager: float = 4.77
+    matmul: float = 0.917
+    attention: float = 0.545
+    elementwise: float = 1.289
+    eager: float = 4.785
     sharded: float = 1.056
-    pipelined: float = 1.329
-    contention: float = 0.83
-    exposed: float = 0.934
+    pipelined: float = 1.333
+    contention: float = 0.831
+    exposed: float = 0.94
     network: float = 57.8
-    tensor: float = 62.7
+    tensor: float = 62.87
     fp8_scale: float = gemm_speed.SCALE
     fp8_power: float = gemm_speed.POWER
 

@@ -10,6 +10,7 @@ from typing import Any
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
+from fp8tune.lint.expression import Expression
 from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
@@ -170,21 +171,26 @@ class _Case:
                     yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
-        """Findings of conditions; a guard that is false spares a group of them."""
+        """Findings of conditions; a guard is worked out once for a group of them."""
         for (name, guard), rules in self.rules.conditions.items():
-            if name in ("", self.trainer) and not (guard and self._false(rules[0])):
-                for rule in rules:
-                    yield from self._condition(rule)
+            if name in ("", self.trainer):
+                held = self._held(rules[0]) if guard else None
+                if held is not False:
+                    for rule in rules:
+                        yield from self._condition(
+                            rule, rule.rest if held else rule.when
+                        )
 
-    def _false(self, rule: Rule) -> bool:
+    def _held(self, rule: Rule) -> bool | None:
+        """Whether the guard of a rule holds; ``None`` where that is unknown."""
         try:
-            return not rule.guarding.evaluate(self.job)
+            return bool(rule.guarding.evaluate(self.job))
         except Unknown:
-            return False
+            return None
 
-    def _condition(self, rule: Rule) -> Iterator[Diagnostic]:
+    def _condition(self, rule: Rule, condition: Expression) -> Iterator[Diagnostic]:
         try:
-            fires = rule.when.evaluate(self.job)
+            fires = condition.evaluate(self.job)
         except Unknown as missing:
             self._lacks(rule, missing)
         else:

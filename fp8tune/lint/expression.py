@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
+from fp8tune.lint.syntax import ExpressionError, offset_in, parse
 
 Compiled = Callable[[Any], Any]
-MAX_LENGTH = 2000
+Compared = Callable[[Any, Any], Any]
 
 
 def _round(value: Any, digits: int = 0) -> Any:
@@ -25,7 +26,7 @@ def _round(value: Any, digits: int = 0) -> Any:
     return round(value, max(-15, min(15, digits))) if digits else round(value)
 
 
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_COMPARE: dict[type[ast.cmpop], Compared] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -53,15 +54,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _CONSTANTS = {"true": True, "false": False}
 
 
-class ExpressionError(Exception):
-    """The expression is not of the language; ``offset`` counts characters."""
-
-    def __init__(self, reason: str, offset: int) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.offset = offset
-
-
 class Expression(NamedTuple):
     """A compiled expression and the names that it reads."""
 
@@ -81,52 +73,12 @@ def compile_expression(
     ``ExpressionError``, with ``reason`` starting ``unknown name`` for a name that
     does not exist.
     """
-    if len(source) > MAX_LENGTH:
-        raise ExpressionError(f"longer than {MAX_LENGTH} characters", 0)
-    if not source.strip() or source.lstrip()[0] == "#":
-        raise ExpressionError("empty", 0)
-    try:
-        tree = ast.parse(f"({source}\n)", mode="eval")
-        if _closes(source):  # maybe the bracket that was put around it
-            ast.parse(" ".join(source.split()), mode="eval")
-    except SyntaxError as error:
-        raise _syntax_error(source, error) from None
-    except (RecursionError, MemoryError, ValueError):
-        raise ExpressionError("nested too deeply", 0) from None
+    tree = parse(source)
     compiler = _Compiler(source, knows, on_scope)
     try:
-        return Expression(compiler.node(tree.body), tuple(compiler.names))
+        return Expression(compiler.node(tree), tuple(compiler.names))
     except RecursionError:
         raise ExpressionError("nested too deeply", 0) from None
-
-
-def _closes(source: str) -> bool:
-    """Whether a bracket closes that was not opened, be it in a string or not."""
-    depth = 0
-    for part in source.split(")")[:-1]:
-        depth += part.count("(") - 1
-        if depth < 0:
-            return True
-    return False
-
-
-def _syntax_error(source: str, error: SyntaxError) -> ExpressionError:
-    """The error where it stands in ``source``, without Python's advice."""
-    try:
-        ast.parse(f"({source}\n)", mode="eval")
-    except SyntaxError as inside:
-        column = (inside.offset or 1) - 1
-        offset = _offset(source, inside.lineno or 1, column)
-        return ExpressionError(inside.msg.split(". ")[0], offset)
-    offset = min((error.offset or 1) - 1, len(source))
-    return ExpressionError(error.msg.split(". ")[0], offset)
-
-
-def _offset(source: str, line: int, column: int) -> int:
-    """The offset into ``source`` of a place in the text that Python parsed."""
-    lines = f"({source}\n".split("\n")
-    offset = sum(len(text) + 1 for text in lines[: line - 1]) + column - 1
-    return max(0, min(offset, len(source)))
 
 
 class _Compiler:
@@ -145,15 +97,13 @@ class _Compiler:
         line = getattr(node, "lineno", 1)
         text = f"({self.source}".split("\n")[line - 1].encode()
         column = len(text[: getattr(node, "col_offset", 0)].decode())
-        return ExpressionError(reason, _offset(self.source, line, column))
+        return ExpressionError(reason, offset_in(self.source, line, column))
 
     def node(self, node: ast.expr) -> Compiled:
-        handler: Callable[[Any], Compiled] | None = getattr(
-            self, f"_{type(node).__name__.lower()}", None
-        )
+        handler = _HANDLERS.get(type(node))
         if handler is None:
             raise self.fail(node, f"{type(node).__name__} is not of the rule language")
-        return handler(node)
+        return handler(self, node)
 
     def _constant(self, node: ast.Constant) -> Compiled:
         value = node.value
@@ -183,13 +133,11 @@ class _Compiler:
         if not self.knows(name):
             raise self.fail(node, f"unknown name `{name}`")
         self.names[name] = None
-        return lambda scope: scope[name]
+        return operator.itemgetter(name)
 
     def _tuple(self, node: ast.Tuple | ast.List) -> Compiled:
         items = [self.node(item) for item in node.elts]
         return lambda scope: [item(scope) for item in items]
-
-    _list = _tuple
 
     def _boolop(self, node: ast.BoolOp) -> Compiled:
         parts = [self.node(value) for value in node.values]
@@ -240,6 +188,8 @@ class _Compiler:
         ]
         if len(rest) < len(node.ops):
             raise self.fail(node, "`is` is not of the rule language; write ==")
+        if len(rest) == 1:
+            return self._compare_two(first, *rest[0], node.comparators[0])
 
         def evaluate(scope: Any) -> bool:
             left = first(scope)
@@ -252,6 +202,31 @@ class _Compiler:
                     raise Unknown(self.source) from None
                 left = value
             return True
+
+        return evaluate
+
+    def _compare_two(
+        self, first: Compiled, compare: Compared, second: Compiled, node: ast.expr
+    ) -> Compiled:
+        """One comparison, with a constant on its right as a rule: nearly all are."""
+        if isinstance(node, ast.Constant):
+            value = node.value
+
+            def beside_constant(scope: Any) -> bool:
+                left = first(scope)
+                try:
+                    return bool(compare(left, value))
+                except TypeError:
+                    raise Unknown(self.source) from None
+
+            return beside_constant
+
+        def evaluate(scope: Any) -> bool:
+            left, right = first(scope), second(scope)
+            try:
+                return bool(compare(left, right))
+            except TypeError:
+                raise Unknown(self.source) from None
 
         return evaluate
 
@@ -287,6 +262,21 @@ class _Compiler:
         self._read(node.args[0], target)
         function = self.on_scope[name]
         return lambda scope: function(scope, target)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[_Compiler, Any], Compiled]] = {
+    ast.Attribute: _Compiler._attribute,
+    ast.BinOp: _Compiler._binop,
+    ast.BoolOp: _Compiler._boolop,
+    ast.Call: _Compiler._call,
+    ast.Compare: _Compiler._compare,
+    ast.Constant: _Compiler._constant,
+    ast.IfExp: _Compiler._ifexp,
+    ast.List: _Compiler._tuple,
+    ast.Name: _Compiler._name,
+    ast.Tuple: _Compiler._tuple,
+    ast.UnaryOp: _Compiler._unaryop,
+}
 
 
 def _number(value: Any) -> Any:

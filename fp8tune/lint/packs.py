@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fp8tune.lint import experiment
+from fp8tune.lint.builtin import rule_files
 from fp8tune.lint.discover import CannotRead, read
-from fp8tune.lint.expression import ExpressionError
 from fp8tune.lint.repair import meant, mistakes, parts
 from fp8tune.lint.rules import (
     CATEGORIES,
@@ -19,8 +19,8 @@ from fp8tune.lint.rules import (
     STATUSES,
     BadRule,
     Rule,
-    rule_files,
 )
+from fp8tune.lint.syntax import ExpressionError
 from fp8tune.suggest import closest
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document, InvalidToml, Unreadable, parse

@@ -6,7 +6,6 @@ when first used; packs of users are checked whole when they load.
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
@@ -23,6 +22,8 @@ from fp8tune.trainers.trainer import NAMES, trainer
 
 if TYPE_CHECKING:
     from fp8tune.lint.repair import Repair
+
+_BRACKETS = re.compile(r"\([^()]*\)")
 
 CONSEQUENCES = {
     "rejected": "the trainer refuses the config at start",
@@ -40,11 +41,6 @@ CATEGORIES = tuple(CONSEQUENCES)
 SEVERITIES = ("error", "warning", "note")
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
-
-
-_HEAD = re.compile(
-    r"""^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$""", re.MULTILINE
-)
 
 
 class BadRule(Exception):
@@ -79,11 +75,11 @@ class Rule:
     """One rule, as its file says it.
 
     ``head`` holds the fields that decide whether the rule fires; the rest of the
-    file is parsed when the rule is first spoken of.
+    file, ``text`` if it was read, is parsed when the rule is first spoken of.
     """
 
     def __init__(
-        self, path: str, category: str, head: dict[str, str], text: str
+        self, path: str, category: str, head: dict[str, Any], text: str = ""
     ) -> None:
         self.builtin = False
         self.path = path
@@ -94,12 +90,16 @@ class Rule:
         self.trainer = head.get("trainer", "")
         self.fault = head.get("fault", "")
         self.source = head.get("when", "")
-        self._text = text
+        self._given = text
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process gets: nothing that is compiled or read when needed."""
         lazy = {k for k, v in vars(Rule).items() if isinstance(v, cached_property)}
         return {k: v for k, v in self.__dict__.items() if k not in lazy}
+
+    @cached_property
+    def _text(self) -> str:
+        return self._given or read_text(self.path)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -117,13 +117,20 @@ class Rule:
     def guard(self) -> str:
         """The first part of a condition that is an ``and``: false, and so is the rule.
 
-        Empty where the condition is no plain ``and``.
+        Empty where the condition is no plain ``and``; else ``rest`` is what follows.
         """
         head, found, _ = self.source.partition(" and ")
         closed = all(head.count(a) == head.count(b) for a, b in ("()", "[]", "{}"))
         quoted = any(head.count(mark) % 2 for mark in "\"'")
-        other = " or " in self.source or " if " in self.source
-        return head if found and closed and not quoted and not other else ""
+        return head if found and closed and not quoted and self._is_and else ""
+
+    @property
+    def _is_and(self) -> bool:
+        """Whether no ``or`` and no ``if`` stands outside of brackets."""
+        flat, inner = self.source, ""
+        while flat != inner and (" or " in flat or " if " in flat):
+            flat, inner = _BRACKETS.sub("", flat), flat
+        return " or " not in flat and " if " not in flat
 
     @property
     def summary(self) -> str:
@@ -174,6 +181,11 @@ class Rule:
     def guarding(self) -> Expression:
         """The compiled guard."""
         return self._compile(self.guard)
+
+    @cached_property
+    def rest(self) -> Expression:
+        """The compiled condition without its guard."""
+        return self._compile(self.source[len(self.guard) :].removeprefix(" and "))
 
     @cached_property
     def when(self) -> Expression:
@@ -247,31 +259,7 @@ def _example(entry: dict[str, Any]) -> Example:
     return Example(entry["config"], entry.get("also", []), entry.get("fixed", ""))
 
 
-def builtin_folder() -> str:
-    """The folder of the built-in rules: in the wheel, else beside the package."""
-    package = os.path.dirname(os.path.dirname(__file__))
-    inside = os.path.join(package, "rules")
-    return inside if os.path.isdir(inside) else os.path.join(package, "..", "rules")
-
-
-def rule_files(folder: str) -> Iterator[tuple[str, str]]:
-    """Category and path of every rule file below ``folder``, sorted."""
-    for category in CATEGORIES:
-        place = os.path.join(folder, category)
-        if os.path.isdir(place):
-            for name in sorted(os.listdir(place)):
-                if name.endswith(".toml"):
-                    yield category, os.path.join(place, name)
-
-
-def read_builtin() -> list[Rule]:
-    """The built-in rules, trusted to be well-formed; tests check them."""
-    rules = []
-    for category, path in rule_files(builtin_folder()):
-        with open(path, "rb", buffering=0) as file:
-            text = file.read().decode()
-        head, _, _ = text.partition("\n[[")
-        fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
-        rules.append(Rule(path, category, fields, text))
-        rules[-1].builtin = True
-    return rules
+def read_text(path: str) -> str:
+    """The text of a file of ours."""
+    with open(path, "rb", buffering=0) as file:
+        return file.read().decode()

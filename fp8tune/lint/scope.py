@@ -56,7 +56,7 @@ def _defined(scope: Any, name: str) -> bool:
 
 ON_SCOPE: dict[str, Callable[[Any, str], Any]] = {
     "defined": _defined,
-    "written": lambda scope, name: _job(scope).key(name) in _job(scope).written,
+    "written": lambda scope, name: _job(scope).writes(name),
     "key": lambda scope, name: Words(_job(scope).key(name)),
 }
 """Functions of a name: is it known, does it stand in the file, what is its key."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from fp8tune.runners import smi
 from fp8tune.runners.smi import Process, Sample
+from fp8tune.search.record import Record
 
 EVERY_MS = 250
 WAIT_S = 20.0
@@ -148,3 +149,21 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
             every |= bits
         said |= {"slowed": round(slowed, 3), "clock_reasons": smi.named_reasons(every)}
     return said
+
+
+def beside(found: Record, before: dict[str, Any], steady: dict[str, Any]) -> Record:
+    """A record with what was seen of the GPU, and what that makes of its outcome.
+
+    Out of memory beside another process, or a figure of a GPU that slowed itself down,
+    say nothing of the setting: both may pass.
+    """
+    more = {**found.more, **before, **steady}
+    others = sharers(more)
+    if found.outcome == "oom" and others:
+        more["message"] = f"out of memory beside {others}"
+        return found._replace(outcome="launch", more=more)
+    if found.ok and steady.get("slowed", 0.0) > SHARE:
+        reasons = ", ".join(steady["clock_reasons"])
+        more["message"] = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
+        return found._replace(outcome="throttled", more=more)
+    return found._replace(more=more)

@@ -15,7 +15,7 @@ import numpy as np
 from fp8tune.search.capacity import Memory
 from fp8tune.search.normal import Mask
 from fp8tune.search.outlook import Known, Outlook, outlook
-from fp8tune.search.prior import Prior, flat
+from fp8tune.search.prior import Prior, completed, flat
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Trial
@@ -53,10 +53,8 @@ class Guided:
         self._card_gib = card_gib
         self._sure = sure
         self._points = list(space.points(given))
-        self._expected = {point: prior(point) for point in self._points}
-        twin = space.twin(given)
-        if twin is not None:
-            self._expected[twin] = prior(twin)
+        points = dict.fromkeys([*self._points, given, space.twin(given) or given])
+        self._expected = completed(space, {point: prior(point) for point in points})
         known = ((point, e.peak_gib) for point, e in self._expected.items())
         self._peaks = [(point, gib) for point, gib in known if gib]
 

@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.job import FIELDS, Job, Target, Unknown
+from fp8tune.fields import FIELDS
+from fp8tune.job import Job, Target, Unknown
 from fp8tune.search.offer import Offer, offer
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space

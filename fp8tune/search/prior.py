@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
 from fp8tune.search.space import Point, Space
+from fp8tune.search.surrogate import usual
 
 
 class Expected(NamedTuple):
@@ -46,6 +48,34 @@ def _number(job: Job, name: str) -> float:
         return 0.0
     plain = isinstance(value, (int, float)) and 0 < value < 1e15
     return float(value) if plain else 0.0
+
+
+def completed(
+    space: Space, expected: Mapping[Point, Expected]
+) -> dict[Point, Expected]:
+    """Expectations with a speed for every point, or for none.
+
+    Where most are known, the others are as the usual effects of AC and compile have
+    them, beside the nearest that is known: the same batch, as much else as there is.
+    """
+    known = {p: e for p, e in expected.items() if e.tokens_per_second}
+    if 2 * len(known) < len(expected):
+        return {p: e._replace(tokens_per_second=0.0) for p, e in expected.items()}
+
+    def speed(point: Point) -> float:
+        near = min(known, key=lambda other: _distance(space, point, other))
+        change = usual(space, point) - usual(space, near)
+        return known[near].tokens_per_second * math.exp(change)
+
+    return {
+        point: e if point in known else e._replace(tokens_per_second=speed(point))
+        for point, e in expected.items()
+    }
+
+
+def _distance(space: Space, one: Point, other: Point) -> tuple[float, int]:
+    differing = sum(a != b for a, b in zip(one, other, strict=True))
+    return abs(space.batch(one) - space.batch(other)), differing
 
 
 def card_gib(job: Job) -> float:

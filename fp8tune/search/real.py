@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fp8tune.job import Unknown
+from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.job import Job, Unknown
 from fp8tune.runners import smi
 from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed
 from fp8tune.search.space import Knob, Space
@@ -50,6 +51,15 @@ def _allowed(config: Config, role: str) -> tuple[str, ...]:
     key = config.trainer.schema.job[role]
     spec = dict(config.trainer.schema.dotted_keys())[key]
     return tuple(spec.allowed)
+
+
+def larger_gib(job: Job) -> float:
+    """Memory of the job's GPU [GiB] where this machine's has less; else 0."""
+    try:
+        here, wanted = find(resolve(gpu_name())).memory_gib, job["gpu.memory_gib"]
+    except (Unknown, UnknownGpu):
+        return 0.0
+    return float(wanted) if here and wanted > here else 0.0
 
 
 def gpu_name() -> str:

@@ -36,7 +36,7 @@ from fp8tune.search.plan import (
     study_name,
 )
 from fp8tune.search.prior import card_gib, from_job
-from fp8tune.search.real import gpu_name, plan_for_trials
+from fp8tune.search.real import gpu_name, larger_gib, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.runner import Runner
@@ -138,6 +138,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     setup = Setup(wishes.device, config.job["dp_shard"])
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
+    else:
+        setup = setup._replace(larger_gib=larger_gib(config.job))
     target = config.job.target
     guard = Guard() if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)

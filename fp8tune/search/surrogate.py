@@ -209,9 +209,9 @@ def features(
     indices = np.array(points, dtype=int).reshape(len(points), len(columns))
     cells = [column[indices[:, place]] for place, column in enumerate(columns)]
     batch = np.array([space.batch(point) for point in points])
-    usual = np.array([_usual(space, point) for point in points])
+    effects = np.array([usual(space, point) for point in points])
     full = np.clip((used - KNEE) / (1 - KNEE), 0.0, 1.5)
-    return Features(np.stack(cells, axis=1), batch, usual, expected, full)
+    return Features(np.stack(cells, axis=1), batch, effects, expected, full)
 
 
 def _is_smooth(knob: Knob) -> bool:
@@ -227,6 +227,7 @@ def _column(knob: Knob) -> list[float]:
     return [(math.log(value) - low) / (high - low) for value in knob.values]
 
 
-def _usual(space: Space, point: Point) -> float:
+def usual(space: Space, point: Point) -> float:
+    """Log of what AC and compile usually do to tokens/s."""
     values = ((space.value(point, role), effects) for role, effects in GAIN.items())
     return sum(effects.get(value, 0.0) for value, effects in values)

@@ -117,10 +117,21 @@ class Schema(NamedTuple):
                         yield f"{prefix}.{key}", spec
 
 
-def read(folder: str) -> Schema:
-    """Read ``schema.toml`` of a trainer's folder."""
-    with open(os.path.join(folder, "schema.toml"), "rb") as file:
-        data = tomllib.load(file)
+def parsed(name: str) -> dict[str, Any]:
+    """What ``schema.toml`` of a trainer's folder holds."""
+    path = os.path.join(os.path.dirname(__file__), name, "schema.toml")
+    with open(path, "rb") as file:
+        return tomllib.load(file)
+
+
+def read(name: str) -> Schema:
+    """The schema of a trainer."""
+    try:
+        from fp8tune._index import SCHEMAS
+    except ImportError:
+        data = parsed(name)
+    else:
+        data = SCHEMAS[name]
     classes = {
         name: {key: _key(spec) for key, spec in keys.items()}
         for name, keys in data["classes"].items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 from functools import cache, cached_property
 from importlib import import_module
@@ -38,7 +37,7 @@ class Trainer:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.schema = schema.read(os.path.join(os.path.dirname(__file__), name))
+        self.schema = schema.read(name)
         self._loader = self._module("loader")
         self._defaults = self._loader.defaults(self.schema)
 

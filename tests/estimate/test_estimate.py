@@ -1,7 +1,22 @@
 """Estimates: figures with their range, what is unknown is said, 80 columns suffice."""
 
+import json
+
 import pytest
 
+H200 = ("--gpu", "h200", "--world-size", "16")
+JSON = ("--output-format", "json")
+SEVEN_B = """[model]
+n_kv_heads = 8
+vocab_size = 128256
+ffn_hidden_dim = 14336
+max_seq_len = 4096
+[train]
+batch_size = 8
+seq_len = 4096
+grad_accum_steps = 4
+activation_checkpointing = "full"
+"""
 CONFIG = "configs/llama3_7b_16xh100_fp8.toml"
 
 
@@ -78,10 +93,138 @@ def test_text_fits_80_columns(estimate, config):
 def test_what_is_unknown_is_said(fp8tune, project):
     project({"a.toml": '[train]\nmixed_precision = "fp8"\n'})
     outcome = fp8tune("estimate", "a.toml")
-    assert "unknown without the GPU: add --gpu h100" in outcome.out
+    assert "memory: unknown: say --world-size 16" in outcome.out
+    assert "speed: unknown: say --world-size 16" in outcome.out
     said = fp8tune("estimate", "a.toml", "--output-format", "json").json
     assert said["fit"] == "unknown"
     assert said["speed"]["tokens_per_second"] is None
+
+
+def test_without_a_number_of_gpus_memory_is_shown_for_several(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h100", *JSON).json
+    sizes = [entry["world_size"] for entry in said["world_sizes"]]
+    assert sizes == [4, 8, 16, 32, 64, 128, 256, 512]
+    peaks = [entry["peak_gib"] for entry in said["world_sizes"]]
+    assert peaks == sorted(peaks, reverse=True)
+    assert said["memory"]["peak_gib"] is None
+    assert "  GPUs             4       8" in fp8tune("estimate", "a.toml").out
+
+
+def test_without_a_gpu_it_is_said_on_which_it_fits(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    said = fp8tune("estimate", "a.toml", "--world-size", "16", *JSON).json
+    assert (said["fit"], said["world_sizes"]) == ("unknown", [])
+    assert "h200" in said["gpus"]["fits"]
+    assert "h100-sxm" in said["gpus"]["tight"]
+    assert "l4" in said["gpus"]["out-of-memory"]
+    text = fp8tune("estimate", "a.toml", "--world-size", "16").out
+    assert "fit: unknown: say --gpu h100" in text
+    known = fp8tune("estimate", "a.toml", "--world-size", "16", "--gpu", "h100", *JSON)
+    assert (known.json["fit"], known.json["gpus"]) == ("tight", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[vision_encoder]\ntype = "siglip2"\n[vlm]\n', "vision encoders other"),
+        ("[vision_encoder]\n[vlm]\n", "vision-language models"),
+        ("[train]\ncompile_model = false\n[model]\nnum_experts = 8\n", "mixtures of"),
+        ("[model]\ndim = 512\nn_heads = 8\n", "hidden sizes below 1024"),
+        (f"{SEVEN_B}[distributed]\npp = 2\n", "the last pipeline stage"),
+    ],
+)
+def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
+    project({"a.toml": text})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "8")
+    assert outcome.code == 0
+    assert f"not covered: {said}" in " ".join(outcome.out.split())
+
+
+def test_no_fp8_is_offered_where_the_trainer_refuses_it(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    assert said["fp8_pays"] == "no"
+    assert {cell["precision"] for cell in said["grid"]} == {"bf16"}
+
+
+def test_gains_above_one_and_a_half_are_flagged(fp8tune, project):
+    large = SEVEN_B.replace("[model]", "[model]\ndim = 16384\nn_layers = 4")
+    project({"a.toml": large.replace("14336", "57344")})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    assert said["speed"]["fp8_gain"] > 1.5
+    assert said["speed"]["fp8_gain_suspicious"]
+    assert any("suspicious" in reason for reason in said["reasons"])
+    text = fp8tune("estimate", "a.toml", *H200).out
+    assert "! suspiciously fast" in " ".join(text.split())
+    project({"b.toml": SEVEN_B})
+    assert "a gain above 1.5" not in fp8tune("estimate", "b.toml", *H200).out
+
+
+def test_measured_runs_correct_the_estimate(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    command = ("estimate", "a.toml", *H200, *JSON)
+    before = fp8tune(*command).json
+    assert before["memory"]["calibration"] is None
+    peak, speed = before["memory"]["peak_gib"], before["speed"]["tokens_per_second"]
+    typed = ("--measured", f"{1.02 * peak}", "--measured-speed", f"{0.9 * speed}")
+    after = fp8tune(*command, *typed).json
+    assert after["memory"]["peak_gib"] == pytest.approx(1.02 * peak)
+    assert after["speed"]["tokens_per_second"] == pytest.approx(0.9 * speed)
+    assert after["memory"]["calibration"] == {
+        "runs": 1,
+        "factor": pytest.approx(1.02),
+    }
+    assert after == fp8tune(*command).json
+    text = fp8tune("estimate", "a.toml", *H200).out
+    assert "(times 1.020, by 1 measured run of configs like this one)" in text
+    lines = (project({}) / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+
+
+def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
+    trial = {
+        "knobs": {"train.batch_size": 4},
+        "outcome": "ok",
+        "tokens_per_second": 50000.0,
+        "peak_gib": 60.0,
+        "environment": "NVIDIA H200, torch 2.13.0",
+        "grad_accum": 8,
+        "extrapolated": "rank 0 of 16, without communication",
+    }
+    lines = [trial, {**trial, "rehearsal": True}, {"knobs": {}, "outcome": "oom"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    folder = project({"a.toml": SEVEN_B, ".fp8tune/s/trials.jsonl": text})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON, "--study", ".fp8tune/s").json
+    assert said["memory"]["calibration"]["runs"] == 1
+    assert said["speed"]["calibration"] is None
+    (line,) = (folder / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
+    stored = json.loads(line)
+    assert (stored["gpu"], stored["measured"]) == ("h200", 60.0)
+    assert stored["versions"]["torch"] == "2.13.0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--measured", "50"), "without `gpu` there is no estimate: say --gpu h100"),
+        (
+            ("--measured", "900", *H200),
+            "a memory of 900.0 is too far from",
+        ),
+        (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
+        (("--measured", "0"), "0.0 is not in the range"),
+        (("--measured", "x"), "'x' is not a valid float"),
+        (("--study", "none"), "No such file or directory"),
+        (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
+        (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: no measured run"),
+    ],
+)
+def test_what_cannot_correct_it(fp8tune, project, arguments, said):
+    project({"a.toml": SEVEN_B, "bad/trials.jsonl": "x\n"})
+    outcome = fp8tune("estimate", "a.toml", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -1,91 +1,226 @@
-"""Measured peaks that correct estimates."""
+"""Measured runs that correct estimates."""
 
 import itertools
+import json
 
 import pytest
 
-from benchmarks.memory_points import points
+from benchmarks.estimates.peaks import points
+from benchmarks.estimates.speeds import others, steps, tokens_per_second
+from fp8tune import __version__
+from fp8tune.facts import calibration
 from fp8tune.facts.calibration import (
-    ONE_POINT,
+    MAX_BYTES,
+    MEMORY,
+    SPEED,
+    WIDTHS,
     BadCalibration,
-    Calibration,
-    Corrected,
+    Band,
     Measured,
+    Run,
     corrected,
-    read,
-    written,
 )
+from fp8tune.facts.steptime import Rates
+from fp8tune.job import Unknown
 
-ESTIMATE = ("dense", 50.0, 40.0, 60.0)
+BAND = Band(50.0, 40.0, 60.0)
+CONFIG = """
+[model]
+n_kv_heads = 8
+vocab_size = 128256
+ffn_hidden_dim = 14336
+max_seq_len = 4096
+[train]
+batch_size = 8
+seq_len = 4096
+grad_accum_steps = 4
+activation_checkpointing = "{ac}"
+"""
+
+
+@pytest.fixture
+def config(job):
+    def build(ac="full", gpu="h200", world_size=16):
+        return job(CONFIG.format(ac=ac), gpu=gpu, world_size=world_size)
+
+    return build
 
 
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        ([], Corrected(50.0, 40.0, 60.0)),
-        ([("moe", 1.0, 2.0)], Corrected(50.0, 40.0, 60.0)),
-        ([("dense", 10.0, 11.0)], Corrected(55.0, 55 * 0.97, 55 * 1.03)),
-        (
-            [("dense", 10.0, 11.0), ("dense", 20.0, 22.0), ("moe", 1.0, 9.0)],
-            Corrected(55.0, 55 * 0.98, 55 * 1.02),
-        ),
-        (
-            [("dense", 10.0, 10.0), ("dense", 10.0, 11.0)],
-            Corrected(52.5, 52.5 * 0.95, 52.5 * 1.05),
-        ),
-        (
-            [("dense", 10.0, 5.0), ("dense", 10.0, 15.0)],
-            Corrected(50.0, 40.0, 60.0),
-        ),
+        ([], BAND),
+        ([(10.0, 11.0)], Band(55.0, 55 * 0.97, 55 * 1.03, 1, 1.1)),
+        ([(10.0, 11.0), (20.0, 22.0)], Band(55.0, 55 * 0.98, 55 * 1.02, 2, 1.1)),
+        ([(10.0, 10.0), (10.0, 11.0)], Band(52.5, 52.5 * 0.95, 52.5 * 1.05, 2, 1.05)),
+        ([(10.0, 5.0), (10.0, 15.0)], Band(50.0, 40.0, 60.0, 2, 1.0)),
     ],
 )
 def test_corrected(runs, expected):
-    found = corrected(*ESTIMATE, [Measured(*run) for run in runs])
+    found = corrected(MEMORY, BAND, [Measured("", *run) for run in runs])
     assert found == pytest.approx(expected)
 
 
-def test_one_run_corrects_all_others_of_its_family_within_the_band():
-    runs = {}
-    for point in points():
-        if point.measured and point.group != "small":
-            run = Measured(point.group, point.job["memory.peak_gib"], point.measured)
-            runs.setdefault(point.group, []).append((point.name, run))
-    wrong = []
-    for group, pairs in runs.items():
+def wrong_after_one_run(quantity, groups):
+    """Runs that the band after a single other run of their group does not hold."""
+    for pairs in groups.values():
         for (_, one), (name, other) in itertools.permutations(pairs, 2):
-            peak = other.predicted_gib
-            found = corrected(group, peak, 0.5 * peak, 1.5 * peak, [one])
-            if not found.low_gib <= other.measured_gib <= found.high_gib:
-                wrong.append(name)
-    outliers = {"4B, 8 B200, 65536", "vlm_7b_siglip2_cross_attn"}
-    assert {name for name in wrong if wrong.count(name) > 1} <= outliers
-    assert 0 < ONE_POINT < 0.05
+            peak = other.predicted
+            wide = Band(peak, 0.3 * peak, 3 * peak)
+            found = corrected(quantity, wide, [one])
+            if not found.low <= other.measured <= found.high:
+                yield name
 
 
-def test_it_is_stored_with_gpu_and_versions():
-    runs = (Measured("dense", 10.0, 11.0), Measured("mixture of experts", 1.0, 2.5))
-    calibration = Calibration("h200", {"torch": "2.13.0"}, runs)
-    assert read(written(calibration)) == calibration
+def grouped(entries):
+    groups = {}
+    for group, name, predicted, measured in entries:
+        groups.setdefault(group, []).append((name, Measured("", predicted, measured)))
+    return groups
 
 
-RUN = '{"family": "dense", "predicted_gib": %s, "measured_gib": 1}'
+def test_one_run_corrects_the_memory_of_all_others_of_its_family():
+    entries = [
+        (p.group, p.name, p.predicted, p.measured)
+        for p in points()
+        if p.measured and p.group != "small"
+    ]
+    wrong = list(wrong_after_one_run(MEMORY, grouped(entries)))
+    assert {n for n in wrong if wrong.count(n) > 1} <= {"vlm_7b_siglip2_cross_attn"}
+
+
+def test_one_run_corrects_the_speed_of_all_others_of_its_family():
+    entries = [
+        (
+            (run.group, run.step.tp > 1, run.step.forwards),
+            run.name,
+            tokens,
+            run.measured,
+        )
+        for run in (*steps(), *others())
+        for tokens in [tokens_per_second(run, Rates())]
+    ]
+    wrong = list(wrong_after_one_run(SPEED, grouped(entries)))
+    assert {name for name in wrong if wrong.count(name) > 1} == set()
+
+
+def test_two_runs_correct_other_configs_of_their_family(config):
+    before = config()
+    runs = [
+        run
+        for gpus in (8, 32)
+        for one in [config(world_size=gpus)]
+        for run in calibration.of_job(
+            one, 1.04 * one["memory.peak_gib"], 0.9 * one["speed.tokens_per_second"]
+        )
+    ]
+    memory, speed = calibration.memory(before, runs), calibration.speed(before, runs)
+    assert (memory.runs, speed.runs) == (2, 2)
+    assert memory.value == pytest.approx(1.04 * before["memory.peak_gib"])
+    assert speed.value == pytest.approx(0.9 * before["speed.tokens_per_second"])
+    assert (memory.high - memory.low) / memory.value <= 2 * WIDTHS[MEMORY][1] + 1e-9
+    old = before["speed.tokens_high"] - before["speed.tokens_low"]
+    assert speed.high - speed.low < old
+
+
+@pytest.mark.parametrize("other", [{"ac": "none"}, {"gpu": "h100-sxm"}])
+def test_other_families_and_gpus_are_left_alone(config, other):
+    one = config()
+    runs = calibration.of_job(one, 2 * one["memory.peak_gib"])
+    found = calibration.memory(config(**other), runs)
+    assert (found.value, found.runs) == (config(**other)["memory.peak_gib"], 0)
+
+
+def test_only_the_newest_environment_counts(config):
+    one = config()
+    peak = one["memory.peak_gib"]
+    runs = [
+        run
+        for torch, ratio in (("2.11", 1.5), ("2.13", 1.1))
+        for run in calibration.of_job(one, ratio * peak, versions={"torch": torch})
+    ]
+    assert calibration.memory(one, runs).value == pytest.approx(1.1 * peak)
+    old = [run._replace(versions={"fp8tune": "0"}) for run in runs]
+    assert calibration.memory(one, old).value == peak
+
+
+def test_what_building_needs_is_exact(job):
+    text = "[model]\nnum_experts = 128\n[train]\nbatch_size = 1\nseq_len = 128\n"
+    text += "compile_model = false\n[distributed]\nep = 8\n"
+    built = job(text, gpu="h200", world_size=8)
+    assert str(built["memory.peak_at"]) == "init"
+    runs = calibration.of_job(built, 2 * built["memory.peak_gib"])
+    assert calibration.memory(built, runs).value == built["memory.peak_gib"]
+
+
+def test_the_verdict_follows_the_correction(config):
+    one = config()
+    assert calibration.memory_fit(one, calibration.memory(one, [])) == "fits"
+    runs = calibration.of_job(one, 2.5 * one["memory.peak_gib"])
+    found = calibration.memory(one, runs)
+    assert calibration.memory_fit(one, found) == "out-of-memory"
+
+
+@pytest.mark.parametrize("ratio", [0.3, 3.1])
+def test_what_is_far_off_is_not_stored(config, ratio):
+    one = config()
+    with pytest.raises(BadCalibration, match="too far from the estimate"):
+        calibration.of_job(one, ratio * one["memory.peak_gib"])
+
+
+def test_what_is_not_covered_cannot_be_stored(job):
+    with pytest.raises(Unknown):
+        calibration.of_job(job(CONFIG.format(ac="full")), 50.0)
+
+
+RUN = Run("h200", MEMORY, "dense", 10.0, 11.0, {"fp8tune": __version__})
+
+
+def test_runs_are_appended_once(tmp_path):
+    path = tmp_path / "new" / "calibration.jsonl"
+    assert calibration.read(str(path)) == []
+    other = RUN._replace(measured=12.0)
+    calibration.add(str(path), [RUN])
+    first = path.read_text()
+    calibration.add(str(path), [RUN, other])
+    assert path.read_text().startswith(first)
+    assert calibration.read(str(path)) == [RUN, other]
+
+
+GOOD = RUN._asdict()
 
 
 @pytest.mark.parametrize(
-    "text",
+    "line",
     [
         "",
         "[]",
-        '{"version": 2, "gpu": "h200", "versions": {}, "runs": []}',
-        '{"version": 1, "gpu": "h200", "versions": [], "runs": []}',
-        '{"version": 1, "gpu": "h200", "versions": {}}',
-        *(
-            f'{{"version": 1, "gpu": "x", "versions": {{}}, "runs": [{RUN % value}]}}'
-            for value in ("0", "-1", '"1"', "NaN", "Infinity", "null", "true")
-        ),
+        "null",
+        "{",
         "[" * 100_000,
+        "{}",
+        json.dumps({**GOOD, "more": 1}),
+        json.dumps({**GOOD, "gpu": 1}),
+        json.dumps({**GOOD, "family": None}),
+        json.dumps({**GOOD, "quantity": "heat"}),
+        json.dumps({**GOOD, "quantity": []}),
+        json.dumps({**GOOD, "versions": ["torch"]}),
+        json.dumps({**GOOD, "versions": {"torch": 2}}),
+        *(
+            json.dumps({**GOOD, "measured": value})
+            for value in (0, -1, "1", None, True, float("nan"), float("inf"), [])
+        ),
     ],
 )
-def test_other_texts_are_refused(text):
-    with pytest.raises(BadCalibration):
-        read(text)
+def test_other_lines_are_refused(tmp_path, line):
+    path = tmp_path / "c.jsonl"
+    path.write_text(f"{json.dumps(GOOD)}\n{line}\n")
+    with pytest.raises(BadCalibration, match=r"c\.jsonl:2: no measured run"):
+        calibration.read(str(path))
+
+
+def test_large_files_are_refused(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b"x" * (MAX_BYTES + 1))
+    with pytest.raises(BadCalibration, match="larger than 1 MiB"):
+        calibration.read(str(path))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.published_speed import DATA
+from benchmarks.estimates.speeds import DATA
 from fp8tune.facts import gemm_speed
 from fp8tune.facts.gemm_speed import CEILING, ERROR, SIZES, rowwise, tensorwise
 

@@ -91,6 +91,14 @@ def test_no_name_means_two_gpus():
         ("NVIDIA A100", "a100"),
         ("GeForce RTX 3090", "rtx-3090"),
         (" H200 ", "h200"),
+        ("H100-80GB", "h100-sxm"),
+        ("NVIDIA H200", "h200"),
+        ("a100-40gb", "a100-40gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("h100 nvl", "h100-nvl"),
+        ("GH200", "gh200"),
+        ("RTX 4090", "rtx-4090"),
+        ("AMD Instinct MI300X", "mi300x"),
     ],
 )
 def test_resolve(written, name):

@@ -3,12 +3,14 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fp8tune.facts import peak
-from fp8tune.job import Target, Unknown
-from fp8tune.trainers.trainer import trainer
+from fp8tune.job import Unknown
+from tests.facts.shapes import ANY, built
+
+FILTERED = [HealthCheck.filter_too_much]
 
 CONFIG = """
 [model]
@@ -47,43 +49,34 @@ def config(job):
     return build
 
 
-def gib(world_size=8, **values):
-    import tomllib
-
-    known = trainer("kempnerforge")
-    text = CONFIG.format(**(DEFAULTS | values))
-    target = Target("h200", world_size)
-    return known.job(known.load(tomllib.loads(text)), target)["memory.peak_gib"]
-
-
-SHAPES = {
-    "batch": st.integers(1, 64),
-    "seq": st.sampled_from([128, 1024, 4096, 32768]),
-    "layers": st.integers(1, 96),
-    "accum": st.integers(1, 8),
-    "compiled": st.sampled_from(["true", "false"]),
-    "ac": st.sampled_from(["none", "selective", "full"]),
-    "world_size": st.sampled_from([1, 2, 8, 64]),
-}
+def gib(shape):
+    """The peak, where it is covered."""
+    try:
+        return built(shape)["memory.peak_gib"]
+    except Unknown:
+        assume(False)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.fixed_dictionaries(SHAPES), st.sampled_from(["batch", "seq", "layers"]))
+GROWS = st.sampled_from(["batch", "seq", "layers"])
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
+@given(ANY, GROWS)
 def test_memory_never_falls_when_something_grows(shape, what):
-    assert gib(**shape) <= gib(**shape | {what: 2 * shape[what]})
+    assert gib(shape) <= gib(shape | {what: 2 * shape[what]})
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.fixed_dictionaries(SHAPES))
+@settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
+@given(ANY)
 def test_more_shards_never_raise_it(shape):
-    shape |= {"world_size": max(2, shape["world_size"])}
-    assert gib(**shape | {"world_size": 2 * shape["world_size"]}) <= gib(**shape)
+    shape |= {"world_size": max(2 * shape["tp"], shape["world_size"])}
+    assert gib(shape | {"world_size": 2 * shape["world_size"]}) <= gib(shape)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.fixed_dictionaries(SHAPES))
+@settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
+@given(ANY)
 def test_fp8_alone_does_not_lower_it(shape):
-    assert gib(precision="fp8", **shape) == gib(**shape)
+    assert gib(shape | {"precision": "fp8"}) >= gib(shape | {"precision": "bf16"})
 
 
 @pytest.mark.parametrize(

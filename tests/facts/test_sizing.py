@@ -1,6 +1,10 @@
 """Breakdown of the peak and values that fit."""
 
 import pytest
+from hypothesis import given, settings
+
+from fp8tune.job import Unknown
+from tests.facts.shapes import ANY, built
 
 TEXT = """
 [model]
@@ -28,9 +32,9 @@ def config(job):
 @pytest.mark.parametrize(
     ("values", "largest"),
     [
-        ({}, "logits 31, activations 8, weights and optimizer 3"),
+        ({}, "logits 31, activations 8, optimizer state 2"),
         ({"accum": 2}, "logits 31, gradients 30, activations 8"),
-        ({"ac": "selective"}, "activations 116, logits 31, weights and optimizer 3"),
+        ({"ac": "selective"}, "activations 116, logits 31, optimizer state 2"),
     ],
 )
 def test_largest_parts(config, values, largest):
@@ -67,9 +71,15 @@ def test_where_nothing_fits(config):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"ac": "selective"}, ", or full AC: about 43 GiB"),
+        ({"ac": "selective"}, ", or full AC: at most 43 GiB"),
+        ({"ac": "none", "batch": 32}, ""),
         ({}, ""),
         ({"gpu": "a10g", "world_size": 2}, "; shard over more GPUs"),
+        ({"ac": "none", "gpu": "h100", "batch": 16}, ""),
+        (
+            {"ac": "none", "gpu": "h100", "world_size": 1, "accum": 4},
+            "; shard over more GPUs",
+        ),
     ],
 )
 def test_otherwise(config, values, words):
@@ -79,6 +89,22 @@ def test_otherwise(config, values, words):
 def test_full_ac_is_what_the_config_would_need(config):
     predicted = config(ac="selective")["memory.full_ac_gib"]
     assert predicted == pytest.approx(config()["memory.loss_gib"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANY)
+def test_what_is_advised_fits(shape):
+    found = built(shape)
+    try:
+        fit, batch = found["memory.fit"], found["memory.largest_micro_batch"]
+        words = found["memory.otherwise"]
+    except Unknown:
+        return
+    if fit != "fits" and batch:
+        assert batch < shape["batch"]
+        assert built(shape | {"batch": batch})["memory.fit"] == "fits"
+    if "full AC" in words:
+        assert built(shape | {"ac": "full"})["memory.fit"] == "fits"
 
 
 def test_one_batch_is_the_config_without_accumulation(config):

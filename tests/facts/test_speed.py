@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks import published_speed
-from benchmarks.estimates_speed import NOISE, TARGET, fit
+from benchmarks.estimates import speeds
+from benchmarks.estimates.fit import fit
+from benchmarks.estimates.speed import NOISE, TARGET
 from fp8tune.facts import fp8, speed
 from fp8tune.facts.steptime import Rates
 from fp8tune.job import Unknown
@@ -21,14 +22,14 @@ grad_accum_steps = 2
 activation_checkpointing = "full"
 """
 FP8 = 'mixed_precision = "fp8"\n'
-GAINS = published_speed.gains()
+GAINS = speeds.gains()
 
 
 @pytest.mark.parametrize(
     "run", [g for g in GAINS if g.group == "FSDP"], ids=lambda run: run.name
 )
 def test_published_gains_under_fsdp_are_met_within_8_points(run):
-    assert published_speed.gain(run, Rates()) == pytest.approx(run.measured, abs=TARGET)
+    assert speeds.gain(run, Rates()) == pytest.approx(run.measured, abs=TARGET)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +38,12 @@ def test_published_gains_under_fsdp_are_met_within_8_points(run):
     ids=lambda run: run.name,
 )
 def test_the_sign_of_every_published_gain_is_right(run):
-    assert (published_speed.gain(run, Rates()) > 1) is (run.measured > 1)
+    assert (speeds.gain(run, Rates()) > 1) is (run.measured > 1)
 
 
-@pytest.mark.parametrize("run", published_speed.steps(), ids=lambda run: run.name)
+@pytest.mark.parametrize("run", speeds.steps(), ids=lambda run: run.name)
 def test_published_tokens_per_second_are_met_within_the_band(run):
-    predicted = published_speed.tokens_per_second(run, Rates())
+    predicted = speeds.tokens_per_second(run, Rates())
     assert predicted == pytest.approx(run.measured, rel=speed.SPEED_ERROR)
 
 
@@ -132,20 +133,24 @@ def test_a_larger_batch_gains_more(job):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "hidden", "tokens", "pp", "tp", "error"),
+    ("gpu", "hidden", "tokens", "pp", "tp", "suspicious", "error"),
     [
-        ("h200", 4096, 8192, 1, 1, 0.08),
-        ("h100-sxm", 2048, 4096, 1, 1, 0.08),
-        ("gh200-96gb", 4096, 8192, 1, 1, 0.15),
-        ("h200", 1024, 8192, 1, 1, 0.15),
-        ("h200", 4096, 2048, 1, 1, 0.15),
-        ("h200", 4096, 32768, 1, 1, 0.15),
-        ("h200", 4096, 8192, 2, 1, 0.15),
-        ("h200", 4096, 8192, 1, 2, 0.15),
+        ("h200", 4096, 8192, 1, 1, False, 0.08),
+        ("h100-sxm", 2048, 4096, 1, 1, False, 0.08),
+        ("gh200-96gb", 4096, 8192, 1, 1, False, 0.15),
+        ("h200", 1024, 8192, 1, 1, False, 0.15),
+        ("h200", 4096, 2048, 1, 1, False, 0.15),
+        ("h200", 4096, 32768, 1, 1, False, 0.15),
+        ("h200", 4096, 8192, 2, 1, False, 0.15),
+        ("h200", 4096, 8192, 1, 2, False, 0.15),
+        ("h200", 4096, 8192, 1, 1, True, 0.15),
     ],
 )
-def test_the_band_is_wider_far_from_published_rows(gpu, hidden, tokens, pp, tp, error):
-    assert speed.fp8_gain_error(gpu, hidden, (tokens,), pp, tp) == error
+def test_the_band_is_wider_far_from_published_rows(
+    gpu, hidden, tokens, pp, tp, suspicious, error
+):
+    found = speed.fp8_gain_error(gpu, hidden, (tokens,), pp, tp, suspicious)
+    assert found == error
 
 
 @pytest.mark.parametrize(
@@ -178,6 +183,7 @@ def test_bubble(stages, micro_batches, share):
     ("known", "verdict"),
     [
         ({"compile": False}, "no"),
+        ({"tp": 2, "speed_fp8_gain": 1.4, "speed_fp8_gain_low": 1.3}, "no"),
         ({"compile": True, "gpu_fp8_matmul": False}, "no"),
         ({"speed_fp8_gain": 1.25, "speed_fp8_gain_low": 1.17}, "yes"),
         ({"speed_fp8_gain": 1.12, "speed_fp8_gain_low": 1.04}, "marginal"),
@@ -189,7 +195,7 @@ def test_bubble(stages, micro_batches, share):
     ],
 )
 def test_pays(known, verdict):
-    known = {"compile": True, **known}
+    known = {"compile": True, "tp": 1, **known}
     if verdict is None:
         with pytest.raises(Unknown):
             fp8.pays(**known)

@@ -516,7 +516,7 @@ def test_what_surprises_in_the_loader(lint, text, found):
         (
             "[vision_encoder]\n[vlm]\nmot_modalities = []",
             "[vlm] has no key `mot_modalities`",
-            'did you mean arch = "mot"?',
+            'did you mean `arch = "mot"`, which has it?',
         ),
         (
             "dim = 4096\nn_heads = 32",

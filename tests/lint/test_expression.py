@@ -3,11 +3,8 @@
 import pytest
 
 from fp8tune.job import Unknown
-from fp8tune.lint.expression import (
-    MAX_LENGTH,
-    ExpressionError,
-    compile_expression,
-)
+from fp8tune.lint.expression import compile_expression
+from fp8tune.lint.syntax import MAX_LENGTH, ExpressionError
 
 NAMES = ("a", "b", "z", "s", "l", "t", "f", "model.dim", "unset", "unset2")
 VALUES = {

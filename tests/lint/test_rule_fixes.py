@@ -12,10 +12,11 @@ from typing import NamedTuple
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import Rules, check
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.rewrite import fixed_bytes, mend
-from fp8tune.lint.rules import Rule, read_builtin
+from fp8tune.lint.rules import Rule
 from fp8tune.toml.document import parse
 from fp8tune.trainers.trainer import trainer
 from tests.toml.test_edit import without_empty

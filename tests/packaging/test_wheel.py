@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.lint.rules import CATEGORIES, rule_files
+from fp8tune.lint.builtin import rule_files
+from fp8tune.lint.rules import CATEGORIES
 
 from .conftest import execute, must, new_venv, pip
 
@@ -61,6 +62,7 @@ def test_nothing_else_is_in_the_wheel(names, repository):
         for path in (repository / "fp8tune").rglob("*.py")
     }
     inside = {name for name in names if ".dist-info/" not in name}
+    modules = modules - {"fp8tune/build_hook.py"} | {"fp8tune/_index.py"}
     assert {name for name in inside if name.endswith(".py")} == modules
     assert {name.split("/")[0] for name in inside} == {"fp8tune"}
     kinds = {name.rpartition(".")[2] for name in inside}
@@ -96,6 +98,12 @@ class TestInstalled:
         assert "bad.toml:2:7: error[heads-do-not-divide-hidden-size]" in ended.out
         assert "bad.toml:10:6: error[value-out-of-range]" in ended.out
 
+    def test_page(self, programs, configs):
+        """What the index leaves out is read from the rule's file."""
+        out = must(programs / "fp8tune", "explain", "FP8101", folder=configs)
+        assert "Why" in out
+        assert "Examples" in out or "[train]" in out
+
     def test_module(self, programs, configs):
         command = (programs / "python", "-m", "fp8tune", "lint", "bad.toml")
         assert execute(*command, folder=configs).code == 1
@@ -113,7 +121,7 @@ class TestInstalled:
 
 
 def test_wheel_carries_its_own_rules(installed, configs):
-    code = "from fp8tune.lint.rules import builtin_folder as f; print(f())"
+    code = "from fp8tune.lint.builtin import builtin_folder as f; print(f())"
     folder = Path(must(installed / "python", "-c", code, folder=configs).strip())
     assert folder.is_relative_to(installed.parent)
     assert {path.name for path in folder.iterdir()} <= set(CATEGORIES)

@@ -6,9 +6,8 @@ import time
 import pytest
 
 from fp8tune.runners import smi
-from fp8tune.runners.builtin.runner import beside
 from fp8tune.runners.smi import Process, Sample
-from fp8tune.runners.watch import Guard, Sampler, between, sharers, summary
+from fp8tune.runners.watch import Guard, Sampler, beside, between, sharers, summary
 from tests.runners.fake_smi import install
 from tests.search.tries import GIVEN, ran
 

@@ -104,11 +104,17 @@ def avoid_slow_kernels(spec: Spec) -> None:
 
 
 def build(spec: Spec) -> tuple[nn.Module, dict[str, int]]:
-    """The model, ready to train, and counts of what was converted and wrapped."""
+    """The model, ready to train, and counts of what was converted and wrapped.
+
+    One rank of many never holds the whole model: it is built without storage, and gets
+    its share of the weights when it is sharded. Tied weights would come apart so, and
+    are built whole.
+    """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":
         avoid_slow_kernels(spec)
-    with torch.device(spec.device):
+    in_part = spec.dp_shard > 1 and not spec.tied_embeddings
+    with torch.device("meta" if in_part else spec.device):
         model = Decoder(spec)
     model = model.to(DTYPES[spec.precision])
     counts = {
@@ -118,4 +124,7 @@ def build(spec: Spec) -> tuple[nn.Module, dict[str, int]]:
         "checkpointed": checkpoint(model, spec),
     }
     shard(model, spec)
+    if in_part:
+        model.to_empty(device=spec.device)
+        model.init_weights(spec)
     return (torch.compile(model) if spec.compile else model), counts  # type: ignore[return-value]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from fp8tune.runners.builtin.experts import Experts
@@ -156,12 +157,23 @@ class Decoder(nn.Module):
         self.init_weights(spec)
 
     def init_weights(self, spec: Spec) -> None:
-        """Normal weights; projections into the residual stream scaled by depth."""
+        """Normal weights, norms of one; projections into the residual scaled by depth.
+
+        Of weights that are sharded, this rank's share; and the rotary table, which a
+        model that was built without storage does not have yet.
+        """
         for name, weight in self.named_parameters():
+            mine = weight.to_local() if isinstance(weight, DTensor) else weight
+            into_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+            depth = math.sqrt(2 * spec.layers) if into_residual else 1.0
             if weight.dim() > 1:
-                into_residual = name.endswith(("o_proj.weight", "down_proj.weight"))
-                depth = math.sqrt(2 * spec.layers) if into_residual else 1.0
-                nn.init.normal_(weight, std=spec.init_std / depth)
+                nn.init.normal_(mine, std=spec.init_std / depth)
+            else:
+                nn.init.ones_(mine)
+        for buffer, values in zip(
+            (self.cos, self.sin), rotary_table(spec), strict=True
+        ):
+            buffer.copy_(values)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of every position."""

@@ -14,15 +14,9 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
+from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
-from fp8tune.runners.watch import (
-    SHARE,
-    Guard,
-    Sampler,
-    between,
-    sharers,
-    summary,
-)
+from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import OUTCOMES, Record
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -51,10 +45,15 @@ _LATE = {"start": "launch", "import": "launch", "build": "launch"}
 
 
 class Setup(NamedTuple):
-    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``."""
+    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``.
+
+    ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
+    this machine's; else 0.
+    """
 
     device: str
     dp_shard: int = 1
+    larger_gib: float = 0.0
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
@@ -97,7 +96,9 @@ class Builtin:
 
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """What a trial of these knobs builds; raises ``CannotBuild``."""
-        return from_job(self.job(knobs), **self.setup._asdict())
+        given = self.setup._asdict()
+        del given["larger_gib"]
+        return from_job(self.job(knobs), **given)
 
     def run(self, knobs: dict[str, Any], deadline: float) -> Record:
         """Try one setting in a process of its own; never longer than ``deadline``."""
@@ -105,6 +106,37 @@ class Builtin:
             spec = self.spec(knobs)
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
+        until = self.now() + deadline
+        found = self._trial(knobs, spec, deadline)
+        if found.outcome == "oom" and self.setup.larger_gib:
+            found = self._in_part(knobs, spec, found, until)
+        return as_many(found, self.job(knobs), spec.dp_shard)
+
+    def _in_part(
+        self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
+    ) -> Record:
+        """A setting that this GPU cannot hold, from two depths that it can."""
+        spent = whole.cost_s
+        for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
+            found: list[tuple[int, Record]] = []
+            for layers in reversed(pair):
+                part = self._trial(
+                    knobs, spec._replace(layers=layers), until - self.now()
+                )
+                spent += part.cost_s
+                found.insert(0, (layers, part))
+                if not part.ok:
+                    break
+            if all(part.ok for _, part in found):
+                made = extrapolated(found, spec.layers)
+                fits = made.peak_gib <= self.setup.larger_gib
+                return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
+            if found[0][1].outcome != "oom":
+                return found[0][1]._replace(cost_s=spent)
+        return whole._replace(cost_s=spent)
+
+    def _trial(self, knobs: dict[str, Any], spec: Spec, deadline: float) -> Record:
+        """One worker's life, as a record of its rank alone, with the GPU beside it."""
         start = time.monotonic()
         before = self.guard.free(deadline / 2) if self.guard else {}
         waited = time.monotonic() - start
@@ -125,24 +157,6 @@ class Builtin:
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
-
-
-def beside(found: Record, before: dict[str, Any], steady: dict[str, Any]) -> Record:
-    """A record with what was seen of the GPU, and what that makes of its outcome.
-
-    Out of memory beside another process, or a figure of a GPU that slowed itself down,
-    say nothing of the setting: both may pass.
-    """
-    more = {**found.more, **before, **steady}
-    others = sharers(more)
-    if found.outcome == "oom" and others:
-        more["message"] = f"out of memory beside {others}"
-        return found._replace(outcome="launch", more=more)
-    if found.ok and steady.get("slowed", 0.0) > SHARE:
-        reasons = ", ".join(steady["clock_reasons"])
-        more["message"] = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
-        return found._replace(outcome="throttled", more=more)
-    return found._replace(more=more)
 
 
 def _steady(heard: Heard) -> tuple[float, float]:
@@ -209,14 +223,12 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         "rehearsal": spec.device == "cpu",
         **{name: done[name] for name in KEPT if name in done},
     }
-    if spec.dp_shard > 1:
-        more["extrapolated"] = f"rank 0 of {spec.dp_shard}, without communication"
     outcome = "ok"
     if spec.precision == "fp8" and not done.get("float8_matmuls"):
         outcome, more["message"] = "user", "FP8 was asked for, and no FP8 matmul ran"
     return base._replace(
         outcome=outcome,
-        tokens_per_second=done["tokens_per_second_per_rank"] * spec.dp_shard,
+        tokens_per_second=done["tokens_per_second_per_rank"],
         step_ms=tuple(done["step_ms"]),
         peak_gib=done["peak_gib"],
         reserved_gib=done["reserved_gib"],

@@ -2,7 +2,7 @@
 
 Sources: ``benchmarks/activation_bytes.py`` for what a block keeps, eager and compiled;
 ``benchmarks/step_memory.py`` for what is alive at the peaks of a step, both on the
-trainer's own code at commit 5666d0d; its H200 runs (``benchmarks/memory_points.toml``).
+trainer's own code at commit 5666d0d; its H200 runs (``docs/accuracy.md``).
 """
 
 from __future__ import annotations

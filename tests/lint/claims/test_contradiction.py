@@ -250,7 +250,7 @@ def test_nothing_is_read_where_no_such_rule_is_selected(builtin):
         "import sys\n"
         "from fp8tune.job import Target\n"
         "from fp8tune.lint.engine import Rules, check\n"
-        "from fp8tune.lint.rules import read_builtin\n"
+        "from fp8tune.lint.builtin import read_builtin\n"
         "rules = [r for r in read_builtin() if sys.argv[1] in r.name]\n"
         "text = sys.argv[2].encode()\n"
         "check('a.toml', text, Rules(rules, {}), Target(), only='kempnerforge')\n"

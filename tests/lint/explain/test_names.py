@@ -3,7 +3,8 @@
 import pytest
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.explain import (
     Entry,
     FactPage,
@@ -18,7 +19,7 @@ from fp8tune.lint.explain import (
 from fp8tune.lint.explain.data import KINDS, data
 from fp8tune.lint.explain.myths import myths
 from fp8tune.lint.explain.text import WIDTH, text
-from fp8tune.lint.rules import CONSEQUENCES, read_builtin
+from fp8tune.lint.rules import CONSEQUENCES
 from fp8tune.trainers.trainer import trainer
 
 WORDS = trainer("kempnerforge").vocabulary
@@ -26,7 +27,7 @@ RULES = [word for rule in read_builtin() for word in (rule.name, rule.code)]
 EVERY = [
     *((name, RulePage) for name in RULES),
     *((name, KeyPage) for name in keys()),
-    *((name, FactPage) for name in {*FACTS, *FIELDS, *WORDS.computed}),
+    *((name, FactPage) for name in sorted({*FACTS, *FIELDS, *WORDS.computed})),
     *((myth.name, MythPage) for myth in myths()),
     *((name, ListPage) for name in ("train", "vlm", "slow", "memory", "gpu.")),
     ("myths", MythPage),

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.explain.reference import reference, rule_section, write
 from fp8tune.lint.explain.rule import FixText, rule_page
-from fp8tune.lint.rules import read_builtin
 
 ROOT = Path(__file__).parents[3]
 PAGES = reference()

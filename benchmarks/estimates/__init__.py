@@ -1,0 +1,1 @@
+"""Predictions of memory and speed against every published run that we hold."""

@@ -1,0 +1,173 @@
+"""The memory model against published runs, group by group.
+
+Beside the error of a prediction stands what is left of it after calibration: by all
+other runs of the group, and by the worst choice of a single one.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from benchmarks import machine
+from benchmarks.estimates.peaks import Point
+from fp8tune.facts.calibration import Measured, factor
+from fp8tune.facts.peak import BANDS
+
+TARGETS = {
+    "FSDP and TP": 0.02,
+    "pipeline, first stage": 0.06,
+    "VLM": 0.06,
+}
+"""Largest error of each run of KempnerForge, by group."""
+
+OTHERS_MEDIAN, OTHERS_LEFT_OUT = 0.10, 0.02
+"""Of trainers without an adapter: median error, and worst after calibration."""
+
+
+class Row(NamedTuple):
+    """One run of the report; errors are relative, None where there is none.
+
+    ``left_out`` is after calibration by the other runs of the group, ``one_run`` by
+    the worst single one of them.
+    """
+
+    point: Point
+    predicted: float
+    fit: str
+    error: float | None
+    left_out: float | None
+    one_run: float | None
+
+
+def rows(found: list[Point]) -> list[Row]:
+    """Every run with its estimate."""
+    return [_row(point, found) for point in found]
+
+
+def _row(point: Point, found: list[Point]) -> Row:
+    others = [
+        Measured("", other.predicted, other.measured)
+        for other in found
+        if other.group == point.group and other is not point and other.measured
+    ]
+    if not point.measured:
+        return Row(point, point.predicted, _fit(point), None, None, None)
+    ratio = point.predicted / point.measured
+    alone = [ratio * factor([other]) - 1 for other in others]
+    return Row(
+        point,
+        point.predicted,
+        _fit(point),
+        ratio - 1,
+        ratio * factor(others) - 1 if others else None,
+        max(alone, key=abs) if alone else None,
+    )
+
+
+def _fit(point: Point) -> str:
+    """The verdict, if the run's GPU is known and its peak is covered."""
+    known = "gpu" in point.job and point.job["pp"] == 1
+    return str(point.job["memory.fit"]) if known else ""
+
+
+def show(found: list[Row]) -> str:
+    """All runs as a Markdown table [GiB]."""
+    after = ("left out", "one run")
+    head = ("group", "run", "measured", "predicted", "at", "error", *after, "fit", "")
+    lines = [
+        (
+            row.point.group,
+            f"[{row.point.name}]({row.point.source})",
+            f"{row.point.measured:g}" if row.point.measured else "out of memory",
+            f"{row.predicted:.1f}",
+            str(row.point.job["memory.peak_at"]),
+            percent(row.error),
+            percent(row.left_out),
+            percent(row.one_run),
+            row.fit,
+            row.point.note,
+        )
+        for row in found
+    ]
+    return machine.table(lines, head)
+
+
+def summary(found: list[Row]) -> str:
+    """Median and worst error of each group, before and after calibration."""
+    lines = []
+    for group in dict.fromkeys(row.point.group for row in found):
+        mine = [row for row in found if row.point.group == group and row.point.measured]
+        lines.append(
+            (
+                group,
+                str(len(mine)),
+                percent(statistics.median(abs(row.error or 0.0) for row in mine)),
+                percent(_worst([row.error for row in mine])),
+                percent(_worst([row.left_out for row in mine])),
+                percent(_worst([row.one_run for row in mine])),
+            )
+        )
+    head = ("group", "runs", "median", "worst", "worst left out", "worst by one run")
+    return machine.table(lines, head)
+
+
+def _worst(errors: list[float | None]) -> float | None:
+    return max((error for error in errors if error is not None), key=abs, default=None)
+
+
+def bands(found: list[Row]) -> str:
+    """The band of each family, and how far its runs lie from the estimate."""
+    head = ("family", "band", "runs", "lowest", "highest")
+    lines = []
+    for family, (below, above) in BANDS.items():
+        errors = [
+            row.point.measured / row.predicted - 1
+            for row in found
+            if row.fit or row.point.group.startswith("pipeline")
+            if row.point.measured and row.point.group != "small"
+            if row.point.job["estimate_family"] == family
+        ]
+        low, high = (min(errors), max(errors)) if errors else (None, None)
+        band = f"-{100 * below:.0f} % to +{100 * above:.0f} %"
+        lines.append((family, band, str(len(errors)), percent(low), percent(high)))
+    return machine.table(lines, head)
+
+
+def targets(found: list[Row]) -> Iterator[tuple[str, str, bool]]:
+    """What is promised of memory, what was found, and whether it holds."""
+    for group, limit in TARGETS.items():
+        mine = [row.error for row in found if row.point.group == group]
+        worst = _worst(mine)
+        met = worst is not None and abs(worst) <= limit
+        said = f"worst {percent(worst)} of {len(mine)}"
+        yield f"{group}: every error within {100 * limit:.0f} %", said, met
+    wrong = [
+        row.point.name
+        for row in found
+        if row.fit == ("out-of-memory" if row.point.measured else "fits")
+    ]
+    judged = sum(bool(row.fit) for row in found)
+    told = f"{judged - len(wrong)} of {judged}" + "".join(f"; not {n}" for n in wrong)
+    yield "no verdict on a run of KempnerForge is wrong", told, not wrong
+    others = [row for row in found if "gpu" not in row.point.job]
+    median = statistics.median(
+        abs(row.error) for row in others if row.error is not None
+    )
+    promise = "other trainers, uncalibrated: median error at most 10 %"
+    yield promise, percent(median), median <= OTHERS_MEDIAN
+    for promise, worst in (
+        (
+            "calibrated by the other runs of the group",
+            _worst([r.left_out for r in others]),
+        ),
+        ("calibrated by any one run of the group", _worst([r.one_run for r in others])),
+    ):
+        met = worst is not None and abs(worst) <= OTHERS_LEFT_OUT
+        yield f"other trainers, {promise}: at most 2 %", percent(worst), met
+
+
+def percent(value: float | None) -> str:
+    """A relative error in percent."""
+    return "" if value is None else f"{100 * value:+.1f} %"

@@ -1,0 +1,189 @@
+"""Published peaks of memory, and what is predicted of each.
+
+``kempnerforge.toml`` holds configs of a trainer with an adapter, which prints what it
+has allocated; ``others.toml`` shapes of trainers without one, which print what their
+allocator has reserved.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fp8tune.facts import FACTS
+from fp8tune.facts.memory import GIB
+from fp8tune.job import Job, Target, vocabulary
+from fp8tune.trainers.trainer import trainer
+
+
+def load(name: str) -> dict[str, Any]:
+    """The data of a file beside this module."""
+    text = Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+KEMPNERFORGE = load("kempnerforge")
+OTHERS = load("others")
+
+FP32_STATE = {
+    "ffn_matrices": 3,
+    "moe_layers": 0,
+    "experts": 0,
+    "shared_experts": 0,
+    "expert_size": 0,
+    "ac": "full",
+    "compile": True,
+    "precision": "bf16",
+    "grad_accum": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 1,
+    "sharded": True,
+    "head_shards": 1,
+    "in_flight": 1,
+    "block_copies": 1,
+    "extra_parameters": 0,
+    "weight_bytes": 4,
+    "optimizer_bytes": 8,
+    "optimizer_temporary_bytes": 0,
+    "gradient_bytes": 4,
+    "kept_gradient_bytes": 4,
+    "accumulated_gradient_bytes": 0,
+    "unsharded_gradient_bytes": 0,
+    "init_bytes": 0,
+    "cross_bytes": 0,
+    "router_bytes": 0,
+    "spare_bytes": 0,
+    "held_logit_bytes": 0,
+}
+"""What trainers without an adapter share: fp32 weights, gradients and moments.
+
+In what is reserved gradients have their place once they have been, so they count at
+every instant.
+"""
+
+
+class Point(NamedTuple):
+    """A published run: what it had at most, 0 if it ran out, and what is predicted.
+
+    ``cached_gib`` is what the allocator had reserved beyond the job's peak, and
+    ``freed_gib`` what it returns rather than run out. ``tokens_per_second`` is of all
+    GPUs, 0 if not published. All memory in GiB.
+    """
+
+    name: str
+    group: str
+    job: Job
+    measured: float
+    tokens_per_second: float
+    cached_gib: float
+    freed_gib: float
+    card_gib: float
+    source: str
+    note: str
+
+    @property
+    def predicted(self) -> float:
+        """The peak as the trainer would print it [GiB]."""
+        kept: float = self.job["memory.peak_gib"] + self.cached_gib
+        reserved = kept + self.freed_gib
+        return reserved if reserved <= self.card_gib else kept
+
+
+def points() -> list[Point]:
+    """Every published run."""
+    mine = [_config(row) for row in KEMPNERFORGE["run"]]
+    return mine + [_shape(row) for row in OTHERS["run"]]
+
+
+def uncovered() -> list[dict[str, str]]:
+    """Published peaks that nothing is predicted for: what, why, source."""
+    rows: list[dict[str, str]] = KEMPNERFORGE["uncovered"] + OTHERS["uncovered"]
+    return rows
+
+
+def _config(row: dict[str, Any]) -> Point:
+    """A run of KempnerForge, on the H200 GPUs of all its reports."""
+    values: dict[str, dict[str, Any]] = {}
+    for key, value in (KEMPNERFORGE["model"][row["model"]] | row["keys"]).items():
+        section, _, name = key.partition(".")
+        values.setdefault(section, {})[name] = value
+    known = trainer("kempnerforge")
+    loaded = known.load(values)
+    if loaded.faults:
+        raise ValueError(f"{row['name']}: {loaded.faults[0]}")
+    job = known.job(loaded, Target("h200", row["gpus"]))
+    return _point(row, job, 0.0, 0.0, job["gpu.memory_gib"])
+
+
+def _shape(row: dict[str, Any]) -> Point:
+    """A run of a trainer without an adapter.
+
+    Tensor parallelism splits all that a token keeps. Reserved beside the peak are: the
+    last block, which stays whole after its forward pass; the buffer that the group of
+    embedding and head was gathered in, which belongs to another stream
+    (torch.distributed.fsdp, _fsdp_collectives.py); and the block of the bf16 logits,
+    too small for the fp32 tensors that come after them.
+    """
+    stack, model = OTHERS["stack"][row["stack"]], OTHERS["model"][row["model"]]
+    tp = row.get("tp", 1)
+    kept, whole = _block_bytes(model, row["ac"])
+    fields = (
+        FP32_STATE
+        | model
+        | {
+            "stage_layers": model["layers"],
+            "dense_ffn_layers": model["layers"],
+            "shards": row["shards"],
+            "block_tokens": row["tokens"],
+            "head_tokens": row["tokens"],
+            "activation_bytes": kept / tp,
+            "recompute_bytes": whole / tp,
+            "gathered_bytes": 8 / tp,
+            "logit_bytes": stack["logit_bytes"] / tp,
+            "head_bytes": 0,
+        }
+    )
+    found = _job(fields)
+    root, block = 2 * found["params.root"] / tp, 2 * found["params.block"] / tp
+    job = _job(fields | {"head_bytes": root / row["tokens"]})
+    freed = row["tokens"] * model["vocab_size"] * stack["freed_logit_bytes"] / tp
+    return _point(row, job, (root + block) / GIB, freed / GIB, row["card_gib"])
+
+
+def _job(fields: dict[str, Any]) -> Job:
+    return Job(vocabulary(frozenset(fields), {}, FACTS), fields, set(), Target())
+
+
+def _block_bytes(model: dict[str, Any], ac: str) -> tuple[float, float]:
+    """Bytes per token that a block keeps, and that it has when computed anew.
+
+    Full AC keeps the input. Selective AC "op" also every second product and attention
+    (torchtitan, parallelize_llama.py): of the queries, values, gate and down.
+    """
+    hidden, ffn = model["hidden_size"], model["ffn_size"]
+    queries = model["heads"] * model["head_dim"]
+    pairs = 2 * model["kv_heads"] * model["head_dim"]
+    sums = 4 * model["heads"]
+    whole = 2 * (4 * hidden + 2 * queries + pairs + 4 * ffn) + sums
+    saved = 2 * (2 * hidden + 2 * queries + pairs / 2 + ffn) + sums
+    kept = 2.0 * hidden if ac == "full" else saved
+    return kept, whole - kept
+
+
+def _point(
+    row: dict[str, Any], job: Job, cached: float, freed: float, card: float
+) -> Point:
+    return Point(
+        row["name"],
+        row["group"],
+        job,
+        row["peak_gib"],
+        row.get("tokens_per_second", 0.0),
+        cached,
+        freed,
+        card,
+        row["source"],
+        row.get("note", ""),
+    )

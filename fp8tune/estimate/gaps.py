@@ -1,0 +1,43 @@
+"""What an estimate does not cover, in words."""
+
+from __future__ import annotations
+
+ASKED = {
+    "gpu": "--gpu h100",
+    "world_size": "--world-size 16",
+}
+"""What the user can say, and how."""
+
+_VLM = "vision-language models"
+
+WORDS = {
+    "attention_passes": _VLM,
+    "gemms": _VLM,
+    "vlm_positions": _VLM,
+    "extra_parameters": "vision encoders other than the random one, other frozen parts",
+    "block_copies": "MoMa blocks",
+    "cross_blocks": "cross-attention without its interval",
+    "block_tokens": "attention with an explicit mask",
+    "shards": "context parallelism, and replicas of sharded groups",
+    "activation_bytes": "what blocks keep without full AC if they are compiled with "
+    "tensor parallelism, or their norms are others than RMSNorm",
+    "ffn_bytes": "ReLU",
+    "logit_bytes": "this loss",
+    "weight_bytes": "other precisions than bf16 and FP8",
+    "optimizer_bytes": "this optimizer",
+    "memory.fit": "the last pipeline stage, which has the logits",
+    "gpu.memory_gib": "what torch sees of this GPU's memory",
+    "speed.step": "mixtures of experts and expert parallelism",
+    "speed.bf16_seconds": "other GPUs than Hopper of 700 TFLOPS and more",
+    "speed.fp8_seconds": "FP8 without compile",
+    "speed.tokens_per_second": "hidden sizes below 1024, and optimizers that multiply "
+    "matrices",
+}
+
+
+def why(missing: dict[str, str], fact: str) -> str:
+    """Why a fact is not known: ``: ...``, or nothing if there are no words for it."""
+    name = missing.get(fact, "")
+    if name in ASKED:
+        return f": say {ASKED[name]}"
+    return f": not covered: {WORDS[name]}" if name in WORDS else ""

@@ -1,0 +1,59 @@
+"""Where rules lie, and the built-in ones: from the wheel's index, else from files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.lint.rules import CATEGORIES, Rule, read_text
+
+_HEAD = re.compile(
+    r"""^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$""", re.MULTILINE
+)
+
+
+def builtin_folder() -> str:
+    """The folder of the built-in rules: in the wheel, else beside the package."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    inside = os.path.join(package, "rules")
+    return inside if os.path.isdir(inside) else os.path.join(package, "..", "rules")
+
+
+def rule_files(folder: str) -> Iterator[tuple[str, str]]:
+    """Category and path of every rule file below ``folder``, sorted."""
+    for category in CATEGORIES:
+        place = os.path.join(folder, category)
+        if os.path.isdir(place):
+            for name in sorted(os.listdir(place)):
+                if name.endswith(".toml"):
+                    yield category, os.path.join(place, name)
+
+
+def read_builtin() -> list[Rule]:
+    """The built-in rules, trusted to be well-formed; tests check them."""
+    folder = builtin_folder()
+    try:
+        from fp8tune._index import RULES
+    except ImportError:  # in a checkout
+        return [_builtin(path, category) for category, path in rule_files(folder)]
+    return [indexed(os.path.join(folder, *place), front) for *place, front in RULES]
+
+
+def _builtin(path: str, category: str) -> Rule:
+    """A rule of a checkout, of which only the head is looked at."""
+    text = read_text(path)
+    head, _, _ = text.partition("\n[[")
+    fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
+    rule = Rule(path, category, fields, text)
+    rule.builtin = True
+    return rule
+
+
+def indexed(path: str, front: dict[str, Any]) -> Rule:
+    """A rule of an installed wheel; its file is read if its page is asked for."""
+    rule = Rule(path, path.split(os.sep)[-2], front)
+    rule.builtin = True
+    rule.front = front
+    return rule

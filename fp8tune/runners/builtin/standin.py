@@ -1,0 +1,110 @@
+"""One GPU standing for many, or for a larger one: what is added to what was measured.
+
+A trial of many ranks is rank 0's true share of memory and compute with collectives that
+move nothing. The time that they would take comes from published bandwidths. Where the
+model does not fit this GPU but may fit the one it is for, two shallower ones are
+measured: blocks are alike, so memory and time are lines over depth.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from fp8tune.job import Job, Unknown
+from fp8tune.search.record import Record
+
+MEDIAN = math.sqrt(math.pi / 2)
+"""Deviation of a median over that of a mean, of many normal values."""
+
+
+def communication_ms(job: Job) -> float | None:
+    """Time that collectives add to an optimizer step [ms]; ``None`` where unknown.
+
+    By ``speed.bf16_seconds`` and ``speed.fp8_seconds``: nodes of 8 GPUs with NVLink
+    inside and 400 Gb/s per GPU between them.
+    """
+    name = "speed.fp8_seconds" if job["precision"] == "fp8" else "speed.bf16_seconds"
+    try:
+        seconds: float = job[name].communication * job["grad_accum"]
+    except Unknown:
+        return None
+    return seconds * 1e3
+
+
+def depths(layers: int, period: int) -> list[tuple[int, int]]:
+    """Pairs of depths to measure instead of a whole model, the largest first.
+
+    Each is a multiple of ``period``, after which the blocks repeat.
+    """
+    found = []
+    deep = layers // 2 // period * period
+    while deep >= 2 * period:
+        shallow = deep // 2 // period * period
+        found.append((shallow, deep))
+        deep = shallow
+    return found
+
+
+def extrapolated(pair: Sequence[tuple[int, Record]], layers: int) -> Record:
+    """The record of a model of ``layers`` blocks from those of two shallower ones.
+
+    Step times and memory lie on a line through both. ``extrapolation_error`` is half of
+    the 95 % interval of the step time, relative, from the spread of the steps alone.
+    """
+    (low, shallow), (high, deep) = pair
+    reach = (layers - low) / (high - low)
+
+    def line(one: float, other: float) -> float:
+        return one + reach * (other - one)
+
+    middles = [statistics.median(record.step_ms) for record in (shallow, deep)]
+    step_ms = line(*middles)
+    tokens = deep.tokens_per_second * middles[1]
+    errors = [_error_ms(record.step_ms) for record in (shallow, deep)]
+    error = math.hypot((1 - reach) * errors[0], reach * errors[1]) / step_ms
+    said = f"from {low} and {high} of {layers} blocks, which fit this GPU"
+    return deep._replace(
+        tokens_per_second=tokens / step_ms,
+        step_ms=(step_ms,),
+        peak_gib=line(shallow.peak_gib, deep.peak_gib),
+        reserved_gib=line(shallow.reserved_gib, deep.reserved_gib),
+        cost_s=shallow.cost_s + deep.cost_s,
+        more={
+            **deep.more,
+            "extrapolated": said,
+            "extrapolation_error": error,
+        },
+    )
+
+
+def as_many(record: Record, job: Job, ranks: int) -> Record:
+    """The record of one rank as that of all, with the time of their collectives."""
+    if ranks < 2 or not record.ok:
+        return record
+    step_ms = statistics.median(record.step_ms)
+    added = communication_ms(job)
+    how = "without communication: no bandwidth is known for this job"
+    if added is not None:
+        how = f"plus {added:.1f} ms of communication a step by published bandwidths"
+    alone = record.more.get("extrapolated")
+    said = f"rank 0 of {ranks}, {how}"
+    return record._replace(
+        tokens_per_second=record.tokens_per_second
+        * ranks
+        * step_ms
+        / (step_ms + (added or 0.0)),
+        more={
+            **record.more,
+            "extrapolated": f"{said}; {alone}" if alone else said,
+            "communication_ms": added,
+        },
+    )
+
+
+def _error_ms(times: Sequence[float]) -> float:
+    """Half of the 95 % interval of the median of step times [ms]."""
+    if len(times) < 2:
+        return 0.0
+    return 1.96 * MEDIAN * statistics.stdev(times) / math.sqrt(len(times))

@@ -1,0 +1,154 @@
+"""One GPU standing for many, or for a larger one."""
+
+import tomllib
+
+import pytest
+import torch
+
+from fp8tune.job import Target
+from fp8tune.runners.builtin.convert import build
+from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.builtin.standin import (
+    as_many,
+    communication_ms,
+    depths,
+    extrapolated,
+)
+from fp8tune.runners.builtin.step import Training
+from fp8tune.search.record import Record
+from fp8tune.trainers.trainer import trainer
+
+from .test_builtin import MOE, SMALL
+
+LARGE = """\
+[model]
+dim = 4096
+n_layers = 32
+n_heads = 32
+n_kv_heads = 8
+vocab_size = 128256
+[train]
+batch_size = 2
+seq_len = 4096
+grad_accum_steps = 4
+mixed_precision = "fp8"
+"""
+
+
+def runner(text=SMALL, ranks=1, gpu="", **setup):
+    known = trainer("kempnerforge")
+    loaded = known.load(tomllib.loads(text))
+    short = {"min_steps": 2, "max_steps": 3, "warm_steps": 1}
+    given = Setup("cpu", dp_shard=ranks, **short, **setup)
+    return Builtin(known, loaded, Target(gpu, ranks), given)
+
+
+@pytest.fixture
+def no_group():
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("more", ["", MOE, "tie_embeddings = true\n"])
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+def test_a_rank_is_built_without_the_whole(more, precision, no_group):
+    text = SMALL.replace("[model]\n", f"[model]\n{more}")
+    made = runner(text.replace("fp8", precision), 4).spec({})
+    model, counts = build(made)
+    training = Training(model, made, batches(made))
+    losses = [training.step().loss for _ in range(2)]
+    weights = {name: w.to_local() for name, w in model.named_parameters()}
+    whole, _ = build(made._replace(dp_shard=1))
+    assert (
+        counts["parameters"]
+        == sum(w.numel() for w in whole.parameters())
+        - (made.tied_embeddings and precision == "fp8") * 128 * 64
+    )
+    for name, weight in whole.named_parameters():
+        share = weights[name]
+        assert share.numel() * 4 == weight.numel()
+        spread = (float(w.detach().float().std()) for w in (share, weight))
+        assert next(spread) == pytest.approx(next(spread), rel=0.3, abs=2e-3)
+    assert all(4 < loss < 6 for loss in losses)  # ln 128 = 4.85
+
+
+@pytest.mark.parametrize(
+    ("layers", "period", "pairs"),
+    [
+        (32, 1, [(8, 16), (4, 8), (2, 4), (1, 2)]),
+        (30, 1, [(7, 15), (3, 7), (1, 3)]),
+        (24, 2, [(6, 12), (2, 6)]),
+        (24, 4, [(4, 12)]),
+        (3, 1, []),
+        (1, 1, []),
+    ],
+)
+def test_depths(layers, period, pairs):
+    assert depths(layers, period) == pairs
+    for low, high in pairs:
+        assert (low % period, high % period) == (0, 0)
+        assert 0 < low < high < layers
+
+
+def test_a_line_over_depth():
+    shallow = Record({}, "ok", 4000.0, (100.0, 102.0, 98.0), 10.0, 11.0, 5.0)
+    deep = Record({}, "ok", 2500.0, (160.0, 164.0, 156.0), 16.0, 18.0, 6.0)
+    found = extrapolated([(8, shallow), (16, deep)], 32)
+    assert found.step_ms == (280.0,)
+    assert found.tokens_per_second == pytest.approx(2500.0 * 160 / 280)
+    assert (found.peak_gib, found.reserved_gib, found.cost_s) == (28.0, 32.0, 11.0)
+    assert found.more["extrapolated"].startswith("from 8 and 16 of 32 blocks")
+    assert 0 < found.more["extrapolation_error"] < 0.1
+
+
+def test_all_ranks_with_their_collectives():
+    job = runner(LARGE, 16, "h100").job({})
+    added = communication_ms(job)
+    one = Record({}, "ok", 1000.0, (200.0,))
+    many = as_many(one, job, 16)
+    assert added > 0
+    assert many.tokens_per_second == pytest.approx(16000 * 200 / (200 + added))
+    assert f"plus {added:.1f} ms" in many.more["extrapolated"]
+    assert many.more["communication_ms"] == added
+
+
+def test_no_bandwidth_is_known():
+    many = as_many(Record({}, "ok", 1000.0, (200.0,)), runner(LARGE, 16).job({}), 16)
+    assert many.tokens_per_second == 16000.0
+    assert "without communication" in many.more["extrapolated"]
+
+
+@pytest.mark.parametrize("record", [Record({}, "oom"), Record({}, "hang")])
+def test_what_failed_stays_as_it_is(record):
+    assert as_many(record, runner(LARGE, 16, "h100").job({}), 16) is record
+
+
+def test_one_rank_stands_for_itself():
+    record = Record({}, "ok", 1000.0, (200.0,))
+    assert as_many(record, runner().job({}), 1) is record
+
+
+def test_a_trial_of_one_rank_of_four():
+    found = runner(ranks=4).run({}, 300)
+    assert found.outcome == "ok", found.more
+    assert found.more["extrapolated"].startswith("rank 0 of 4, without communication")
+    rows = 2 * 32 * 2 * 4  # sequences x tokens x accumulated x ranks
+    assert found.tokens_per_second == pytest.approx(
+        rows / sorted(found.step_ms)[len(found.step_ms) // 2] * 1e3, rel=0.5
+    )
+
+
+def test_a_model_that_does_not_fit_is_measured_in_part():
+    text = SMALL.replace("n_layers = 2", "n_layers = 8")
+    made = runner(text, larger_gib=1000.0)
+    spec = made.spec({})
+    found = made._in_part({}, spec, Record({}, "oom", cost_s=1.0), made.now() + 300)
+    assert found.outcome == "ok", found.more
+    assert found.more["extrapolated"].startswith("from 2 and 4 of 8 blocks")
+    assert found.more["float8_linears"] == 4 * 7 + 1
+    assert found.cost_s > 1.0
+    none = runner(text, larger_gib=0.001)
+    small = none._in_part({}, spec, Record({}, "oom"), none.now() + 300)
+    assert small.outcome == "oom"
