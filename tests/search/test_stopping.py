@@ -100,11 +100,21 @@ class Command:
                 more = {"cost_s": 1.0, "trial": number, "stage": stage}
                 file.write(json.dumps({**record, **more}) + "\n")
 
-    def gone(self, within=30.0):
+    def left(self, within=30.0):
+        """The command lines of processes that do not end in time."""
         until = time.monotonic() + within
         while self.processes() and time.monotonic() < until:
             time.sleep(0.05)
-        return self.processes() == []
+        return [_about(pid) for pid in self.processes()]
+
+
+def _about(pid):
+    folder = Path("/proc", str(pid))
+    try:
+        command = (folder / "cmdline").read_text().split("\0")
+        return pid, (folder / "stat").read_text().split()[1:5], command
+    except OSError:
+        return pid, [], []
 
 
 @pytest.fixture
@@ -121,7 +131,7 @@ def knowing(command):
     process = command.at_work()
     process.kill()
     process.communicate()
-    assert command.gone()
+    assert command.left() == []
     command.know()
     return command
 
@@ -136,7 +146,7 @@ def test_once_writes_what_is_known(knowing, number):
     assert "wrote a.tuned.toml" in out
     tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
     assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
-    assert knowing.gone()
+    assert knowing.left() == []
     (study,) = (knowing.folder / ".fp8tune").iterdir()
     assert len((study / "trials.jsonl").read_text().splitlines()) == len(KNOWN)
 
@@ -148,7 +158,7 @@ def test_once_with_nothing_known(command):
     assert process.returncode == 130
     assert "no trial succeeded" in out
     assert not (command.folder / "a.tuned.toml").exists()
-    assert command.gone()
+    assert command.left() == []
 
 
 def test_twice_stops_at_once(knowing):
@@ -157,14 +167,14 @@ def test_twice_stops_at_once(knowing):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    assert knowing.gone()
+    assert knowing.left() == []
 
 
 def test_a_killed_search_leaves_no_trial_behind(command):
     process = command.at_work()
     process.kill()
     process.communicate()
-    assert command.gone()
+    assert command.left() == []
 
 
 def test_two_searches_of_one_study(command):
@@ -185,4 +195,4 @@ def test_the_budget_ends_trials_that_never_start(tmp_path):
     assert time.monotonic() - start < 5 + 60
     assert process.returncode == 1
     assert "did not start" in out
-    assert command.gone()
+    assert command.left() == []
