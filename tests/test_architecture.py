@@ -67,6 +67,7 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
+    "doctor": ("doctor", "runners", "search.record", "job", "trainers"),
     "runners": (
         "runners",
         "search",

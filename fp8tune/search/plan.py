@@ -81,7 +81,7 @@ def plan_for_records(
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotPlan("the records name no knob")
-    _check(keys, allow)
+    check_allowed(keys, allow)
     mine = {key: _given(config.job, key) for key in keys}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, mine[key]) for key in keys})
@@ -99,8 +99,8 @@ def plan_for_records(
     return Plan(config, Space(knobs, points), given, notes), whole
 
 
-def _check(keys: Sequence[str], allow: Sequence[str]) -> None:
-    """``--allow`` names knobs, or what knobs are to a search."""
+def check_allowed(keys: Sequence[str], allow: Sequence[str]) -> None:
+    """``--allow`` names knobs, or what knobs are to a search: else ``CannotPlan``."""
     for name in allow:
         if name not in keys and name not in FIELDS:
             near = closest(name, [*keys, *FIELDS])
