@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _plan(options: argparse.Namespace) -> Plan:
     data = Path(options.config).read_bytes()
     config = read_config(options.config, data, Target(options.gpu, 1))
-    return plan_for_trials(config, ("precision",))
+    return plan_for_trials(config, ("precision", "compile"), options.device)
 
 
 def _about(options: argparse.Namespace) -> dict[str, str]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import selected
 from fp8tune.lint.settings import BadSettings, settings_for
 

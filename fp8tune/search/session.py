@@ -182,13 +182,15 @@ def _config(wishes: Wishes) -> Config:
             data = file.read(MAX_RECORDS)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
-    target = Target(_gpu(wishes), wishes.world_size or _one(wishes))
-    return read_config(wishes.config, data, target, wishes.trainer)
-
-
-def _one(wishes: Wishes) -> int:
-    """GPUs of the run where nobody says: one for real trials."""
-    return 0 if wishes.runner == "replay" else 1
+    replayed = wishes.runner == "replay"
+    target = Target(
+        _gpu(wishes),
+        wishes.world_size,
+        "" if replayed and not wishes.gpu else "--gpu",
+        "--world-size" if wishes.world_size else "",
+    )
+    alone = 0 if replayed else 1
+    return read_config(wishes.config, data, target, wishes.trainer, alone)
 
 
 def _gpu(wishes: Wishes) -> str:

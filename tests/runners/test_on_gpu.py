@@ -17,7 +17,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
 @pytest.fixture(scope="module")
 def plan():
     config = read_config(str(CONFIG), CONFIG.read_bytes(), Target("h200", 1))
-    return plan_for_trials(config, ("precision",))
+    return plan_for_trials(config, ("precision",), "cuda")
 
 
 def outcome(plan, point):
