@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_PASSES = 60
 """A fix may reveal the next finding, but not for ever."""
 
+MOST_COMPARED = 24
+"""Fixes together of which each is tried without the others."""
+
 Look = Callable[[bytes], Report]
 """Checks the bytes of one file."""
 
@@ -119,7 +122,7 @@ def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
     ]
     while waiting:
         chosen = _apart(waiting)
-        if stage:
+        if stage == 2 and len(chosen) <= MOST_COMPARED:
             chosen = _needed(now, chosen, look)
         after = _largest(now, chosen, look)
         if after is not None:
