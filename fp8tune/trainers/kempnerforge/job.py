@@ -95,8 +95,8 @@ def ac_attention_only(ac: str) -> bool:
 
 def fp8_tokens(
     micro_batch: int,
-    seq_len: int,
     vlm_arch_name: str,
+    train_seq_len: int,
     vlm_max_text_len: int | None = None,
     vlm_visual_tokens: int | None = None,
 ) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ def fp8_tokens(
     and the head sees text alone (model/vlm.py).
     """
     if not vlm_arch_name:
-        return (micro_batch * seq_len,)
+        return (micro_batch * train_seq_len,)
     text = micro_batch * known("vlm.max_text_len", vlm_max_text_len)
     image = micro_batch * known("vlm_visual_tokens", vlm_visual_tokens)
     joint = vlm_arch_name in ("joint_decoder", "moma")
