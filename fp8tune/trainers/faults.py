@@ -53,6 +53,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "steps-not-increasing": ("key", "value"),
     "bad-modalities": ("key", "value", "reason"),
     "bad-experts": ("key", "value", "reason"),
+    "unknown-freeze-module": ("key", "value", "allowed", "hint", "meant", "sure"),
     **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""

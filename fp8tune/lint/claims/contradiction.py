@@ -55,7 +55,7 @@ class _Reader:
     ) -> None:
         self.document = document
         self.known = known
-        self.loaded = loaded
+        self.loaded = _under_header(document, known, loaded)
         self.directive = directive
         self.comments = Comments(document.text)
         self._stated: dict[Span, bool] = {}
@@ -217,6 +217,18 @@ class _Reader:
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))
+
+
+def _under_header(document: Document, known: Trainer, loaded: Loaded) -> Loaded:
+    """The config with the section header that it lacks: that is what comments mean."""
+    lacking = [f.facts["section"] for f in loaded.faults if f.kind == "missing-header"]
+    if not lacking:
+        return loaded
+    sections: dict[str, Any] = {lacking[0]: {}}
+    for name, value in document.values.items():
+        home = sections if name in known.schema.sections else sections[lacking[0]]
+        home[name] = value
+    return known.load(sections)
 
 
 def _facts(value: Any, working: str = "") -> dict[str, Any]:

@@ -10,7 +10,6 @@ Source: KempnerForge at commit 5666d0d, the files named in brackets.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from fp8tune.job import Unknown, Words, known
 
@@ -116,37 +115,6 @@ def fp8_tokens(
 def vlm_arch_name(vlm: bool, vlm_arch: str | None = None) -> str:
     """The VLM architecture, ``""`` for a text run (config/vlm.py)."""
     return Words(known("vlm.arch", vlm_arch)) if vlm else ""
-
-
-def vlm_unknown_freeze_modules(
-    max_steps: int,
-    vlm_freeze: Any,
-    vlm_freeze_schedule: Any,
-    vlm_module_patterns: Any,
-) -> list[str]:
-    """Modules of freeze specs that are no alias (training/freeze.py, effective_freeze).
-
-    Of the schedule only stages that the run reaches.
-    """
-    stages = [
-        stage
-        for stage in vlm_freeze_schedule
-        if isinstance(stage, dict) and _number(stage.get("start_step")) < max_steps
-    ]
-    specs = [
-        *vlm_freeze,
-        *(spec for stage in stages for spec in stage.get("specs", ())),
-    ]
-    modules = (spec.get("module") for spec in specs if isinstance(spec, dict))
-    return [
-        name
-        for name in modules
-        if isinstance(name, str) and name not in vlm_module_patterns
-    ]
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, (int, float)) else math.inf
 
 
 def vlm_grid(vision_encoder_num_tokens: int, adapter_type: str) -> int:
