@@ -3,7 +3,7 @@
 A value surely fits where the whole band of the predicted peak is usable memory. Gains
 are ratios of predicted tokens/s; each prediction is within 4 % of KempnerForge's
 published runs under FSDP alone and within 9 % with tensor parallelism
-(``benchmarks/results/estimates_speed.md``).
+(``docs/accuracy.md``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 import math
 
-from fp8tune.job import Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known
+
+
+def is_run(job: Job) -> bool:
+    """Whether the file describes a run: a section beside [model], or its GPUs.
+
+    A fragment of a model is read with any run, and says nothing of its own.
+    """
+    origins = (job.target.gpu_origin, job.target.world_size_origin)
+    here = any(origin.startswith("the comment") for origin in origins)
+    return here or any(key.partition(".")[0] != "model" for key in job.written)
 
 
 def seq_len(vlm: bool, train_seq_len: int, vlm_positions: int | None = None) -> int:
@@ -87,9 +97,24 @@ def fp8_converts_head(precision: str) -> bool:
     return precision == "fp8"
 
 
-def ac_attention_only(ac: str) -> bool:
+def ac_modes(vlm_arch_name: str) -> tuple[str, ...]:
+    """AC modes that find something to wrap, none among them.
+
+    Full AC looks for the standard block, selective AC for the standard attention: MoT
+    has neither, MoMa no such block (distributed/parallel.py, apply_ac).
+    """
+    found = {"mot": ("none",), "moma": ("none", "selective")}
+    return found.get(vlm_arch_name, ("none", "selective", "full"))
+
+
+def ac_applied(ac: str, ac_modes: tuple[str, ...]) -> str:
+    """The AC mode in force: none where nothing is wrapped."""
+    return Words(ac if ac in ac_modes else "none")
+
+
+def ac_attention_only(ac_applied: str) -> bool:
     """Whether AC wraps the attention module alone (distributed/parallel.py)."""
-    return ac == "selective"
+    return ac_applied == "selective"
 
 
 def fp8_tokens(
