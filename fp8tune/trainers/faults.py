@@ -21,6 +21,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
     "wrong-precision-in-comment": ("said", "key", "value"),
     "wrong-size-in-comment": ("said", "key", "value", "least"),
     "wrong-value-in-comment": ("said", "key", "value"),
+    "wrong-memory-in-comment": ("said", "key", "value", "basis", "least"),
     "no-checkpoint-in-comment": ("said", "key", "value"),
 }
 """The kinds of faults of comments that contradict the file."""
