@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Any
 
 from fp8tune.facts.memory import GIB
@@ -181,7 +180,8 @@ def _most(job: Job) -> str:
 
 
 def _said(job: Job, changes: dict[str, Any]) -> str:
-    pairs = [f"`{job.key(n)} = {json.dumps(v)}`" for n, v in changes.items()]
+    values = {n: f'"{v}"' if isinstance(v, str) else v for n, v in changes.items()}
+    pairs = [f"`{job.key(name)} = {value}`" for name, value in values.items()]
     return " and ".join(filter(None, (", ".join(pairs[:-1]), *pairs[-1:])))
 
 
