@@ -22,6 +22,12 @@ class Words(str):
     __slots__ = ()
 
 
+class Prose(Words):
+    """Words of ours alone, of any length: shown whole."""
+
+    __slots__ = ()
+
+
 class Unknown(Exception):
     """A name has no known value here; ``args[0]`` is that name."""
 

@@ -19,6 +19,7 @@ LIGHT = (
     "trainers",
     "facts",
     "lint",
+    "fields",
     "job",
     "cli",
     "suggest",
@@ -66,6 +67,7 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
+    "doctor": ("doctor", "runners", "search.record", "job", "trainers"),
     "runners": (
         "runners",
         "search",

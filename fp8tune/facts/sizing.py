@@ -7,7 +7,7 @@ from typing import Any
 
 from fp8tune.facts.memory import GIB
 from fp8tune.facts.peak import BANDS
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.job import Job, Prose, Unknown, Words
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 """How many times as many GPUs are tried."""
@@ -128,15 +128,15 @@ def advice(
         other = job.with_values(full)
         surely = full and _fit(other) == "fits"
         words = f", or {_said(job, full)}: {_most(other)}" if surely else ""
-        return Words(f"set {smaller}{words}")
+        return Prose(f"set {smaller}{words}")
     for wanted in ("fits", "tight")[: 1 + (memory_fit == "out-of-memory")]:
         for changes in (full, once, full | once):
             found = _with_batch(job, changes, micro_batch, wanted)
             if changes and found:
                 other = job.with_values(found)
                 hardly = ", which hardly fits" if wanted == "tight" else ""
-                return Words(f"set {_said(job, found)}: {_most(other)}{hardly}")
-    return Words(_on_more_gpus(job, full | once | {"micro_batch": 1}))
+                return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
+    return Prose(_on_more_gpus(job, full | once | {"micro_batch": 1}))
 
 
 def _with_batch(

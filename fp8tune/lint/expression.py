@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Prose, Unknown
 from fp8tune.lint.syntax import ExpressionError, offset_in, parse
 
 Compiled = Callable[[Any], Any]
@@ -111,7 +111,7 @@ class _Compiler:
             raise self.fail(
                 node, "only numbers, strings and true or false are constants"
             )
-        constant = Words(value) if isinstance(value, str) else value
+        constant = Prose(value) if isinstance(value, str) else value
         return lambda _scope: constant
 
     def _name(self, node: ast.Name) -> Compiled:

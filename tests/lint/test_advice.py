@@ -13,9 +13,10 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.rewrite import fixed_bytes
+from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import CannotEdit, apply, in_order, set_values
 

@@ -4,8 +4,9 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Report
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.packs import read_pack
+from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import Unreadable
 
 FP8_TP = """\

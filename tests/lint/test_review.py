@@ -169,3 +169,49 @@ def test_what_depends_on_the_number_of_gpus_waits_for_it(lint):
         report = lint(f"[distributed]\n{text}\n")
         assert report.diagnostics == []
         assert "world_size" in report.unjudged.values()
+
+
+def test_long_advice_is_shown_whole(lint):
+    text = (
+        "[model]\nn_kv_heads = 8\nvocab_size = 128256\nffn_dim_multiplier = 1.3\n"
+        '[train]\nmax_steps = 10000\nmixed_precision = "bf16"\n'
+    )
+    found = lint(text, gpu="h100", world_size=8).diagnostics
+    assert [(d.rule, d.help) for d in found] == [
+        (
+            "out-of-memory",
+            'set `train.batch_size = 5`, or `train.activation_checkpointing = "full"`: '
+            "at most 26 GiB",
+        )
+    ]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_a_fragment_of_a_model_is_no_run(fired, gpu):
+    text = "[model]\ndim = 8192\nn_layers = 80\nn_heads = 64\nn_kv_heads = 8\n"
+    assert fired(text, gpu=gpu, world_size=4) == []
+    assert fired(f"{text}[train]\nmax_steps = 100\n", gpu=gpu, world_size=4) != []
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "Memory: 20 GB",
+        "GPU memory: 20 / 140 GB",
+        "Peak memory: 20-30 GB",
+        "Peak memory 20 GB with full AC",
+        "Peak memory 20 GB in bf16",
+        "Peak memory 200 GB",
+        "Peak memory would be 20 GB",
+        "Peak host memory: 20 GB",
+    ],
+)
+def test_memory_of_something_else(fired, comment):
+    text = (
+        f"# 16 GPUs.\n#\n# {comment}\n[model]\nn_kv_heads = 8\nvocab_size = 128256\n"
+        "ffn_dim_multiplier = 1.3\nmax_seq_len = 4096\n"
+        '[train]\nseq_len = 4096\nactivation_checkpointing = "full"\n'
+    )
+    assert fired(text) == []
+    said = text.replace(comment, "Peak memory: 20 GB")
+    assert fired(said) == ["wrong-memory-in-comment"]
