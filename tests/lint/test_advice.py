@@ -36,6 +36,7 @@ KNOWN = {
     ("moe-with-compile", "out-of-memory"): (
         "so with compile, whose memory is not known beside experts"
     ),
+    ("out-of-memory", "tight-memory"): "what hardly fits, where nothing surely does",
     ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
         "so with any pp, but said only of a run that starts"
     ),
