@@ -11,6 +11,8 @@ FIELDS: dict[str, str] = {
     "optimizer": "optimizer, by the trainer's name",
     "schedule": "learning-rate schedule, by the trainer's name",
     "ac": "activation checkpointing mode, by the trainer's name",
+    "ac_modes": "activation checkpointing modes that find something to wrap",
+    "ac_applied": "the mode in force: none where nothing is wrapped",
     "ac_attention_only": "whether AC covers the attention modules alone",
     "compile": "whether the model is compiled",
     "hidden_size": "width of the residual stream",
@@ -98,6 +100,7 @@ FIELDS: dict[str, str] = {
     "fp8_skips": "words in names of linears that stay out of FP8",
     "data_files": "files of token ids that the run reads, sorted",
     "trial_refusal": "why a trial cannot stand for the run, or nothing",
+    "is_run": "whether the file describes a run, not a model alone",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
 }

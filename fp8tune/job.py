@@ -22,6 +22,12 @@ class Words(str):
     __slots__ = ()
 
 
+class Prose(Words):
+    """Words of ours alone, of any length: shown whole."""
+
+    __slots__ = ()
+
+
 class Unknown(Exception):
     """A name has no known value here; ``args[0]`` is that name."""
 
@@ -171,11 +177,13 @@ class Job(dict[str, Any]):
             return self[words.spelled[name]]
         raise Unknown(name)
 
-    def with_values(self, changes: dict[str, Any]) -> Job:
-        """The job of the same run with other values of some fields."""
+    def with_values(self, changes: dict[str, Any], world_size: int = 0) -> Job:
+        """The job of the same run with other values of fields, or on other GPUs."""
         renamed = self.words.renamed
         changed = {renamed.get(name, name): value for name, value in changes.items()}
-        return Job(self.words, self.given | changed, self.written, self.target)
+        gpus = world_size or self.target.world_size
+        target = self.target._replace(world_size=gpus)
+        return Job(self.words, self.given | changed, self.written, target)
 
     def _call(self, source: Source) -> Any:
         arguments: dict[str, Any] = {"job": self} if source.of_job else {}

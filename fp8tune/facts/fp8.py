@@ -43,6 +43,12 @@ def unaligned_tokens(fp8_tokens: tuple[int, ...]) -> int:
     return next((tokens for tokens in fp8_tokens if tokens % ALIGNMENT), 0)
 
 
+def batch_multiple(fp8_tokens: tuple[int, ...], micro_batch: int) -> int:
+    """Micro-batches that are a multiple of this give every stream an M that fits."""
+    sequences = (tokens // micro_batch for tokens in fp8_tokens)
+    return math.lcm(*(ALIGNMENT // math.gcd(ALIGNMENT, n) for n in sequences))
+
+
 def linear_share(gemms: tuple[Gemm, ...]) -> float:
     """Share of the linears' FLOPs that the trainer's FP8 mode reaches."""
     reached = sum(gemm.flops for gemm in gemms if gemm.fp8)

@@ -96,9 +96,9 @@ def spare_gib(block_tokens: int, spare_bytes: float) -> float:
     return block_tokens * spare_bytes / GIB
 
 
-def spare_activations_gib(ac: str, memory_spare_gib: float) -> float:
+def spare_activations_gib(ac_applied: str, memory_spare_gib: float) -> float:
     """Part of it that is kept from the forward pass on [GiB]."""
-    return 0.0 if ac == "full" else memory_spare_gib
+    return 0.0 if ac_applied == "full" else memory_spare_gib
 
 
 def gathered_gib(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 from fp8tune.facts.memory import GIB
 from fp8tune.facts.peak import BANDS
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Job, Prose, Unknown, Words
 
-WIDEST = max(BANDS[family][1] for family in ("dense", "one GPU"))
-"""How far above the estimate a peak under full AC may lie."""
+FACTORS = (2, 4, 8, 16, 32, 64)
+"""How many times as many GPUs are tried."""
 
 
 def breakdown(
@@ -103,65 +106,88 @@ def largest_micro_batch(
     return max(0, int(min(fits)))
 
 
-def full_ac_gib(
+def advice(
+    job: Job,
+    micro_batch: int,
+    grad_accum: int,
     ac: str,
-    hidden_size: int,
-    ffn_size: int,
-    moe_layers: int,
-    stage_layers: int,
-    block_tokens: int,
-    tp: int,
-    params_block: float,
-    activation_bytes: float,
-    norm_bytes: int,
-    attention_bytes: float,
-    memory_init_gib: float,
-    memory_loss_gib: float,
-    memory_backward_gib: float,
-    memory_backward_end_gib: float,
-    memory_optimizer_gib: float,
-    memory_activations_gib: float,
-    memory_recompute_gib: float,
-) -> float:
-    """The most that the config would need if every block were checkpointed [GiB].
-
-    An upper bound: a block is computed anew as in eager mode, gated, and FSDP holds 3
-    bytes more of each of its parameters. Unknown for mixtures of experts.
-    """
-    if moe_layers:
-        raise Unknown("memory.full_ac_gib")
-    saved = 0.0 if ac == "full" else 1 - 2 * hidden_size / activation_bytes
-    less = saved * memory_activations_gib
-    split = 11 * hidden_size if tp > 1 else 0
-    block = 12 * ffn_size / tp + 2 * norm_bytes + attention_bytes + split
-    anew = (block * block_tokens + 3 * params_block) / GIB - memory_recompute_gib
-    backward = memory_backward_gib - less + anew
-    end = memory_backward_end_gib - less / stage_layers + anew
-    rest = max(memory_init_gib, memory_optimizer_gib)
-    return max(rest, memory_loss_gib - less, backward, end)
-
-
-def sizing(memory_largest_micro_batch: int) -> str:
-    """The words before the micro-batch that is advised."""
-    found = "set" if memory_largest_micro_batch else "it does not fit even with"
-    return Words(found)
-
-
-def otherwise(
-    ac: str,
-    memory_usable_gib: float,
+    ac_modes: tuple[str, ...],
+    memory_fit: str,
     memory_largest_micro_batch: int,
-    memory_full_ac_gib: float | None = None,
 ) -> str:
-    """What to do besides, or instead, in words: full AC only where it surely fits."""
-    full = memory_full_ac_gib
-    if ac != "full" and full is not None and full * (1 + WIDEST) <= memory_usable_gib:
-        return Words(f", or full AC: at most {full:.0f} GiB")
-    return Words("" if memory_largest_micro_batch else "; shard over more GPUs")
+    """What to set where the run does not surely fit, in words.
+
+    A smaller micro-batch or full AC if either surely fits, else both, else less
+    accumulation, whose gradients may be whole; values with which it hardly fits if
+    there are no better; else on how many GPUs the least of the run would fit.
+    """
+    full = {"ac": "full"} if "full" in ac_modes and ac != "full" else {}
+    once = {"grad_accum": 1} if grad_accum > 1 else {}
+    if memory_largest_micro_batch:
+        smaller = _said(job, {"micro_batch": memory_largest_micro_batch})
+        other = job.with_values(full)
+        surely = full and _fit(other) == "fits"
+        words = f", or {_said(job, full)}: {_most(other)}" if surely else ""
+        return Prose(f"set {smaller}{words}")
+    for wanted in ("fits", "tight")[: 1 + (memory_fit == "out-of-memory")]:
+        for changes in (full, once, full | once):
+            found = _with_batch(job, changes, micro_batch, wanted)
+            if changes and found:
+                other = job.with_values(found)
+                hardly = ", which hardly fits" if wanted == "tight" else ""
+                return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
+    return Prose(_on_more_gpus(job, full | once | {"micro_batch": 1}))
+
+
+def _with_batch(
+    job: Job, changes: dict[str, Any], micro_batch: int, wanted: str
+) -> dict[str, Any]:
+    """The changes with the largest micro-batch tried that fits so, empty for none."""
+    sizes = [micro_batch]
+    with contextlib.suppress(Unknown):
+        sizes.append(job.with_values(changes)["memory.largest_micro_batch"])
+    while sizes[-1] > 1:
+        sizes.append(sizes[-1] // 2)
+    for size in filter(None, sizes):
+        found = changes | ({} if size == micro_batch else {"micro_batch": size})
+        if _fit(job.with_values(found)) == wanted:
+            return found
+    return {}
+
+
+def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
+    """On how many GPUs the least of the run would surely fit, in words."""
+    words = f"it does not fit even with {_said(job, least)}"
+    shards, gpus, fit = job["dp_shard"], job["world_size"], "unknown"
+    for factor in FACTORS:
+        shared = least | {"dp_shard": shards * factor}
+        fit = _fit(job.with_values(shared, gpus * factor))
+        if fit == "fits":
+            return f"{words}; with these it takes {gpus * factor} GPUs"
+    end = "" if fit == "unknown" else ", on any number of GPUs: use a smaller model"
+    return f"{words}{end}"
+
+
+def _fit(job: Job) -> str:
+    try:
+        return str(job["memory.fit"])
+    except Unknown:
+        return "unknown"
+
+
+def _most(job: Job) -> str:
+    return f"at most {job['memory.high_gib']:.0f} GiB"
+
+
+def _said(job: Job, changes: dict[str, Any]) -> str:
+    values = {n: f'"{v}"' if isinstance(v, str) else v for n, v in changes.items()}
+    pairs = [f"`{job.key(name)} = {value}`" for name, value in values.items()]
+    return " and ".join(filter(None, (", ".join(pairs[:-1]), *pairs[-1:])))
 
 
 def one_batch_gib(
     grad_accum: int,
+    memory_init_gib: float,
     memory_state_gib: float,
     memory_gathered_gib: float,
     memory_activations_gib: float,
@@ -175,4 +201,4 @@ def one_batch_gib(
     backward = memory_held_logits_gib + memory_recompute_gib
     gathered = 2 * memory_gathered_gib
     once = grad_accum * (memory_activations_gib + max(loss, backward))
-    return memory_state_gib + gathered + once
+    return max(memory_init_gib, memory_state_gib + gathered + once)

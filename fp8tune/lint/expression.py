@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.job import Unknown
+from fp8tune.job import Prose, Unknown
 from fp8tune.lint.syntax import ExpressionError, offset_in, parse
 
 Compiled = Callable[[Any], Any]
@@ -111,7 +111,8 @@ class _Compiler:
             raise self.fail(
                 node, "only numbers, strings and true or false are constants"
             )
-        return lambda _scope: value
+        constant = Prose(value) if isinstance(value, str) else value
+        return lambda _scope: constant
 
     def _name(self, node: ast.Name) -> Compiled:
         if node.id in _CONSTANTS:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fp8tune.job import Words
+from fp8tune.job import Prose, Words
 from fp8tune.lint.expression import Compiled, Expression
 from fp8tune.lint.syntax import ExpressionError
 
@@ -79,6 +79,8 @@ def _formatted(value: Any, spec: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as TOML would write it, on one line and of bounded length."""
+    if isinstance(value, Prose):
+        return plain(value)
     text = _text(value, 4)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]} ..."
 

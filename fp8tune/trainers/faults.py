@@ -21,6 +21,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
     "wrong-precision-in-comment": ("said", "key", "value"),
     "wrong-size-in-comment": ("said", "key", "value", "least"),
     "wrong-value-in-comment": ("said", "key", "value"),
+    "wrong-memory-in-comment": ("said", "key", "value", "basis", "least"),
     "no-checkpoint-in-comment": ("said", "key", "value"),
 }
 """The kinds of faults of comments that contradict the file."""
@@ -53,6 +54,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "steps-not-increasing": ("key", "value"),
     "bad-modalities": ("key", "value", "reason"),
     "bad-experts": ("key", "value", "reason"),
+    "unknown-freeze-module": ("key", "value", "allowed", "hint", "meant", "sure"),
     **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""

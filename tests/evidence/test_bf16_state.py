@@ -23,6 +23,23 @@ def train(steps, gradient, *, fused=False, lr=1e-4, decay=0.0, betas=(0.9, 0.95)
     return start, weight.detach(), moment
 
 
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(("clip", "eps"), [(1.0, 1e-2), (1e-6, 1e-8), (1.0, 1e-4)])
+def test_a_step_is_no_larger_than_clipped_gradients_over_epsilon(clip, eps, fused):
+    """epsilon-above-clipped-gradients: its bound, on a million weights in fp32."""
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.zeros(10**6))
+    options = {"lr": 1.0, "eps": eps, "weight_decay": 0.0, "fused": fused}
+    optimizer = torch.optim.AdamW([weight], **options)
+    for _ in range(3):
+        before = weight.detach().clone()
+        weight.grad = torch.randn_like(before)
+        torch.nn.utils.clip_grad_norm_([weight], clip)
+        optimizer.step()
+        step = (weight.detach() - before).square().mean().sqrt().item()
+        assert step <= 1.001 * clip / eps / 1000
+
+
 def noise(step, size=1.0):
     return torch.randn(WEIGHTS) * size
 

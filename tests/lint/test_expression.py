@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.job import Unknown
+from fp8tune.job import Prose, Unknown
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.syntax import MAX_LENGTH, ExpressionError
 
@@ -41,8 +41,8 @@ def evaluate(source):
     [
         ("1", 1),
         ("1.5", 1.5),
-        ("'x'", "x"),
-        ('"x"', "x"),
+        ("'x'", Prose("x")),
+        ('"x"', Prose("x")),
         ("true", True),
         ("false", False),
         ("True", True),

@@ -122,3 +122,96 @@ def test_the_size_that_is_advised_is_one_that_the_trainer_takes(lint):
     (hidden,) = (d for d in found if d.rule == "fp8-hidden-size-not-16")
     assert hidden.help == "use 4080 or 4128, which 24 heads divide too"
     assert 4080 % 24 == 4128 % 24 == 4080 % 16 == 4128 % 16 == 0
+
+
+def test_what_lacks_its_header_is_not_taken_for_the_default(fired):
+    text = "dim = 1024\nmax_seq_len = 4096\n[train]\nseq_len = 4096\n"
+    assert fired(text) == ["missing-header"]
+
+
+def test_a_comment_is_about_the_keys_without_their_header(lint):
+    text = "# 8 experts: ~4B total params\nn_layers = 24\nnum_experts = 8\ndim = 2048\n"
+    found = {d.rule: d.message for d in lint(text).diagnostics}
+    assert set(found) == {"missing-header", "wrong-size-in-comment"}
+    assert "7,177,996,288" in found["wrong-size-in-comment"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "advice"), [(1, "= 0`"), (5, "= 1`"), (2000, "= 400`")]
+)
+def test_a_run_that_is_all_warmup(lint, steps, advice):
+    (found,) = [
+        d
+        for d in lint(f"[train]\nmax_steps = {steps}\n").diagnostics
+        if d.rule == "warmup-longer-than-run"
+    ]
+    assert found.help.endswith(advice)
+    assert "100%" not in found.message
+
+
+@pytest.mark.parametrize("rate", ["inf", "5.0", "1e9"])
+def test_the_size_of_a_step_is_its_rate(lint, rate):
+    (found,) = lint(f"[optimizer]\nlr = {rate}\n").diagnostics
+    assert found.rule == "learning-rate-above-initial-weights"
+    assert f"by about {float(rate)}, and" in found.message
+
+
+def test_a_hidden_size_is_refused_once(fired):
+    text = '[model]\ndim = 1000\nn_heads = 10\n[train]\nmixed_precision = "fp8"\n'
+    found = fired(text)
+    assert [rule for rule in found if rule.endswith("not-16")] == [
+        "fp8-hidden-size-not-16"
+    ]
+
+
+def test_what_depends_on_the_number_of_gpus_waits_for_it(lint):
+    for text in ("cp = 2", "dp_replicate = 8"):
+        report = lint(f"[distributed]\n{text}\n")
+        assert report.diagnostics == []
+        assert "world_size" in report.unjudged.values()
+
+
+def test_long_advice_is_shown_whole(lint):
+    text = (
+        "[model]\nn_kv_heads = 8\nvocab_size = 128256\nffn_dim_multiplier = 1.3\n"
+        '[train]\nmax_steps = 10000\nmixed_precision = "bf16"\n'
+    )
+    found = lint(text, gpu="h100", world_size=8).diagnostics
+    assert [(d.rule, d.help) for d in found] == [
+        (
+            "out-of-memory",
+            'set `train.batch_size = 5`, or `train.activation_checkpointing = "full"`: '
+            "at most 26 GiB",
+        )
+    ]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_a_fragment_of_a_model_is_no_run(fired, gpu):
+    text = "[model]\ndim = 8192\nn_layers = 80\nn_heads = 64\nn_kv_heads = 8\n"
+    assert fired(text, gpu=gpu, world_size=4) == []
+    assert fired(f"{text}[train]\nmax_steps = 100\n", gpu=gpu, world_size=4) != []
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "Memory: 20 GB",
+        "GPU memory: 20 / 140 GB",
+        "Peak memory: 20-30 GB",
+        "Peak memory 20 GB with full AC",
+        "Peak memory 20 GB in bf16",
+        "Peak memory 200 GB",
+        "Peak memory would be 20 GB",
+        "Peak host memory: 20 GB",
+    ],
+)
+def test_memory_of_something_else(fired, comment):
+    text = (
+        f"# 16 GPUs.\n#\n# {comment}\n[model]\nn_kv_heads = 8\nvocab_size = 128256\n"
+        "ffn_dim_multiplier = 1.3\nmax_seq_len = 4096\n"
+        '[train]\nseq_len = 4096\nactivation_checkpointing = "full"\n'
+    )
+    assert fired(text) == []
+    said = text.replace(comment, "Peak memory: 20 GB")
+    assert fired(said) == ["wrong-memory-in-comment"]

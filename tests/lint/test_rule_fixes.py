@@ -147,7 +147,7 @@ def fix_number(rule, found, data):
         others = [other for other in BUILTIN if other is not rule]
         rules = Rules([one, *others], {})
         report = check("a.toml", data, rules, Target(), only="kempnerforge")
-        if any(d.fix == found.fix for d in report.diagnostics):
+        if any((d.rule, d.fix) == (rule.name, found.fix) for d in report.diagnostics):
             return number
     raise AssertionError(rule.name)
 

@@ -26,6 +26,7 @@ _DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
 _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
 _ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
 _GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
+_OTHER = re.compile(r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b")
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -55,7 +56,7 @@ class _Reader:
     ) -> None:
         self.document = document
         self.known = known
-        self.loaded = loaded
+        self.loaded = _under_header(document, known, loaded)
         self.directive = directive
         self.comments = Comments(document.text)
         self._stated: dict[Span, bool] = {}
@@ -116,6 +117,8 @@ class _Reader:
                 return self._gpus(_figure(claim))
             if claim.name == "parameters":
                 return self._parameters(_figure(claim))
+            if claim.name == "memory.low_gib":
+                return self._memory(claim)
             if claim.kind == "no-checkpoint-in-comment":
                 return self._no_checkpoint(claim)
             return self._value(claim)
@@ -150,6 +153,17 @@ class _Reader:
             wrong = figure.below(least)
         bound = Words("at least " if self.plain.get("vlm") else "")
         return {"least": bound, **_facts(least)} if wrong else {}
+
+    def _memory(self, claim: Claim) -> dict[str, Any]:
+        """Against less memory than the run needs; more may be reserved beside it."""
+        words, _, _ = self.comments.sentence(claim.span)
+        if _OTHER.search(words.lower()):
+            return {}  # of another mode than the run's, as may be
+        least, job, basis = self.value(claim.name)
+        if not _figure(claim).below(least):
+            return {}
+        said = {"least": Words("at least "), "basis": Words(basis)}
+        return {"key": job.key("micro_batch"), **said, **_facts(least)}
 
     def _no_checkpoint(self, claim: Claim) -> dict[str, Any]:
         job, key = self.plain, self._beside(claim)
@@ -217,6 +231,18 @@ class _Reader:
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))
+
+
+def _under_header(document: Document, known: Trainer, loaded: Loaded) -> Loaded:
+    """The config with the section header that it lacks: that is what comments mean."""
+    lacking = [f.facts["section"] for f in loaded.faults if f.kind == "missing-header"]
+    if not lacking:
+        return loaded
+    sections: dict[str, Any] = {lacking[0]: {}}
+    for name, value in document.values.items():
+        home = sections if name in known.schema.sections else sections[lacking[0]]
+        home[name] = value
+    return known.load(sections)
 
 
 def _facts(value: Any, working: str = "") -> dict[str, Any]:

@@ -26,7 +26,9 @@ _UNITS |= dict.fromkeys(("params", "parameters"), "parameters")
 _UNITS |= {unit: unit for unit in ("steps", "total", "layers", "heads", "experts")}
 _UNITS |= {"kv_heads": "kv_heads"}
 _CARDS = ("gpu", "h100", "h200", "h800", "a100", "a800", "b100", "b200", "l40")
-_RICH = ("batch", "total", "=", "fsdp over", *_CARDS)
+_RICH = ("batch", "total", "=", "fsdp over", "memory", *_CARDS)
+_GIGABYTES = re.compile(r"(?P<of> ?/ ?[0-9.]+)? ?gi?b\b(?: per gpu)?")
+_PEAK = re.compile(r"peak (?:gpu )?memory(?: per gpu)?(?: is| of)?[ :=]*$")
 
 _LIMITS = ("to", "than", "least", "most", "max", "maximum", "min", "minimum")
 _JOINS = ("and", "or", "through")
@@ -79,7 +81,13 @@ class _Number:
         if limited or self._goes_on() or len(self.digits) > MAX_DIGITS:
             return None
         if self.unit is None:
-            return self._batch() or self._named() or self._total() or self._gpus()
+            return (
+                self._batch()
+                or self._named()
+                or self._total()
+                or self._gpus()
+                or self._memory()
+            )
         unit, end = _UNITS[self.unit[1]], self.unit.end()
         if unit in ("tokens", "sequences"):
             return self._per_step(unit, end)
@@ -103,7 +111,7 @@ class _Number:
         span = (offset + (self.start if start < 0 else start), offset + end)
         number = (offset + self.place, offset + self.end)
         bases = (1000,) if name == "parameters" else (1000, 1024)
-        exact = name not in ("parameters", "step.tokens")
+        exact = name not in ("parameters", "step.tokens", "memory.low_gib")
         figure = Figure(self.digits, self.scale, self.about, exact, bases)
         return Claim(kind, name, self.line, span, number, figure)
 
@@ -173,6 +181,18 @@ class _Number:
         total = int(made.figure.value) * int(gpus["times"])
         figure = made.figure._replace(digits=str(total))
         return made._replace(number=(0, 0), figure=figure)
+
+    def _memory(self) -> Claim | None:
+        """The peak of a GPU, or what is used of its memory."""
+        size = _GIGABYTES.match(self.line.lowered, self.end)
+        if size is None or self.scale or not self.line.header:
+            return None
+        peak = _PEAK.search(self.before)
+        if not peak and not (size["of"] and self.before.strip(" :=-*") == "memory"):
+            return None
+        start = peak.start() if peak else self.before.index("memory")
+        kind = "wrong-memory-in-comment"
+        return self._made(kind, "memory.low_gib", size.end(), start)
 
     def _per_step(self, unit: str, end: int) -> Claim | None:
         rest = self.line.lowered[end:]

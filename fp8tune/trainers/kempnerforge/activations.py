@@ -49,7 +49,7 @@ def _ffn(size: int, activation: str) -> int:
 
 
 def activation_bytes(
-    ac: str,
+    ac_applied: str,
     compile: bool,  # noqa: A002
     hidden_size: int,
     ffn_size: int,
@@ -69,22 +69,22 @@ def activation_bytes(
 ) -> float:
     """Bytes per token that one block keeps for the backward pass, on average.
 
-    Full AC keeps the block's input, but MoT's blocks are never wrapped. Selective AC
-    wraps the attention module alone: norms (computed in fp32) and FFN stay. Exact in
-    eager mode; compiled on the CPU, where the compiler recomputes part of it.
+    Full AC keeps the block's input. Selective AC wraps the attention module alone:
+    norms (computed in fp32) and FFN stay. Exact in eager mode; compiled on the CPU,
+    where the compiler recomputes part of it.
     """
     split = tp if sequence_parallel else 1
-    if ac == "full" and vlm_arch_name != "mot":
+    if ac_applied == "full":
         return 2 * hidden_size / split
     if (model_norm_type, model_qk_norm) != ("rmsnorm", False):
         raise Unknown("activation_bytes")
     if compile:
         if moe_layers or vlm_arch_name or tp > 1 or model_activation != "silu":
             raise Unknown("activation_bytes")
-        return _compiled(ac, hidden_size, ffn_size, heads)
+        return _compiled(ac_applied, hidden_size, ffn_size, heads)
     ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
     gathered = 9 * hidden_size if sequence_parallel else 0
-    inside = 0 if ac == "selective" else attention_bytes
+    inside = 0 if ac_applied == "selective" else attention_bytes
     return 2 * norm_bytes / split + inside + ffn + gathered
 
 
@@ -112,7 +112,7 @@ def cross_bytes(
 
 
 def recompute_bytes(
-    ac: str,
+    ac_applied: str,
     compile: bool,  # noqa: A002
     hidden_size: int,
     ffn_size: int,
@@ -125,7 +125,6 @@ def recompute_bytes(
     model_activation: str,
     tp: int,
     sequence_parallel: bool,
-    vlm_arch_name: str,
     norm_bytes: int,
     attention_bytes: float,
 ) -> float:
@@ -139,7 +138,7 @@ def recompute_bytes(
     gathered = _gathered(hidden_size, tp, sequence_parallel)
     if model_qk_norm:
         gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
-    if ac != "full" or vlm_arch_name == "mot":
+    if ac_applied != "full":
         return 4 * ffn_size / tp + 2 * hidden_size + gathered
     if moe_layers:
         rows = expert_rows * (matrices * expert_size + 2 * hidden_size)
@@ -159,7 +158,7 @@ def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
 
 
 def spare_bytes(
-    ac: str,
+    ac_applied: str,
     compile: bool,  # noqa: A002
     precision: str,
     hidden_size: int,
@@ -179,16 +178,16 @@ def spare_bytes(
     """
     if moe_layers:
         kept = _ffn(expert_size, model_activation) + 2 * hidden_size
-        blocks = 1.5 if ac == "full" else moe_layers
+        blocks = 1.5 if ac_applied == "full" else moe_layers
         return blocks * (expert_rows - balanced_rows) * kept
-    if not compile or precision != "fp8" or ac == "full":
+    if not compile or precision != "fp8" or ac_applied == "full":
         return 0
-    norms = 6 if ac == "none" else 4
+    norms = 6 if ac_applied == "none" else 4
     return layers * (norms * hidden_size + 2 * ffn_size)
 
 
 def router_bytes(
-    ac: str,
+    ac_applied: str,
     moe_layers: int,
     norm_bytes: int,
     attention_bytes: float,
@@ -198,7 +197,9 @@ def router_bytes(
     With full AC: the router's loss of the recomputed block stays on the module, and
     with it all that was computed before the router (model/router.py).
     """
-    return 2 * norm_bytes + attention_bytes if ac == "full" and moe_layers else 0
+    return (
+        2 * norm_bytes + attention_bytes if ac_applied == "full" and moe_layers else 0
+    )
 
 
 def head_bytes(

@@ -27,7 +27,7 @@ def gemms(
     tied_embeddings: bool,
     tp: int,
     cp: int,
-    ac: str,
+    ac_applied: str,
     vlm_arch_name: str,
     expert_gemms: tuple[Gemm, ...],
 ) -> tuple[Gemm, ...]:
@@ -58,21 +58,17 @@ def gemms(
         fp8_tokens[-1],
         tp=tp,
         head_tp=1 if tied_embeddings or expert_gemms else tp,
-        repeated=frozenset(_repeated(ac, vlm_arch_name)),
+        repeated=frozenset(_repeated(ac_applied)),
     )
     return (*found[:-1], *expert_gemms, found[-1])
 
 
-def _repeated(ac: str, vlm_arch_name: str) -> tuple[str, ...]:
-    """Linears that AC runs again: all of a module but its last (parallel.py apply_ac).
-
-    Full AC finds no block to wrap in MoMa.
-    """
+def _repeated(ac: str) -> tuple[str, ...]:
+    """Linears that AC runs again: all of a module but its last (apply_ac)."""
     from fp8tune.facts.linears import BLOCK
 
     modes = {"none": (), "full": BLOCK[:-1], "selective": BLOCK[:3]}
-    no_op = ac == "full" and vlm_arch_name == "moma"
-    return () if no_op else known("ac", modes.get(ac))
+    return known("ac", modes.get(ac))
 
 
 def expert_gemms(
@@ -83,7 +79,7 @@ def expert_gemms(
     moe_layers: int,
     experts: int,
     ep: int,
-    ac: str,
+    ac_applied: str,
     vlm_arch_name: str,
     model_moe_top_k: int,
     shared_experts: int,
@@ -101,7 +97,7 @@ def expert_gemms(
         return sum((_ffn("expert", m, *size, moe_layers * n, 3) for m, n in groups), ())
     from fp8tune.facts.linears import Gemm
 
-    passes = 3 + (ac == "full")
+    passes = 3 + (ac_applied == "full")
     tokens = fp8_tokens[0]
     routed = tokens * model_moe_top_k * ep // experts
     router = Gemm("router", tokens, hidden_size, experts, moe_layers, False, passes)
@@ -151,7 +147,7 @@ def vlm_moma_experts(
 
 
 def attention_passes(
-    ac: str, cp: int, vlm_arch_name: str, data_pack_sequences: bool
+    ac_applied: str, cp: int, vlm_arch_name: str, data_pack_sequences: bool
 ) -> float:
     """Forward passes of attention that a step costs (distributed/parallel.py).
 
@@ -159,4 +155,4 @@ def attention_passes(
     """
     if cp > 1 or vlm_arch_name or data_pack_sequences:
         raise Unknown("attention_passes")
-    return 4.5 if ac in ("full", "selective") else 3.5
+    return 4.5 if ac_applied in ("full", "selective") else 3.5

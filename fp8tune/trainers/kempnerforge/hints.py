@@ -65,6 +65,11 @@ class Hints:
         meant = next(near, "") or closest(word, spec.allowed)
         return f'did you mean "{meant}"?' if meant else ""
 
+    def for_name(self, name: str, known: Iterable[str]) -> str:
+        """A question about the name that was meant, or ``""``."""
+        near = closest(name, known)
+        return f'did you mean "{near}"?' if near else ""
+
     def _variant_of(self, name: str, section: str) -> str:
         """The variant that has the key, if another one than the chosen has it."""
         variants = self.schema.variants.get(self.schema.section_class(section))

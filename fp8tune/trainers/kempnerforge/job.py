@@ -10,9 +10,18 @@ Source: KempnerForge at commit 5666d0d, the files named in brackets.
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from fp8tune.job import Unknown, Words, known
+from fp8tune.job import Job, Unknown, Words, known
+
+
+def is_run(job: Job) -> bool:
+    """Whether the file describes a run: a section beside [model], or its GPUs.
+
+    A fragment of a model is read with any run, and says nothing of its own.
+    """
+    origins = (job.target.gpu_origin, job.target.world_size_origin)
+    here = any(origin.startswith("the comment") for origin in origins)
+    return here or any(key.partition(".")[0] != "model" for key in job.written)
 
 
 def seq_len(vlm: bool, train_seq_len: int, vlm_positions: int | None = None) -> int:
@@ -88,15 +97,30 @@ def fp8_converts_head(precision: str) -> bool:
     return precision == "fp8"
 
 
-def ac_attention_only(ac: str) -> bool:
+def ac_modes(vlm_arch_name: str) -> tuple[str, ...]:
+    """AC modes that find something to wrap, none among them.
+
+    Full AC looks for the standard block, selective AC for the standard attention: MoT
+    has neither, MoMa no such block (distributed/parallel.py, apply_ac).
+    """
+    found = {"mot": ("none",), "moma": ("none", "selective")}
+    return found.get(vlm_arch_name, ("none", "selective", "full"))
+
+
+def ac_applied(ac: str, ac_modes: tuple[str, ...]) -> str:
+    """The AC mode in force: none where nothing is wrapped."""
+    return Words(ac if ac in ac_modes else "none")
+
+
+def ac_attention_only(ac_applied: str) -> bool:
     """Whether AC wraps the attention module alone (distributed/parallel.py)."""
-    return ac == "selective"
+    return ac_applied == "selective"
 
 
 def fp8_tokens(
     micro_batch: int,
-    seq_len: int,
     vlm_arch_name: str,
+    train_seq_len: int,
     vlm_max_text_len: int | None = None,
     vlm_visual_tokens: int | None = None,
 ) -> tuple[int, ...]:
@@ -106,7 +130,7 @@ def fp8_tokens(
     and the head sees text alone (model/vlm.py).
     """
     if not vlm_arch_name:
-        return (micro_batch * seq_len,)
+        return (micro_batch * train_seq_len,)
     text = micro_batch * known("vlm.max_text_len", vlm_max_text_len)
     image = micro_batch * known("vlm_visual_tokens", vlm_visual_tokens)
     joint = vlm_arch_name in ("joint_decoder", "moma")
@@ -116,37 +140,6 @@ def fp8_tokens(
 def vlm_arch_name(vlm: bool, vlm_arch: str | None = None) -> str:
     """The VLM architecture, ``""`` for a text run (config/vlm.py)."""
     return Words(known("vlm.arch", vlm_arch)) if vlm else ""
-
-
-def vlm_unknown_freeze_modules(
-    max_steps: int,
-    vlm_freeze: Any,
-    vlm_freeze_schedule: Any,
-    vlm_module_patterns: Any,
-) -> list[str]:
-    """Modules of freeze specs that are no alias (training/freeze.py, effective_freeze).
-
-    Of the schedule only stages that the run reaches.
-    """
-    stages = [
-        stage
-        for stage in vlm_freeze_schedule
-        if isinstance(stage, dict) and _number(stage.get("start_step")) < max_steps
-    ]
-    specs = [
-        *vlm_freeze,
-        *(spec for stage in stages for spec in stage.get("specs", ())),
-    ]
-    modules = (spec.get("module") for spec in specs if isinstance(spec, dict))
-    return [
-        name
-        for name in modules
-        if isinstance(name, str) and name not in vlm_module_patterns
-    ]
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, (int, float)) else math.inf
 
 
 def vlm_grid(vision_encoder_num_tokens: int, adapter_type: str) -> int:

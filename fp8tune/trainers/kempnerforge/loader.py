@@ -16,7 +16,7 @@ from typing import Any
 
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.kempnerforge import checks
+from fp8tune.trainers.kempnerforge import checks, freeze
 from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
@@ -70,6 +70,7 @@ class _Loader:
             shown = names if len(names) < 6 else [*names[:4], "..."]
             facts = {"names": shown, "section": section}
             self.fault("missing-header", (names[0],), **facts)
+            self._drop(section)  # its defaults are not what the file means
         for section, table in raw.items():
             if section not in self.schema.sections:
                 if not (stray and section in stray[1]):
@@ -85,6 +86,10 @@ class _Loader:
         if "vlm" in raw and "adapter" not in raw:
             self._fill("adapter", self.schema.classes["AdapterConfig"])
         self._not_tables(raw)
+        for path, module, aliases in freeze.unknown(self.values, self.written):
+            hint = self.hints.for_name(module, aliases)
+            facts = {"allowed": aliases, "hint": hint, **value_meant(hint, module)}
+            self.fault("unknown-freeze-module", path, value=module, **facts)
 
     def section(self, section: str, table: dict[str, Any]) -> None:
         name = self.schema.section_class(section)

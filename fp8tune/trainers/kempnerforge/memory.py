@@ -214,7 +214,7 @@ def estimate_family(
     pp: int,
     vlm: bool,
     moe_layers: int,
-    ac: str,
+    ac_applied: str,
     compile: bool,  # noqa: A002
 ) -> str:
     """The group of measured runs that the estimate's error is taken from."""
@@ -224,17 +224,17 @@ def estimate_family(
         return "pipeline"
     if moe_layers:
         return "mixture of experts"
-    if ac != "full" and compile:
+    if ac_applied != "full" and compile:
         return "kept compiled"
     if vlm:
         return "VLM"
-    return "dense" if ac == "full" else "kept eager"
+    return "dense" if ac_applied == "full" else "kept eager"
 
 
 def gathered_bytes(
     sharded: bool,
     pp: int,
-    ac: str,
+    ac_applied: str,
     layers: int,
     moe_layers: int,
     ep: int,
@@ -257,4 +257,4 @@ def gathered_bytes(
         return 4
     if moe_layers:
         return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
-    return 9 if ac == "full" else 6
+    return 9 if ac_applied == "full" else 6

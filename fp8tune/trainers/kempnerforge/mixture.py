@@ -25,6 +25,21 @@ def hub_rows(data_hf_dataset_name: Any, data_hf_dataset_split: Any) -> int:
     return known("hub_rows", rows)
 
 
+def samples(
+    vlm: bool,
+    video: bool,
+    hub_rows: int | None = None,
+    video_max_samples: int | None = None,
+) -> int:
+    """Most samples that a VLM's data set has; a video manifest may be capped.
+
+    Source: data/video_dataset.py, _load_manifest.
+    """
+    if not vlm:
+        raise Unknown("samples")
+    return known("samples", (video_max_samples or None) if video else hub_rows)
+
+
 def mixture_names(data_datasets: Any) -> list[Any]:
     """What phases call the sources: name, else path, else hub name."""
     return [

@@ -9,6 +9,7 @@ Source: KempnerForge at commit 5666d0d, training/optimizer.py.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fp8tune.job import Unknown, Words, known
@@ -46,6 +47,17 @@ def adam_learning_rate(
         raise Unknown("adam_learning_rate")
     own = optimizer == "muon" and optimizer_muon_adam_lr is not None
     return known("optimizer.lr", optimizer_muon_adam_lr if own else learning_rate)
+
+
+def step_share(
+    train_grad_clip_norm: float, optimizer_eps: float, params_count: int
+) -> float:
+    """Most of the learning rate that a step of Adam can be, as root mean square.
+
+    Gradients of a norm c give a step of a norm c / eps at most; a full one has the root
+    of the number of weights.
+    """
+    return train_grad_clip_norm / optimizer_eps / math.sqrt(params_count)
 
 
 def decay_in_state(optimizer: str, optimizer_fused: bool) -> bool:

@@ -26,7 +26,7 @@ def test_a_fact_with_a_config(config):
     page = json.loads(data(explain("fp8_tokens", config())))
     assert (page["kind"], page["derivation"]["value"]) == ("fact", [8192])
     assert page["formula"]["lines"][0] == (
-        "if not vlm_arch_name: [micro_batch * seq_len]"
+        "if not vlm_arch_name: [micro_batch * train.seq_len]"
     )
 
 
