@@ -21,6 +21,7 @@ from fp8tune.runners.watch import Guard
 from fp8tune.search.aftermath import aftermath
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.destination import CannotPut, changed, check_place, tuned
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.find import NotOne, find_config
@@ -92,7 +93,7 @@ def search(wishes: Wishes) -> int:
             return _search(wishes, stop, held)
     except (NotOne, BadSettings, CannotPlan, Unreadable) as error:
         raise CannotSearch(str(error)) from None
-    except (BadRecord, BadStudy, Busy, CannotWrite) as error:
+    except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -104,6 +105,8 @@ def search(wishes: Wishes) -> int:
 
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
+    if not wishes.diff:
+        check_place(_asked(wishes))
     made = _prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
@@ -234,7 +237,11 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     if not chosen:
         return ""
     after = write_back(config.data, chosen)
-    path = _output(wishes)
+    path = _asked(wishes)
+    if wishes.in_place and not wishes.diff and changed(path, config.data):
+        path = tuned(path)
+        edited = f"{config.path} was changed during the search and is left alone"
+        print(f"note: {plain(edited)}: see {path}", file=sys.stderr)
     for line in aftermath(path, config.data, after, config.job.target):
         print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
@@ -244,16 +251,18 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         out.write(unified_diff(config.path, config.data, after))
         return ""
     try:
-        atomic.write(path, after, like=config.path)
+        known = os.path.exists(config.path)
+        atomic.write(path, after, like=config.path if known else "")
     except OSError as error:
         raise CannotSearch(f"{path}: {error.strerror}") from None
     return path
 
 
-def _output(wishes: Wishes) -> str:
+def _asked(wishes: Wishes) -> str:
+    """The path to write, if nothing speaks against it."""
     if wishes.in_place:
         return wishes.config
-    return wishes.output or f"{wishes.config.removesuffix('.toml')}.tuned.toml"
+    return wishes.output or tuned(wishes.config)
 
 
 def _advice(wishes: Wishes, made: Prepared, found: Answer) -> Iterator[str]:
