@@ -45,8 +45,11 @@ class Plan(NamedTuple):
 
     def about(self, **more: Any) -> dict[str, Any]:
         """What makes two searches the same, for ``study.json``."""
+        target = self.config.job.target
         return {
             "config": self.config.path,
+            "gpu": target.gpu,
+            "world_size": target.world_size,
             "config_sha256": hashlib.sha256(self.config.data).hexdigest(),
             "knobs": [knob._asdict() for knob in self.space.knobs],
             **more,

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
 from fp8tune.runners import smi
@@ -45,6 +50,40 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     ]
     given = tuple(knob.place(config.job[knob.key]) for knob in knobs)
     return Plan(config, Space(knobs), given)
+
+
+def circumstances(job: Job, device: str) -> dict[str, Any]:
+    """What trials depend on beside the config: machine, software and data.
+
+    Figures of one GPU, driver, torch or data set do not answer for another's.
+    """
+    machine = {"machine": gpu_name(), "driver": smi.driver()}
+    return {
+        "device": device,
+        **(machine if device == "cuda" else {}),
+        **{name: _version(name) for name in ("torch", "torchao")},
+        "data": _data(job),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _data(job: Job) -> str:
+    """A digest of the data files' names, sizes and times; ``""`` without any."""
+    try:
+        names = job["data_files"]
+    except Unknown:
+        return ""
+    digest = hashlib.sha256()
+    for name in names:
+        status = os.stat(name)
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest() if names else ""
 
 
 def _allowed(config: Config, role: str) -> tuple[str, ...]:

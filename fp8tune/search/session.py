@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.facts.gpus import UnknownGpu, resolve
-from fp8tune.job import Target
+from fp8tune.job import Target, Unknown
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
@@ -37,7 +37,7 @@ from fp8tune.search.plan import (
     study_name,
 )
 from fp8tune.search.prior import card_gib, from_job
-from fp8tune.search.real import gpu_name, larger_gib, plan_for_trials
+from fp8tune.search.real import circumstances, gpu_name, larger_gib, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.runner import Runner
@@ -132,13 +132,12 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
-    refusal = config.job["trial_refusal"]
-    if refusal:
-        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+    standing_for = ranks(config)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
-    about = plan.about(device=wishes.device, allow=list(wishes.allow))
+    more = circumstances(config.job, wishes.device)
+    about = plan.about(allow=list(wishes.allow), **more)
     study = _opened(wishes, plan, about, held)
-    setup = Setup(wishes.device, config.job["dp_shard"])
+    setup = Setup(wishes.device, standing_for)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
@@ -149,6 +148,19 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
     return Prepared(plan, runner, strategy, study)
+
+
+def ranks(config: Config) -> int:
+    """Ranks that a trial stands for; raises ``CannotSearch`` where none can."""
+    try:
+        refusal = config.job["trial_refusal"]
+        many: int = config.job["shards"] if not refusal else 0
+    except Unknown as missing:
+        hint = "give the number of GPUs as --world-size N"
+        raise CannotSearch(f"{config.path}: {missing} is not known; {hint}") from None
+    if refusal:
+        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+    return many
 
 
 def _opened(

@@ -45,6 +45,8 @@ def trial_refusal(
     pp: int,
     cp: int,
     ep: int,
+    dp_shard: int,
+    dp_replicate: int,
     optimizer: str,
     precision: str,
     model_norm_type: str,
@@ -57,6 +59,8 @@ def trial_refusal(
     for name, degree in degrees.items():
         if degree > 1:
             return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+    if dp_shard > 1 and dp_replicate > 1:
+        return f"{dp_replicate} replicas of {dp_shard} shards: the trainer stops there"
     if optimizer not in OPTIMIZERS:
         return f"the optimizer {optimizer}: only {', '.join(OPTIMIZERS)} is built"
     if precision == "fp16":
