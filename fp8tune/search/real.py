@@ -38,6 +38,8 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
     keys = config.trainer.schema.job
+    if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, device):
+        values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     check_allowed([keys[role] for role in values], allow)
     knobs = [
         Knob(
@@ -84,6 +86,20 @@ def _data(job: Job) -> str:
         status = os.stat(name)
         digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return digest.hexdigest() if names else ""
+
+
+def _has_fp8(config: Config, device: str) -> bool:
+    """Whether trainer and GPU have FP8; a GPU of which that is unknown may try."""
+    try:
+        known = [config.job["gpu.fp8_matmul"]]
+    except Unknown:
+        known = []
+    try:
+        here = resolve(gpu_name()) if device == "cuda" else ""
+        known += [find(here).fp8_matmul] if here else []
+    except UnknownGpu:
+        pass
+    return "fp8" in _allowed(config, "precision") and False not in known
 
 
 def _allowed(config: Config, role: str) -> tuple[str, ...]:

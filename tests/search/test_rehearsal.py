@@ -115,3 +115,30 @@ def test_replicas_without_shards_are_shards(project):
     target = Target("", 4, "", "--world-size")
     config = read_config("a.toml", text.encode(), target)
     assert ranks(config) == 4
+
+
+@pytest.mark.parametrize(
+    ("gpu", "allow", "offered"),
+    [
+        ("h100", ("precision",), ("bf16", "fp8")),
+        ("h100", ("train.mixed_precision",), ("bf16", "fp8")),
+        ("", ("precision",), ("bf16", "fp8")),
+        ("h100", (), ("bf16",)),
+        ("a100", ("precision",), ("bf16",)),
+    ],
+)
+def test_fp8_is_offered_to_a_bf16_config_that_allows_it(gpu, allow, offered):
+    text = PATH.read_text().replace('"fp8"', '"bf16"')
+    config = read_config("a.toml", text.encode(), Target(gpu, 1, "--gpu" * bool(gpu)))
+    made = plan_for_trials(config, allow, "cpu")
+    knob = made.space.knob("precision")
+    assert (knob.values, knob.frozen) == (offered, not allow)
+    assert made.space.value(made.given, "precision") == "bf16"
+
+
+def test_fp8_is_not_tried_on_a_gpu_without_it(tmp_path, monkeypatch):
+    text = PATH.read_text().replace('"fp8"', '"bf16"')
+    config = read_config("a.toml", text.encode(), Target("h200", 1, "--gpu"))
+    install(tmp_path, monkeypatch, name="NVIDIA A100-SXM4-80GB")
+    made = plan_for_trials(config, ("precision",), "cuda")
+    assert made.space.knob("precision").values == ("bf16",)
