@@ -19,6 +19,7 @@ from fp8tune.lint.wording import plain
 from fp8tune.search.answer import by_point, ranked, speed_of
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.output import WORDS, describe
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
@@ -83,7 +84,8 @@ class Board:
         if not record.ok:
             said = Text(WORDS[record.outcome], style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
-        rate, said = f"{record.tokens_per_second:,.0f}", self._said(trial)
+        mark = "~" if extrapolation(record) else ""
+        rate, said = f"{mark}{record.tokens_per_second:,.0f}", self._said(trial)
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), said, cost]
 

@@ -9,6 +9,7 @@ from typing import Any
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import band, extrapolation, sentence
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
@@ -33,6 +34,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "seconds": round(found.seconds, 3),
         "output": output or None,
         "study": study,
+        "extrapolated": extrapolation(found.record),
     }
 
 
@@ -56,7 +58,8 @@ def outcome(record: Record) -> str:
         why = f": {said}" if isinstance(said, str) and said else ""
         return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
-    return f"{record.tokens_per_second:,.0f} tokens/s{peak}, {shown(record.cost_s)}"
+    rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
+    return f"{rate}{peak}, {shown(record.cost_s)}"
 
 
 WORDS = {
@@ -101,6 +104,8 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         yield "your config was not measured or did not run: no gain can be told"
     if found.twin is not None:
         yield f"bf16 twin {_interval(found.twin)}{_gain(found)}"
+    if said := sentence(found.record):
+        yield said
     count = f"{found.trials} trial{'s' * (found.trials != 1)}"
     yield f"{count}, {found.oom_trials} out of memory, {shown(found.seconds)}"
     if output:

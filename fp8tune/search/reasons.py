@@ -7,6 +7,7 @@ from typing import Any
 
 from fp8tune.job import Unknown
 from fp8tune.search.answer import Answer
+from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan
 from fp8tune.search.space import Point
 from fp8tune.search.statistics import Speed, ratio
@@ -45,6 +46,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         capacity = record.more.get("capacity_gib")
         of = f" of {capacity:.1f}" if isinstance(capacity, float) else ""
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
+    if said := sentence(record):
+        yield said
     if found.runner_up is not None:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
     where = record.more.get("environment") if record is not None else None

@@ -81,6 +81,7 @@ def test_the_whole_answer(replay, tmp_path):
         "oom_trials": 1,
         "seconds": 570.0,
         "output": "a.tuned.toml",
+        "extrapolated": None,
     }
     for speed in said["tokens_per_second"].values():
         assert speed.keys() == {"value", "low", "high"}

@@ -77,6 +77,12 @@ def test_it_fits_the_terminal(plan, width, height, count):
         assert len(lines) < height
 
 
+def test_an_extrapolated_figure_is_marked(plan):
+    more = {"extrapolated": "rank 0 of 16", "extrapolation_error": 0.1}
+    one = trials(("given", ran(GIVEN, 10_000, more=more)))
+    assert "~10,000" in drawn(Board(plan, study_of(one)))[1]
+
+
 def test_before_the_first_trial(plan):
     assert "best so far: none yet" in drawn(Board(plan, study_of([])))
 
