@@ -41,6 +41,7 @@ from fp8tune.search.real import circumstances, gpu_name, larger_gib, plan_for_tr
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.runner import Runner
+from fp8tune.search.space import Space
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
@@ -173,7 +174,19 @@ def _opened(
     except OSError as error:
         raise BadStudy(f"{error.filename}: {error.strerror}") from None
     study.open(about)
+    _check_trials(study, plan.space)
     return study
+
+
+def _check_trials(study: Study, space: Space) -> None:
+    """Raise ``BadStudy`` where a trial is none of this search's."""
+    for trial in study.trials:
+        try:
+            space.point(trial.record.knobs)
+        except KeyError as error:
+            place = f"{os.path.join(study.folder, 'trials.jsonl')}:{trial.number + 1}"
+            what = f"no setting of this search ({error}); remove the folder"
+            raise BadStudy(f"{place}: {what}") from None
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:

@@ -356,6 +356,20 @@ def test_a_finished_study_answers_at_once(replay, big, tmp_path):
     assert other[1]["study"] != first[1]["study"]
 
 
+@pytest.mark.parametrize("damaged", ['"train.batch_size": 77', '"other": 2'])
+def test_a_study_with_a_setting_that_is_none(replay, tmp_path, damaged):
+    replay()
+    (path,) = tmp_path.glob(".fp8tune/*/trials.jsonl")
+    text = path.read_text().splitlines(keepends=True)
+    text[1] = text[1].replace('"train.batch_size": 2', damaged)
+    path.write_text("".join(text))
+    done = replay()
+    assert (done.code, done.out) == (2, "")
+    assert "trials.jsonl:2: no setting of this search" in done.err
+    assert done.err.count("\n") == 1
+    assert path.read_text() == "".join(text)
+
+
 def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
     replay, big, tmp_path
 ):
