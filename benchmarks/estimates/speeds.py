@@ -125,16 +125,14 @@ def _run(row: dict[str, Any], measured: float) -> Run:
 def tokens_per_second(run: Run, rates: Rates) -> float:
     """Predicted tokens/s per GPU."""
     step = run.step
-    total = seconds(step, run.chip, run.recipe, rates).total
+    total = seconds(step, run.chip, run.recipe, rates, gather=run.gather).total
     return step.tokens / total / step.tp / step.pp
 
 
 def gain(run: Run, rates: Rates) -> float:
     """Predicted speed in FP8 relative to bf16."""
     base = seconds(run.step, run.chip, "", rates)
-    fast = seconds(run.step, run.chip, run.recipe, rates)
-    if run.recipe == "tensorwise" and not run.gather:
-        fast = fast._replace(communication=base.communication)
+    fast = seconds(run.step, run.chip, run.recipe, rates, gather=run.gather)
     return base.total / fast.total
 
 
