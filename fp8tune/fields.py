@@ -100,5 +100,6 @@ FIELDS: dict[str, str] = {
     "trial_refusal": "why a trial cannot stand for the run, or nothing",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
+    "gpus_per_node": "GPUs of the run that one machine has",
 }
 """Every field of the job and what it means; an adapter gives those it knows."""

@@ -23,6 +23,11 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 @click.option("--gpu", default="", help="GPU that the run is for, e.g. h100 or h200.")
 @click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
 @click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 10**7),
+    help="GPUs of one machine, 8 if not said.",
+)
+@click.option(
     "--measured",
     type=POSITIVE,
     metavar="GIB",
@@ -52,6 +57,7 @@ def command(
     config: str,
     gpu: str,
     world_size: int | None,
+    gpus_per_node: int | None,
     measured: float | None,
     measured_speed: float | None,
     study: str,
@@ -69,7 +75,7 @@ def command(
     from fp8tune.facts.calibration import BadCalibration, add, read
     from fp8tune.job import Unknown
 
-    known = read_config(config, gpu, world_size)
+    known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target)
     try:

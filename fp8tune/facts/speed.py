@@ -1,20 +1,22 @@
 """Predicted speed of a step: seconds by part, tokens/s, and what FP8 gains.
 
 Fitted to published runs, which it is compared with in ``docs/accuracy.md``. Predictions
-are for dense text models on Hopper GPUs; nodes of 8 GPUs are assumed, with NVLink
-inside and 400 Gb/s per GPU between them.
+are for dense text models on Hopper GPUs, in nodes of 8 where nothing else is said, with
+NVLink inside and 400 Gb/s per GPU between them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fp8tune.job import Unknown
+from fp8tune.job import Job, Unknown
 
 if TYPE_CHECKING:
     from fp8tune.facts.linears import Gemm
 
-NODE = 8
+NODE, SMALL_NODE = 8, 4
+"""GPUs per node where nothing is said, and of smaller nodes that are usual too."""
+
 GAIN_BAND, FAR_GAIN_BAND = (0.08, 0.16), (0.15, 0.20)
 """How far below and above a predicted gain the true one may lie; and far from them.
 
@@ -28,6 +30,11 @@ SPEED_ERROR, FAR_SPEED_ERROR = 0.12, 0.30
 
 SUSPICIOUS = 1.5
 """Hardly any published gain is larger."""
+
+
+def node(gpus_per_node: int | None = None) -> int:
+    """GPUs per node: 8 where nothing is said."""
+    return gpus_per_node or NODE
 
 
 def step(
@@ -47,6 +54,7 @@ def step(
     pp: int,
     ep: int,
     compile: bool,  # noqa: A002
+    speed_node: int,
 ) -> Any:
     """What one rank computes and sends in one micro-batch; dense models only."""
     from fp8tune.facts.steptime import Step
@@ -70,7 +78,7 @@ def step(
         tp=tp,
         pp=pp,
         compile=compile,
-        across_nodes=shards * tp * pp > NODE,
+        across_nodes=shards * tp * pp > speed_node,
     )
 
 
@@ -205,9 +213,25 @@ def tokens_error(
     return SPEED_ERROR if near else FAR_SPEED_ERROR
 
 
-def tokens_low(speed_tokens_per_second: float, speed_tokens_error: float) -> float:
+def on_small_nodes(speed_step: Any, gpus_per_node: int | None = None) -> bool:
+    """Whether the GPUs may stand in nodes of 4: one node of 8 may as well be two."""
+    gpus = speed_step.shards * speed_step.tp * speed_step.pp
+    return not gpus_per_node and SMALL_NODE < gpus <= NODE
+
+
+def tokens_least(
+    job: Job, speed_tokens_per_second: float, speed_on_small_nodes: bool
+) -> float:
+    """Tokens/s where they are fewest: in nodes of 4, if that may be [tokens/s]."""
+    if not speed_on_small_nodes:
+        return speed_tokens_per_second
+    split = job.with_values({"gpus_per_node": SMALL_NODE})
+    return min(speed_tokens_per_second, split["speed.tokens_per_second"])
+
+
+def tokens_low(speed_tokens_least: float, speed_tokens_error: float) -> float:
     """Lower end of the band of tokens/s [tokens/s]."""
-    return speed_tokens_per_second * (1 - speed_tokens_error)
+    return speed_tokens_least * (1 - speed_tokens_error)
 
 
 def tokens_high(

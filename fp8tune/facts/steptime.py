@@ -120,9 +120,7 @@ def seconds(
     return _with_communication(step, found, max(whole, least))
 
 
-def _parts(
-    step: Step, chip: Chip, recipe: str, gathered: float, rates: Rates
-) -> Parts:
+def _parts(step: Step, chip: Chip, recipe: str, gathered: float, rates: Rates) -> Parts:
     """The same with weights gathered in ``gathered`` bytes each."""
     memory = 0.85 * chip.gb_per_s * GIGA
     stage = rates.pipelined / step.pp if step.pp > 1 else 1.0

@@ -70,9 +70,7 @@ def test_what_stands_in_the_way_is_what_lint_finds(job, lint, change, gpu, word)
     fp8_text = BASE.format(precision="fp8", **values)
     found = lint(fp8_text, gpu=gpu, world_size=8).diagnostics
     known = {"gpu-without-fp8", "fp8-with-tensor-parallel"}
-    errors = [
-        d for d in found if d.rule in known or d.rule.endswith("-not-16")
-    ]
+    errors = [d for d in found if d.rule in known or d.rule.endswith("-not-16")]
     assert bool(errors) is bool(word)
     for precision in ("fp8", "bf16"):
         text = BASE.format(precision=precision, **values)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from benchmarks.estimates import speeds
+from benchmarks.estimates import peaks, speeds
 from benchmarks.estimates.fit import fit
 from benchmarks.estimates.speed import NOISE, TARGET
 from fp8tune.facts import fp8, speed
 from fp8tune.facts.steptime import Rates
-from fp8tune.job import Unknown
+from fp8tune.job import Job, Unknown
 
 LLAMA_8B = """
 [model]
@@ -60,6 +60,36 @@ def test_through_a_config(job):
     assert parts.total == pytest.approx(sum(parts))
     assert parts.linears > 0.6 * parts.total
     assert parts.bubble == 0
+
+
+POINTS = [p for p in peaks.points() if p.tokens_per_second and "gpu" in p.job]
+COVERED = [p for p in POINTS if p.name in {run.name for run in speeds.steps()}]
+
+
+@pytest.mark.parametrize("point", COVERED, ids=lambda point: point.name)
+def test_what_the_command_prints_is_what_the_document_says(point):
+    (run,) = (run for run in speeds.steps() if run.name == point.name)
+    printed = point.job["speed.tokens_per_second"]
+    gpus = point.job["world_size"]
+    assert speeds.tokens_per_second(run, Rates()) * gpus == pytest.approx(printed)
+
+
+@pytest.mark.parametrize("point", COVERED, ids=lambda point: point.name)
+def test_the_band_holds_the_measured_speed_also_where_nodes_are_not_said(point):
+    unsaid = point.job.target._replace(gpus_per_node=0)
+    job = Job(point.job.words, point.job.given, point.job.written, unsaid)
+    measured = point.tokens_per_second
+    assert job["speed.tokens_low"] <= measured <= job["speed.tokens_high"]
+
+
+def test_nodes_of_four_are_slower_than_one_of_eight(job):
+    one = job(LLAMA_8B, gpu="h200", world_size=8)
+    split = one.with_values({"gpus_per_node": 4})
+    assert one["speed.on_small_nodes"]
+    assert not split["speed.on_small_nodes"]
+    assert split["speed.tokens_per_second"] < one["speed.tokens_per_second"]
+    assert one["speed.tokens_low"] == pytest.approx(split["speed.tokens_low"])
+    assert not job(LLAMA_8B, gpu="h200", world_size=16)["speed.on_small_nodes"]
 
 
 def test_fp8_is_faster_by_its_gain(job):
