@@ -98,6 +98,7 @@ FIELDS: dict[str, str] = {
     "fp8_skips": "words in names of linears that stay out of FP8",
     "data_files": "files of token ids that the run reads, sorted",
     "trial_refusal": "why a trial cannot stand for the run, or nothing",
+    "declared_gpus": "GPUs that the degrees ask for, where they leave none open",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
     "gpus_per_node": "GPUs of the run that one machine has",

@@ -14,6 +14,8 @@ from fp8tune.cli import Choice, Failure, read_config
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.calibration import Run
+    from fp8tune.lint.config import Config
+    from fp8tune.trainers.faults import Loaded
 
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
@@ -63,11 +65,11 @@ def command(
     study: str,
     calibration: str,
     output_format: str,
-) -> None:
+) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
     Every figure comes with the range that measured runs justify. `fp8tune explain
-    memory.peak_gib CONFIG` shows how one comes about.
+    memory.peak_gib CONFIG` shows how one comes about. Exit code 1: CONFIG cannot run.
     """
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.show import text
@@ -77,7 +79,7 @@ def command(
 
     known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
-    variants = Variants(known.trainer, loaded, known.job.target)
+    variants = Variants(known.trainer, loaded, known.job.target).placed()
     try:
         new = _typed(variants, measured or 0.0, measured_speed or 0.0)
         if study:
@@ -88,14 +90,25 @@ def command(
     except BadCalibration as error:
         raise Failure(str(error)) from None
     try:
-        found = estimate(variants)
+        found = estimate(variants, _titled(known, loaded))
     except Unknown:
         raise Failure(f"{config}: `precision` is not one of the trainer's") from None
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
-        return
-    for line in text(config, found):
-        click.echo(line)
+    else:
+        for line in text(config, found):
+            click.echo(line)
+    return int(found.said.impossible)
+
+
+def _titled(known: Config, loaded: Loaded) -> tuple[int, int]:
+    """How many GPUs the config's title names, and on which line, or 0."""
+    if known.job.target.world_size:
+        return 0, 0
+    from fp8tune.lint.claims.contradiction import titled_gpus
+    from fp8tune.lint.directive import Directive
+
+    return titled_gpus(known.document, known.trainer, loaded, Directive())
 
 
 def _typed(variants: Variants, peak_gib: float, tokens: float) -> list[Run]:
@@ -140,7 +153,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
         tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
         torch = str(more.get("environment", "")).rpartition("torch ")[2]
         with contextlib.suppress(Unknown, BadCalibration):
-            job = variants.with_values(values)
+            job = variants.job.with_values(values)
             versions = {"torch": torch} if torch else {}
             found += of_job(job, record.peak_gib, tokens, versions)
     return found

@@ -195,9 +195,13 @@ def tokens_per_second(
     launches dominate, and for optimizers that multiply matrices.
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
-    known = optimizer in ("adamw", "lion", "schedule_free_adamw")
-    if parts is None or not known or hidden_size < 1024:
-        raise Unknown("speed.tokens_per_second")
+    if parts is None:
+        uncompiled = precision == "fp8"
+        raise Unknown("speed.fp8_seconds" if uncompiled else "weight_bytes")
+    if optimizer not in ("adamw", "lion", "schedule_free_adamw"):
+        raise Unknown("speed.optimizer")
+    if hidden_size < 1024:
+        raise Unknown("speed.hidden_size")
     return float(speed_step.tokens * speed_step.shards / parts.total)
 
 
