@@ -43,6 +43,12 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
     help="The same with its tokens/s over all GPUs.",
 )
 @click.option(
+    "--measured-torch",
+    default="",
+    metavar="VERSION",
+    help="The version of torch that it was measured with, e.g. 2.9.1.",
+)
+@click.option(
     "--study", default="", metavar="DIR", help="The same with a search's trials."
 )
 @click.option(
@@ -62,6 +68,7 @@ def command(
     gpus_per_node: int | None,
     measured: float | None,
     measured_speed: float | None,
+    measured_torch: str,
     study: str,
     calibration: str,
     output_format: str,
@@ -81,7 +88,8 @@ def command(
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target).placed()
     try:
-        new = _typed(variants, measured or 0.0, measured_speed or 0.0)
+        versions = {"torch": measured_torch} if measured_torch else {}
+        new = _typed(variants, measured or 0.0, measured_speed or 0.0, versions)
         if study:
             new += _trials(variants, study)
         if new:
@@ -111,14 +119,16 @@ def _titled(known: Config, loaded: Loaded) -> tuple[int, int]:
     return titled_gpus(known.document, known.trainer, loaded, Directive())
 
 
-def _typed(variants: Variants, peak_gib: float, tokens: float) -> list[Run]:
+def _typed(
+    variants: Variants, peak_gib: float, tokens: float, versions: dict[str, str]
+) -> list[Run]:
     """What the user has measured of the config itself."""
     from fp8tune.estimate.gaps import ASKED
     from fp8tune.facts.calibration import of_job
     from fp8tune.job import Unknown
 
     try:
-        return of_job(variants.job, peak_gib, tokens)
+        return of_job(variants.job, peak_gib, tokens, versions)
     except Unknown as error:
         name = str(error.args[0])
         hint = (
@@ -130,7 +140,8 @@ def _typed(variants: Variants, peak_gib: float, tokens: float) -> list[Run]:
 def _trials(variants: Variants, folder: str) -> list[Run]:
     """What the trials of a search have measured of the config's variants.
 
-    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed.
+    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed. A
+    trial that ran out of memory says that it needs more than there is.
     """
     from fp8tune.facts.calibration import BadCalibration, of_job
     from fp8tune.job import Unknown
@@ -146,7 +157,8 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
     accumulation = variants.trainer.schema.job["grad_accum"]
     for record in records:
         more, values = record.more, dict(record.knobs)
-        if not record.ok or more.get("rehearsal"):
+        ran_out = record.outcome == "oom"
+        if not (record.ok or ran_out) or more.get("rehearsal"):
             continue
         if "grad_accum" in more:
             values.setdefault(accumulation, more["grad_accum"])
@@ -155,5 +167,9 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
         with contextlib.suppress(Unknown, BadCalibration):
             job = variants.job.with_values(values)
             versions = {"torch": torch} if torch else {}
-            found += of_job(job, record.peak_gib, tokens, versions)
+            found += (
+                of_job(job, versions=versions, ran_out=True)
+                if ran_out
+                else of_job(job, record.peak_gib, tokens, versions)
+            )
     return found

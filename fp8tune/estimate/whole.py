@@ -72,8 +72,14 @@ def _judged(variants: Variants) -> Prediction:
     against = [one.message for one in fp8 if one.voids and one not in bf16]
     if not against or any(one.voids for one in bf16):
         return said
-    unknown = {"fp8_gain": None, "fp8_gain_low": None, "fp8_gain_high": None}
-    return said._replace(pays="no", reasons=against, suspicious=False, **unknown)
+    return said._replace(
+        pays="no",
+        reasons=against,
+        suspicious=False,
+        fp8_gain=None,
+        fp8_gain_low=None,
+        fp8_gain_high=None,
+    )
 
 
 def as_json(found: Estimate) -> dict[str, Any]:

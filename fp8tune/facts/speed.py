@@ -230,7 +230,7 @@ def tokens_least(
     if not speed_on_small_nodes:
         return speed_tokens_per_second
     split = job.with_values({"gpus_per_node": SMALL_NODE})
-    return min(speed_tokens_per_second, split["speed.tokens_per_second"])
+    return float(min(speed_tokens_per_second, split["speed.tokens_per_second"]))
 
 
 def tokens_low(speed_tokens_least: float, speed_tokens_error: float) -> float:

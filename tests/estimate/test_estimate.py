@@ -230,6 +230,7 @@ def test_measured_runs_correct_the_estimate(fp8tune, project):
     assert before["memory"]["calibration"] is None
     peak, speed = before["memory"]["peak_gib"], before["speed"]["tokens_per_second"]
     typed = ("--measured", f"{1.02 * peak}", "--measured-speed", f"{0.9 * speed}")
+    typed += ("--measured-torch", "2.9.1")
     after = fp8tune(*command, *typed).json
     assert after["memory"]["peak_gib"] == pytest.approx(1.02 * peak)
     assert after["speed"]["tokens_per_second"] == pytest.approx(0.9 * speed)
@@ -242,6 +243,7 @@ def test_measured_runs_correct_the_estimate(fp8tune, project):
     assert "(times 1.020, by 1 measured run of configs like this one)" in text
     lines = (project({}) / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
     assert len(lines) == 2
+    assert all(json.loads(line)["versions"]["torch"] == "2.9.1" for line in lines)
 
 
 def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
@@ -260,10 +262,12 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
     said = fp8tune("estimate", "a.toml", *H200, *JSON, "--study", ".fp8tune/s").json
     assert said["memory"]["calibration"]["runs"] == 1
     assert said["speed"]["calibration"] is None
-    (line,) = (folder / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
-    stored = json.loads(line)
+    lines = (folder / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
+    stored, out = map(json.loads, lines)
     assert (stored["gpu"], stored["measured"]) == ("h200", 60.0)
     assert stored["versions"]["torch"] == "2.13.0"
+    assert (out["quantity"], out["measured"]) == ("out-of-memory", 139.8)
+    assert said["fit"] == "tight"
 
 
 @pytest.mark.parametrize(
