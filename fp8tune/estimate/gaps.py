@@ -42,6 +42,14 @@ WORDS = {
 }
 
 
+def which(gpu: str) -> str:
+    """Which GPU to say where a name means several, or nothing."""
+    from fp8tune.facts.gpus import find
+
+    names = find(gpu).members if gpu else ()
+    return f": say --gpu {' or '.join(names)}" if names else ""
+
+
 def why(missing: dict[str, str], fact: str) -> str:
     """Why a fact is not known: ``: ...``, or nothing if there are no words for it."""
     name = missing.get(fact, "")

@@ -11,7 +11,7 @@ from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.calibration import Run
-from fp8tune.facts.gpus import Gpu, members
+from fp8tune.facts.gpus import Gpu, find, members
 from fp8tune.facts.peak import fit, usable_gib
 from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Target, Unknown
@@ -144,6 +144,8 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     if all(cell.prediction.impossible for cell in mine):
         mine = [cell for cell in cells if cell.precision == "bf16"]
     fitting = [cell for cell in mine if cell.prediction.fit == "fits"]
+    least = min((len(cell.prediction.refused) for cell in fitting), default=0)
+    fitting = [cell for cell in fitting if len(cell.prediction.refused) == least]
     order = {"none": 2, "selective": 1}
     return max(
         fitting,
@@ -186,10 +188,17 @@ def declared_gpus(job: Job) -> int:
 
 
 def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
-    """GPUs with FP8 by the verdict that the peak would have there, smallest first."""
+    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
+
+    Of a family its members; none where one GPU is named.
+    """
     found: dict[str, list[str]] = {}
+    gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None
     if said.memory:
-        for gpu in sorted(members(), key=lambda gpu: gpu.memory_gib or 0.0):
+        for gpu in sorted(
+            members() if gpus is None else gpus,
+            key=lambda gpu: gpu.memory_limit_gib or 0.0,
+        ):
             try:
                 verdict = _verdict(job, said, gpu)
             except Unknown:
@@ -199,11 +208,11 @@ def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
 
 
 def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
-    if not gpu.fp8_matmul or not gpu.memory_gib or not said.memory:
+    limit, size = gpu.memory_limit_gib, gpu.memory_gib
+    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
         raise Unknown("gpu.memory_gib")
-    size = gpu.memory_gib
     low, high = said.memory.low, said.memory.high
-    return str(fit(job["pp"], size, low, high, usable_gib(size)))
+    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))
 
 
 class Saving(NamedTuple):

@@ -36,6 +36,7 @@ class Prediction(NamedTuple):
     reasons: list[str]
     missing: dict[str, str]
     stages: int = 1
+    small_nodes: bool = False
     refused: list[Refusal] = []
 
     @property
@@ -97,6 +98,7 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         fact("fp8.reasons", []),
         missing,
         fact("pp", 1),
+        fact("speed.on_small_nodes", False),
     )
 
 

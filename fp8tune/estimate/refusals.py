@@ -78,11 +78,12 @@ def _origins(rule: Rule, job: Job) -> set[str]:
 
 
 def _voids(rule: Rule, job: Job) -> bool:
-    """Whether a finding points at a key that memory rests on, or the loader refuses."""
-    words = job.words
-    keys = {key for name in rule.at[0].names for key in words.origins(name)}
-    about = not keys.isdisjoint(words.origins("memory.peak_gib"))
-    return about or rule.category == "rejected"
+    """Whether only what memory rests on, or the GPU, can mend it; or the loader refuses.
+
+    What other data or another optimizer would mend leaves the figures as they are.
+    """
+    rests = {"gpu", *job.words.origins("memory.peak_gib")}
+    return rule.category == "rejected" or _origins(rule, job) <= rests
 
 
 def _fires(rule: Rule, job: Job) -> bool:

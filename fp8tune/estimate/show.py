@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from fp8tune.estimate.gaps import why
+from fp8tune.estimate.gaps import which, why
 from fp8tune.estimate.grid import ASSUMED, Cell
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
+from fp8tune.facts.peak import FULLEST
 from fp8tune.lint.wording import plain
 
 WIDTH = 80
@@ -31,11 +32,11 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     yield from _target(found)
     yield from _refused(said)
     if not said.impossible:
-        yield from _memory(said)
+        yield from _memory(said, found.target.gpu)
     yield from _elsewhere(found)
     if not said.impossible:
-        yield from _speed(said)
-    yield from _pays(said)
+        yield from _speed(said, found.target.gpu)
+    yield from _pays(said, found.target.gpu)
     yield from _gemms(found)
     yield from _grid(found.cells)
     yield from _advice(found)
@@ -59,7 +60,7 @@ def _refused(said: Prediction) -> Iterator[str]:
             yield from _wrapped(refusal.help, "  help: ", "    ")
 
 
-def _memory(said: Prediction) -> Iterator[str]:
+def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
     if memory is None:
         yield from _wrapped(f"memory: unknown{why(said.missing, 'memory.peak_gib')}")
@@ -71,8 +72,14 @@ def _memory(said: Prediction) -> Iterator[str]:
     yield from _wrapped(", ".join(parts), "  ", "  ")
     yield from _by_runs(memory)
     reason = why(said.missing, "memory.fit") if said.fit == "unknown" else ""
+    if said.missing.get("memory.fit") == "gpu.memory_gib":
+        reason = which(gpu) or reason
     if said.usable_gib is not None and not reason:
-        reason = f" ({said.usable_gib:.0f} GiB of the GPU are usable)"
+        rest = said.usable_gib / FULLEST - said.usable_gib
+        reason = (
+            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {rest:.0f} are left "
+            "to what is not in the peak: CUDA context, NCCL, unused blocks)"
+        )
     yield from _wrapped(f"fit: {said.fit}{reason}")
 
 
@@ -93,24 +100,26 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
         yield from _wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
 
 
-def _speed(said: Prediction) -> Iterator[str]:
+def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     speed = said.speed
     if speed is None:
-        reason = why(said.missing, "speed.tokens_per_second")
+        reason = which(gpu) or why(said.missing, "speed.tokens_per_second")
         yield from _wrapped(f"speed: unknown{reason}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
+    if said.small_nodes:
+        yield "  (in one node; two of 4 are in the range: say --gpus-per-node)"
     yield from _by_runs(speed)
 
 
-def _pays(said: Prediction) -> Iterator[str]:
+def _pays(said: Prediction, gpu: str) -> Iterator[str]:
     gain = ""
     if said.fp8_gain is not None and said.pays != "no":
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
     elif said.pays == "unknown":
-        gain = why(said.missing, "speed.fp8_gain")
+        gain = which(gpu) or why(said.missing, "speed.fp8_gain")
     if said.impossible and said.pays == "unknown":
         return
     yield from _wrapped(f"does FP8 pay here? {said.pays}{gain}")
@@ -123,11 +132,12 @@ def _gemms(found: Estimate) -> Iterator[str]:
     if not found.gemms:
         return
     yield ""
-    yield f"{'GEMM':<12}{'M':>8}{'K':>8}{'N':>8}{'count':>7}{'FLOPs':>8}  FP8 gain"
+    yield f"{'GEMM':<12}{'M':>8}{'K':>8}{'N':>8}{'count':>7}{'FLOPs':>8}  on H100"
     for row in found.gemms:
         sizes = "".join(f"{row[key] or '':>8}" for key in ("m", "k", "n"))
         share = f"{row['flop_share']:.1%}"
-        gain = f"{row['speedup']:.2f} x" if row["speedup"] else "stays bf16"
+        kept = "FP8, not measured" if row["fp8"] else "stays bf16"
+        gain = f"FP8 {row['speedup']:.2f} x" if row["speedup"] else kept
         yield f"{row['name']:<12}{sizes}{row['count'] or '':>7}{share:>8}  {gain}"
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.facts.peak import fit
-from fp8tune.job import Job
+from fp8tune.job import Job, Unknown
 
 MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
 """What is measured; of a run that ran out of memory, how much there was."""
@@ -124,8 +124,12 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
 
 def memory_fit(job: Job, band: Band) -> str:
     """The verdict of ``memory.fit`` on a corrected band; raises ``Unknown``."""
-    size, usable = job["gpu.memory_gib"], job["memory.usable_gib"]
-    return fit(job["pp"], size, band.low, band.high, usable)
+    limit = job["gpu.memory_limit_gib"]
+    try:
+        usable = job["memory.usable_gib"]
+    except Unknown:
+        usable = None
+    return fit(job["pp"], limit, band.low, band.high, usable)
 
 
 def speed(job: Job, runs: Sequence[Run]) -> Band:

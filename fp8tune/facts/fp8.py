@@ -223,8 +223,8 @@ def reasons(
         ),
         (
             gather >= 0.005,
-            f"FP8 all-gather is {100 * gather:.0f} points of the gain; on 64 GPUs one "
-            "report saw none of it",
+            f"of that, FP8 all-gather is counted as {gather:.0%}; on 64 GPUs one "
+            "report saw nothing of it",
         ),
         (
             fp8_limit is not None,

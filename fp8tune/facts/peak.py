@@ -7,7 +7,7 @@ worst errors there, and a test holds them to it.
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Unknown, Words, known
 
 SHARDED = {
     "dense": (0.02, 0.02),
@@ -223,18 +223,20 @@ def usable_gib(gpu_memory_gib: float) -> float:
 
 def fit(
     pp: int,
-    gpu_memory_gib: float,
+    gpu_memory_limit_gib: float,
     memory_low_gib: float,
     memory_high_gib: float,
-    memory_usable_gib: float,
+    memory_usable_gib: float | None = None,
 ) -> str:
     """``out-of-memory``, ``tight`` or ``fits``, where the band lies.
 
     Out of memory if all of it is above the GPU's memory, fits if all of it is usable.
-    Unknown for a pipeline that is not out of memory: its last stage is not covered.
+    Unknown for a pipeline that is not out of memory, whose last stage is not covered,
+    and if the GPU's memory is not known.
     """
-    if memory_low_gib > gpu_memory_gib:
+    if memory_low_gib > gpu_memory_limit_gib:
         return Words("out-of-memory")
     if pp > 1:
         raise Unknown("memory.fit")
-    return Words("fits" if memory_high_gib <= memory_usable_gib else "tight")
+    usable = known("gpu.memory_gib", memory_usable_gib)
+    return Words("fits" if memory_high_gib <= usable else "tight")

@@ -117,13 +117,14 @@ def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Ta
 
 def parse_gpu(value: str) -> str:
     """The table's name of a GPU; ``ValueError`` says what is wrong, kindly."""
-    from fp8tune.facts.gpus import UnknownGpu, resolve
+    from fp8tune.facts.gpus import UnknownGpu, members, resolve
 
     try:
         return resolve(value)
     except UnknownGpu as error:
         near = error.args[1]
-        hint = f"; did you mean {near}?" if near else ""
+        known = ", ".join(gpu.name for gpu in members())
+        hint = f"; did you mean {near}?" if near else f"; known: {known}"
         raise ValueError(f"no GPU named {value!r}{hint}") from None
 
 

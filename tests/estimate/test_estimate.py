@@ -202,6 +202,30 @@ def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):
     assert "not covered: the last pipeline stage" in words
 
 
+def test_a_gpu_of_several_kinds_is_asked_for(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "gh200", "--world-size", "16")
+    words = " ".join(outcome.out.split())
+    for what in ("fit: unknown", "speed: unknown"):
+        assert f"{what}: say --gpu gh200-96gb or gh200-144gb" in words
+    known = ("--gpu", "gh200", "--world-size", "16", *JSON)
+    said = fp8tune("estimate", "a.toml", *known).json
+    assert said["gpus"] == {"fits": ["gh200-96gb"]}
+
+
+def test_a_gpu_of_unknown_memory_has_at_most_what_is_sold(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    known = ("--gpu", "h800", "--world-size", "16", *JSON)
+    said = fp8tune("estimate", "a.toml", *known).json
+    assert (said["fit"], said["gpus"]) == ("unknown", {})
+    fits = {
+        (cell["peak_gib"] or 0) > 90: cell["fit"]
+        for cell in said["grid"]
+        if cell["ac"] == "full"
+    }
+    assert fits == {True: "out-of-memory", False: "unknown"}
+
+
 def test_no_fp8_is_offered_where_the_trainer_refuses_it(fp8tune, project):
     project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json

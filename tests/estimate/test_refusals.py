@@ -141,6 +141,30 @@ def test_what_fails_all_the_same_is_said_beside_the_figures(fp8tune, project):
     assert "GiB per GPU (" in words
 
 
+VLM = """
+[vision_encoder]
+num_tokens = 256
+[vlm]
+max_text_len = 512
+[train]
+batch_size = 16
+compile_model = false
+activation_checkpointing = "full"
+[data]
+hf_dataset_name = "sayakpaul/coco-30-val-2014"
+tokenizer_path = "gpt2"
+"""
+
+
+def test_the_start_is_none_that_lacks_samples(fp8tune, project):
+    """30 samples over 4 ranks: 7 each."""
+    four = ("--gpu", "h200", "--world-size", "4", *JSON)
+    said = run_of(fp8tune, project, VLM, *four).json
+    assert [one["rule"] for one in said["refused"]] == ["fewer-samples-than-a-batch"]
+    assert said["memory"]["peak_gib"]
+    assert said["start"]["micro_batch"] == 4
+
+
 def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):
     """What is left out of a variant's rules is what its changes have no part in."""
     loaded = load(FP8.replace("128256", "50257"))

@@ -143,6 +143,13 @@ def test_fit(low, high, fit):
     assert peak.fit(1, 100.0, low, high, peak.usable_gib(100.0)) == fit
 
 
+def test_a_gpu_of_unknown_memory_is_known_to_be_too_small():
+    assert peak.fit(1, 80.0, 81.0, 90.0) == "out-of-memory"
+    with pytest.raises(Unknown) as error:
+        peak.fit(1, 80.0, 10.0, 11.0)
+    assert error.value.args == ("gpu.memory_gib",)
+
+
 def test_a_pipeline_is_known_not_to_fit_alone():
     assert peak.fit(2, 100.0, 101.0, 110.0, 91.5) == "out-of-memory"
     with pytest.raises(Unknown):

@@ -319,4 +319,4 @@ def test_reasons_name_what_decides(job):
 
 def test_the_share_of_all_gather_is_among_the_reasons(job):
     said = job(LLAMA_8B, gpu="h200", world_size=16)["fp8.reasons"]
-    assert any("FP8 all-gather is" in reason for reason in said)
+    assert any("FP8 all-gather is counted as" in reason for reason in said)
