@@ -78,7 +78,7 @@ def _origins(rule: Rule, job: Job) -> set[str]:
 
 
 def _voids(rule: Rule, job: Job) -> bool:
-    """Whether only what memory rests on, or the GPU, can mend it; or the loader refuses.
+    """Whether only what memory rests on can mend it, or the loader refuses.
 
     What other data or another optimizer would mend leaves the figures as they are.
     """
