@@ -54,12 +54,12 @@ def outcome(record: Record) -> str:
     if not record.ok:
         said = record.more.get("message")
         why = f": {said}" if isinstance(said, str) and said else ""
-        return f"{_WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
+        return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     return f"{record.tokens_per_second:,.0f} tokens/s{peak}, {shown(record.cost_s)}"
 
 
-_WORDS = {
+WORDS = {
     "oom": "out of memory",
     "hang": "gave no answer",
     "compile": "did not compile",
@@ -115,7 +115,7 @@ def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     """Why nothing succeeded, and what to do."""
     outcomes = Counter(trial.record.outcome for trial in trials if not trial.record.ok)
     for outcome, count in outcomes.most_common():
-        yield f"{count} trial{'s' * (count > 1)}: {_WORDS[outcome]}"
+        yield f"{count} trial{'s' * (count > 1)}: {WORDS[outcome]}"
     if not any(True for _ in plan.space.points(plan.given)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"

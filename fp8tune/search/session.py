@@ -32,6 +32,7 @@ from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.real import gpu_name, larger_gib, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
@@ -98,6 +99,7 @@ def search(wishes: Wishes) -> int:
     except ValueError as error:
         raise CannotSearch(str(error)) from None
     _say(wishes, made, found, output)
+    write_at_end(made.study.folder, sys.stderr if wishes.as_json else sys.stdout)
     if searching.interrupted:
         return 130
     return 0 if found.chosen is not None else 1

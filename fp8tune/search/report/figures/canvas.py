@@ -1,0 +1,156 @@
+"""What all plots share: colours, type, and SVG that fits into a page.
+
+A plot is drawn with stand-ins for the page's colours, which become CSS variables, so
+that one plot serves light and dark; the files of ``--plots`` get the light ones.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+
+class Colours(NamedTuple):
+    """By what they mean. ``bf16`` and ``fp8`` differ for colour-blind eyes as well."""
+
+    ink: str
+    muted: str
+    grid: str
+    paper: str
+    fp8: str
+    bf16: str
+    bad: str
+
+
+STAND_INS = Colours(*(f"#00000{n}" for n in range(1, 8)))
+LIGHT = Colours(
+    "#1b1f24", "#5b6470", "#d9dee4", "#ffffff", "#0b62c4", "#b45309", "#b42318"
+)
+
+
+class Style(NamedTuple):
+    """How a plot is drawn; ``narrow`` is for a phone: panels below each other."""
+
+    colours: Colours
+    narrow: bool = False
+
+    def precision(self, name: str) -> str:
+        """The colour of a precision."""
+        return {"fp8": self.colours.fp8, "bf16": self.colours.bf16}.get(
+            name, self.colours.ink
+        )
+
+
+class Figure(NamedTuple):
+    """A plot, what it says as a title and in words, and its numbers as a table."""
+
+    name: str
+    title: str
+    about: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    draw: Callable[[Style], Canvas]
+
+
+class Absent(NamedTuple):
+    """A plot for which there are no numbers, and why."""
+
+    name: str
+    title: str
+    why: str
+
+
+def canvas(
+    style: Style, panels: int = 1, height: float = 4.4, stacked: bool = False
+) -> tuple[Canvas, list[Axes]]:
+    """An empty plot: panels side by side, or below each other; height [inch] of one."""
+    below = style.narrow or stacked
+    rows, columns = (panels, 1) if below else (1, panels)
+    width = 4.8 if style.narrow else 10.0
+    with mpl.rc_context(_settings(style)):
+        made = Canvas(figsize=(width, height * rows), layout="constrained")
+        axes = made.subplots(rows, columns, squeeze=False)
+        for one in axes.flat:
+            one.grid(True)
+            one.set_axisbelow(True)
+    return made, list(axes.flat)
+
+
+def _settings(style: Style) -> dict[str, object]:
+    colours = style.colours
+    return {
+        "font.size": 11.0 if style.narrow else 9.5,
+        "axes.titlesize": "medium",
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "text.parse_math": False,
+        "text.color": colours.ink,
+        "axes.labelcolor": colours.ink,
+        "axes.titlecolor": colours.ink,
+        "axes.edgecolor": colours.muted,
+        "xtick.color": colours.muted,
+        "ytick.color": colours.muted,
+        "xtick.labelcolor": colours.ink,
+        "ytick.labelcolor": colours.ink,
+        "grid.color": colours.grid,
+        "grid.linewidth": 0.7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "svg.fonttype": "none",
+        "svg.hashsalt": "fp8tune",
+    }
+
+
+def inline(figure: Figure, narrow: bool) -> str:
+    """The plot as an SVG element for a page, in the page's colours."""
+    text = _svg(figure.draw(Style(STAND_INS, narrow)), Style(STAND_INS, narrow))
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    for name, colour in STAND_INS._asdict().items():
+        text = text.replace(colour, f"var(--{name})")
+    prefix = f"{figure.name}-{'narrow' if narrow else 'wide'}-"
+    return _own_ids(text, prefix)
+
+
+def _own_ids(text: str, prefix: str) -> str:
+    """Names that nothing refers to are dropped, the others made unique in a page."""
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', text))
+    text = re.sub(
+        r' id="([\w.-]+)"',
+        lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "",
+        text,
+    )
+    return re.sub(r'(href="#|url\(#)', lambda m: f"{m[1]}{prefix}", text)
+
+
+def files(figure: Figure) -> dict[str, bytes]:
+    """The plot as PNG and SVG, with its title, by the ends of their names."""
+    style = Style(LIGHT)
+    made = figure.draw(style)
+    with mpl.rc_context(_settings(style)):
+        made.suptitle(figure.title, x=0.01, ha="left", fontsize="large", wrap=True)
+    drawn = io.BytesIO()
+    with mpl.rc_context(_settings(style)):
+        made.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
+    return {"png": drawn.getvalue(), "svg": _svg(made, style, LIGHT.paper).encode()}
+
+
+def _svg(made: Canvas, style: Style, paper: str = "none") -> str:
+    drawn = io.StringIO()
+    with mpl.rc_context(_settings(style)):
+        made.savefig(
+            drawn, format="svg", facecolor=paper, metadata={"Date": None}
+        )
+    return drawn.getvalue()
+
+
+logging.getLogger("matplotlib").setLevel(logging.ERROR)

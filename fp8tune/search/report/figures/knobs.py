@@ -1,0 +1,126 @@
+"""What each knob did: one panel each, lines joining settings that are otherwise alike."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import StrMethodFormatter
+
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
+from fp8tune.search.report.words import rate
+
+NAME, TITLE = "knobs", "What each knob did"
+MOST = 6
+"""Panels that are drawn."""
+
+
+def knobs(case: Case) -> Figure | Absent:
+    """The panels, or why there are none."""
+    found = effects(case)
+    if not found:
+        why = "No two settings were measured that differ in one knob alone."
+        return Absent(NAME, TITLE, why)
+    rows = tuple(
+        (
+            effect.name,
+            "as chosen" if line.chosen else "other",
+            *("; ".join(part) for part in _told(effect, line)),
+        )
+        for effect in found
+        for line in effect.lines
+    )
+    return Figure(
+        NAME,
+        _title(found),
+        "Tokens per second by the value of each knob. "
+        + " ".join(f"{effect.name}: {effect.said}." for effect in found),
+        ("knob", "other knobs", "tokens/s", "without speed"),
+        rows,
+        lambda style: _draw(found[:MOST], style),
+    )
+
+
+def _told(effect: Effect, line: Line) -> tuple[list[str], list[str]]:
+    return (
+        [f"{effect.values[at]}: {rate(speed)}" for at, speed in line.speeds],
+        [f"{effect.values[at]}: {how}" for at, how in line.failed],
+    )
+
+
+def _title(found: list[Effect]) -> str:
+    """The knob with the longest reach along a line, named."""
+    reach = {
+        effect.name: max(max(s) / min(s) for s in speeds)
+        for effect in found
+        if (speeds := [[v for _, v in ln.speeds] for ln in effect.lines if ln.speeds])
+    }
+    name = max(reach, key=lambda key: reach[key])
+    return f"{name.rpartition('.')[2]} matters most: up to {reach[name]:.2f} times"
+
+
+def _draw(found: list[Effect], style: Style) -> Canvas:
+    made, panels = canvas(style, len(found), height=3.0 if style.narrow else 4.2)
+    top = max(v for e in found for ln in e.lines for _, v in ln.speeds)
+    for axes, effect in zip(panels, found, strict=True):
+        _panel(axes, effect, style)
+        axes.set_ylim(0, top * 1.12)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        if style.narrow or axes is panels[0]:
+            axes.set_ylabel("tokens/s")
+        else:
+            axes.set_yticklabels([])
+    handles, names = panels[-1].get_legend_handles_labels()
+    for axes in panels[:-1]:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            if name not in names:
+                handles.append(handle)
+                names.append(name)
+    made.legend(
+        handles, names, loc="outside lower center", frameon=False,
+        ncols=1 if style.narrow else 3,
+    )
+    return made
+
+
+def _panel(axes: Axes, effect: Effect, style: Style) -> None:
+    thin = [line for line in effect.lines if not line.chosen]
+    for number, line in enumerate(thin):
+        _line(axes, line, style, "other settings, one line each" * (number == 0))
+    for line in effect.lines:
+        if line.chosen:
+            _line(axes, line, style, "all other knobs as chosen")
+    lost = sorted({at for line in effect.lines for at, how in line.failed})
+    axes.plot(
+        lost,
+        [0.03] * len(lost),
+        "x",
+        color=style.colours.bad,
+        markeredgewidth=1.8,
+        markersize=7,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        label="some setting failed here" if lost else None,
+    )
+    said = effect.said.replace("; ", "\n").replace(" (", "\n(")
+    axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
+    axes.set_xticks(range(len(effect.values)), effect.values)
+    if max(map(len, effect.values)) * len(effect.values) > 26:
+        axes.tick_params(axis="x", labelrotation=30)
+    axes.set_xlim(-0.4, len(effect.values) - 0.6)
+    axes.set_xlabel(effect.name)
+
+
+def _line(axes: Axes, line: Line, style: Style, label: str) -> None:
+    axes.plot(
+        [at for at, _ in line.speeds],
+        [speed for _, speed in line.speeds],
+        marker="o",
+        markersize=6 if line.chosen else 3.5,
+        linewidth=2.4 if line.chosen else 1.0,
+        color=style.colours.fp8 if line.chosen else style.colours.muted,
+        alpha=1.0 if line.chosen else 0.65,
+        label=label or None,
+        zorder=3 if line.chosen else 2,
+    )

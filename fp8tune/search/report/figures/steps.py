@@ -1,0 +1,96 @@
+"""Step times of the marked settings: what counted and what was left out."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from fp8tune.search.report.curves import Steps, timed
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
+from fp8tune.search.report.words import duration_ms, plural
+
+NAME, TITLE = "steps", "Step times"
+HEAD = 1.35
+"""Height of the axis over the slowest step that counted."""
+
+
+def steps(case: Case) -> Figure | Absent:
+    """The plot of up to four trials, or why there is none."""
+    found = timed(case)
+    if not found:
+        return Absent(NAME, TITLE, "No trial told the times of its steps.")
+    out = sum(one.discarded for one in found)
+    medians = "; ".join(
+        f"{one.role}: median {duration_ms(one.median)} of {len(one.kept)} steps, "
+        f"{one.discarded} left out"
+        for one in found
+    )
+    rows = tuple(
+        (one.role, one.label, str(n), f"{took:,.2f}", "yes" if counted else "no")
+        for one in found
+        for n, took, counted in one.steps
+    )
+    return Figure(
+        NAME,
+        _title(found, out),
+        f"Optimizer step times of one trial each. {medians}.",
+        ("marked", "setting", "step", "ms", "counted"),
+        rows,
+        lambda style: _draw(found, style),
+    )
+
+
+def _title(found: list[Steps], out: int) -> str:
+    first = found[0]
+    half = (max(first.kept) - min(first.kept)) / 2 / first.median if first.median else 0
+    left = f"; {plural(out, 'step')} while warming up or compiling left out" if out else ""
+    return f"The {first.role} setting's steps are steady to {100 * half:.2g} %{left}"
+
+
+def _draw(found: list[Steps], style: Style) -> Canvas:
+    made, panels = canvas(style, len(found), height=2.9 if style.narrow else 4.0)
+    top = HEAD * max(max(one.kept) for one in found)
+    for axes, one in zip(panels, found, strict=True):
+        _panel(axes, one, top, style)
+        if style.narrow or axes is panels[0]:
+            axes.set_ylabel("time of an optimizer step [ms]")
+        else:
+            axes.set_yticklabels([])
+    handles, names = max(
+        (axes.get_legend_handles_labels() for axes in panels), key=lambda p: len(p[0])
+    )
+    made.legend(
+        handles, names, loc="outside lower center", frameon=False,
+        ncols=1 if style.narrow else 3,
+    )
+    return made
+
+
+def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
+    kept = [(n, took) for n, took, counted in one.steps if counted]
+    out = [(n, took) for n, took, counted in one.steps if not counted]
+    axes.set_ylim(0, top)
+    axes.plot(*zip(*kept, strict=True), "o", color=style.colours.fp8, label="counted")
+    axes.axhline(one.median, color=style.colours.fp8, linewidth=1.0, alpha=0.6,
+                 label="median of those")
+    if out:
+        axes.plot(
+            [n for n, _ in out],
+            [min(took, 0.97 * top) for _, took in out],
+            "x",
+            color=style.colours.muted,
+            markeredgewidth=1.8,
+            label="left out (with its time where it is off the axis)",
+        )
+    for n, took in out:
+        if took > 0.97 * top:
+            axes.annotate(duration_ms(took), (n, 0.97 * top), (7, 0),
+                          textcoords="offset points", va="center")
+    parts = one.label.split(", ")
+    label = one.label if len(parts) < 3 else f"{', '.join(parts[:2])},\n{', '.join(parts[2:])}"
+    axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}", fontsize="medium")
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}"))
