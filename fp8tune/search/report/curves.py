@@ -22,20 +22,21 @@ class Pair(NamedTuple):
     bf16_norms: tuple[float, ...]
 
     @property
-    def gap(self) -> float:
-        """The largest difference of loss, relative to bf16's."""
+    def gaps(self) -> tuple[float, ...]:
+        """The difference of loss at each step, relative to bf16's."""
         pairs = zip(self.fp8, self.bf16, strict=False)
-        return max(abs(a / b - 1) for a, b in pairs if b)
+        return tuple(a / b - 1 if b else 0.0 for a, b in pairs)
 
 
 class Steps(NamedTuple):
     """The step times of one run [ms]: number from 0, time, and whether it counted.
 
-    ``role`` is that of the setting.
+    ``role`` marks the setting.
     """
 
     role: str
     label: str
+    precision: str
     steps: tuple[tuple[int, float, bool], ...]
 
     @property
@@ -80,7 +81,12 @@ def _pair(case: Case, point: Point) -> Pair | None:
 
 def _with_losses(case: Case, point: Point | None) -> Record | None:
     own = (s for s in case.settings if s.point == point)
-    runs = [t.record for s in own for t in case.runs(s) if len(series(t.record, "losses")) > 1]
+    runs = [
+        t.record
+        for s in own
+        for t in case.runs(s)
+        if len(series(t.record, "losses")) > 1
+    ]
     return runs[-1] if runs else None
 
 
@@ -98,10 +104,9 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
         return None
     record = records[-1]
     kept, every = record.step_ms[:MAX_SERIES], series(record, "all_step_ms")
-    role = " = ".join(setting.roles)
     if set(kept) <= set(every):
         counted = set(kept)
         steps = [(i, took, took in counted) for i, took in enumerate(every)]
     else:
         steps = [(i, took, True) for i, took in enumerate(kept, 1)]
-    return Steps(role, setting.label, tuple(steps))
+    return Steps(setting.marked, setting.label, setting.precision, tuple(steps))

@@ -17,6 +17,14 @@ from fp8tune.search.space import Knob, Point
 from fp8tune.search.statistics import Speed
 from fp8tune.search.study import Trial
 
+ROLES = {
+    "chosen": "chosen",
+    "given": "your config",
+    "twin": "bf16 twin",
+    "runner-up": "runner-up",
+}
+"""What marks a setting, in the words of its readers."""
+
 MAX_SERIES = 2000
 """Longest series of a record that is shown [values]."""
 
@@ -24,7 +32,7 @@ MAX_SERIES = 2000
 class Setting(NamedTuple):
     """One point that was tried.
 
-    ``roles`` are among ``chosen``, ``given``, ``twin`` and ``runner-up``. Memory is
+    ``roles`` are keys of ``ROLES``. Memory is
     the most that any of its runs had [GiB], 0 where none told; ``outcome`` is ``ok``
     where one run succeeded, else how the last one failed; ``free`` says whether it
     might be chosen, ``front`` whether no other such setting is both faster and
@@ -43,6 +51,11 @@ class Setting(NamedTuple):
     reserved_gib: float
     expected: Expected
     front: bool = False
+
+    @property
+    def marked(self) -> str:
+        """Its roles in words, or ``""``."""
+        return " = ".join(ROLES[role] for role in self.roles)
 
     @property
     def place_gib(self) -> float:

@@ -83,17 +83,18 @@ def _figure(plot: Figure | Absent) -> Section:
     if isinstance(plot, Absent):
         html = f"<p>{escape(plot.why)}</p>"
         return Section(plot.name, contents, _section(plot.name, plot.title, html))
-    label = escape(f"{plot.title}. {plot.about}")
+    label = escape(f"{plot.title}. {plot.about} {plot.note}".strip())
     drawn = "".join(
         inline(plot, narrow).replace(
             "<svg ", f'<svg role="img" aria-label="{label}" class="{kind}" ', 1
         )
         for narrow, kind in ((False, "wide"), (True, "narrow"))
     )
+    note = f"<figcaption>{escape(plot.note)}</figcaption>" if plot.note else ""
     table = _table(plot.head, plot.rows[:MOST_ROWS], f"Data: {plot.title}")
     more = _cut(len(plot.rows), MOST_ROWS)
     html = (
-        f"<figure>{drawn}<figcaption>{escape(plot.about)}</figcaption></figure>"
+        f"<figure>{drawn}{note}</figure>"
         f"<details><summary>The numbers</summary>{table}{more}</details>"
     )
     return Section(plot.name, contents, _section(plot.name, plot.title, html))
@@ -161,5 +162,3 @@ def _marked(line: str) -> str:
     kinds = {"+": "ins", "-": "del"}
     kind = "" if line.startswith(("+++", "---")) else kinds.get(line[:1], "")
     return f"<{kind}>{text}</{kind}>" if kind else text
-
-

@@ -13,6 +13,7 @@ from fp8tune.search.study import BadStudy, Trial, look
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trainers.trainer import NAMES
 
+
 class Saved(NamedTuple):
     """A study: its name, what ``study.json`` says, its plan and its trials so far."""
 

@@ -9,8 +9,8 @@ from fp8tune import __version__
 from fp8tune.search.answer import by_point
 from fp8tune.search.duration import shown
 from fp8tune.search.report.data import Case, label, number
-from fp8tune.search.report.words import clean, gib, interval, plural
-from fp8tune.search.statistics import speed, spread
+from fp8tune.search.report.words import clean, gib, plural, rate
+from fp8tune.search.statistics import Speed, speed, spread
 from fp8tune.search.study import Trial
 
 MOST = 1000
@@ -23,7 +23,7 @@ HEAD: Row = (
     "stage",
     "setting",
     "outcome",
-    "tokens/s (95 %)",
+    "tokens/s",
     "peak GiB",
     "reserved GiB",
     "FP8 matmuls",
@@ -57,13 +57,17 @@ def _row(case: Case, trial: Trial, deviation: float) -> Row:
         trial.stage,
         label(case.plan.space.knobs, point),
         record.outcome,
-        interval(speed([record], deviation)) if record.ok else "-",
+        _speed(speed([record], deviation)),
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(matmuls) if type(matmuls) is int else "-",
         shown(record.cost_s),
         "; ".join(_remarks(trial)),
     )
+
+
+def _speed(found: Speed | None) -> str:
+    return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
 
 
 def _remarks(trial: Trial) -> Iterator[str]:
@@ -88,7 +92,10 @@ def environment(case: Case) -> list[tuple[str, str]]:
         ("trainer", case.plan.config.trainer.schema.title),
         ("target", _target(target.gpu, target.world_size)),
         ("trials", "recorded ones" if case.replay else str(about.get("device", "-"))),
-        ("freed by --allow", ", ".join(map(str, about.get("allow") or [])) or "nothing"),
+        (
+            "freed by --allow",
+            ", ".join(map(str, about.get("allow") or [])) or "nothing",
+        ),
         ("GPU memory", f"{case.capacity_gib:.1f} GiB" if case.capacity_gib else "-"),
         ("fp8tune", __version__),
     ]

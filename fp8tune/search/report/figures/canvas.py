@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -49,7 +50,10 @@ class Style(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A plot, what it says as a title and in words, and its numbers as a table."""
+    """A plot, what it says as a title, and its numbers as a table.
+
+    ``about`` is what those hear who cannot see it; ``note`` is what all must know.
+    """
 
     name: str
     title: str
@@ -57,6 +61,7 @@ class Figure(NamedTuple):
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     draw: Callable[[Style], Canvas]
+    note: str = ""
 
 
 class Absent(NamedTuple):
@@ -68,19 +73,17 @@ class Absent(NamedTuple):
 
 
 def canvas(
-    style: Style, panels: int = 1, height: float = 4.4, stacked: bool = False
+    style: Style, panels: int = 1, height: float = 4.4
 ) -> tuple[Canvas, list[Axes]]:
     """An empty plot: panels side by side, or below each other; height [inch] of one."""
-    below = style.narrow or stacked
-    rows, columns = (panels, 1) if below else (1, panels)
+    rows, columns = (panels, 1) if style.narrow else (1, panels)
     width = 4.8 if style.narrow else 10.0
-    with mpl.rc_context(_settings(style)):
-        made = Canvas(figsize=(width, height * rows), layout="constrained")
-        axes = made.subplots(rows, columns, squeeze=False)
-        for one in axes.flat:
-            one.grid(True)
-            one.set_axisbelow(True)
-    return made, list(axes.flat)
+    made = Canvas(figsize=(width, height * rows), layout="constrained")
+    axes = list(made.subplots(rows, columns, squeeze=False).flat)
+    for one in axes:
+        one.grid(True)
+        one.set_axisbelow(True)
+    return made, axes
 
 
 def _settings(style: Style) -> dict[str, object]:
@@ -112,13 +115,14 @@ def _settings(style: Style) -> dict[str, object]:
 
 def inline(figure: Figure, narrow: bool) -> str:
     """The plot as an SVG element for a page, in the page's colours."""
-    text = _svg(figure.draw(Style(STAND_INS, narrow)), Style(STAND_INS, narrow))
+    style = Style(STAND_INS, narrow)
+    with mpl.rc_context(_settings(style)):
+        text = _svg(figure.draw(style), "none")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for name, colour in STAND_INS._asdict().items():
         text = text.replace(colour, f"var(--{name})")
-    prefix = f"{figure.name}-{'narrow' if narrow else 'wide'}-"
-    return _own_ids(text, prefix)
+    return _own_ids(text, f"{figure.name}-{'narrow' if narrow else 'wide'}-")
 
 
 def _own_ids(text: str, prefix: str) -> str:
@@ -135,22 +139,35 @@ def _own_ids(text: str, prefix: str) -> str:
 def files(figure: Figure) -> dict[str, bytes]:
     """The plot as PNG and SVG, with its title, by the ends of their names."""
     style = Style(LIGHT)
-    made = figure.draw(style)
     with mpl.rc_context(_settings(style)):
-        made.suptitle(figure.title, x=0.01, ha="left", fontsize="large", wrap=True)
-    drawn = io.BytesIO()
-    with mpl.rc_context(_settings(style)):
-        made.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
-    return {"png": drawn.getvalue(), "svg": _svg(made, style, LIGHT.paper).encode()}
-
-
-def _svg(made: Canvas, style: Style, paper: str = "none") -> str:
-    drawn = io.StringIO()
-    with mpl.rc_context(_settings(style)):
-        made.savefig(
-            drawn, format="svg", facecolor=paper, metadata={"Date": None}
+        made = figure.draw(style)
+        made.suptitle(
+            textwrap.fill(figure.title, 95), x=0.01, ha="left", fontweight="bold"
         )
+        drawn = io.BytesIO()
+        made.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
+        return {"png": drawn.getvalue(), "svg": _svg(made, LIGHT.paper).encode()}
+
+
+def _svg(made: Canvas, paper: str) -> str:
+    drawn = io.StringIO()
+    made.savefig(drawn, format="svg", facecolor=paper, metadata={"Date": None})
     return drawn.getvalue()
+
+
+def shared_legend(made: Canvas, panels: Sequence[Axes], style: Style) -> None:
+    """One legend below all panels, each name once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        handles, names = axes.get_legend_handles_labels()
+        found = dict(zip(names, handles, strict=True)) | found
+    made.legend(
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        frameon=False,
+        ncols=1 if style.narrow else 4 if len(found) < 5 else 3,
+    )
 
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)

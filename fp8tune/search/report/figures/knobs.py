@@ -1,4 +1,4 @@
-"""What each knob did: one panel each, lines joining settings that are otherwise alike."""
+"""What each knob did: a panel each, lines joining settings alike in all else."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from matplotlib.ticker import StrMethodFormatter
 
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.effects import Effect, Line, effects
-from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
-from fp8tune.search.report.words import rate
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    shared_legend,
+)
+from fp8tune.search.report.words import clean, rate
 
 NAME, TITLE = "knobs", "What each knob did"
 MOST = 6
@@ -39,7 +45,17 @@ def knobs(case: Case) -> Figure | Absent:
         ("knob", "other knobs", "tokens/s", "without speed"),
         rows,
         lambda style: _draw(found[:MOST], style),
+        _unpaired(case, found),
     )
+
+
+def _unpaired(case: Case, found: list[Effect]) -> str:
+    shown = {effect.name for effect in found}
+    tried = [clean(knob.key, 60) for knob in case.plan.space.knobs]
+    rest = [name for name in tried if name not in shown]
+    if not rest:
+        return ""
+    return f"No two settings were measured that differ in {' or '.join(rest)} alone."
 
 
 def _told(effect: Effect, line: Line) -> tuple[list[str], list[str]]:
@@ -62,25 +78,18 @@ def _title(found: list[Effect]) -> str:
 
 def _draw(found: list[Effect], style: Style) -> Canvas:
     made, panels = canvas(style, len(found), height=3.0 if style.narrow else 4.2)
-    top = max(v for e in found for ln in e.lines for _, v in ln.speeds)
+    every = [v for e in found for line in e.lines for _, v in line.speeds]
+    low, high = min(every), max(every)
+    room = 0.08 * (high - low) or 0.1 * high
     for axes, effect in zip(panels, found, strict=True):
         _panel(axes, effect, style)
-        axes.set_ylim(0, top * 1.12)
+        axes.set_ylim(low - 1.5 * room, high + room)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         if style.narrow or axes is panels[0]:
             axes.set_ylabel("tokens/s")
         else:
             axes.set_yticklabels([])
-    handles, names = panels[-1].get_legend_handles_labels()
-    for axes in panels[:-1]:
-        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            if name not in names:
-                handles.append(handle)
-                names.append(name)
-    made.legend(
-        handles, names, loc="outside lower center", frameon=False,
-        ncols=1 if style.narrow else 3,
-    )
+    shared_legend(made, panels, style)
     return made
 
 
@@ -92,17 +101,18 @@ def _panel(axes: Axes, effect: Effect, style: Style) -> None:
         if line.chosen:
             _line(axes, line, style, "all other knobs as chosen")
     lost = sorted({at for line in effect.lines for at, how in line.failed})
-    axes.plot(
-        lost,
-        [0.03] * len(lost),
-        "x",
-        color=style.colours.bad,
-        markeredgewidth=1.8,
-        markersize=7,
-        transform=axes.get_xaxis_transform(),
-        clip_on=False,
-        label="some setting failed here" if lost else None,
-    )
+    if lost:
+        axes.plot(
+            lost,
+            [0.03] * len(lost),
+            "x",
+            color=style.colours.bad,
+            markeredgewidth=1.8,
+            markersize=7,
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+            label="a setting failed here",
+        )
     said = effect.said.replace("; ", "\n").replace(" (", "\n(")
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
     axes.set_xticks(range(len(effect.values)), effect.values)

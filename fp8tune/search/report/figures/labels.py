@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from fp8tune.search.report.figures.canvas import Style
@@ -43,36 +44,42 @@ def place(
     """
     made.draw_without_rendering()
     dots = [_box(*axes.transData.transform(point), made.dpi) for point in points]
-    legend = axes.get_legend()
-    taken = [legend.get_window_extent()] if legend else []
+    taken: list[Bbox] = []
     for x, y, text, weight in labels:
         own = _box(*axes.transData.transform((x, y)), made.dpi)
         others = [dot for dot in dots if not dot.overlaps(own)]
-        best = None
         for offset in OFFSETS:
-            note = axes.annotate(
-                text,
-                (x, y),
-                offset[:2],
-                textcoords="offset points",
-                ha=offset[2],
-                va=offset[3],
-                fontweight=weight,
-                color=style.colours.ink,
-                zorder=5,
-            )
+            note = _note(axes, (x, y, text, weight), offset, style)
             box = note.get_window_extent()
             clear = not any(box.overlaps(other) for other in (*taken, *others))
             if clear and _within(box, axes.get_window_extent()):
-                best = box
+                taken.append(box)
                 break
             note.remove()
-        if best is None and weight == "bold":
-            note = axes.annotate(text, (x, y), (9, 0), textcoords="offset points",
-                                 va="center", fontweight=weight, zorder=5)
-            best = note.get_window_extent()
-        if best is not None:
-            taken.append(best)
+        else:
+            if weight == "bold":
+                note = _note(axes, (x, y, text, weight), OFFSETS[0], style)
+                taken.append(note.get_window_extent())
+
+
+def _note(
+    axes: Axes, label: Label, offset: tuple[float, float, str, str], style: Style
+) -> Annotation:
+    x, y, text, weight = label
+    note = axes.annotate(
+        text,
+        (x, y),
+        offset[:2],
+        textcoords="offset points",
+        ha=offset[2],
+        va=offset[3],
+        fontweight=weight,
+        color=style.colours.ink,
+        bbox={"facecolor": style.colours.paper, "alpha": 0.75, "lw": 0, "pad": 1.0},
+        zorder=5,
+    )
+    note.set_in_layout(False)
+    return note
 
 
 def _box(x: float, y: float, dpi: float) -> Bbox:

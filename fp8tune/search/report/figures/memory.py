@@ -7,7 +7,13 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
 
 from fp8tune.search.report.data import Case, Setting
-from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    shared_legend,
+)
 from fp8tune.search.report.figures.labels import place
 from fp8tune.search.report.words import gib, interval, plural, rate
 
@@ -26,7 +32,7 @@ def memory(case: Case) -> Figure | Absent:
     rows = tuple(
         (
             s.label,
-            ", ".join(s.roles),
+            s.marked,
             s.outcome,
             str(s.runs),
             interval(s.speed),
@@ -82,16 +88,18 @@ def _draw(case: Case, style: Style) -> Canvas:
             markersize=6,
             label={"fp8": "FP8"}.get(precision, precision or "measured"),
         )
-    axes.margins(x=0.12, y=0.14)
-    axes.set_ylim(bottom=0)
+    axes.margins(x=0.12, y=0.18)
     _marks(axes, placed, style)
     _capacity(axes, case, style)
     _lost(axes, case, style)
-    axes.set_xlabel("peak memory allocated on one GPU [GiB]" if not case.rehearsal
-                    else "peak memory of the process [GiB]")
+    axes.set_xlabel(
+        "peak memory allocated on one GPU [GiB]"
+        if not case.rehearsal
+        else "peak memory of the process [GiB]"
+    )
     axes.set_ylabel("tokens/s over all GPUs" if not case.rehearsal else "tokens/s")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.legend(loc="lower right", frameon=False, ncols=1 if style.narrow else 4)
+    shared_legend(made, [axes], style)
     _labels(made, axes, placed, style)
     return made
 
@@ -141,17 +149,9 @@ def _capacity(axes: Axes, case: Case, style: Style) -> None:
     """The end of the GPU's memory, where that is near enough to be shown."""
     high = axes.get_xlim()[1]
     if case.capacity_gib and case.capacity_gib < 1.5 * high:
-        axes.axvline(case.capacity_gib, color=style.colours.bad, linewidth=1.2)
+        name = f"all memory of the GPU, {case.capacity_gib:.1f} GiB"
+        axes.axvline(case.capacity_gib, color=style.colours.bad, lw=1.2, label=name)
         axes.set_xlim(right=max(high, case.capacity_gib * 1.04))
-        axes.annotate(
-            f"GPU: {case.capacity_gib:.1f} GiB ",
-            (case.capacity_gib, 0.985),
-            xycoords=("data", "axes fraction"),
-            color=style.colours.bad,
-            ha="right",
-            va="top",
-            rotation=90,
-        )
 
 
 def _lost(axes: Axes, case: Case, style: Style) -> None:
@@ -172,33 +172,32 @@ def _lost(axes: Axes, case: Case, style: Style) -> None:
         markersize=7,
         transform=axes.get_xaxis_transform(),
         clip_on=False,
-        label="out of memory (at the predicted peak)",
+        label="out of memory, at the predicted peak",
         zorder=4,
     )
 
 
 def _labels(made: Canvas, axes: Axes, placed: list[Setting], style: Style) -> None:
+    """Names of the marked settings, and of the frontier where there is room."""
     marked = [s for s in placed if s.roles]
     front = [s for s in placed if s.front and not s.roles]
-    texts = [(s, f"{' = '.join(s.roles)}: {s.label}", "bold") for s in marked]
+    texts = [(s, _marked(s, style), "bold") for s in marked]
     if len(front) <= MOST_LABELS and not style.narrow:
-        texts += [(s, s.label, "normal") for s in front]
-    taken = [(s.peak_gib, s.speed.value) for s in placed if s.speed]
-    place(
-        made,
-        axes,
-        [
-            (s.peak_gib, s.speed.value, _wrapped(text, style), weight)
-            for s, text, weight in texts
-            if s.speed
-        ],
-        taken,
-        style,
-    )
+        texts += [(s, _short(s), "normal") for s in front]
+    labels = [
+        (s.peak_gib, s.speed.value, text, weight)
+        for s, text, weight in texts
+        if s.speed
+    ]
+    points = [(s.peak_gib, s.speed.value) for s in placed if s.speed]
+    place(made, axes, labels, points, style)
 
 
-def _wrapped(text: str, style: Style) -> str:
-    """Two lines: the role above the setting."""
-    if not style.narrow and len(text) < 40:
-        return text
-    return text.replace(": ", ":\n", 1)
+def _marked(setting: Setting, style: Style) -> str:
+    role = setting.marked
+    return role if style.narrow else f"{role}:\n{_short(setting)}"
+
+
+def _short(setting: Setting) -> str:
+    """Without the precision, which the colour tells."""
+    return setting.label.rpartition(", ")[0] or setting.label

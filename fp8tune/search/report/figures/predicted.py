@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from fp8tune.search.report.data import Case, Setting, middle
 from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
@@ -31,7 +31,9 @@ class Quantity(NamedTuple):
         ratios = [measured / predicted for _, predicted, measured in self.pairs]
         low, high = min(ratios), max(ratios)
         band = f" ({low:.2f} to {high:.2f})" if len(ratios) > 1 else ""
-        return f"{self.name} is {middle(ratios):.2f} times the prediction{band}"
+        return (
+            f"measured {self.name} is {middle(ratios):.2f} times the prediction{band}"
+        )
 
 
 def quantities(case: Case) -> list[Quantity]:
@@ -71,8 +73,13 @@ def predicted(case: Case) -> Figure | Absent:
     missing = {"memory", "speed"} - {quantity.name for quantity in found}
     rest = "".join(f" No estimate of {name} covers this config." for name in missing)
     rows = tuple(
-        (s.label, q.name, f"{q.shown(told)} {q.unit}", f"{q.shown(got)} {q.unit}",
-         f"{got / told:.2f}")
+        (
+            s.label,
+            q.name,
+            f"{q.shown(told)} {q.unit}",
+            f"{q.shown(got)} {q.unit}",
+            f"{got / told:.2f}",
+        )
         for q in found
         for s, told, got in q.pairs
     )
@@ -107,8 +114,13 @@ def _panel(axes: Axes, quantity: Quantity, style: Style) -> None:
         linewidth=0,
         label="within 10 %",
     )
-    axes.plot([low, high], [low, high], color=style.colours.muted, linewidth=1.2,
-              label="as predicted")
+    axes.plot(
+        [low, high],
+        [low, high],
+        color=style.colours.muted,
+        linewidth=1.2,
+        label="as predicted",
+    )
     for precision in dict.fromkeys(s.precision for s, _, _ in quantity.pairs):
         own = [pair for pair in quantity.pairs if pair[0].precision == precision]
         axes.plot(
@@ -124,5 +136,8 @@ def _panel(axes: Axes, quantity: Quantity, style: Style) -> None:
     axes.set_xlabel(f"predicted {quantity.name} [{quantity.unit}]")
     axes.set_ylabel(f"measured {quantity.name} [{quantity.unit}]")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:,.3g}" if high < 10 else "{x:,.0f}"))
+        axis.set_major_locator(MaxNLocator(4 if style.narrow else 5))
+        axis.set_major_formatter(
+            StrMethodFormatter("{x:,.3g}" if high < 10 else "{x:,.0f}")
+        )
     axes.legend(frameon=False, loc="upper left")

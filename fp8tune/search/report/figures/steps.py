@@ -8,7 +8,13 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from fp8tune.search.report.curves import Steps, timed
 from fp8tune.search.report.data import Case
-from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    shared_legend,
+)
 from fp8tune.search.report.words import duration_ms, plural
 
 NAME, TITLE = "steps", "Step times"
@@ -21,7 +27,6 @@ def steps(case: Case) -> Figure | Absent:
     found = timed(case)
     if not found:
         return Absent(NAME, TITLE, "No trial told the times of its steps.")
-    out = sum(one.discarded for one in found)
     medians = "; ".join(
         f"{one.role}: median {duration_ms(one.median)} of {len(one.kept)} steps, "
         f"{one.discarded} left out"
@@ -34,19 +39,18 @@ def steps(case: Case) -> Figure | Absent:
     )
     return Figure(
         NAME,
-        _title(found, out),
-        f"Optimizer step times of one trial each. {medians}.",
+        _title(found[0]),
+        f"Times of the optimizer steps of one trial each. {medians}.",
         ("marked", "setting", "step", "ms", "counted"),
         rows,
         lambda style: _draw(found, style),
     )
 
 
-def _title(found: list[Steps], out: int) -> str:
-    first = found[0]
+def _title(first: Steps) -> str:
     half = (max(first.kept) - min(first.kept)) / 2 / first.median if first.median else 0
-    left = f"; {plural(out, 'step')} while warming up or compiling left out" if out else ""
-    return f"The {first.role} setting's steps are steady to {100 * half:.2g} %{left}"
+    out = f"; {plural(first.discarded, 'step')} left out" if first.discarded else ""
+    return f"Steps are steady to {100 * half:.2g} % ({first.role}{out})"
 
 
 def _draw(found: list[Steps], style: Style) -> Canvas:
@@ -58,13 +62,7 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
             axes.set_ylabel("time of an optimizer step [ms]")
         else:
             axes.set_yticklabels([])
-    handles, names = max(
-        (axes.get_legend_handles_labels() for axes in panels), key=lambda p: len(p[0])
-    )
-    made.legend(
-        handles, names, loc="outside lower center", frameon=False,
-        ncols=1 if style.narrow else 3,
-    )
+    shared_legend(made, panels, style)
     return made
 
 
@@ -72,9 +70,10 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
     kept = [(n, took) for n, took, counted in one.steps if counted]
     out = [(n, took) for n, took, counted in one.steps if not counted]
     axes.set_ylim(0, top)
-    axes.plot(*zip(*kept, strict=True), "o", color=style.colours.fp8, label="counted")
-    axes.axhline(one.median, color=style.colours.fp8, linewidth=1.0, alpha=0.6,
-                 label="median of those")
+    colour = style.precision(one.precision)
+    name = {"fp8": "FP8"}.get(one.precision, one.precision)
+    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=f"counted, {name}")
+    axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
     if out:
         axes.plot(
             [n for n, _ in out],
@@ -82,15 +81,26 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
             "x",
             color=style.colours.muted,
             markeredgewidth=1.8,
-            label="left out (with its time where it is off the axis)",
+            label="left out",
         )
     for n, took in out:
         if took > 0.97 * top:
-            axes.annotate(duration_ms(took), (n, 0.97 * top), (7, 0),
-                          textcoords="offset points", va="center")
+            axes.annotate(
+                duration_ms(took),
+                (n, 0.97 * top),
+                (7, 0),
+                textcoords="offset points",
+                va="center",
+            )
     parts = one.label.split(", ")
-    label = one.label if len(parts) < 3 else f"{', '.join(parts[:2])},\n{', '.join(parts[2:])}"
+    label = (
+        one.label
+        if len(parts) < 3
+        else f"{', '.join(parts[:2])},\n{', '.join(parts[2:])}"
+    )
     axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}", fontsize="medium")
     axes.set_xlabel("step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}"))
+    axes.yaxis.set_major_formatter(
+        StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}")
+    )
