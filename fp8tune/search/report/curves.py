@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fp8tune.search.record import Record
-from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, series
+from fp8tune.search.report.data import MAX_SERIES, Case, Setting, label, middle, series
 from fp8tune.search.space import Point
 
 
@@ -71,9 +71,9 @@ def _pair(case: Case, point: Point) -> Pair | None:
     other = _with_losses(case, space.with_precision(point, "bf16"))
     if one is None or other is None:
         return None
-    whole = next(s for s in case.settings if s.point == point)
+    keys = {knob.key for knob in space.knobs if knob.role != "precision"}
     return Pair(
-        whole.label.rpartition(", ")[0] or whole.label,
+        label(space.knobs, point, keys),
         *(series(record, "losses") for record in (one, other)),
         *(series(record, "grad_norms") for record in (one, other)),
     )
@@ -109,4 +109,4 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
         steps = [(i, took, took in counted) for i, took in enumerate(every)]
     else:
         steps = [(i, took, True) for i, took in enumerate(kept, 1)]
-    return Steps(setting.marked, setting.label, setting.precision, tuple(steps))
+    return Steps(setting.marked, setting.short, setting.precision, tuple(steps))

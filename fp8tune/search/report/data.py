@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.answer import Answer, Runs, answer, by_point, speed_of
@@ -32,7 +32,8 @@ MAX_SERIES = 2000
 class Setting(NamedTuple):
     """One point that was tried.
 
-    ``roles`` are keys of ``ROLES``. Memory is
+    ``label`` has all knobs; ``short`` only those in which settings differ, and not
+    the precision. ``roles`` are keys of ``ROLES``. Memory is
     the most that any of its runs had [GiB], 0 where none told; ``outcome`` is ``ok``
     where one run succeeded, else how the last one failed; ``free`` says whether it
     might be chosen, ``front`` whether no other such setting is both faster and
@@ -41,6 +42,7 @@ class Setting(NamedTuple):
 
     point: Point
     label: str
+    short: str
     roles: tuple[str, ...]
     precision: str
     free: bool
@@ -115,10 +117,13 @@ def case(study: Saved) -> Case:
 def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
     expected = from_job(plan.space, plan.config.job)
     roles = _roles(plan, runs, found)
+    knobs = plan.space.knobs
+    telling = _telling(knobs, list(runs))
     every = [
         Setting(
             point,
-            label(plan.space.knobs, point),
+            label(knobs, point),
+            label(knobs, point, telling) or label(knobs, point),
             tuple(role for role, marked in roles.items() if marked == point),
             str(plan.space.value(point, "precision") or ""),
             plan.space.allows(point, plan.given),
@@ -162,10 +167,28 @@ def _value(setting: Setting) -> float:
     return setting.speed.value if setting.speed else 0.0
 
 
-def label(knobs: Sequence[Knob], point: Point) -> str:
-    """A setting in a few words: ``batch 4, AC full, compiled, FP8``."""
-    values = (knob.values[index] for knob, index in zip(knobs, point, strict=True))
-    return ", ".join(worded(k, value) for k, value in zip(knobs, values, strict=True))
+def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:
+    """The keys of knobs, but for the precision, in which points differ."""
+    places = zip(knobs, *points, strict=True)
+    return {
+        knob.key
+        for knob, *values in places
+        if len(set(values)) > 1 and knob.role != "precision"
+    }
+
+
+def label(
+    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
+) -> str:
+    """A setting in a few words: ``batch 4, AC full, compiled, FP8``.
+
+    ``keys`` are the knobs to name, if not all.
+    """
+    return ", ".join(
+        worded(knob, knob.values[index])
+        for knob, index in zip(knobs, point, strict=True)
+        if keys is None or knob.key in keys
+    )
 
 
 def worded(knob: Knob, value: Any) -> str:
@@ -174,6 +197,8 @@ def worded(knob: Knob, value: Any) -> str:
         return "compiled" if value else "eager"
     if knob.role == "precision":
         return {"fp8": "FP8"}.get(str(value), clean(str(value), 24))
+    if isinstance(value, str) and not knob.role:
+        return clean(value, 24)
     named = {"micro_batch": "batch", "ac": "AC"}.get(knob.role)
     shown = str(value).lower() if isinstance(value, bool) else str(value)
     name = named or clean(knob.key.rpartition(".")[2], 24)

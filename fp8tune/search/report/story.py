@@ -54,8 +54,8 @@ def _warnings(case: Case) -> Iterator[str]:
         yield f"Extrapolated, not measured whole ({count}): {how}."
     if not case.ended:
         yield (
-            "This search has not ended: it still runs, or was stopped before its best "
-            "settings were measured again. What stands here is its state so far."
+            "Not all is confirmed: the search still runs, was stopped, or its budget "
+            "was too short to measure the best settings again. The answer may change."
         )
 
 
@@ -163,14 +163,21 @@ def _failures(case: Case) -> Iterator[str]:
 def _commands(case: Case) -> Iterator[str]:
     path = clean(case.plan.config.path)
     tuned = f"{path.removesuffix('.toml')}.tuned.toml"
-    if not case.ended or case.found.chosen is None:
-        yield f"fp8tune search {path} --budget 2h"
-    elif case.rehearsal:
-        yield f"fp8tune search {path} --budget 2h  # on a GPU"
-    elif case.found.chosen != case.plan.given:
+    found, again = case.found, f"fp8tune search {path} --budget 2h"
+    bf16_wins = found.fp8_gain is not None and found.fp8_gain < 1
+    if case.rehearsal:
+        yield f"{again}  # on a GPU"
+    elif not case.replay and (found.chosen is None or not case.ended):
+        yield f"{again}  # goes on from here"
+    elif bf16_wins and not case.replay and "precision" not in _allowed(case):
+        yield f"{again} --allow precision"
+    elif found.chosen is not None and found.chosen != case.plan.given:
         yield f"diff {path} {tuned}"
         yield f"fp8tune lint {tuned}"
-    elif case.found.fp8_gain is not None and case.found.fp8_gain < 1:
-        yield f"fp8tune search {path} --budget 2h --allow precision"
     else:
         yield f"fp8tune lint {path}"
+
+
+def _allowed(case: Case) -> list[str]:
+    allowed = case.about.get("allow")
+    return [str(name) for name in allowed] if isinstance(allowed, list) else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -73,20 +74,36 @@ class Absent(NamedTuple):
 
 
 def canvas(
-    style: Style, panels: int = 1, height: float = 4.4
+    style: Style, panels: int = 1, height: float = 4.4, across: int = 3
 ) -> tuple[Canvas, list[Axes]]:
-    """An empty plot: panels side by side, or below each other; height [inch] of one."""
-    rows, columns = (panels, 1) if style.narrow else (1, panels)
+    """An empty plot: panels side by side, below each other on a phone.
+
+    ``height`` is that of a panel [inch], ``across`` the most of them in a row.
+    """
+    columns = 1 if style.narrow else min(panels, across)
+    rows = math.ceil(panels / columns)
     width = 4.8 if style.narrow else 10.0
     made = Canvas(figsize=(width, height * rows), layout="constrained")
     axes = list(made.subplots(rows, columns, squeeze=False).flat)
     for one in axes:
         one.grid(True)
         one.set_axisbelow(True)
-    return made, axes
+    for empty in axes[panels:]:
+        empty.remove()
+    return made, axes[:panels]
 
 
-def _settings(style: Style) -> dict[str, object]:
+def label_rows(panels: Sequence[Axes], label: str) -> None:
+    """Name the vertical axis, which all panels share, at the first of each row."""
+    for axes in panels:
+        place = axes.get_subplotspec()
+        if place is None or place.is_first_col():
+            axes.set_ylabel(label)
+        else:
+            axes.set_yticklabels([])
+
+
+def _settings(style: Style) -> dict[Any, Any]:
     colours = style.colours
     return {
         "font.size": 11.0 if style.narrow else 9.5,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
@@ -13,6 +15,7 @@ from fp8tune.search.report.figures.canvas import (
     Figure,
     Style,
     canvas,
+    label_rows,
     shared_legend,
 )
 from fp8tune.search.report.words import clean, rate
@@ -77,7 +80,9 @@ def _title(found: list[Effect]) -> str:
 
 
 def _draw(found: list[Effect], style: Style) -> Canvas:
-    made, panels = canvas(style, len(found), height=3.0 if style.narrow else 4.2)
+    across = 2 if len(found) == 4 else 3
+    height = 3.0 if style.narrow or len(found) > 3 else 4.2
+    made, panels = canvas(style, len(found), height, across)
     every = [v for e in found for line in e.lines for _, v in line.speeds]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
@@ -85,10 +90,7 @@ def _draw(found: list[Effect], style: Style) -> Canvas:
         _panel(axes, effect, style)
         axes.set_ylim(low - 1.5 * room, high + room)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        if style.narrow or axes is panels[0]:
-            axes.set_ylabel("tokens/s")
-        else:
-            axes.set_yticklabels([])
+    label_rows(panels, "tokens/s")
     shared_legend(made, panels, style)
     return made
 
@@ -113,7 +115,7 @@ def _panel(axes: Axes, effect: Effect, style: Style) -> None:
             clip_on=False,
             label="a setting failed here",
         )
-    said = effect.said.replace("; ", "\n").replace(" (", "\n(")
+    said = textwrap.fill(effect.said, 42)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
     axes.set_xticks(range(len(effect.values)), effect.values)
     if max(map(len, effect.values)) * len(effect.values) > 26:

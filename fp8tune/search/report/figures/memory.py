@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
@@ -54,7 +56,7 @@ def _title(case: Case) -> str:
     fastest = max(free, key=lambda s: s.speed.value if s.speed else 0.0, default=chosen)
     best = "the fastest of" if fastest == chosen else "chosen from"
     return (
-        f"{chosen.label}: {rate(chosen.speed.value)} tokens/s in "
+        f"{chosen.short}: {rate(chosen.speed.value)} tokens/s in "
         f"{gib(chosen.peak_gib)} GiB, {best} {plural(len(free), 'setting')}"
     )
 
@@ -86,6 +88,7 @@ def _draw(case: Case, style: Style) -> Canvas:
             color=style.precision(precision),
             alpha=0.75,
             markersize=6,
+            zorder=2.8,
             label={"fp8": "FP8"}.get(precision, precision or "measured"),
         )
     axes.margins(x=0.12, y=0.18)
@@ -180,10 +183,11 @@ def _lost(axes: Axes, case: Case, style: Style) -> None:
 def _labels(made: Canvas, axes: Axes, placed: list[Setting], style: Style) -> None:
     """Names of the marked settings, and of the frontier where there is room."""
     marked = [s for s in placed if s.roles]
+    marked.sort(key=lambda setting: "chosen" not in setting.roles)
     front = [s for s in placed if s.front and not s.roles]
     texts = [(s, _marked(s, style), "bold") for s in marked]
     if len(front) <= MOST_LABELS and not style.narrow:
-        texts += [(s, _short(s), "normal") for s in front]
+        texts += [(s, s.short, "normal") for s in front]
     labels = [
         (s.peak_gib, s.speed.value, text, weight)
         for s, text, weight in texts
@@ -195,9 +199,6 @@ def _labels(made: Canvas, axes: Axes, placed: list[Setting], style: Style) -> No
 
 def _marked(setting: Setting, style: Style) -> str:
     role = setting.marked
-    return role if style.narrow else f"{role}:\n{_short(setting)}"
-
-
-def _short(setting: Setting) -> str:
-    """Without the precision, which the colour tells."""
-    return setting.label.rpartition(", ")[0] or setting.label
+    if style.narrow:
+        return role
+    return f"{role}:\n{textwrap.fill(setting.short, 30)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -13,6 +15,7 @@ from fp8tune.search.report.figures.canvas import (
     Figure,
     Style,
     canvas,
+    label_rows,
     shared_legend,
 )
 from fp8tune.search.report.words import duration_ms, plural
@@ -54,14 +57,11 @@ def _title(first: Steps) -> str:
 
 
 def _draw(found: list[Steps], style: Style) -> Canvas:
-    made, panels = canvas(style, len(found), height=2.9 if style.narrow else 4.0)
+    made, panels = canvas(style, len(found), 2.9 if style.narrow else 4.0, across=4)
     top = HEAD * max(max(one.kept) for one in found)
     for axes, one in zip(panels, found, strict=True):
         _panel(axes, one, top, style)
-        if style.narrow or axes is panels[0]:
-            axes.set_ylabel("time of an optimizer step [ms]")
-        else:
-            axes.set_yticklabels([])
+    label_rows(panels, "time of a step [ms]")
     shared_legend(made, panels, style)
     return made
 
@@ -92,14 +92,9 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
                 textcoords="offset points",
                 va="center",
             )
-    parts = one.label.split(", ")
-    label = (
-        one.label
-        if len(parts) < 3
-        else f"{', '.join(parts[:2])},\n{', '.join(parts[2:])}"
-    )
-    axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}", fontsize="medium")
-    axes.set_xlabel("step")
+    label = textwrap.fill(one.label, 30)
+    axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
+    axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(
         StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}")
