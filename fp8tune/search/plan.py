@@ -52,6 +52,7 @@ class Plan(NamedTuple):
             "gpu": target.gpu,
             "world_size": target.world_size,
             "knobs": [knob._asdict() for knob in self.space.knobs],
+            "points": sorted(map(list, self.space.only)),
             "given": list(self.given),
             **more,
         }

@@ -51,7 +51,8 @@ def _plan(about: dict[str, Any]) -> Plan:
     target = Target(str(about["gpu"]), int(about["world_size"]))
     config = read_config(path, text.encode(), target, about["trainer"])
     knobs = [_knob(**fields) for fields in about["knobs"]]
-    return Plan(config, Space(knobs), _given(knobs, about["given"]))
+    only = [_point(knobs, places) for places in about["points"]]
+    return Plan(config, Space(knobs, only), _point(knobs, about["given"]))
 
 
 def _knob(key: str, values: list[Any], role: str, frozen: bool) -> Knob:
@@ -61,8 +62,8 @@ def _knob(key: str, values: list[Any], role: str, frozen: bool) -> Knob:
     return Knob(str(key), tuple(values), str(role), bool(frozen))
 
 
-def _given(knobs: Sequence[Knob], places: Sequence[int]) -> Point:
+def _point(knobs: Sequence[Knob], places: Sequence[int]) -> Point:
     for knob, place in zip(knobs, places, strict=True):
         if not isinstance(place, int) or not 0 <= place < len(knob.values):
-            raise ValueError(f"given {knob.key}")
+            raise ValueError(f"a place of {knob.key}")
     return tuple(places)

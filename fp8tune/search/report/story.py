@@ -66,7 +66,8 @@ def _headline(case: Case) -> str:
     if found.chosen is None:
         return "No trial succeeded"
     if found.fp8_gain is not None and found.fp8_gain < 1:
-        return f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
+        said = f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
+        return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
         if len([s for s in case.settings if s.free]) == 1:
             return "Your config was measured, and nothing beside it"
@@ -115,6 +116,9 @@ def _memory(case: Case) -> Iterator[str]:
     chosen = case.of_role("chosen")
     if chosen is None or not chosen.peak_gib:
         return
+    if case.rehearsal:
+        yield f"Peak memory of the process {gib(chosen.peak_gib)} GiB."
+        return
     of = f" of {case.capacity_gib:.1f}" if case.capacity_gib else ""
     yield (
         f"Peak memory {gib(chosen.peak_gib)}{of} GiB allocated"
@@ -134,7 +138,7 @@ def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
         yield f"bf16 does {interval(twin)} tokens/s{where}."
         return
     yield f"FP8 against bf16{where}: {percent(gain)}; bf16 does {interval(twin)}."
-    if gain < 1:
+    if gain < 1 and not case.rehearsal:
         name = knob.key.rpartition(".")[2]
         yield (
             f'Set {clean(name)} = "bf16", or let the search choose it with '

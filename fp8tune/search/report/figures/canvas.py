@@ -38,10 +38,14 @@ LIGHT = Colours(
 
 
 class Style(NamedTuple):
-    """How a plot is drawn; ``narrow`` is for a phone: panels below each other."""
+    """How a plot is drawn; ``narrow`` is for a phone: panels below each other.
+
+    ``title`` is written into the plot where no page says it.
+    """
 
     colours: Colours
     narrow: bool = False
+    title: str = ""
 
     def precision(self, name: str) -> str:
         """The colour of a precision."""
@@ -90,7 +94,19 @@ def canvas(
         one.set_axisbelow(True)
     for empty in axes[panels:]:
         empty.remove()
+    if style.title:
+        made.suptitle(
+            textwrap.fill(style.title, 95), x=0.01, ha="left", fontweight="bold"
+        )
     return made, axes[:panels]
+
+
+def lay_out(made: Canvas) -> None:
+    """Give everything its place, once: what is drawn later finds it settled."""
+    engine = made.get_layout_engine()
+    if engine is not None:
+        engine.execute(made)
+        made.set_layout_engine("none")
 
 
 def label_rows(panels: Sequence[Axes], label: str) -> None:
@@ -134,7 +150,9 @@ def inline(figure: Figure, narrow: bool) -> str:
     """The plot as an SVG element for a page, in the page's colours."""
     style = Style(STAND_INS, narrow)
     with mpl.rc_context(_settings(style)):
-        text = _svg(figure.draw(style), "none")
+        made = figure.draw(style)
+        lay_out(made)
+        text = _svg(made, "none")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for name, colour in STAND_INS._asdict().items():
@@ -155,12 +173,10 @@ def _own_ids(text: str, prefix: str) -> str:
 
 def files(figure: Figure) -> dict[str, bytes]:
     """The plot as PNG and SVG, with its title, by the ends of their names."""
-    style = Style(LIGHT)
+    style = Style(LIGHT, title=figure.title)
     with mpl.rc_context(_settings(style)):
         made = figure.draw(style)
-        made.suptitle(
-            textwrap.fill(figure.title, 95), x=0.01, ha="left", fontweight="bold"
-        )
+        lay_out(made)
         drawn = io.BytesIO()
         made.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
         return {"png": drawn.getvalue(), "svg": _svg(made, LIGHT.paper).encode()}

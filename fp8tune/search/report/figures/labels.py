@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
-from fp8tune.search.report.figures.canvas import Style
+from fp8tune.search.report.figures.canvas import Style, lay_out
 
 OFFSETS = tuple(
     (x * far, y * far, ha, va)
@@ -40,7 +40,7 @@ def place(
     style: Style,
 ) -> None:
     """Write each label at its best place; what is not bold only where that is free."""
-    made.draw_without_rendering()
+    lay_out(made)
     dots = [_box(axes, point, made.dpi) for point in points]
     taken: list[Bbox] = []
     for label in labels:

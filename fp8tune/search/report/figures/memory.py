@@ -55,10 +55,9 @@ def _title(case: Case) -> str:
         return f"{TITLE} of {plural(len(case.settings), 'setting')}"
     fastest = max(free, key=lambda s: s.speed.value if s.speed else 0.0, default=chosen)
     best = "the fastest of" if fastest == chosen else "chosen from"
-    return (
-        f"{chosen.short}: {rate(chosen.speed.value)} tokens/s in "
-        f"{gib(chosen.peak_gib)} GiB, {best} {plural(len(free), 'setting')}"
-    )
+    among = f", {best} {len(free)} settings" if len(free) > 1 else ""
+    speed = f"{rate(chosen.speed.value)} tokens/s"
+    return f"{chosen.short}: {speed} in {gib(chosen.peak_gib)} GiB{among}"
 
 
 def _about(case: Case) -> str:

@@ -57,7 +57,9 @@ def _title(first: Steps) -> str:
 
 
 def _draw(found: list[Steps], style: Style) -> Canvas:
-    made, panels = canvas(style, len(found), 2.9 if style.narrow else 4.0, across=4)
+    long = max(len(one.label) for one in found) > 40 and len(found) > 2
+    across, height = (2, 2.9) if long or style.narrow else (4, 4.0)
+    made, panels = canvas(style, len(found), height, across)
     top = HEAD * max(max(one.kept) for one in found)
     for axes, one in zip(panels, found, strict=True):
         _panel(axes, one, top, style)
@@ -92,7 +94,7 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
                 textcoords="offset points",
                 va="center",
             )
-    label = textwrap.fill(one.label, 30)
+    label = textwrap.fill(one.label, 28)
     axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
