@@ -68,8 +68,14 @@ BARE = [("given", ran(GIVEN)), ("twin", ran(TWIN)), ("search", ran(OTHER, 150))]
 ONE = [("given", told(GIVEN, 0.001))]
 
 
-@pytest.mark.parametrize("pairs", [WHOLE, WHOLE[:3], FAILED, BARE, ONE, []])
-@pytest.mark.parametrize("about", [{}, {"device": "cpu"}, {"records": "ab"}])
+@pytest.mark.parametrize(
+    ("pairs", "about"),
+    [
+        *((pairs, {}) for pairs in (WHOLE, WHOLE[:3], FAILED, BARE, ONE, [])),
+        (WHOLE, {"device": "cpu"}),
+        (WHOLE, {"records": "ab"}),
+    ],
+)
 def test_the_page_is_valid(tmp_path, pairs, about):
     text = html(shown(tmp_path / "s", pairs, **about))
     checker = checked(text)
