@@ -27,15 +27,19 @@ class Effect(NamedTuple):
     """One knob: its values in words, its lines, and what they say."""
 
     name: str
+    precision: bool
     values: tuple[str, ...]
     lines: tuple[Line, ...]
     said: str
 
 
 def effects(case: Case) -> list[Effect]:
-    """The knobs of which two values were measured with all else alike."""
+    """The knobs of which two values were measured with all else alike.
+
+    The precision comes last: it is no free one.
+    """
     made = (_effect(case, place) for place in range(len(case.plan.space.knobs)))
-    return [effect for effect in made if effect.said]
+    return sorted((e for e in made if e.said), key=lambda effect: effect.precision)
 
 
 def _effect(case: Case, place: int) -> Effect:
@@ -56,10 +60,15 @@ def _effect(case: Case, place: int) -> Effect:
     index = {at: i for i, at in enumerate(used)}
     values = tuple(_value(knob, at) for at in used)
     drawn = tuple(_renumbered(line, index) for line in lines)
-    name = clean(knob.key, 60)
     at = None if chosen is None else index.get(chosen[place])
     given = index.get(case.plan.given[place])
-    return Effect(name, values, drawn, _said(values, drawn, at, given))
+    return Effect(
+        clean(knob.key, 60),
+        knob.role == "precision",
+        values,
+        drawn,
+        _said(values, drawn, at, given),
+    )
 
 
 def _line(group: Sequence[Setting], place: int, chosen: bool) -> Line:

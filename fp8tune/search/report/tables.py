@@ -74,7 +74,10 @@ def _remarks(trial: Trial) -> Iterator[str]:
     more = trial.record.more
     if isinstance(more.get("message"), str):
         yield clean(more["message"])
-    for name, word in (("alloc_retries", "allocator retry"), ("recompiles", "graph")):
+    for name, word in (
+        ("alloc_retries", "allocator retry"),
+        ("recompiles", "compiled graph"),
+    ):
         count = number(trial.record, name)
         if count:
             yield plural(int(count), word).replace("retrys", "retries")
@@ -99,7 +102,8 @@ def environment(case: Case) -> list[tuple[str, str]]:
         ("GPU memory", f"{case.capacity_gib:.1f} GiB" if case.capacity_gib else "-"),
         ("fp8tune", __version__),
     ]
-    return [*((name, clean(said)) for name, said in found), *_told(case.trials)]
+    known = [(name, clean(said)) for name, said in found if said != "-"]
+    return [*known, *_told(case.trials)]
 
 
 def _target(gpu: str, world_size: int) -> str:

@@ -159,6 +159,7 @@ def test_effects(whole):
     assert effects(whole) == [
         Effect(
             "train.batch_size",
+            False,
             ("2", "4", "8"),
             (
                 Line(False, ((0, 90.0), (1, 120.0)), ()),
@@ -168,6 +169,7 @@ def test_effects(whole):
         ),
         Effect(
             "train.activation_checkpointing",
+            False,
             ("none", "full"),
             (
                 Line(False, ((0, 110.0), (1, 100.0)), ()),
@@ -177,6 +179,7 @@ def test_effects(whole):
         ),
         Effect(
             "train.mixed_precision",
+            True,
             ("bf16", "FP8"),
             (
                 Line(False, ((0, 90.0), (1, 100.0)), ()),

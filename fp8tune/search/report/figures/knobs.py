@@ -83,16 +83,24 @@ def _draw(found: list[Effect], style: Style) -> Canvas:
     across = 2 if len(found) == 4 else 3
     height = 3.0 if style.narrow or len(found) > 3 else 4.2
     made, panels = canvas(style, len(found), height, across)
-    every = [v for e in found for line in e.lines for _, v in line.speeds]
-    low, high = min(every), max(every)
-    room = 0.08 * (high - low) or 0.1 * high
+    shared = [effect for effect in found if not effect.precision]
     for axes, effect in zip(panels, found, strict=True):
         _panel(axes, effect, style)
-        axes.set_ylim(low - 1.5 * room, high + room)
+        _reach(axes, [effect] if effect.precision else shared)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    label_rows(panels, "tokens/s")
+    label_rows(panels[: len(shared)], "tokens/s")
+    for axes in panels[len(shared) :]:
+        axes.set_ylabel("tokens/s")
     shared_legend(made, panels, style)
     return made
+
+
+def _reach(axes: Axes, found: list[Effect]) -> None:
+    """One scale for several knobs, so that the eye can compare what they did."""
+    every = [v for effect in found for line in effect.lines for _, v in line.speeds]
+    low, high = min(every), max(every)
+    room = 0.08 * (high - low) or 0.1 * high
+    axes.set_ylim(low - 1.5 * room, high + room)
 
 
 def _panel(axes: Axes, effect: Effect, style: Style) -> None:

@@ -44,8 +44,8 @@ def place(
     dots = [_box(axes, point, made.dpi) for point in points]
     taken: list[Bbox] = []
     for label in labels:
-        own = _box(axes, label[:2], made.dpi)
-        others = [dot for dot in dots if not dot.overlaps(own)]
+        pairs = zip(points, dots, strict=True)
+        others = [dot for point, dot in pairs if point != label[:2]]
         boxes = _boxes(axes, label, style, made.dpi)
         costs = [
             _cost(box, axes, taken, others) + n / 100 for n, box in enumerate(boxes)

@@ -63,6 +63,8 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
     top = HEAD * max(max(one.kept) for one in found)
     for axes, one in zip(panels, found, strict=True):
         _panel(axes, one, top, style)
+        label = textwrap.fill(one.label, 28 if across == 4 and not style.narrow else 52)
+        axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(made, panels, style)
     return made
@@ -94,8 +96,6 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
                 textcoords="offset points",
                 va="center",
             )
-    label = textwrap.fill(one.label, 28)
-    axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(
