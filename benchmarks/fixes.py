@@ -27,8 +27,9 @@ from fp8tune import __version__
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.rewrite import mend
+from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import InvalidToml, parse
 
 RESULTS = Path(__file__).parent / "results"

@@ -27,7 +27,8 @@ import tomlkit
 
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
 from fp8tune.trainers.trainer import trainer
 
 FIXTURE = Path(__file__).parents[1] / "tests/data/kempnerforge_verdicts.jsonl.gz"

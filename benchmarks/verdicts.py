@@ -22,7 +22,8 @@ from benchmarks.machine import table
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import Unreadable
 
 SHOWN = 70

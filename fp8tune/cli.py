@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from fp8tune import __version__
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
 
-COMMANDS = ("estimate", "explain", "lint", "report", "rules", "search")
+COMMANDS = ("doctor", "estimate", "explain", "lint", "report", "rules", "search")
 
 
 class Failure(click.ClickException):
@@ -97,7 +98,10 @@ def main(arguments: list[str] | None = None) -> None:
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_delivered(_run(arguments)))
+    code = _delivered(_run(arguments))
+    if arguments is None:  # the process ends here: no search for garbage at its exit
+        gc.freeze()
+    sys.exit(code)
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -20,6 +20,7 @@ LIGHT = (
     "trainers",
     "facts",
     "lint",
+    "fields",
     "job",
     "cli",
     "suggest",
@@ -30,11 +31,22 @@ ALLOWED = {
     "toml": ("toml",),
     "suggest": (),
     "atomic": (),
-    "job": (),
+    "fields": (),
+    "job": ("fields",),
     "facts": ("facts", "job", "suggest"),
     "build_hook": ("lint",),
     "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
-    "lint": ("lint", "trainers", "facts", "job", "suggest", "toml", "atomic", "_index"),
+    "lint": (
+        "lint",
+        "trainers",
+        "facts",
+        "fields",
+        "job",
+        "suggest",
+        "toml",
+        "atomic",
+        "_index",
+    ),
     "estimate": (
         "estimate",
         "lint",
@@ -50,11 +62,13 @@ ALLOWED = {
         "lint",
         "trainers",
         "facts",
+        "fields",
         "job",
         "suggest",
         "toml",
         "atomic",
     ),
+    "doctor": ("doctor", "runners", "search.record", "job", "trainers"),
     "runners": (
         "runners",
         "search",
@@ -99,7 +113,7 @@ def inside(module, room):
 
 def test_the_modules_are_found():
     assert {"fp8tune.cli", "fp8tune.toml", "fp8tune.lint.engine"} <= set(MODULES)
-    assert {"fp8tune.job", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
+    assert {"fp8tune.fields", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
 
 
 @pytest.mark.parametrize(

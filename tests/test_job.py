@@ -5,16 +5,8 @@ import types
 import pytest
 
 from fp8tune.facts import FACTS
-from fp8tune.job import (
-    FIELDS,
-    Job,
-    Source,
-    Target,
-    Unknown,
-    known,
-    sources,
-    vocabulary,
-)
+from fp8tune.fields import FIELDS
+from fp8tune.job import Job, Source, Target, Unknown, known, sources, vocabulary
 
 
 def area(model_width, height):
@@ -233,16 +225,18 @@ def optional(a, b=None, c=1):
     local = a
     return local
 def nothing(): ...
+def asks(job, a, b=None): ...
 def _private(a): ...
 """
     exec(code, module.__dict__)  # a module made for this test
     assert {
-        name: (source.parameters, source.optional)
+        name: (source.parameters, source.optional, source.of_job)
         for name, source in sources(module, "m.").items()
     } == {
-        "m.plain": (("a", "b"), ()),
-        "m.optional": (("a", "b", "c"), ("b", "c")),
-        "m.nothing": ((), ()),
+        "m.plain": (("a", "b"), (), False),
+        "m.optional": (("a", "b", "c"), ("b", "c"), False),
+        "m.nothing": ((), (), False),
+        "m.asks": (("a", "b"), ("b",), True),
     }
 
 
@@ -266,3 +260,13 @@ def test_no_fact_needs_itself(kempnerforge):
     words = kempnerforge.vocabulary
     fixed = {name for name, source in words.computed.items() if not source.parameters}
     assert all(words.origins(name) for name in words.names() if name not in fixed)
+
+
+def test_a_fact_may_ask_what_other_values_give(kempnerforge):
+    loaded = kempnerforge.load({"train": {"batch_size": 2}, "distributed": {"tp": 4}})
+    given = kempnerforge.job(loaded, Target("h100", 8))
+    other = given.with_values({"micro_batch": 16, "tp": 1, "head_dim": 5})
+    names = ("train.batch_size", "micro_batch", "dp_shard", "head_dim", "gpu")
+    assert [given[name] for name in names] == [2, 2, 2, 128, "h100"]
+    assert [other[name] for name in names] == [16, 16, 8, 5, "h100"]
+    assert other.written == given.written

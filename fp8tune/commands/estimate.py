@@ -134,7 +134,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
         tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
         torch = str(more.get("environment", "")).rpartition("torch ")[2]
         with contextlib.suppress(Unknown, BadCalibration):
-            job = variants.with_keys(values)
+            job = variants.with_values(values)
             versions = {"torch": torch} if torch else {}
             found += of_job(job, record.peak_gib, tokens, versions)
     return found

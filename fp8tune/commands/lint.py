@@ -107,12 +107,11 @@ def command(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No search for garbage, also at exit: the process is short, with few cycles."""
+    """No search for garbage: a run is short, and makes few cycles."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         gc.enable()
 
 

@@ -32,10 +32,10 @@ def command(ctx: click.Context, category: str | None, output_format: str) -> Non
 def test(folder: str) -> int:
     """Run every example of the rules below DIR."""
     from fp8tune.lint.builtin import read_builtin
-    from fp8tune.lint.engine import Rules
     from fp8tune.lint.examples import run_examples
     from fp8tune.lint.packs import read_pack
     from fp8tune.lint.rules import BadRule
+    from fp8tune.lint.ruleset import Rules
     from fp8tune.lint.show import count
     from fp8tune.lint.wording import plain
 

@@ -38,17 +38,11 @@ class Variants:
         self.loaded = loaded
         self.target = target
         self.runs = runs
-        self.job = self.with_values({})
+        self.job = trainer.job(loaded, target)
 
     def with_values(self, changes: dict[str, Any]) -> Job:
         """The job with other values of fields that are keys."""
-        keys = self.trainer.schema.job
-        return self.with_keys({keys[name]: value for name, value in changes.items()})
-
-    def with_keys(self, values: dict[str, Any]) -> Job:
-        """The job with other values of config keys."""
-        loaded = self.loaded._replace(values={**self.loaded.values, **values})
-        return self.trainer.job(loaded, self.target)
+        return self.job.with_values(changes)
 
     def on(self, world_size: int) -> Variants:
         """The same on so many GPUs."""

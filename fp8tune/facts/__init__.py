@@ -7,7 +7,18 @@ parameters are fields of the job or other facts (``memory.logits_gib`` is spelle
 
 from __future__ import annotations
 
-from fp8tune.facts import fp8, gemm, gpu, memory, params, peak, sizing, speed, step
+from fp8tune.facts import (
+    fp8,
+    gemm,
+    gpu,
+    instead,
+    memory,
+    params,
+    peak,
+    sizing,
+    speed,
+    step,
+)
 from fp8tune.job import Source, sources
 
 FACTS: dict[str, Source] = {
@@ -20,5 +31,6 @@ FACTS: dict[str, Source] = {
     **sources(sizing, "memory."),
     **sources(gemm, "gemm."),
     **sources(speed, "speed."),
+    **sources(instead, "instead."),
 }
 """All facts by name."""

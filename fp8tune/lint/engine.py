@@ -12,6 +12,7 @@ from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.rules import At, Rule
+from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
 from fp8tune.toml import Path, Span
@@ -21,32 +22,6 @@ from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
 _SAYS = re.compile(r"#[^\n#]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
 """A comment that may say something about the run."""
-
-
-class Rules:
-    """The rules of a run, by what makes them fire.
-
-    ``names`` are those of all rules, selected or not.
-    """
-
-    def __init__(
-        self,
-        rules: list[Rule],
-        severity: dict[str, str],
-        names: Iterable[str] = (),
-    ) -> None:
-        self.selected = frozenset(rule.name for rule in rules)
-        self.names = frozenset(names) or self.selected
-        self.by_fault: dict[str, list[Rule]] = {}
-        for rule in rules:
-            if rule.fault:
-                self.by_fault.setdefault(rule.fault, []).append(rule)
-        groups: dict[tuple[str, str], list[Rule]] = {}
-        for rule in rules:
-            if rule.source:
-                groups.setdefault((rule.trainer, rule.guard), []).append(rule)
-        self.conditions = groups
-        self.severity = severity
 
 
 def check(
@@ -138,8 +113,7 @@ class _Case:
     def report(self) -> Report:
         sieve = Sieve(self.document, datetime.date.today())
         found = [d for d in (*self._faults(), *self._conditions()) if sieve.keeps(d)]
-        judged = self.rules.selected - self.unjudged.keys()
-        found += self._findings_of(sieve.faults(self.rules.names, judged))
+        found += self._findings_of(sieve.faults(self.rules.names, self._judged(sieve)))
         found.sort(key=lambda d: (d.region, d.code))
         lines = {
             number: self.document.lines.line(number)
@@ -149,6 +123,23 @@ class _Case:
         }
         held = tuple(sieve.held)
         return Report(self.path, found, self.unjudged, lines=lines, suppressed=held)
+
+    def _judged(self, sieve: Sieve) -> frozenset[str]:
+        """The rules whose silence means that there is nothing to ignore.
+
+        Not those that rest on a GPU or world size of this one command: with another
+        they may fire.
+        """
+        target = self.job.target
+        origins = {"gpu": target.gpu_origin, "world_size": target.world_size_origin}
+        asked = {name for name, said in origins.items() if said.startswith("--")}
+        named = {name for ignore in sieve.ignores for name in ignore.names}
+        passing = {
+            rule.name
+            for rule in self.rules.named(named if asked else ())
+            if not asked.isdisjoint(rule.targets)
+        }
+        return self.rules.selected - self.unjudged.keys() - passing
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Diagnostic, Region, Report
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Example, Rule
+from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import InvalidToml, Lines, parse
 
 _MARKS = re.compile("[\u00ab\u00bb\u2039\u203a]")

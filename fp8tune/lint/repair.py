@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.job import FIELDS, Target
+from fp8tune.fields import FIELDS
+from fp8tune.job import Target
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.suggest import closest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 MAX_PASSES = 60
 """A fix may reveal the next finding, but not for ever."""
+
+MOST_COMPARED = 24
+"""Fixes together of which each is tried without the others."""
 
 Look = Callable[[bytes], Report]
 """Checks the bytes of one file."""
@@ -119,11 +122,36 @@ def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
     ]
     while waiting:
         chosen = _apart(waiting)
+        if stage == 2 and len(chosen) <= MOST_COMPARED:
+            chosen = _needed(now, chosen, look)
         after = _largest(now, chosen, look)
         if after is not None:
             return after
         waiting = [found for found in waiting if found not in chosen]
     return None
+
+
+def _needed(now: Mended, chosen: list[Diagnostic], look: Look) -> list[Diagnostic]:
+    """Those fixes that change the run and whose findings the others leave there."""
+    kept = chosen
+    for found in reversed(chosen):
+        others = [other for other in kept if other is not found]
+        after = _seen(now, others, look) if others else None
+        if after and not _tally([found]) & _tally(after[1].diagnostics):
+            kept = others
+    return kept
+
+
+def _seen(
+    now: Mended, chosen: list[Diagnostic], look: Look
+) -> tuple[bytes, Report] | None:
+    """The file after these fixes and what is found in it; none if they break it."""
+    try:
+        data = fixed_bytes(now.data, chosen)
+        parse(data)
+        return data, look(data)
+    except (CannotEdit, InvalidToml, Unreadable):
+        return None
 
 
 def _largest(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
@@ -151,21 +179,35 @@ def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
 def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
     """The file after these fixes, if it is better for each of them.
 
-    The text must still parse, each finding must be gone, and errors may not become
-    more, but for those to which the trainer only now reads on.
+    The text must still parse, each finding must be gone, and no error may come in its
+    place: none at all, but for those to which the trainer only now reads on, and they
+    may not be about a key that a fix wrote.
     """
-    try:
-        data = fixed_bytes(now.data, chosen)
-        parse(data)
-        report = look(data)
-    except (CannotEdit, InvalidToml, Unreadable):
+    after = _seen(now, chosen, look)
+    if after is None or after[1].skipped:
         return None
+    data, report = after
     gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
-    reads_on = all(found.fix and found.fix.reads_on for found in chosen)
-    worse = _errors(report) > _errors(now.report) and not reads_on
-    if _tally(chosen) - gone or worse or report.skipped:
+    if _tally(chosen) - gone or _worse(now, data, report, chosen):
         return None
     return Mended(data, report, (*now.passes, tuple(chosen)))
+
+
+def _worse(now: Mended, data: bytes, report: Report, chosen: list[Diagnostic]) -> bool:
+    """Whether the fixes bring in errors."""
+    new = _tally(_errors(report)) - _tally(_errors(now.report))
+    if not all(found.fix and found.fix.reads_on for found in chosen):
+        return bool(new)
+    written = set(_names(parse(data).values)) - set(_names(parse(now.data).values))
+    return any(key.rpartition(".")[2] in written for _, key in new)
+
+
+def _names(values: dict[str, Any]) -> Iterator[str]:
+    """The names of all keys, whatever table they stand in."""
+    for name, value in values.items():
+        yield name
+        if isinstance(value, dict):
+            yield from _names(value)
 
 
 def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
@@ -183,8 +225,8 @@ def fixed_bytes(data: bytes, chosen: Iterable[Diagnostic]) -> bytes:
     return apply(f"\ufeff{document.text}", moved).encode()
 
 
-def _errors(report: Report) -> int:
-    return sum(found.severity == "error" for found in report.diagnostics)
+def _errors(report: Report) -> Iterator[Diagnostic]:
+    return (found for found in report.diagnostics if found.severity == "error")
 
 
 def _tally(findings: Iterable[Diagnostic]) -> Counter[tuple[str, str]]:

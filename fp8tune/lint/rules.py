@@ -6,13 +6,14 @@ when first used; packs of users are checked whole when they load.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.expression import Expression, compile_expression
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
@@ -21,6 +22,8 @@ from fp8tune.trainers.trainer import NAMES, trainer
 
 if TYPE_CHECKING:
     from fp8tune.lint.repair import Repair
+
+_BRACKETS = re.compile(r"\([^()]*\)")
 
 CONSEQUENCES = {
     "rejected": "the trainer refuses the config at start",
@@ -119,8 +122,15 @@ class Rule:
         head, found, _ = self.source.partition(" and ")
         closed = all(head.count(a) == head.count(b) for a, b in ("()", "[]", "{}"))
         quoted = any(head.count(mark) % 2 for mark in "\"'")
-        other = " or " in self.source or " if " in self.source
-        return head if found and closed and not quoted and not other else ""
+        return head if found and closed and not quoted and self._is_and else ""
+
+    @property
+    def _is_and(self) -> bool:
+        """Whether no ``or`` and no ``if`` stands outside of brackets."""
+        flat, inner = self.source, ""
+        while flat != inner and (" or " in flat or " if " in flat):
+            flat, inner = _BRACKETS.sub("", flat), flat
+        return " or " not in flat and " if " not in flat
 
     @property
     def summary(self) -> str:

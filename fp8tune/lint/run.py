@@ -11,8 +11,9 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import asked
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule
+from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.settings import BadSettings, Settings, settings_for
 from fp8tune.suggest import closest
 from fp8tune.toml.document import Unreadable

@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     rules: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     baseline: str = ""
+    search_config: str = ""
 
     def complete(self, target: Target) -> Target:
         """The target of the command line, with what it leaves open from here."""
@@ -129,7 +130,21 @@ class _Reader:
             rules=tuple(map(os.path.normpath, packs)),
             exclude=self.texts("exclude"),
             baseline=self.baseline(folder),
+            search_config=self.search_config(folder),
         )
+
+    def search_config(self, folder: str) -> str:
+        """The config that a search without a path takes."""
+        table = self.table.get("search", {})
+        if not isinstance(table, dict):
+            raise self.fail("`search` is a table")
+        for key in table:
+            if key != "config":
+                raise self.fail(f"search has no setting `{key}`; known: config")
+        value = table.get("config", "")
+        if not isinstance(value, str):
+            raise self.fail("`search.config` is the name of a file")
+        return os.path.join(folder, value) if value else ""
 
     def baseline(self, folder: str) -> str:
         value = self.table.get("baseline", "")

@@ -9,7 +9,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,7 +18,10 @@ MAX_OUTPUT = 1 << 26
 """Bytes that a worker may say before it is taken for broken."""
 
 KILL_S = 10.0
-"""How long to wait for killed processes to be gone [s]."""
+"""How long to wait for killed processes to be gone [s]: a driver may hold them."""
+
+MARK = "FP8TUNE_TRIAL"
+"""Environment variable by which the processes of a trial are known."""
 
 
 class Heard(NamedTuple):
@@ -39,26 +43,31 @@ def listen(
     stages: Mapping[str, float],
     total: float,
     errors: IO[bytes] | int = subprocess.DEVNULL,
+    hear: Callable[[dict[str, Any]], None] = lambda _event: None,
 ) -> Heard:
     """Run a worker to its end, or to a deadline, and leave nothing of it.
 
     ``total`` is for all of it; ``stages`` for the time between two lines within a
-    stage [s]. The worker gets a session of its own, which is killed whole.
+    stage [s]; ``hear`` gets each line as it comes. The worker gets a session of its
+    own, which is killed whole, and with it every process that left it.
     """
     start = time.monotonic()
+    mark = uuid.uuid4().hex
     process = subprocess.Popen(  # noqa: S603, the command is ours
         list(command),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
+        env={**os.environ, MARK: mark},
         start_new_session=True,
     )
-    hearing = _Hearing(process, stages, start + total)
+    hearing = _Hearing(process, stages, start + total, hear)
     try:
         ended = hearing.run()
     finally:
-        kill_session(process.pid)
-        process.wait()
+        kill_family(process.pid, mark)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_S)
         assert process.stdout is not None
         process.stdout.close()
     seconds = time.monotonic() - start
@@ -67,12 +76,17 @@ def listen(
 
 class _Hearing:
     def __init__(
-        self, process: subprocess.Popen[bytes], stages: Mapping[str, float], end: float
+        self,
+        process: subprocess.Popen[bytes],
+        stages: Mapping[str, float],
+        end: float,
+        hear: Callable[[dict[str, Any]], None],
     ) -> None:
         assert process.stdout is not None
         self.descriptor = process.stdout.fileno()
         self.stages = stages
         self.end = end
+        self.hear = hear
         self.stage = "start"
         self.events: list[dict[str, Any]] = []
         self._said = 0
@@ -111,6 +125,7 @@ class _Hearing:
             return
         if isinstance(event, dict):
             self.events.append(event)
+            self.hear(event)
             self.stage = str(event.get("stage", self.stage))
             self._due = self._deadline()
 
@@ -119,13 +134,13 @@ def _now() -> float:
     return time.monotonic()
 
 
-def kill_session(leader: int) -> None:
-    """Kill every process of a session, and wait until none is left."""
+def kill_family(leader: int, mark: str) -> None:
+    """Kill every process of a session or with a mark, and wait until none is left."""
     until = _now() + KILL_S
     while _now() < until:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
-        alive = list(_members(leader))
+        alive = list(_members(leader, f"{MARK}={mark}".encode()))
         for member in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(member, signal.SIGKILL)
@@ -134,12 +149,20 @@ def kill_session(leader: int) -> None:
         time.sleep(0.05)
 
 
-def _members(session: int) -> list[int]:
-    """Living processes of a session, from /proc; none where there is no /proc."""
+def _members(session: int, mark: bytes) -> list[int]:
+    """Living processes of a family, from /proc; none where there is no /proc."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(int(entry.parent.name))
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")
+            state, _, _, own, *_ = fields[2].split()
+            if state != "Z" and (int(own) == session or _has(folder, mark)):
+                found.append(int(folder.name))
     return found
+
+
+def _has(folder: Path, mark: bytes) -> bool:
+    try:
+        return mark in (folder / "environ").read_bytes().split(b"\0")
+    except OSError:  # another user's, or gone
+        return False

@@ -24,10 +24,12 @@ class Answer(NamedTuple):
     """The outcome of a search.
 
     ``chosen`` is ``None`` where no trial of a setting that may be chosen succeeded.
-    ``twin`` is the chosen setting's speed in bf16, or the given one's where that was
-    not measured; ``fp8_gain`` compares two settings that differ in nothing else.
-    Speeds are those of the confirmation where there was one, because the best of many
-    looks better than it is.
+    ``twin`` is the fastest that bf16 was, at its own best batch; ``fp8_gain`` is how
+    FP8 does beside it. Where the chosen setting was not measured in bf16, both are of
+    the given one, so that the gain is of nothing else.
+    ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
+    those of the confirmation where there was one, because the best of many looks
+    better than it is.
     """
 
     chosen: Point | None
@@ -38,6 +40,7 @@ class Answer(NamedTuple):
     fp8_gain: float | None
     runner_up: Point | None
     record: Record | None
+    number: int | None
     trials: int
     oom_trials: int
     seconds: float
@@ -51,6 +54,7 @@ def answer(
     best = ranked(space, given, trials)
     chosen, said = _choice(runs, best, given)
     measured = speed_of(runs, chosen)
+    last = _last(runs.get(chosen, [])) if chosen is not None else None
     twin, gain = _fp8(space, runs, [given if chosen is None else chosen, given])
     return Answer(
         chosen,
@@ -60,7 +64,8 @@ def answer(
         twin,
         gain,
         next((point for point in best if point != chosen), None),
-        _last(runs.get(chosen, [])) if chosen is not None else None,
+        last.record if last else None,
+        last.number if last else None,
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
@@ -83,15 +88,19 @@ def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, 
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
 ) -> tuple[Speed | None, float | None]:
-    """The fastest of these points in bf16, and what FP8 gains over it.
+    """The fastest that bf16 was, and what FP8 gains over it.
 
-    The gain is that of the first point that was measured in both.
+    The gain is that of the first of these points that was measured in both, the
+    chosen and the given one; bf16 may have another batch.
     """
     pairs = [
         tuple(speed_of(runs, space.with_precision(point, name)) for name in PRECISIONS)
         for point in points
     ]
-    fastest = _fastest(bf16 for _, bf16 in pairs)
+    chosen_in_bf16 = pairs[0][1]
+    in_bf16 = [p for p in runs if space.value(p, "precision") == "bf16"]
+    every = [speed_of(runs, p) for p in in_bf16 if _confirmed(runs[p])]
+    fastest = _fastest([bf16 for _, bf16 in pairs] + every * bool(chosen_in_bf16))
     both = next((fp8 for fp8, bf16 in pairs if fp8 and bf16), None)
     return fastest, both.value / fastest.value if both and fastest else None
 
@@ -149,6 +158,6 @@ def _confirmed(trials: Sequence[Trial]) -> list[Record]:
     return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
 
 
-def _last(trials: Sequence[Trial]) -> Record | None:
-    measured = [trial.record for trial in trials if trial.record.ok]
+def _last(trials: Sequence[Trial]) -> Trial | None:
+    measured = [trial for trial in trials if trial.record.ok]
     return measured[-1] if measured else None

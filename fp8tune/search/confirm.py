@@ -1,7 +1,8 @@
 """Which settings are measured again at the end, and in what order.
 
 In fresh processes and in turn, so that what drifts hits all alike: the best settings,
-the user's own, and the best one's counterpart in bf16, or in FP8.
+the user's own, and the best one's counterpart in bf16 at bf16's own best batch, or in
+FP8.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
         return None
     runs = by_point(space, trials)
     for turn in range(ROUNDS):
+        if turn == 1 and (probe := _twin_probe(space, points[0], runs)):
+            return probe
+        if turn == 1:
+            points = [_at_own_best(space, p, points[0], runs) for p in points]
         for point in points if turn % 2 == 0 else reversed(points):
             if _times(runs, point) <= turn and not _lost(runs, point):
                 return point
@@ -53,6 +58,40 @@ def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
     twin = space.twin(best[0]) or _in_fp8(space, given, best[0])
     mine = [given] if space.has(given) and not _lost(runs, given) else []
     return list(dict.fromkeys([best[0], *([twin] if twin else []), *mine, *near]))
+
+
+def _twin_probe(space: Space, best: Point, runs: Runs) -> Point | None:
+    """A batch beside bf16's best one, not tried in bf16, in which FP8 has run."""
+    twin = space.twin(best)
+    if twin is None:
+        return None
+    fastest = _at_own_best(space, twin, best, runs)
+    ran = [point for point in runs if _ran(runs, point) and _beside(space, point, best)]
+    batches = sorted({space.batch(point) for point in ran})
+    if space.batch(fastest) not in batches:
+        return None
+    place = batches.index(space.batch(fastest))
+    near = batches[max(0, place - 1) : place + 2]
+    twins = [space.twin(point) for point in ran if space.batch(point) in near]
+    return next((point for point in twins if point and point not in runs), None)
+
+
+def _at_own_best(space: Space, point: Point, best: Point, runs: Runs) -> Point:
+    """The twin of the best setting with the batch that suits bf16; others as is."""
+    if point != space.twin(best):
+        return point
+    others = [p for p in runs if _ran(runs, p) and _beside(space, p, point)]
+    speeds = {p: measured.value for p in others if (measured := speed_of(runs, p))}
+    return max(speeds, key=lambda p: speeds[p], default=point)
+
+
+def _beside(space: Space, point: Point, other: Point) -> bool:
+    """Whether two points differ in the batch alone, or not at all."""
+    return space.cell(point) == space.cell(other)
+
+
+def _ran(runs: Runs, point: Point) -> bool:
+    return any(trial.record.ok for trial in runs[point]) and not is_unfit(runs[point])
 
 
 def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:

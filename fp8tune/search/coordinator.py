@@ -18,6 +18,9 @@ from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
 
+TRIES = 4
+"""Trials that may fail before they build anything, until none is taken to start."""
+
 
 class Limits(NamedTuple):
     """Wall time [s].
@@ -107,6 +110,8 @@ class Search:
         trials = self.study.trials
         if self.left <= 0 or any(trial.stage == "confirm" for trial in trials):
             return False
+        if len(trials) >= TRIES and all(map(_never_began, trials)):
+            return False
         points = settings(self.space, self.given, trials)
         reserve = sum(typical(self.space, trials, point) for point in points)
         return self.left > min(reserve, self.limits.budget / 4)
@@ -125,3 +130,8 @@ class Search:
         record = self.runner.run(self.space.values(proposal.point), limit)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
+
+
+def _never_began(trial: Trial) -> bool:
+    """Whether a trial failed before its setting could matter."""
+    return trial.record.more.get("stage_reached") in ("start", "import")

@@ -92,6 +92,8 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         yield f"{found.verdict}: {describe(plan, found.chosen)}"
         yield f"{_interval(found.given)} -> {_interval(found.speed)}"
         yield f"{gain:+.1f} % ({low:+.1f} to {high:+.1f})"
+    elif found.chosen == plan.given and found.runner_up is None:
+        yield f"no other setting ran: yours stays, {_maybe(found.speed)}"
     elif found.chosen == plan.given:
         yield f"your config is already the best: {_maybe(found.speed)}"
     else:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.job import FIELDS, Job, Target, Unknown
+from fp8tune.fields import FIELDS
+from fp8tune.job import Job, Target, Unknown
+from fp8tune.lint.directive import read_directive
+from fp8tune.lint.settings import settings_for
 from fp8tune.search.offer import Offer, offer
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
@@ -58,15 +62,25 @@ class Plan(NamedTuple):
         }
 
 
-def read_config(path: str, data: bytes, target: Target, name: str = "") -> Config:
-    """Read a train config; raises ``CannotPlan``, ``InvalidToml``, ``Unreadable``."""
+def read_config(
+    path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
+) -> Config:
+    """Read a train config; raises ``CannotPlan``, ``InvalidToml``, ``Unreadable``.
+
+    ``target`` is what the command line says; the header comment and the project fill
+    what it leaves open, ``world_size`` what they leave open too.
+    """
     document = parse(data)
+    settings = settings_for(os.path.dirname(os.path.abspath(path)))
     kind = recognise(document.values, explicit=True)
-    if not (name or kind.trainer):
+    name = name or settings.trainer or kind.trainer
+    if not name:
         raise CannotPlan(f"{path}: {kind.description}")
-    known = trainer(name or kind.trainer)
+    known = trainer(name)
     loaded = known.load(document.values)
-    return Config(path, data, known, known.job(loaded, target), loaded)
+    said = read_directive(document.text).complete(settings.complete(target))
+    said = said._replace(world_size=said.world_size or world_size)
+    return Config(path, data, known, known.job(loaded, said), loaded)
 
 
 def study_name(plan: Plan, about: dict[str, Any]) -> str:
@@ -89,7 +103,7 @@ def plan_for_records(
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotPlan("the records name no knob")
-    _check(keys, allow)
+    check_allowed(keys, allow)
     mine = {key: _given(config.job, key) for key in keys}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, mine[key]) for key in keys})
@@ -107,8 +121,8 @@ def plan_for_records(
     return Plan(config, Space(knobs, points), given, notes), whole
 
 
-def _check(keys: Sequence[str], allow: Sequence[str]) -> None:
-    """``--allow`` names knobs, or what knobs are to a search."""
+def check_allowed(keys: Sequence[str], allow: Sequence[str]) -> None:
+    """``--allow`` names knobs, or what knobs are to a search: else ``CannotPlan``."""
     for name in allow:
         if name not in keys and name not in FIELDS:
             near = closest(name, [*keys, *FIELDS])

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
-from fp8tune.search.plan import CannotPlan, Config, Plan
+from fp8tune.runners import smi
+from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed
 from fp8tune.search.space import Knob, Space
 
 MAX_BATCH = 256
 DEVICES = ("cuda", "cpu")
 
 
-def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
+def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan:
     """A search over micro-batch, AC, compile, and precision beside its bf16 twin.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    it as it is.
+    it as it is. A rehearsal on a CPU leaves compile as it is: there it takes a minute
+    of a core and tells nothing.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
@@ -26,7 +25,7 @@ def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
     except Unknown as missing:
         raise CannotPlan(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = "precision" not in allow
+    frozen = {"precision", "compile"} if device == "cpu" else {"precision"}
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -34,8 +33,14 @@ def plan_for_trials(config: Config, allow: tuple[str, ...]) -> Plan:
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
     keys = config.trainer.schema.job
+    check_allowed([keys[role] for role in values], allow)
     knobs = [
-        Knob(keys[role], tuple(some), role, frozen and role == "precision")
+        Knob(
+            keys[role],
+            tuple(some),
+            role,
+            role in frozen and not {role, keys[role]} & set(allow),
+        )
         for role, some in values.items()
     ]
     given = tuple(knob.place(config.job[knob.key]) for knob in knobs)
@@ -58,15 +63,6 @@ def larger_gib(job: Job) -> float:
 
 
 def gpu_name() -> str:
-    """The first GPU's name as its driver tells it; ``""`` where there is none."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    command = [program, "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        said = subprocess.run(  # noqa: S603, no word of a user's in it
-            command, capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout.split("\n")[0].strip() if said.returncode == 0 else ""
+    """The GPU's name as its driver tells it; ``""`` where there is none."""
+    found = smi.ask("gpu", ("name",))
+    return found[0].get("name", "") if found else ""

@@ -49,8 +49,11 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
     where = record.more.get("environment") if record is not None else None
     if isinstance(where, str):
-        yield where
-    yield f"study {study}, {found.trials} trials"
+        rehearsed = record is not None and record.more.get("rehearsal") is True
+        yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
+    number = f"trial {found.number + 1} of " if found.number is not None else ""
+    count = f"{found.trials}" if number else f"{found.trials} trials"
+    yield f"study {study}, {number}{count}"
 
 
 def _difference(plan: Plan, other: Point) -> str:

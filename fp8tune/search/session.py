@@ -5,21 +5,28 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
+from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
+from fp8tune.runners.watch import Guard
+from fp8tune.search.aftermath import aftermath
 from fp8tune.search.answer import Answer
-from fp8tune.search.coordinator import Event, Limits, Search
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
+from fp8tune.search.find import NotOne, find_config
 from fp8tune.search.guided import Guided
-from fp8tune.search.journal import Journal
-from fp8tune.search.output import advice, as_json, closing, progress
+from fp8tune.search.lock import Busy, alone_in
+from fp8tune.search.output import advice, as_json, closing
 from fp8tune.search.plan import (
     CannotPlan,
     Config,
@@ -34,6 +41,7 @@ from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
+from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
 from fp8tune.search.writeback import CannotWrite, write_back
@@ -76,21 +84,16 @@ class Prepared(NamedTuple):
 
 def search(wishes: Wishes) -> int:
     """Run the search; the exit code. Raises ``CannotSearch``."""
+    stop = Stop()
     try:
-        limits = Limits(parse_duration(wishes.budget))
-        made = _prepare(wishes)
-        searching = Search(
-            made.plan.space,
-            made.plan.given,
-            made.runner,
-            made.strategy,
-            made.study,
-            limits,
-            _watcher(made, wishes),
-        )
-        found = searching.run()
-        output = _write(wishes, made, found)
-    except (CannotPlan, BadRecord, BadStudy, CannotWrite, Unreadable) as error:
+        if not wishes.config:
+            wishes = wishes._replace(config=find_config())
+        with ExitStack() as held:
+            held.enter_context(stop.heard())
+            return _search(wishes, stop, held)
+    except (NotOne, BadSettings, CannotPlan, Unreadable) as error:
+        raise CannotSearch(str(error)) from None
+    except (BadRecord, BadStudy, Busy, CannotWrite) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -98,42 +101,73 @@ def search(wishes: Wishes) -> int:
         raise CannotSearch(f"{place}: {error.reason}") from None
     except ValueError as error:
         raise CannotSearch(str(error)) from None
-    _say(wishes, made, found, output)
-    write_at_end(made.study.folder, sys.stderr if wishes.as_json else sys.stdout)
-    if searching.interrupted:
-        return 130
+
+
+def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
+    limits = Limits(parse_duration(wishes.budget))
+    made = _prepare(wishes, held)
+    space, given = made.plan.space, made.plan.given
+    out = sys.stderr if wishes.as_json else sys.stdout
+    with display(made.plan, made.study, out) as watch:
+        if isinstance(made.runner, Builtin):
+            made.runner.hear = watch.line
+        found = Search(
+            space, given, made.runner, made.strategy, made.study, limits, watch.event
+        ).run()
+    stop.searching = False
+    output = _write(wishes, made, found)
+    hint = [] if stop.asked else list(_advice(wishes, made, found))
+    _say(wishes, made, found, output, hint)
+    write_at_end(made.study.folder, out)
+    if stop.asked:
+        return CODE
     return 0 if found.chosen is not None else 1
 
 
-def _prepare(wishes: Wishes) -> Prepared:
+def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     config = _config(wishes)
     if wishes.runner == "replay":
-        return _replayed(wishes, config)
+        return _replayed(wishes, config, held)
+    for name in ("torch", "torchao"):
+        if find_spec(name) is None:
+            raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     refusal = config.job["trial_refusal"]
     if refusal:
         raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
-    plan = plan_for_trials(config, wishes.allow)
+    plan = plan_for_trials(config, wishes.allow, wishes.device)
     about = plan.about(device=wishes.device, allow=list(wishes.allow))
-    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
-    study.open(about)
+    study = _opened(wishes, plan, about, held)
     setup = Setup(wishes.device, config.job["dp_shard"])
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
         setup = setup._replace(larger_gib=larger_gib(config.job))
     target = config.job.target
-    runner = Builtin(config.trainer, config.loaded, target, setup)
+    guard = Guard() if wishes.device == "cuda" else None
+    runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
     return Prepared(plan, runner, strategy, study)
 
 
-def _replayed(wishes: Wishes, config: Config) -> Prepared:
+def _opened(
+    wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
+) -> Study:
+    """The study of this search, for us alone until ``held`` is closed."""
+    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
+    try:
+        held.enter_context(alone_in(study.folder))
+    except OSError as error:
+        raise BadStudy(f"{error.filename}: {error.strerror}") from None
+    study.open(about)
+    return study
+
+
+def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     records, digest = _records(wishes)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
-    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
-    study.open(about)
+    study = _opened(wishes, plan, about, held)
     runner = Replay(records, plan.space)
     for trial in study.trials:
         runner.skip(plan.space.point(trial.record.knobs))
@@ -150,13 +184,15 @@ def _config(wishes: Wishes) -> Config:
             data = file.read(MAX_RECORDS)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
-    target = Target(_gpu(wishes), wishes.world_size or _one(wishes))
-    return read_config(wishes.config, data, target, wishes.trainer)
-
-
-def _one(wishes: Wishes) -> int:
-    """GPUs of the run where nobody says: one for real trials."""
-    return 0 if wishes.runner == "replay" else 1
+    replayed = wishes.runner == "replay"
+    target = Target(
+        _gpu(wishes),
+        wishes.world_size,
+        "" if replayed and not wishes.gpu else "--gpu",
+        "--world-size" if wishes.world_size else "",
+    )
+    alone = 0 if replayed else 1
+    return read_config(wishes.config, data, target, wishes.trainer, alone)
 
 
 def _gpu(wishes: Wishes) -> str:
@@ -193,18 +229,6 @@ def _records(wishes: Wishes) -> tuple[list[Record], str]:
     return records, hashlib.sha256(data).hexdigest()
 
 
-def _watcher(made: Prepared, wishes: Wishes) -> Callable[[Event], None]:
-    out = sys.stderr if wishes.as_json else sys.stdout
-    journal = Journal(made.study.folder, made.plan.space)
-
-    def watch(event: Event) -> None:
-        print(plain(progress(event, made.plan)), file=out, flush=True)
-        if event.trial is not None:
-            journal.write(made.study.trials)
-
-    return watch
-
-
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
@@ -213,10 +237,13 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         return ""
     after = write_back(config.data, chosen)
     path = _output(wishes)
+    for line in aftermath(path, config.data, after, config.job.target):
+        print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
         from fp8tune.toml.diff import unified_diff
 
-        sys.stdout.write(unified_diff(config.path, config.data, after))
+        out = sys.stderr if wishes.as_json else sys.stdout
+        out.write(unified_diff(config.path, config.data, after))
         return ""
     try:
         atomic.write(path, after, like=config.path)
@@ -231,13 +258,17 @@ def _output(wishes: Wishes) -> str:
     return wishes.output or f"{wishes.config.removesuffix('.toml')}.tuned.toml"
 
 
-def _say(wishes: Wishes, made: Prepared, found: Answer, output: str) -> None:
-    lines = list(closing(found, made.plan, output))
+def _advice(wishes: Wishes, made: Prepared, found: Answer) -> Iterator[str]:
     if found.chosen is None:
         budget = parse_duration(wishes.budget)
-        lines += advice(made.plan, made.study.trials, budget)
+        yield from advice(made.plan, made.study.trials, budget)
+
+
+def _say(
+    wishes: Wishes, made: Prepared, found: Answer, output: str, hint: list[str]
+) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
-    for line in lines:
+    for line in (*closing(found, made.plan, output), *hint):
         print(plain(line), file=out)
     if wishes.as_json:
         said = as_json(found, made.plan.space, output, made.study.folder)

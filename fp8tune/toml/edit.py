@@ -75,6 +75,8 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
         span = document.spans.values.get(path)
         if span is not None:
             yield Edit(*span, literal(value))
+        elif path in document.spans.keys:
+            raise CannotEdit(f"`{path[-1]}` is a table")
         else:
             pair = f"{_key(path[-1])} = {literal(value)}"
             added.setdefault(path[:-1], []).append(pair)

@@ -7,6 +7,16 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "list": (list,),
+    "tuple": (list,),
+}
+"""What TOML's values are in Python, by the type of a key; other keys hold tables."""
+
 
 class Key(NamedTuple):
     """One key of a config class; the fields are explained in ``schema.toml``.
@@ -45,6 +55,13 @@ class Key(NamedTuple):
         if self.above is not None:
             return f"above {self.above}"
         return "" if self.min is None else f"at least {self.min}"
+
+    def takes(self, value: Any) -> bool:
+        """Whether a TOML value is of the key's own type, and one of those allowed."""
+        if self.allowed:
+            return value in self.allowed
+        kinds = _KINDS.get(self.base.partition("[")[0], (dict,))
+        return isinstance(value, kinds) and (bool in kinds) >= isinstance(value, bool)
 
     @property
     def effective_default(self) -> Any:

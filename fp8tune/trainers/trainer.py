@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.facts import FACTS
 from fp8tune.job import Job, Target, Vocabulary, sources, vocabulary
+from fp8tune.suggest import closest
 from fp8tune.trainers import schema
 from fp8tune.trainers.faults import Loaded
 
@@ -93,6 +94,11 @@ def may_be_config(text: str, *, explicit: bool) -> bool:
     return mine > 1 or (explicit and (mine > 0 or not foreign))
 
 
+EXPLICIT, FOUND = 3, 2
+"""One in so many keys or tables must be a trainer's: of a file that the user named,
+and of another."""
+
+
 class Kind(NamedTuple):
     """What a TOML file is: ``trainer`` is empty when it is no train config."""
 
@@ -116,7 +122,7 @@ def recognise(values: dict[str, Any], *, explicit: bool = False) -> Kind:
         if values.keys() & trainer(name).schema.sections.keys():
             title = trainer(name).schema.title
             description = f"most of it is not {title}'s (--trainer {name} checks it)"
-        kind = _kind(trainer(name), values, 3 if explicit else 2)
+        kind = _kind(trainer(name), values, EXPLICIT if explicit else FOUND)
         if kind:
             return kind
     return Kind("", False, description)
@@ -127,6 +133,8 @@ def _kind(candidate: Trainer, values: dict[str, Any], share: int) -> Kind | None
     sections = [name for name in values if name in names]
     fragment = f"a model fragment for {candidate.schema.title}"
     if not sections:
+        if share == EXPLICIT and _misspelt(candidate, values):
+            return Kind(candidate.name, False, f"a {candidate.schema.title} config")
         bare = max(len(k & values.keys()) for k in candidate.section_keys.values())
         is_fragment = bare > 1 and bare * 2 > len(values)
         return Kind(candidate.name, True, fragment) if is_fragment else None
@@ -135,6 +143,19 @@ def _kind(candidate: Trainer, values: dict[str, Any], share: int) -> Kind | None
     if _familiar(candidate, values, share):
         return Kind(candidate.name, False, f"a {candidate.schema.title} config")
     return None
+
+
+def _misspelt(candidate: Trainer, values: dict[str, Any]) -> bool:
+    """Whether most tables have nearly a section's name and one of its keys."""
+    names = candidate.schema.sections
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    near = [
+        name
+        for name, table in tables.items()
+        if (section := closest(name, names))
+        and candidate.section_keys[section] & table.keys()
+    ]
+    return 2 * len(near) > len(values)
 
 
 def _familiar(candidate: Trainer, values: dict[str, Any], share: int) -> bool:

@@ -75,6 +75,11 @@ def test_where_nothing_fits(config):
         ({"ac": "none", "batch": 32}, ""),
         ({}, ""),
         ({"gpu": "a10g", "world_size": 2}, "; shard over more GPUs"),
+        ({"ac": "none", "gpu": "h100", "batch": 16}, ""),
+        (
+            {"ac": "none", "gpu": "h100", "world_size": 1, "accum": 4},
+            "; shard over more GPUs",
+        ),
     ],
 )
 def test_otherwise(config, values, words):

@@ -6,9 +6,10 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Report
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.packs import read_rule
 from fp8tune.lint.rules import Rule
+from fp8tune.lint.ruleset import Rules
 from tests.sample import NO_PIPELINE
 
 FIX = '[[fix]]\nsafety = "{}"\ntitle = "mend"\nchanges = "much"\n{}\n'

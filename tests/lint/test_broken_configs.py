@@ -21,12 +21,11 @@ def test_the_generator_repeats_itself_and_breaks_things():
 def test_fixes_keep_their_promises(unsafe):
     look, fixed = looker(), 0
     for config in CONFIGS:
-        before = parse(config.data)
         made = mend(config.data, look, unsafe=unsafe)
         assert replayed(config.data, made.passes) == made.data
-        after = parse(made.data)
+        parse(made.data)
         assert mend(made.data, look, unsafe=unsafe).passes == ()
-        assert (after.values == before.values) or made.fixed
+        assert made.data == config.data or made.fixed
         fixed += len(made.fixed)
         if not any(found.fix.reads_on for found in made.fixed):
             assert len(refusals(made.report)) <= len(refusals(look(config.data)))

@@ -4,8 +4,9 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.diagnostic import Report
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.packs import read_pack
+from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import Unreadable
 
 FP8_TP = """\
@@ -516,7 +517,7 @@ def test_what_surprises_in_the_loader(lint, text, found):
         (
             "[vision_encoder]\n[vlm]\nmot_modalities = []",
             "[vlm] has no key `mot_modalities`",
-            'did you mean arch = "mot"?',
+            'did you mean `arch = "mot"`, which has it?',
         ),
         (
             "dim = 4096\nn_heads = 32",

@@ -3,7 +3,6 @@
 import pytest
 
 from fp8tune.lint.diagnostic import Region
-from fp8tune.lint.engine import Rules
 from fp8tune.lint.examples import (
     Failure,
     lint_example,
@@ -13,6 +12,7 @@ from fp8tune.lint.examples import (
 )
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import Example
+from fp8tune.lint.ruleset import Rules
 from tests.lint.conftest import fix
 from tests.sample import NO_PIPELINE
 

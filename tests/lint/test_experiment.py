@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.experiment import (
     MACHINE,
     OBSERVED,

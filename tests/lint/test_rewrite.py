@@ -145,12 +145,36 @@ def test_errors_may_not_grow(a_rule, looks):
     assert mended(PP, look, unsafe=True) == (PP, [])
 
 
-def test_one_error_may_come_for_another(a_rule, looks):
+def test_no_error_comes_for_another(a_rule, looks):
     look = looks(
         a_rule(fix('set = { pp = "1" }', "unsafe"), **ERRORS),
         a_rule(name="b-rule", when="pp == 1", **ERRORS),
     )
-    assert mended(PP, look, unsafe=True)[1] == ["a-rule"]
+    assert mended(PP, look, unsafe=True) == (PP, [])
+
+
+def test_a_fix_that_another_one_spares_is_not_made(a_rule, looks):
+    look = looks(
+        a_rule(fix('set = { pp = "1" }', "unsafe"), name="a", when="pp > 1"),
+        a_rule(fix('set = { tp = "4" }', "unsafe"), name="b", when="pp > 1 and tp < 4"),
+    )
+    assert mended(PP, look, unsafe=True) == (PP.replace(b"2", b"1"), ["a"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[train]\nfp8 = true\n",
+        '[train]\ncompile = "max-autotune"\n',
+        "[train]\ngrad_clip = false\n",
+        '[train]\nmicro_batch_size = "auto"\n',
+        "[distributed]\nfsdp = true\n",
+        "[optimizer]\nbeta1 = 0.9\n",
+        '[model]\nbatch_size = "many"\n',
+    ],
+)
+def test_no_key_gets_a_value_of_another_type(looks, builtin, line):
+    assert mended(line.encode(), looks(*builtin), unsafe=True) == (line.encode(), [])
 
 
 def test_behind_what_the_trainer_refuses_errors_may_show(looks, builtin):

@@ -1,5 +1,6 @@
 """Every built-in rule: well-formed, backed by evidence, and its examples hold."""
 
+import ast
 import re
 import tomllib
 
@@ -8,13 +9,15 @@ import pytest
 from benchmarks.rule_evidence.config import shrink
 from fp8tune.job import Target
 from fp8tune.lint.builtin import builtin_folder, read_builtin, rule_files
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, run_examples
 from fp8tune.lint.experiment import experiments
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import CATEGORIES, Rule
+from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
+from fp8tune.lint.syntax import parse
 from fp8tune.lint.wording import compile_template
 from fp8tune.trainers import faults
 
@@ -308,3 +311,11 @@ def test_the_front_of_a_file_is_the_file_without_its_examples():
 def test_the_guard_of_a_condition(source, guard):
     head = {"name": "n", "code": "c", "severity": "note", "when": source}
     assert Rule("p", "silent", head, "").guard == guard
+
+
+@each_rule
+def test_the_guard_is_the_first_part_of_an_and(rule):
+    tree = parse(rule.source or "true")
+    parts = tree.values if isinstance(getattr(tree, "op", None), ast.And) else []
+    wanted = ast.unparse(parts[0]) if parts else ""
+    assert (ast.unparse(parse(rule.guard)) if rule.guard else "") == wanted

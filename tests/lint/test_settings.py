@@ -18,7 +18,7 @@ fp8-without-compile = "error"
 [tool.fp8tune.per-file-ignores]
 "debug*.toml" = ["silent"]
 [tool.fp8tune.search]
-anything = 1
+config = "configs/a.toml"
 """
 
 
@@ -35,6 +35,7 @@ def test_everything(project):
         per_file_ignores=(("debug*.toml", ("silent",)),),
         rules=(f"{root}/my/rules", f"{root.parent}/shared"),
         exclude=("old/*",),
+        search_config=f"{root}/configs/a.toml",
     )
 
 

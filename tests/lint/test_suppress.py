@@ -112,6 +112,24 @@ def test_a_rule_that_was_not_selected_is_not_called_unused(fp8tune, project):
     assert [d["rule"] for d in said["diagnostics"]] == ["unused-ignore"]
 
 
+def test_on_another_gpu_it_may_be_needed(fp8tune, project):
+    """An ignore that a GPU of the file needs is not unused on one of the command."""
+    text = (
+        "# fp8tune: world-size=16\n[train]\n"
+        'mixed_precision = "fp8"  # fp8tune: ignore[gpu-without-fp8]\n'
+    )
+    project({"a.toml": text})
+
+    def rules(*more):
+        said = fp8tune("lint", "a.toml", "--output-format", "json", *more).json
+        return [d["rule"] for d in said["diagnostics"] if "ignore" in d["rule"]]
+
+    assert rules("--gpu", "a100-80gb") == []
+    assert rules("--gpu", "h100") == []
+    project({"a.toml": text.replace("world-size", "gpu=h100 world-size")})
+    assert rules() == ["unused-ignore"]
+
+
 def test_a_thousand_comments_come_back(lint):
     comment = "# fp8tune: ignore[nothing]\n"
     found = lint("[train]\n" + comment * 1000 + "seed = 1\n").diagnostics

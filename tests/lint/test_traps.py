@@ -221,6 +221,14 @@ def test_what_was_measured_to_fit(lint, text, world_size):
     ] == []
 
 
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+@pytest.mark.parametrize(("text", "world_size"), LARGE.values(), ids=LARGE)
+def test_no_room_where_there_is_none(lint, text, world_size, gpu):
+    """Neither less checkpointing nor larger batches nor FSDP alone would surely fit."""
+    found = lint(text, gpu=gpu, world_size=world_size).diagnostics
+    assert [d.rule for d in found if d.category == "slow"] == []
+
+
 FOUND = {
     "warmup that the run does not finish": (
         run("max_steps = 20", "warmup_steps = 50"),

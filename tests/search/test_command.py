@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 
 import pytest
@@ -90,6 +91,7 @@ def test_the_whole_answer(replay, tmp_path):
         "trials.jsonl",
         "optuna.journal",
         "report.html",
+        "lock",
     }
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
 
@@ -348,26 +350,33 @@ def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
 def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypatch):
     records, config = big
     expected = answered(replay, records, config=config)
-    shutil.rmtree(tmp_path / ".fp8tune")
+    tuned = (tmp_path / "a.tuned.toml").read_bytes()
+    (study,) = (tmp_path / ".fp8tune").iterdir()
+    whole = (study / "trials.jsonl").read_bytes()
+    shutil.rmtree(study)
+    (tmp_path / "a.tuned.toml").unlink()
     monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
-    command = [
-        sys.executable,
-        "-m",
-        "fp8tune",
-        "search",
-        "a.toml",
-        "--runner",
-        "replay",
-    ]
-    command += ["--records", "r.jsonl", "--budget", "2h"]
-    draw, kills = random.Random(2), 0
+    command = [sys.executable, "-m", "fp8tune", "search", "a.toml", "--budget", "2h"]
+    command += ["--runner", "replay", "--records", "r.jsonl"]
+    draw, kills, known = random.Random(2), 0, b""
     while kills < 20:
         with subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as process:
-            said = [process.stdout.readline() for _ in range(draw.randint(1, 4))]
+            said = [process.stdout.readline() for _ in range(draw.randint(1, 3))]
+            time.sleep(draw.random() * 0.05)
             process.send_signal(signal.SIGKILL)
-        kills += 1
-        if not all(line.startswith((b"trying", b"  ")) for line in said):
-            shutil.rmtree(tmp_path / ".fp8tune")  # it was done: once more
+        done = sum(line.startswith(b"  ") for line in said)
+        left = (study / "trials.jsonl").read_bytes() if any(study.glob("t*l")) else b""
+        kept = left[: left.rfind(b"\n") + 1]
+        assert whole.startswith(left)  # nothing is lost, nothing comes otherwise
+        assert kept.count(b"\n") >= known.count(b"\n") + done
+        known = kept
+        if process.returncode == -signal.SIGKILL:
+            kills += 1
+        if known == whole:  # it was done: once more
+            shutil.rmtree(study)
+            known = b""
     assert answered(replay, records, config=config) == expected
+    assert (study / "trials.jsonl").read_bytes() == whole
+    assert (tmp_path / "a.tuned.toml").read_bytes() == tuned

@@ -2,12 +2,24 @@
 
 import pytest
 
+from fp8tune.search.answer import answer
 from fp8tune.search.confirm import again, settings
 from fp8tune.search.space import Space
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, SPACE, TWIN, ran, trials
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    KNOBS,
+    OTHER,
+    PRECISION,
+    SPACE,
+    TWIN,
+    ran,
+    trials,
+)
 
 BEST_TWIN = SPACE.twin(BEST)
 NEAR = (3, 1, 1, 1)
+NEAR_TWIN = SPACE.twin(NEAR)
 
 
 def order(found, speeds, most=40):
@@ -34,14 +46,21 @@ FOUND = trials(
 )
 STEADY = {
     point: [ran(point, speed)]
-    for point, speed in ((GIVEN, 100), (BEST, 150), (BEST_TWIN, 120), (NEAR, 148))
+    for point, speed in (
+        (GIVEN, 100),
+        (TWIN, 90),
+        (BEST, 150),
+        (BEST_TWIN, 120),
+        (NEAR, 148),
+        (NEAR_TWIN, 110),
+    )
 }
 
 
 def test_the_best_ones_twin_the_given_one_and_what_is_near_in_turn():
     once = [BEST, BEST_TWIN, GIVEN, NEAR]
     assert settings(SPACE, GIVEN, FOUND) == once
-    assert order(FOUND, STEADY) == [*once, *reversed(once)]
+    assert order(FOUND, STEADY) == [*once, NEAR_TWIN, *reversed(once)]
 
 
 def test_what_fails_for_good_is_not_asked_for_again():
@@ -57,7 +76,8 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
         BEST: [ran(BEST, speed) for speed in (101, 107, 103.5)],
         BEST_TWIN: [ran(BEST_TWIN, 80)],
     }
-    found = trials(("given", ran(GIVEN, 100)), ("search", ran(BEST, 104)))
+    first = ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 75))
+    found = trials(*first, ("search", ran(BEST, 104)))
     asked = order(found, shaky)
     assert len(asked) > 6
     assert asked.count(BEST) <= 6
@@ -88,3 +108,50 @@ def test_a_given_one_that_hung_has_a_second_chance():
     assert GIVEN in settings(SPACE, GIVEN, found)
     found = trials(("given", ran(GIVEN, outcome="oom")), ("search", ran(BEST, 150)))
     assert GIVEN not in settings(SPACE, GIVEN, found)
+
+
+BF16 = {batch: (index, 1, 1, 0) for index, batch in enumerate((1, 2, 4, 8))}
+FP8 = {batch: (index, 1, 1, 1) for index, batch in enumerate((1, 2, 4, 8))}
+
+
+def confirmed(bf16, found, given=2):
+    """What is measured after FP8 ran at ``found``, where bf16 is as fast as told."""
+    fp8 = {1: 80.0, 2: 100.0, 4: 150.0, 8: 200.0}
+    known = [("given", ran(FP8[given], fp8[given]))]
+    known += [("search", ran(FP8[batch], fp8[batch])) for batch in found]
+    tried = trials(*known)
+    while (point := again(SPACE, FP8[given], tried)) is not None:
+        batch = 2 ** point[0]
+        speed = (fp8 if point[3] else bf16)[batch]
+        stages = [(t.stage, t.record) for t in tried]
+        tried = trials(*stages, ("confirm", ran(point, speed)))
+        assert len(tried) < 40
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("bf16", "found", "tried", "best"),
+    [
+        # bf16 is the fastest at the batch that suits FP8
+        ({4: 100.0, 8: 130.0}, (4, 8), {4, 8}, 8),
+        # a smaller batch suits it better, and the next one does not
+        ({2: 120.0, 4: 140.0, 8: 130.0}, (4, 8), {2, 4, 8}, 4),
+        # down to where FP8 has run
+        ({1: 150.0, 2: 145.0, 4: 140.0, 8: 130.0}, (1, 4, 8), {1, 2, 4, 8}, 1),
+        ({2: 145.0, 4: 140.0, 8: 130.0}, (4, 8), {2, 4, 8}, 2),
+        # FP8 has run nowhere between
+        ({2: 145.0, 8: 130.0}, (8,), {2, 8}, 2),
+    ],
+)
+def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
+    after = confirmed(bf16, found)
+    runs = [2 ** SPACE.point(t.record.knobs)[0] for t in after if is_bf16(t)]
+    assert set(runs) == tried
+    assert runs.count(best) == max(map(runs.count, runs)) >= 2
+    said = answer(SPACE, FP8[2], after, 0.0)
+    assert (said.chosen, said.twin.value) == (FP8[8], bf16[best])
+    assert said.fp8_gain == pytest.approx(200.0 / bf16[best])
+
+
+def is_bf16(trial):
+    return trial.record.knobs[PRECISION] == "bf16"

@@ -72,3 +72,23 @@ def test_the_same_search_has_the_same_name():
     }
     assert len(names) == 2
     assert all(name.startswith("a-") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("header", "target", "size"),
+    [
+        ("", Target(), 1),
+        ("# fp8tune: world-size=16\n", Target(), 16),
+        ("# fp8tune: world-size=16\n", Target("", 4, "", "--world-size"), 4),
+    ],
+)
+def test_how_many_gpus_the_run_has(header, target, size):
+    config = read_config("a.toml", header.encode() + CONFIG, target, world_size=1)
+    assert config.job["world_size"] == size
+
+
+def test_a_search_is_for_the_gpu_that_it_runs_on():
+    text = b"# fp8tune: gpu=h200\n" + CONFIG
+    here = Target("h100-sxm", 0, "--gpu")
+    assert read_config("a.toml", text, here).job["gpu"] == "h100-sxm"
+    assert read_config("a.toml", text, Target()).job["gpu"] == "h200"

@@ -46,7 +46,7 @@ def test_the_whole_reason():
         "peak memory 80.7 of 139.8 GiB",
         f"runner-up: {BATCH} = 4",
         "H200, torch 2.13",
-        "study a-1, 3 trials",
+        "study a-1, trial 3 of 3",
     )
     speeds = "10,000 tokens/s -> 15,000 tokens/s"
     assert made == [

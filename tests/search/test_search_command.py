@@ -186,3 +186,28 @@ def test_records_that_cannot_be_read(project, fp8tune, line, said):
     outcome = fp8tune("search", "c.toml", "--budget", "1h", *runner)
     assert outcome.code == 2
     assert said in outcome.err
+
+
+def test_comments_that_become_wrong_are_pointed_out(searched):
+    outcome = searched(world(), config=f"# 7B, full AC\n{CONFIG}")
+    notes = [line for line in outcome.err.splitlines() if "c.tuned.toml:" in line]
+    assert any("the comment says `full AC`" in line for line in notes)
+    assert outcome.code == 0
+
+
+def test_a_second_search_in_place_replaces_its_own_comments(searched, project):
+    assert searched(world(), "--in-place").code == 0
+    once = (project({}) / "c.toml").read_text()
+    slow = once.replace("batch_size = 8", "batch_size = 4")
+    assert searched(world(), "--in-place", config=slow).code == 0
+    again = (project({}) / "c.toml").read_text()
+    train = tomllib.loads(again)["train"]
+    assert (train["batch_size"], train["grad_accum_steps"]) == (8, 1)
+    for start in ("# fp8tune search: 4 -> 8", "# fp8tune search: peak memory"):
+        assert again.count(start) == once.count(start)
+
+
+def test_a_diff_does_not_spoil_json(searched):
+    outcome = searched(world(), "--diff", "--output-format", "json")
+    assert outcome.json["output"] is None
+    assert "+batch_size = 8" in outcome.err

@@ -123,6 +123,8 @@ def test_add_a_key(text, path, after):
         ("[[t]]\nb = 1\n", "t.a"),
         ("t = [1]\n", "t.a"),
         ("t = 5\n", "t.a"),
+        ("[t]\na.b = 1\n", "t.a"),
+        ("[t.a]\n", "t.a"),
         ("x = [[ { b.c = 1 } ]]\n", "x.0.0.b.a"),
         ("t = { s.b = 1 }\n", "t.s.a"),
         ("", "t.0.a"),

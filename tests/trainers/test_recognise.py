@@ -95,3 +95,18 @@ def test_the_trainers_own_folders_are_recognised(repository):
     for path in sorted((repository / "configs").glob("*.toml")):
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         assert recognise(values) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("[trian]\nbatch_size = 4\n[optimiser]\nlr = 1e-4", CONFIG),
+        ("[Train]\nbatch_size = 4", CONFIG),
+        ("[trian]\nx = 4\n[optimiser]\ny = 1e-4", NOTHING),
+        ("[server]\nport = 4\n[client]\nlr = 1", NOTHING),
+        ("[trains]\nbatch_size = 4\n[a]\n[b]\n", NOTHING),
+    ],
+)
+def test_misspelt_tables_of_a_file_that_was_named(text, kind):
+    assert recognise(tomllib.loads(text), explicit=True) == kind
+    assert recognise(tomllib.loads(text), explicit=False) == NOTHING

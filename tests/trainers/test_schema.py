@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.trainers import schema
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.trainer import NAMES, Trainer, trainer

@@ -7,7 +7,8 @@ import sys
 from typing import NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS, Source
+from fp8tune.fields import FIELDS
+from fp8tune.job import Source
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.derivation import SUPPLY, Node, derive, unit
 from fp8tune.lint.explain.formula import Formula, formula

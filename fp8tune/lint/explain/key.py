@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.derivation import Node, derive, unit
 from fp8tune.lint.explain.myths import Myth, about

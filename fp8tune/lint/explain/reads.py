@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.trainer import trainer

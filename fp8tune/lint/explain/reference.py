@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from fp8tune.facts import FACTS
-from fp8tune.job import FIELDS
+from fp8tune.fields import FIELDS
 from fp8tune.lint.explain import keys
 from fp8tune.lint.explain.fact import FactPage, fact_page
 from fp8tune.lint.explain.key import default, kind, takes

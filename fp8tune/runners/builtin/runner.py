@@ -7,6 +7,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,8 @@ from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
-from fp8tune.search.record import Record
+from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
+from fp8tune.search.record import OUTCOMES, Record
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -31,6 +34,12 @@ cluster file systems, the first step compiles. The search's own deadline is shor
 
 KEPT = ("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls")
 """What the worker says at its end that goes into the record as it is."""
+
+VERSIONS = ("torch", "torchao", "cuda", "driver")
+"""What the worker says of its software."""
+
+WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
+"""The command of a trial; it gets the file of its spec and this process's id."""
 
 _LATE = {"start": "launch", "import": "launch", "build": "launch"}
 
@@ -54,12 +63,21 @@ class Builtin:
     """A runner of real trials on this machine's GPU, or on its CPU as a rehearsal."""
 
     def __init__(
-        self, trainer: Trainer, loaded: Loaded, target: Target, setup: Setup
+        self,
+        trainer: Trainer,
+        loaded: Loaded,
+        target: Target,
+        setup: Setup,
+        worker: Sequence[str] = WORKER,
+        guard: Guard | None = None,
     ) -> None:
         self.trainer = trainer
         self.loaded = loaded
         self.target = target
         self.setup = setup
+        self.worker = worker
+        self.guard = guard
+        self.hear: Callable[[dict[str, Any]], None] = lambda _line: None
 
     def now(self) -> float:
         """Wall time [s]."""
@@ -89,7 +107,7 @@ class Builtin:
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
         until = self.now() + deadline
-        found = _trial(knobs, spec, deadline)
+        found = self._trial(knobs, spec, deadline)
         if found.outcome == "oom" and self.setup.larger_gib:
             found = self._in_part(knobs, spec, found, until)
         return as_many(found, self.job(knobs), spec.dp_shard)
@@ -102,7 +120,9 @@ class Builtin:
         for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
             found: list[tuple[int, Record]] = []
             for layers in reversed(pair):
-                part = _trial(knobs, spec._replace(layers=layers), until - self.now())
+                part = self._trial(
+                    knobs, spec._replace(layers=layers), until - self.now()
+                )
                 spent += part.cost_s
                 found.insert(0, (layers, part))
                 if not part.ok:
@@ -115,42 +135,64 @@ class Builtin:
                 return found[0][1]._replace(cost_s=spent)
         return whole._replace(cost_s=spent)
 
+    def _trial(self, knobs: dict[str, Any], spec: Spec, deadline: float) -> Record:
+        """One worker's life, as a record of its rank alone, with the GPU beside it."""
+        start = time.monotonic()
+        before = self.guard.free(deadline / 2) if self.guard else {}
+        waited = time.monotonic() - start
+        sampler = Sampler() if self.guard and self.guard.sees else None
+        with ExitStack() as held:
+            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="fp8tune-"))
+            path, said = Path(folder) / "spec.json", Path(folder) / "stderr"
+            path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
+            errors = held.enter_context(said.open("wb"))
+            if sampler:
+                held.enter_context(sampler.running())
+            command = [*self.worker, str(path), str(os.getpid())]
+            heard = listen(command, SILENCE_S, deadline - waited, errors, self.hear)
+            found = record(knobs, spec, heard, _last_line(said))
+        found = found._replace(cost_s=found.cost_s + waited)
+        samples = sampler.samples() if sampler else []
+        return beside(found, before, summary(between(samples, *_steady(heard))))
+
     def close(self) -> None:
         """Every trial has ended with its own call."""
 
 
-def _trial(knobs: dict[str, Any], spec: Spec, deadline: float) -> Record:
-    """One worker's life, as a record of its rank alone."""
-    with tempfile.TemporaryDirectory(prefix="fp8tune-") as folder:
-        path = Path(folder) / "spec.json"
-        path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
-        said = Path(folder) / "stderr"
-        with said.open("wb") as errors:
-            heard = listen(
-                [sys.executable, "-m", "fp8tune.runners.builtin.worker", str(path)],
-                SILENCE_S,
-                deadline,
-                errors,
-            )
-        last = _last_line(said)
-    return record(knobs, spec, heard, last)
+def _steady(heard: Heard) -> tuple[float, float]:
+    """When the steady steps began and ended [s since 1970]."""
+    at = {str(event.get("stage")): event.get("at") for event in heard.events}
+    start, end = at.get("steady"), at.get("profile")
+    if isinstance(start, float) and isinstance(end, float):
+        return start, end
+    return 0.0, 0.0
 
 
 def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
     """What a worker's lines amount to; ``said`` is its last word on stderr."""
     base = Record(knobs, "launch", cost_s=heard.seconds)
-    done = _event(heard, "done")
-    failed = _event(heard, "failed")
-    if done is not None:
-        return _measured(base, spec, heard, done)
-    if failed is not None:
-        message = f"{failed.get('error')}: {failed.get('message')}"
-        more = {"message": message[:500], "stage_reached": heard.stage}
-        return base._replace(outcome=str(failed.get("kind", "user")), more=more)
+    done, failed = _event(heard, "done"), _event(heard, "failed")
+    try:
+        if done is not None:
+            return _measured(base, spec, heard, done)
+        if failed is not None:
+            return _failed(base, heard, failed)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"the worker's report cannot be read: {type(error).__name__} {error}"
+        return base._replace(more={"message": message[:500]})
     outcome, message = _unfinished(spec, heard)
     said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
     more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
     return base._replace(outcome=outcome, more=more)
+
+
+def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
+    message = f"{failed['error']}: {failed['message']}"
+    more = {"message": message[:500], "stage_reached": heard.stage}
+    kind = "launch" if heard.stage == "import" else failed["kind"]
+    if kind not in OUTCOMES:
+        raise ValueError(kind)
+    return base._replace(outcome=kind, more=more)
 
 
 def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
@@ -168,25 +210,18 @@ def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
     steps = [event for event in heard.events if "step" in event]
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
+    about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
     more: dict[str, Any] = {
         "losses": [event["loss"] for event in steps],
         "grad_norms": [event["grad_norm"] for event in steps],
         "all_step_ms": [event["ms"] for event in steps],
         "environment": _environment(heard),
+        "versions": {name: about[name] for name in VERSIONS if name in about},
         "float8_linears": built.get("float8_linears", 0),
         "checkpointed": built.get("checkpointed", 0),
         "grad_accum": spec.grad_accum,
         "rehearsal": spec.device == "cpu",
-        **{
-            name: done[name]
-            for name in (
-                "capacity_gib",
-                "alloc_retries",
-                "recompiles",
-                "float8_matmuls",
-            )
-            if name in done
-        },
+        **{name: done[name] for name in KEPT if name in done},
     }
     outcome = "ok"
     if spec.precision == "fp8" and not done.get("float8_matmuls"):

@@ -1,8 +1,9 @@
 """The process of one trial: reads a spec, trains, tells what happens line by line.
 
-``python -m fp8tune.runners.builtin.worker SPEC_FILE`` prints one JSON object per line:
-``{"stage": ...}`` when a stage begins, ``{"step": ...}`` after each step, and at the
-end ``{"done": ...}`` or ``{"failed": ...}``. The parent holds the stages to deadlines.
+``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
+line: ``{"stage": ...}`` when a stage begins, ``{"step": ...}`` after each step, and at
+the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process id it gets,
+holds the stages to deadlines.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fp8tune.runners import smi
+from fp8tune.runners.orphan import die_with
+
 STAGES = ("import", "build", "first_step", "steady", "profile")
 
 
 def say(**fields: Any) -> None:
     """One line to the parent."""
-    print(json.dumps(fields), flush=True)
+    print(json.dumps({"at": time.time(), **fields}), flush=True)
 
 
-def main(path: str) -> None:
-    """Run the trial that a file describes."""
+def main(path: str, parent: int) -> None:
+    """Run the trial that a file describes, as long as the parent process lives."""
+    die_with(parent)
     say(stage="import")
     try:
         _run(path)
@@ -34,7 +39,8 @@ def main(path: str) -> None:
 
 def _run(path: str) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others may need the cores
-    import torch
+    # as nvidia-smi counts GPUs
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
     from fp8tune.runners.builtin.convert import build
     from fp8tune.runners.builtin.data import batches
@@ -45,7 +51,7 @@ def _run(path: str) -> None:
     with open(path, encoding="utf-8") as file:
         spec = from_json(json.load(file))
     device = Device(spec.device)
-    say(stage="build", torch=torch.__version__, device=device.name)
+    say(stage="build", device=device.name, **_versions())
     model, counts = build(spec)
     training = Training(model, spec, batches(spec))
     say(stage="first_step", **counts)
@@ -56,6 +62,17 @@ def _run(path: str) -> None:
     say(stage="profile")
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
     say(done={**measured, **device.memory(), "float8_matmuls": matmuls})
+
+
+def _versions() -> dict[str, Any]:
+    from importlib.metadata import version
+
+    import torch
+
+    names = {name: version(name) for name in ("torch", "torchao")}
+    if not torch.version.cuda:
+        return names
+    return {**names, "cuda": torch.version.cuda, "driver": smi.driver()}
 
 
 def _timed(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, Any]:
@@ -82,4 +99,4 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

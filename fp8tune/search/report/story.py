@@ -69,8 +69,8 @@ def _headline(case: Case) -> str:
         said = f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
-        if len([s for s in case.settings if s.free]) == 1:
-            return "Your config was measured, and nothing beside it"
+        if found.runner_up is None:
+            return "No other setting ran: your config stays"
         return "Your config is already the best that was measured"
     if found.speed is None or found.given is None:
         return "A setting that runs, where yours was not measured or did not run"

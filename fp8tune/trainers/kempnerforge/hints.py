@@ -70,7 +70,7 @@ class Hints:
         variants = self.schema.variants.get(self.schema.section_class(section))
         for value, owner in (variants.classes if variants else {}).items():
             if name in self.schema.classes[owner]:
-                return f'{variants.key} = "{value}"' if variants else ""
+                return f'`{variants.key} = "{value}"`, which has it' if variants else ""
         return ""
 
     def _section(self, name: str) -> str:

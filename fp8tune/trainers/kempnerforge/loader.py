@@ -11,7 +11,7 @@ Source: kempnerforge/config/loader.py at commit 5666d0d.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fp8tune.toml import Path
@@ -73,7 +73,7 @@ class _Loader:
         for section, table in raw.items():
             if section not in self.schema.sections:
                 if not (stray and section in stray[1]):
-                    self.unknown((section,), f"a {self.schema.title} config", ())
+                    self.unknown((section,), f"a {self.schema.title} config", {}, table)
             elif isinstance(table, dict):
                 self.section(section, table)
             else:
@@ -152,7 +152,7 @@ class _Loader:
             if spec is not None:
                 values[key] = self.value(spec, raw, (*path, key))
             elif not self.hints.in_some_variant(name, key, table):
-                self.unknown((*path, key), f"[{dotted(path)}]", keys)
+                self.unknown((*path, key), f"[{dotted(path)}]", keys, raw)
         for key in self.schema.required[name]:
             if key not in table:
                 self.fault("missing-key", path, key=f"{dotted(path)}.{key}", name=key)
@@ -167,13 +167,22 @@ class _Loader:
         self._cross_check(name, values, path)
         return values
 
-    def unknown(self, path: Path, table: str, keys: Collection[str]) -> None:
+    def unknown(
+        self, path: Path, table: str, keys: Mapping[str, Key], value: Any
+    ) -> None:
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
-        home = facts.get("home")
-        if home and self.schema.optional(home.partition(".")[0]):
-            del facts["home"]  # that section would make another run of it
+        home, spec = facts.get("home"), keys.get(str(facts.get("meant")))
+        if home and not self._moves(home, value):
+            del facts["home"]
+        if spec is not None and not spec.takes(value):
+            del facts["meant"]  # the key may be that one, its value cannot
         self.fault("unknown-key", path, name=str(path[-1]), **facts)
+
+    def _moves(self, home: str, value: Any) -> bool:
+        """Whether a value may move to a key without making another run of it."""
+        spec = dict(self.schema.dotted_keys())[home]
+        return spec.takes(value) and not self.schema.optional(home.partition(".")[0])
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
         """Whether the switch of a conditional check is on."""

@@ -85,6 +85,19 @@ def mixture_late_phase(
     return next((step for step, _ in weights if step >= max_steps), -1)
 
 
+def anneal_minimum(
+    data_phases: Any, data_anneal_start_step: int, data_anneal_weights: Any
+) -> float:
+    """The smallest weight of the annealing phase, 0 where there is none.
+
+    The phase is made when the run starts, with a mixture or without.
+    """
+    if data_phases or data_anneal_start_step <= 0:
+        return 0.0
+    weights = dict(data_anneal_weights).values()
+    return float(min((w for w in weights if isinstance(w, (int, float))), default=0.0))
+
+
 def _tables(sources: Any) -> Iterator[dict[str, Any]]:
     for source in sources:
         if not isinstance(source, dict):

@@ -3,6 +3,9 @@
 import itertools
 import json
 import math
+import subprocess
+import sys
+import time
 import tomllib
 
 import pytest
@@ -18,6 +21,7 @@ from fp8tune.runners.builtin.spec import CannotBuild, from_job
 from fp8tune.runners.builtin.step import Training, cross_entropy, warmup
 from fp8tune.runners.process import Heard
 from fp8tune.trainers.trainer import trainer
+from tests.conftest import REPOSITORY
 
 SMALL = """\
 [model]
@@ -207,6 +211,31 @@ def test_a_whole_trial_with_proof_of_fp8():
 def test_a_trial_that_is_given_no_time():
     found = runner().run({}, 0.3)
     assert (found.outcome, found.step_ms) == ("launch", ())
+
+
+def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
+    root = project({"a.toml": SMALL})
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(REPOSITORY), *sys.path]))
+    command = [sys.executable, "-m", "fp8tune", "search", "a.toml", "--device", "cpu"]
+    command += ["--budget", "40s"]
+    known = b""
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            lines = iter(process.stdout.readline, b"")
+            next(line for line in lines if line.startswith(b"  "))
+            process.kill()
+        (path,) = root.glob(".fp8tune/*/trials.jsonl")
+        assert path.read_bytes().startswith(known)
+        assert path.read_bytes().count(b"\n") > known.count(b"\n")
+        known = path.read_bytes()
+    start = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert time.monotonic() - start < 40 + 60
+    assert done.returncode == 0, done.stderr
+    trials = [json.loads(line) for line in path.read_text().splitlines()]
+    assert path.read_bytes().startswith(known)
+    assert [trial["trial"] for trial in trials] == list(range(len(trials)))
+    assert [trial["stage"] for trial in trials[:2]] == ["given", "twin"]
 
 
 def said(*events, ended="exit", stage="steady", code=1):

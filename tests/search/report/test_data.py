@@ -104,7 +104,7 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
         (SLOW, "bf16 is faster: FP8 reaches 80.0 % of its speed", "--allow precision"),
         (
             [("given", MINE), *confirmed(MINE, GOOD_TWIN)],
-            "Your config was measured, and nothing beside it",
+            "No other setting ran: your config stays",
             "lint a.toml",
         ),
         (

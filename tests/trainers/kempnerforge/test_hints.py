@@ -74,9 +74,12 @@ def test_a_section_inside_another(hints, path, hint):
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
-        (("vlm", "mot_modalities"), 'arch = "mot"'),
-        (("vlm", "moma_gumbel_noise"), 'arch = "moma"'),
-        (("vlm", "cross_attention_n_heads"), 'arch = "cross_attention"'),
+        (("vlm", "mot_modalities"), '`arch = "mot"`, which has it'),
+        (("vlm", "moma_gumbel_noise"), '`arch = "moma"`, which has it'),
+        (
+            ("vlm", "cross_attention_n_heads"),
+            '`arch = "cross_attention"`, which has it',
+        ),
     ],
 )
 def test_a_key_of_another_variant(hints, path, hint):

@@ -73,3 +73,23 @@ def test_phases(value, text, strangers, empty, late):
 def test_rows(value, name, split, rows):
     text = f'[data]\nhf_dataset_name = "{name}"\nhf_dataset_split = "{split}"\n'
     assert value("hub_rows", text) == rows
+
+
+ANNEAL = "[data]\nanneal_start_step = {}\nanneal_weights = {{ {} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("", 0.0),
+        (ANNEAL.format(9, "a = 1.0, b = -0.5"), -0.5),
+        (ANNEAL.format(9, "a = 1.0"), 1.0),
+        (ANNEAL.format(9, ""), 0.0),
+        (ANNEAL.format(9, 'a = "-1"'), 0.0),
+        (ANNEAL.format(0, "a = -1.0"), 0.0),
+        (ANNEAL.format(9, "a = -1.0") + phase("{ a = 1.0 }"), 0.0),
+        ("[data]\nanneal_start_step = 9\nanneal_weights = 5\n", None),
+    ],
+)
+def test_the_smallest_weight_of_annealing(value, text, least):
+    assert value("anneal_minimum", text) == least

@@ -16,7 +16,8 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import Rules, check
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
 
 DATA = Path(__file__).parents[2] / "data" / "kempnerforge_verdicts.jsonl.gz"
 with gzip.open(DATA, "rt", encoding="utf-8") as file:

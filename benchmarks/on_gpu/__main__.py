@@ -1,0 +1,147 @@
+"""``python -m benchmarks.on_gpu linears|landscape|search CONFIG``: one command each.
+
+``linears`` times every linear of the config in bf16 and FP8. ``landscape`` runs every
+setting once (give it again until it says that nothing is left), ``search`` searches as
+a user would. Results are data under benchmarks/results/on_gpu, with their environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.on_gpu import landscape, linears, predicted
+from benchmarks.process import ROOT
+from fp8tune.job import Target
+from fp8tune.runners.builtin.runner import Builtin
+from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.real import plan_for_trials
+from fp8tune.search.record import Record, parse_all
+
+RESULTS = ROOT / "benchmarks" / "results" / "on_gpu"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one of the three; exit code 1 where nothing could be measured."""
+    parser = argparse.ArgumentParser(prog="benchmarks.on_gpu", description=__doc__)
+    parser.add_argument("what", choices=("linears", "landscape", "search"))
+    parser.add_argument("config")
+    parser.add_argument("--minutes", type=float, default=9.0, help="wall time to take")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument(
+        "--gpu", default="", help="as in fp8tune lint; else the config's"
+    )
+    parser.add_argument("--largest", type=int, default=linears.LARGE, help="largest M")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where they go")
+    options = parser.parse_args(arguments)
+    options.results.mkdir(parents=True, exist_ok=True)
+    return {"linears": _linears, "landscape": _landscape, "search": _search}[
+        options.what
+    ](options)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    data = Path(options.config).read_bytes()
+    config = read_config(options.config, data, Target(options.gpu, 1))
+    return plan_for_trials(config, ("precision", "compile"), options.device)
+
+
+def _about(options: argparse.Namespace) -> dict[str, str]:
+    import torch
+    import torchao
+
+    gpu = torch.cuda.get_device_name() if options.device == "cuda" else "none (CPU)"
+    versions = {"gpu": gpu, "torch": torch.__version__, "torchao": torchao.__version__}
+    return {**machine.describe(), **versions, "config": options.config}
+
+
+def _name(options: argparse.Namespace, what: str) -> Path:
+    stem = Path(options.config).stem
+    place: Path = options.results / f"{what}_{stem}_{options.device}"
+    return place
+
+
+def _linears(options: argparse.Namespace) -> int:
+    rows = []
+    for row in linears.measure(
+        _plan(options).config.job, options.device, options.largest
+    ):
+        rows.append(row)
+        said = f"{row.name} M {row.m} K {row.k} N {row.n}: {row.gain:.2f} x"
+        print(f"{said} (predicted {row.predicted:.2f} x)", flush=True)
+    text = {"about": _about(options), "rows": [row._asdict() for row in rows]}
+    _write(_name(options, "linears").with_suffix(".json"), text)
+    return int(not rows)
+
+
+def _landscape(options: argparse.Namespace) -> int:
+    plan = _plan(options)
+    config = plan.config
+    setup = landscape.setup(options.device, 1)
+    runner = Builtin(config.trainer, config.loaded, config.job.target, setup)
+    records = _name(options, "landscape").with_suffix(".jsonl")
+    for point, record in landscape.run(plan, runner, records, options.minutes * 60):
+        landscape.tell(plan, point, record)
+    with records.open(encoding="utf-8") as file:
+        found = list(parse_all(iter(file)))
+    _compared(options, plan, found, {})
+    left = len(landscape.settings(plan)) - len(found)
+    print(f"{len(found)} settings recorded, {left} left", file=sys.stderr)
+    return int(not found)
+
+
+def _search(options: argparse.Namespace) -> int:
+    studies = options.results / "studies"
+    command = [sys.executable, "-m", "fp8tune", "search", options.config]
+    command += ["--budget", f"{int(options.minutes * 60)}s", "--device", options.device]
+    command += ["--output-format", "json", "--studies", str(studies)]
+    command += ["--output", str(_name(options, "search").with_suffix(".toml"))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    if not done.stdout.strip():
+        return 1
+    answer = json.loads(done.stdout)
+    trials = Path(answer["study"]) / "trials.jsonl"
+    shutil.copy(trials, _name(options, "search").with_suffix(".jsonl"))
+    with trials.open(encoding="utf-8") as file:
+        _compared(options, _plan(options), list(parse_all(iter(file))), answer)
+    return done.returncode
+
+
+def _compared(
+    options: argparse.Namespace, plan: Plan, found: list[Record], answer: dict[str, Any]
+) -> None:
+    """Write what was measured beside what was predicted, and say the worst."""
+    rows = predicted.compare(plan, found)
+    memory = predicted.worst((row.peak_gib, row.predicted_gib) for row in rows)
+    speed = predicted.worst(
+        (row.tokens_per_second, row.predicted_tokens_per_second) for row in rows
+    )
+    best = max((row.tokens_per_second for row in rows), default=0.0)
+    said = {
+        "about": _about(options),
+        "answer": {k: v for k, v in answer.items() if k not in ("study", "output")},
+        "worst_memory_error": memory,
+        "worst_speed_error": speed,
+        "best_tokens_per_second": best,
+        "published_bf16_tokens_per_second": predicted.PUBLISHED,
+        "settings": [row._asdict() for row in rows],
+    }
+    _write(_name(options, options.what).with_suffix(".json"), said)
+    for name, error in (("memory", memory), ("speed", speed)):
+        known = "nothing predicted" if error is None else f"worst {100 * error:.1f} %"
+        print(f"{name}, predicted against measured: {known}")
+    print(f"best {best:,.0f} tokens/s; published in bf16 {predicted.PUBLISHED:,.0f}")
+
+
+def _write(path: Path, said: dict[str, Any]) -> None:
+    path.write_text(f"{json.dumps(said, indent=1)}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

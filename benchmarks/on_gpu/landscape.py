@@ -1,0 +1,95 @@
+"""Every setting of one config, run once: a landscape on which to tune the strategy.
+
+What the file of records holds already is not run again, so that the command can be
+given as often as it takes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fp8tune.runners.builtin.runner import Setup
+from fp8tune.search.plan import Plan
+from fp8tune.search.record import Record, parse_all
+from fp8tune.search.runner import Runner
+from fp8tune.search.space import Point
+
+LONGEST_S = 420.0
+"""A trial that takes longer is a hang."""
+
+
+def settings(plan: Plan) -> list[Point]:
+    """Every point, each cell by growing batch, compiled ones in the given AC first."""
+    space, given = plan.space, plan.given
+
+    def order(point: Point) -> tuple[bool, Point, float]:
+        cell = space.cell(point)
+        return cell != space.cell(given), cell, space.batch(point)
+
+    return sorted(space.every(), key=order)
+
+
+def run(
+    plan: Plan, runner: Runner, records: Path, seconds: float
+) -> Iterator[tuple[Point, Record]]:
+    """Run what is not in the file yet until the time is spent, and append it.
+
+    Of a cell that ran out of memory, the larger batches are written down as the same
+    without being run.
+    """
+    end = time.monotonic() + seconds
+    found = _known(plan, records)
+    with records.open("a", encoding="utf-8") as file:
+        for point in settings(plan):
+            if point in found:
+                continue
+            left = end - time.monotonic()
+            record = _implied(plan, point, found)
+            if record is None and left < 30:
+                return
+            if record is None:
+                values = plan.space.values(point)
+                record = runner.run(values, min(LONGEST_S, left))
+                if time.monotonic() > end and not record.ok:
+                    return  # cut off, not measured
+            found[point] = record
+            print(record.line(), file=file, flush=True)
+            yield point, record
+
+
+def _known(plan: Plan, records: Path) -> dict[Point, Record]:
+    if not records.exists():
+        return {}
+    with records.open(encoding="utf-8") as file:
+        return {plan.space.point(one.knobs): one for one in parse_all(iter(file))}
+
+
+def _implied(plan: Plan, point: Point, found: dict[Point, Record]) -> Record | None:
+    """Out of memory, where a smaller batch of the cell was."""
+    space = plan.space
+    for other, record in found.items():
+        same = space.cell(other) == space.cell(point)
+        if same and record.outcome == "oom" and space.batch(other) < space.batch(point):
+            more: dict[str, Any] = {"message": "a smaller batch ran out of memory"}
+            return Record(space.values(point), "oom", more=more)
+    return None
+
+
+def setup(device: str, dp_shard: int) -> Setup:
+    """Short runs: medians of 8 to 20 steps."""
+    if device == "cpu":
+        return Setup(device, dp_shard, min_steps=2, max_steps=3, warm_steps=1)
+    return Setup(device, dp_shard, min_steps=8, max_steps=20, warm_steps=2)
+
+
+def tell(plan: Plan, point: Point, record: Record) -> None:
+    """One line on stderr."""
+    values = ", ".join(
+        str(value).lower() for value in plan.space.values(point).values()
+    )
+    said = f"{record.tokens_per_second:,.0f} tokens/s, {record.peak_gib:.1f} GiB"
+    print(f"{values}: {said if record.ok else record.outcome}", file=sys.stderr)

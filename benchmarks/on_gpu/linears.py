@@ -1,0 +1,88 @@
+"""The linears of a config in bf16 and in FP8, each by itself, against the prediction.
+
+A linear runs forward and backward as the trainer has it: bf16 weights, torchao's
+tensorwise recipe, compiled. M goes over powers of two; K and N are the config's.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.facts import gemm_speed
+from fp8tune.job import Job
+
+SMALL, LARGE = 512, 32768
+"""M of the first and the last row [tokens]."""
+REPEATS, INNER = 7, 20
+
+
+class Row(NamedTuple):
+    """One linear: times of forward and backward [ms], and the gain of FP8 [ratio]."""
+
+    name: str
+    m: int
+    k: int
+    n: int
+    bf16_ms: float
+    fp8_ms: float
+    gain: float
+    predicted: float
+
+
+def shapes(job: Job, largest: int) -> Iterator[tuple[str, int, int, int]]:
+    """Every different linear that FP8 converts, for each M."""
+    seen = {(gemm.k, gemm.n): gemm.name for gemm in job["gemms"] if gemm.fp8}
+    m = SMALL
+    while m <= largest:
+        for (k, n), name in seen.items():
+            yield name, m, k, n
+        m *= 2
+
+
+def measure(job: Job, device: str, largest: int = LARGE) -> Iterator[Row]:
+    """Time every shape in turn; one that does not fit is passed over."""
+    import torch
+
+    for name, m, k, n in shapes(job, largest):
+        try:
+            bf16 = _milliseconds(m, k, n, device, fp8=False)
+            fp8 = _milliseconds(m, k, n, device, fp8=True)
+        except torch.OutOfMemoryError:
+            continue
+        predicted = gemm_speed.tensorwise(m, k, n)
+        yield Row(name, m, k, n, bf16, fp8, bf16 / fp8, predicted)
+
+
+def _milliseconds(m: int, k: int, n: int, device: str, *, fp8: bool) -> float:
+    """Median time of one forward and backward pass [ms]."""
+    import torch
+    from torch import nn
+
+    torch._dynamo.reset()
+    layer: Any = nn.Sequential(nn.Linear(k, n, bias=False))
+    layer = layer.to(device=device, dtype=torch.bfloat16)
+    if fp8:
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+        config = Float8LinearConfig.from_recipe_name("tensorwise")
+        convert_to_float8_training(layer, config=config)
+    compiled = torch.compile(layer)
+    x = torch.randn(m, k, device=device, dtype=torch.bfloat16, requires_grad=True)
+    upstream = torch.randn(m, n, device=device, dtype=torch.bfloat16)
+
+    def run() -> None:
+        for _ in range(INNER):
+            compiled(x).backward(upstream)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    run()
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) * 1e3 / INNER)
+    return statistics.median(times)

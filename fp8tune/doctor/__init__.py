@@ -1,0 +1,1 @@
+"""What this machine can do for a search, and what is missing."""

@@ -1,0 +1,140 @@
+"""What a machine lacks for a search, each with the command that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fp8tune.doctor.machine import Machine
+
+INSTALL = "pip install 'fp8tune[search]'"
+PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started says"
+NODE = "run it on a GPU node, or rehearse: fp8tune doctor --device cpu"
+JOB = "srun --gpus=1 --pty fp8tune doctor"
+FP8_FROM = (8, 9)
+"""Compute capability from which a GPU multiplies in FP8 (Ada 8.9, Hopper 9.0)."""
+
+
+class Check(NamedTuple):
+    """One line of the report.
+
+    ``state`` is ``ok``, ``missing`` where a search cannot run without it, ``warning``
+    where it can, ``info``; ``why`` and ``mend`` are for what is not in order.
+    """
+
+    name: str
+    state: str
+    value: str
+    why: str = ""
+    mend: str = ""
+
+
+def judge(machine: Machine, device: str) -> list[Check]:
+    """Every line of the report, in the order in which things depend on each other."""
+    lines = [Check("python", "ok", machine.python)]
+    if device == "cuda":
+        lines += _driver(machine)
+    lines += _software(machine, device)
+    lines += _fp8(machine, device)
+    lines += _around(machine)
+    return lines
+
+
+def can_search(checks: list[Check]) -> bool:
+    """Whether nothing is missing."""
+    return all(check.state != "missing" for check in checks)
+
+
+def _driver(machine: Machine) -> Iterator[Check]:
+    row = machine.driver
+    if not row:
+        mend = JOB if machine.slurm == "no job" else NODE
+        yield Check("gpu", "missing", "none", "nvidia-smi finds no GPU here", mend)
+        return
+    gib = _gib(row.get("memory.total", ""))
+    yield Check("gpu", "ok", f"{row.get('name', '?')}{gib}")
+    yield Check("driver", "ok", row.get("driver_version", "?"))
+    if machine.processes:
+        names = ", ".join(f"{p.name} (pid {p.pid})" for p in machine.processes)
+        why = "trials beside it measure something else"
+        yield Check("other processes", "warning", names, why, "end them, or wait")
+
+
+def _software(machine: Machine, device: str) -> Iterator[Check]:
+    stage, how = machine.stopped
+    for name in ("torch", "torchao", "numpy"):
+        found = machine.packages.get(name, "")
+        if not found:
+            yield Check(name, "missing", "not installed", mend=INSTALL)
+        elif stage == name or (name == "torch" and stage == "start"):
+            mend = f"pip install --force-reinstall {name}"
+            yield Check(name, "missing", found, f"import {name}: {how}", mend)
+        else:
+            yield Check(name, "ok", found)
+    for name in ("optuna", "rich"):
+        found = machine.packages.get(name, "")
+        what = {"optuna": "optuna-dashboard shows no study", "rich": "no live table"}
+        state = "ok" if found else "warning"
+        why, mend = ("", "") if found else (what[name], INSTALL)
+        yield Check(name, state, found or "not installed", why, mend)
+    if device == "cuda" and "torch" in machine.probe:
+        yield _cuda(machine)
+
+
+def _cuda(machine: Machine) -> Check:
+    cuda = machine.probe.get("torch_cuda")
+    stage, how = machine.stopped
+    if not cuda:
+        return Check("cuda", "missing", "none", "this torch is for CPUs", PIP_TORCH)
+    if stage == "device":
+        why = f"torch does not reach the GPU: {how}"
+        return Check("cuda", "missing", str(cuda), why, PIP_TORCH)
+    return Check("cuda", "ok", str(cuda))
+
+
+def _fp8(machine: Machine, device: str) -> Iterator[Check]:
+    capability = str(machine.probe.get("capability", ""))
+    capability = capability or machine.driver.get("compute_cap", "")
+    if machine.probe.get("fp8"):
+        value = f"yes, compute capability {capability}" if capability else "yes"
+        if device == "cpu":
+            value = "emulated by the CPU, slower than bf16"
+        yield Check("fp8", "ok", value)
+    elif capability and _parts(capability) < FP8_FROM:
+        why = "FP8 matmuls need 8.9 (Ada) or 9.0 (Hopper) and above"
+        yield Check("fp8", "missing", f"no, capability {capability}", why, NODE)
+    elif machine.stopped[0] == "fp8" or machine.probe.get("fp8") is False:
+        why = machine.stopped[1] or "an FP8 matmul gave a wrong result"
+        yield Check("fp8", "missing", "no", why, PIP_TORCH)
+    else:
+        yield Check("fp8", "info", "not tried: see above")
+
+
+def _around(machine: Machine) -> Iterator[Check]:
+    if machine.compiler:
+        yield Check("c++ compiler", "ok", machine.compiler)
+    else:
+        why = "torch.compile needs one"
+        mend = "install g++, or load the cluster's gcc module"
+        yield Check("c++ compiler", "warning", "none", why, mend)
+    if machine.driver:
+        triton = machine.packages.get("triton", "")
+        why, mend = ("", "") if triton else ("compile on a GPU needs it", PIP_TORCH)
+        state = "ok" if triton else "warning"
+        yield Check("triton", state, triton or "not installed", why, mend)
+    yield Check("slurm", "info", machine.slurm or "none")
+
+
+def _gib(mib: str) -> str:
+    try:
+        return f", {float(mib) / 1024:.1f} GiB"
+    except ValueError:
+        return ""
+
+
+def _parts(capability: str) -> tuple[int, ...]:
+    """``9.0`` as numbers; what is none is taken for new enough."""
+    try:
+        return tuple(map(int, capability.split(".")))
+    except ValueError:
+        return FP8_FROM

@@ -1,0 +1,150 @@
+"""Other values for the same run: the fastest that surely fit, and what they gain.
+
+A value surely fits where the whole band of the predicted peak is usable memory. Gains
+are ratios of predicted tokens/s; each prediction is within 4 % of KempnerForge's
+published runs under FSDP alone and within 9 % with tensor parallelism
+(``docs/accuracy.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.job import Job, Unknown, Words
+
+MOST = 256
+"""Largest micro-batch that is tried."""
+
+
+class Choice(NamedTuple):
+    """Values to set, the upper end of their peak's band [GiB], and their gain."""
+
+    ac: str
+    micro_batch: int
+    grad_accum: int
+    high_gib: float
+    gain: float
+
+
+def lighter_ac(job: Job, ac: str, speed_tokens_per_second: float) -> Any:
+    """The fastest AC mode but full that surely fits; unknown if none does."""
+    if ac != "full":
+        raise Unknown("instead.lighter_ac")
+    modes = [{"ac": mode} for mode in ("none", "selective")]
+    return _fastest(job, modes, speed_tokens_per_second)
+
+
+def ac(instead_lighter_ac: Any) -> str:
+    """That AC mode, by the trainer's name."""
+    return Words(instead_lighter_ac.ac)
+
+
+def ac_gib(instead_lighter_ac: Any) -> float:
+    """Most that its peak can be [GiB]."""
+    return float(instead_lighter_ac.high_gib)
+
+
+def ac_gain(instead_lighter_ac: Any) -> float:
+    """Its tokens/s over those of full AC [ratio]."""
+    return float(instead_lighter_ac.gain)
+
+
+def larger_batch(
+    job: Job, micro_batch: int, grad_accum: int, speed_tokens_per_second: float
+) -> Any:
+    """The fastest larger micro-batch, with less accumulation, that surely fits.
+
+    With the same tokens per step; unknown if none fits.
+    """
+    found = list(_batches(micro_batch * grad_accum))
+    larger = [values for values in found if values["micro_batch"] > micro_batch]
+    return _fastest(job, larger, speed_tokens_per_second)
+
+
+def micro_batch(instead_larger_batch: Any) -> int:
+    """That micro-batch."""
+    return int(instead_larger_batch.micro_batch)
+
+
+def grad_accum(instead_larger_batch: Any) -> int:
+    """The accumulation that goes with it."""
+    return int(instead_larger_batch.grad_accum)
+
+
+def batch_gib(instead_larger_batch: Any) -> float:
+    """Most that its peak can be [GiB]."""
+    return float(instead_larger_batch.high_gib)
+
+
+def batch_gain(instead_larger_batch: Any) -> float:
+    """Its tokens/s over those of the config [ratio]."""
+    return float(instead_larger_batch.gain)
+
+
+def fsdp_alone(
+    job: Job,
+    tp: int,
+    dp_shard: int,
+    micro_batch: int,
+    grad_accum: int,
+    speed_tokens_per_second: float,
+) -> Any:
+    """The fastest batch that surely fits if FSDP has the GPUs of tensor parallelism.
+
+    With the same tokens per step: tp times as many ranks share its sequences. Unknown
+    if they do not divide them, or if nothing fits.
+    """
+    rows, rest = divmod(micro_batch * grad_accum, tp)
+    if tp == 1 or rest:
+        raise Unknown("instead.fsdp_alone")
+    alone = {"tp": 1, "dp_shard": dp_shard * tp}
+    found = [alone | values for values in _batches(rows)]
+    return _fastest(job, found, speed_tokens_per_second)
+
+
+def fsdp_micro_batch(instead_fsdp_alone: Any) -> int:
+    """Its micro-batch."""
+    return int(instead_fsdp_alone.micro_batch)
+
+
+def fsdp_grad_accum(instead_fsdp_alone: Any) -> int:
+    """Its accumulation."""
+    return int(instead_fsdp_alone.grad_accum)
+
+
+def fsdp_gib(instead_fsdp_alone: Any) -> float:
+    """Most that its peak can be [GiB]."""
+    return float(instead_fsdp_alone.high_gib)
+
+
+def fsdp_gain(instead_fsdp_alone: Any) -> float:
+    """Its tokens/s over those with tensor parallelism [ratio]."""
+    return float(instead_fsdp_alone.gain)
+
+
+def _batches(rows: int) -> Iterator[dict[str, Any]]:
+    """Micro-batches that divide a step's sequences, with their accumulation."""
+    for size in range(1, min(rows, MOST) + 1):
+        if rows % size == 0:
+            yield {"micro_batch": size, "grad_accum": rows // size}
+
+
+def _fastest(job: Job, changes: Iterable[dict[str, Any]], tokens: float) -> Choice:
+    """The fastest of several changes that surely fits, compared with ``tokens``/s."""
+    found = [choice for each in changes if (choice := _choice(job, each, tokens))]
+    if not found:
+        raise Unknown("instead")
+    return max(found, key=lambda choice: choice.gain)
+
+
+def _choice(job: Job, changes: dict[str, Any], tokens: float) -> Choice | None:
+    other = job.with_values(changes)
+    try:
+        if other["memory.fit"] != "fits":
+            return None
+        gain = other["speed.tokens_per_second"] / tokens
+    except Unknown:
+        return None
+    sizes = other["micro_batch"], other["grad_accum"]
+    return Choice(other["ac"], *sizes, other["memory.high_gib"], gain)

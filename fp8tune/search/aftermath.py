@@ -1,0 +1,57 @@
+"""What the written values made wrong in the rest of the file: comments, mostly.
+
+The linter says it: what it finds in the tuned config and did not find in the user's.
+Only a person can mend a sentence, so it is pointed out and left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.run import selected
+from fp8tune.lint.settings import BadSettings, settings_for
+
+
+def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterator[str]:
+    """New findings of a config that was changed, one line each.
+
+    ``path`` is where it will stand; what the project ignores is not told.
+    """
+    rules = _rules(path)
+    old, new = (
+        {(found.rule, _line(data, found)): found for found in reversed(report)}
+        for data in (before, after)
+        for report in [check(path, data, rules, target).diagnostics]
+    )
+    # a finding of the user's on a line that was changed is no new one
+    moved = Counter(rule for rule, line in old if (rule, line) not in new)
+    for (rule, line), found in sorted(new.items(), key=lambda item: item[1].region):
+        if (rule, line) in old:
+            continue
+        if moved[rule]:
+            moved[rule] -= 1
+        else:
+            yield f"{path}:{found.region.line}: {found.message} [{rule}]"
+
+
+def _rules(path: str) -> Rules:
+    try:
+        ignored = settings_for(os.path.dirname(os.path.abspath(path))).ignore
+    except BadSettings:
+        ignored = ()
+    every = read_builtin()
+    kept = [r for r in every if not any(selected(r, by) for by in ignored)]
+    return Rules(kept, {}, (rule.name for rule in every))
+
+
+def _line(data: bytes, found: Diagnostic) -> bytes:
+    """The text of the line that a finding stands on."""
+    lines = data.split(b"\n")
+    return lines[found.region.line - 1] if found.region.line <= len(lines) else b""

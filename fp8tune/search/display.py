@@ -1,0 +1,82 @@
+"""How a search is watched: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TextIO
+
+from fp8tune.lint.wording import plain
+from fp8tune.runners.watch import sharers
+from fp8tune.search.coordinator import Event
+from fp8tune.search.journal import Journal
+from fp8tune.search.output import progress
+from fp8tune.search.plan import Plan
+from fp8tune.search.study import Study
+
+
+class Watch(NamedTuple):
+    """Who hears of the search: its events, and the lines of the running trial."""
+
+    event: Callable[[Event], None]
+    line: Callable[[dict[str, Any]], None]
+
+
+@contextmanager
+def display(plan: Plan, study: Study, out: TextIO) -> Iterator[Watch]:
+    """Show a search on ``out`` for as long as the block runs."""
+    keep = _keeper(plan, study)
+    board = _board(plan, study, out)
+    if board is None:
+        yield Watch(lambda event: _both(keep, _printer(plan, out), event), _ignore)
+        return
+    from fp8tune.search.live import live
+
+    with live(board):
+        yield Watch(lambda event: _both(keep, board.take, event), board.hear)
+
+
+def _board(plan: Plan, study: Study, out: TextIO) -> Any:
+    """The live table, where there is a terminal for it and rich is installed."""
+    if not out.isatty() or os.environ.get("TERM") in ("dumb", None):
+        return None
+    try:
+        from fp8tune.search.live import Board
+    except ModuleNotFoundError:
+        return None
+    return Board(plan, study)
+
+
+def _both(
+    keep: Callable[[Event], None], show: Callable[[Event], None], event: Event
+) -> None:
+    show(event)
+    keep(event)
+
+
+def _printer(plan: Plan, out: TextIO) -> Callable[[Event], None]:
+    return lambda event: print(plain(progress(event, plan)), file=out, flush=True)
+
+
+def _keeper(plan: Plan, study: Study) -> Callable[[Event], None]:
+    """Optuna's journal, and a word on stderr about who else is on the GPU."""
+    journal = Journal(study.folder, plan.space)
+    named: set[str] = set()
+
+    def keep(event: Event) -> None:
+        if event.trial is None:
+            return
+        journal.write(study.trials)
+        others = sharers(event.trial.record.more)
+        if others and others not in named:
+            named.add(others)
+            note = f"note: on the GPU besides: {others}; figures may be low"
+            print(plain(note), file=sys.stderr)
+
+    return keep
+
+
+def _ignore(_line: dict[str, Any]) -> None:
+    return None

@@ -1,0 +1,141 @@
+"""The search in a terminal: a table of its trials, kept up to date.
+
+A test reads what it draws; the figures come from the study and the running trial's
+own lines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fp8tune.lint.wording import plain
+from fp8tune.search.answer import by_point, ranked, speed_of
+from fp8tune.search.coordinator import Event
+from fp8tune.search.duration import shown
+from fp8tune.search.output import WORDS, describe
+from fp8tune.search.plan import Plan
+from fp8tune.search.record import Record
+from fp8tune.search.statistics import Speed, ratio, speed, verdict
+from fp8tune.search.study import Study, Trial
+
+AROUND = 7
+"""Lines of a terminal that are not rows of trials."""
+COLORS = {"faster": "green", "slower": "red", "same": "", "unsure": "yellow"}
+
+
+class Board:
+    """What the terminal shows of a search; draw it with ``print`` or ``Live``."""
+
+    def __init__(
+        self, plan: Plan, study: Study, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.plan = plan
+        self.study = study
+        self._now = now
+        self._running: Event | None = None
+        self._heard_at = now()
+        self._left = 0.0
+        self._doing = ""
+
+    def take(self, event: Event) -> None:
+        """Hear of a trial that starts, or of what came of it."""
+        self._running = event if event.trial is None else None
+        self._heard_at, self._left = self._now(), event.left
+        self._doing = ""
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """A line of the running trial's worker."""
+        if "stage" in line:
+            self._doing = str(line["stage"]).replace("_", " ")
+        elif "step" in line:
+            self._doing = f"step {line['step']}"
+
+    def __rich_console__(self, console: Console, _options: Any) -> Iterator[Any]:
+        """The board as it is now, as high as the terminal."""
+        yield Group(*self._parts(console))
+
+    def _parts(self, console: Console) -> Iterator[RenderableType]:
+        table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+        for name in ("", "setting", "tokens/s", "memory", "verdict", "time"):
+            right = name in ("tokens/s", "memory", "time", "")
+            table.add_column(name, justify="right" if right else "left", no_wrap=True)
+        rows = max(1, console.size.height - AROUND)
+        for trial in self.study.trials[-rows:]:
+            table.add_row(*self._row(trial))
+        if self._running:
+            table.add_row(*self._waiting(self._running))
+        yield table
+        yield Text(plain(self._best()))
+        yield Text(plain(self._time()), style="dim")
+
+    def _row(self, trial: Trial) -> list[RenderableType]:
+        record, point = trial.record, self.plan.space.point(trial.record.knobs)
+        name = describe(self.plan, point)
+        name += " (again)" if trial.stage == "confirm" else ""
+        cost = shown(record.cost_s)
+        if not record.ok:
+            said = Text(WORDS[record.outcome], style="red")
+            return [str(trial.number + 1), plain(name), "", "", said, cost]
+        rate, said = f"{record.tokens_per_second:,.0f}", self._said(trial)
+        number = str(trial.number + 1)
+        return [number, plain(name), rate, _memory(record), said, cost]
+
+    def _said(self, trial: Trial) -> Text:
+        """How a trial compares with the user's config."""
+        if trial.stage == "given":
+            return Text("your config")
+        mine = self._given()
+        own = speed([trial.record])
+        if mine is None or own is None:
+            return Text("")
+        said = verdict(own, mine)
+        gain = 100 * (ratio(own, mine).value - 1)
+        return Text(f"{said} {gain:+.1f} %", style=COLORS[said])
+
+    def _waiting(self, event: Event) -> list[RenderableType]:
+        point = event.proposal.point
+        since = shown(self._now() - self._heard_at)
+        name = plain(describe(self.plan, point))
+        return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
+
+    def _given(self) -> Speed | None:
+        runs = by_point(self.plan.space, self.study.trials)
+        return speed_of(runs, self.plan.given)
+
+    def _best(self) -> str:
+        trials = self.study.trials
+        best = ranked(self.plan.space, self.plan.given, trials)
+        found = speed_of(by_point(self.plan.space, trials), best[0]) if best else None
+        if found is None:
+            return "best so far: none yet"
+        mine = self._given()
+        gain = ""
+        if mine is not None and best[0] != self.plan.given:
+            gain = f", {100 * (found.value / mine.value - 1):+.1f} %"
+        name = describe(self.plan, best[0])
+        return f"best so far: {name}, {found.value:,.0f} tokens/s{gain}"
+
+    def _time(self) -> str:
+        left = max(0.0, self._left - (self._now() - self._heard_at))
+        why = f"; trying: {self._running.proposal.reason}" if self._running else ""
+        return f"{shown(left)} left{why}"
+
+
+def live(board: Board) -> Live:
+    """A board on the terminal, drawn anew twice a second."""
+    return Live(board, refresh_per_second=2, vertical_overflow="visible")
+
+
+def _memory(record: Record) -> str:
+    if not record.peak_gib:
+        return ""
+    capacity = record.more.get("capacity_gib")
+    of = f"/{capacity:.0f}" if isinstance(capacity, (int, float)) else ""
+    return f"{record.peak_gib:.1f}{of} GiB"

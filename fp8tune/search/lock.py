@@ -1,0 +1,29 @@
+"""One search at a time in a study's folder; a killed one leaves no lock behind."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+
+
+class Busy(Exception):
+    """Another search is at work in the folder."""
+
+
+@contextlib.contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """Hold a folder, which is made where it is missing; raises ``Busy``, ``OSError``.
+
+    File systems without locks are used without them.
+    """
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Busy(f"{folder}: another search is running in it") from None
+        yield

@@ -1,0 +1,49 @@
+"""Ctrl-C, and the signal with which a batch system ends a job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CODE = 130
+
+
+class Stop:
+    """The first signal ends the search with what is known, the second the program.
+
+    While it is not ``searching`` any more the first is only noted: writing the answer
+    takes no time worth breaking off.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.searching = True
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Take the signals of this process, and give them back at the end."""
+        before = {number: signal.signal(number, self._hear) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked:
+            _say("stopped")
+            raise SystemExit(CODE)
+        self.asked = True
+        _say("stopping with what is known so far; once more to stop now")
+        if self.searching:
+            raise KeyboardInterrupt
+
+
+def _say(text: str) -> None:
+    """A line on stderr, past Python's buffers, which the signal may have hit."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"fp8tune: {text}\n".encode())

@@ -1,0 +1,214 @@
+"""What a machine lacks, from what was found on it; and a torch that hangs or breaks."""
+
+import sys
+
+import pytest
+
+from fp8tune.doctor.judge import Check, can_search, judge
+from fp8tune.doctor.machine import Machine, ask_torch, slurm
+from fp8tune.runners.smi import Process
+from tests.runners.fake_smi import install
+
+# made up: what such a node would say
+NODE = Machine(
+    python="3.12.3",
+    driver={
+        "name": "NVIDIA H200",
+        "memory.total": "143771",
+        "driver_version": "580.82.07",
+        "compute_cap": "9.0",
+    },
+    processes=(),
+    packages={
+        "numpy": "2.4.6",
+        "optuna": "5.0.0",
+        "rich": "15.0.0",
+        "torch": "2.13.0",
+        "torchao": "0.18.0",
+        "triton": "3.7.0",
+    },
+    probe={
+        "torch": "2.13.0+cu130",
+        "torch_cuda": "13.0",
+        "device": "NVIDIA H200",
+        "capability": "9.0",
+        "memory_gib": 139.8,
+        "torchao": "0.18.0",
+        "fp8": True,
+    },
+    stopped=("", ""),
+    compiler="/usr/bin/c++",
+    slurm="job 12",
+)
+
+
+def missing(machine, device="cuda", state="missing"):
+    return [check for check in judge(machine, device) if check.state == state]
+
+
+def without(name):
+    return NODE._replace(packages=NODE.packages | {name: ""})
+
+
+def test_a_node_that_has_everything():
+    checks = judge(NODE, "cuda")
+    assert can_search(checks)
+    assert checks == [
+        Check("python", "ok", "3.12.3"),
+        Check("gpu", "ok", "NVIDIA H200, 140.4 GiB"),
+        Check("driver", "ok", "580.82.07"),
+        Check("torch", "ok", "2.13.0"),
+        Check("torchao", "ok", "0.18.0"),
+        Check("numpy", "ok", "2.4.6"),
+        Check("optuna", "ok", "5.0.0"),
+        Check("rich", "ok", "15.0.0"),
+        Check("cuda", "ok", "13.0"),
+        Check("fp8", "ok", "yes, compute capability 9.0"),
+        Check("c++ compiler", "ok", "/usr/bin/c++"),
+        Check("triton", "ok", "3.7.0"),
+        Check("slurm", "info", "job 12"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "why", "mend"),
+    [
+        (NODE._replace(driver={}), "gpu", "nvidia-smi finds no GPU", "GPU node"),
+        (NODE._replace(driver={}, slurm="no job"), "gpu", "no GPU", "srun --gpus=1"),
+        (without("torch"), "torch", "", "pip install 'fp8tune[search]'"),
+        (without("torchao"), "torchao", "", "pip install 'fp8tune[search]'"),
+        (without("numpy"), "numpy", "", "pip install 'fp8tune[search]'"),
+        (
+            NODE._replace(probe={}, stopped=("torch", "no answer within 90 s")),
+            "torch",
+            "import torch: no answer within 90 s",
+            "--force-reinstall torch",
+        ),
+        (
+            NODE._replace(probe={"torch": "2.13.0+cpu", "torch_cuda": None}),
+            "cuda",
+            "this torch is for CPUs",
+            "pytorch.org",
+        ),
+        (
+            NODE._replace(
+                probe={"torch": "2.13.0", "torch_cuda": "13.0"},
+                stopped=("device", "RuntimeError: driver too old"),
+            ),
+            "cuda",
+            "torch does not reach the GPU: RuntimeError: driver too old",
+            "pytorch.org",
+        ),
+        (
+            NODE._replace(
+                probe=NODE.probe | {"capability": "8.0", "fp8": None},
+                stopped=("fp8", "RuntimeError: no FP8"),
+            ),
+            "fp8",
+            "FP8 matmuls need 8.9",
+            "GPU node",
+        ),
+        (
+            NODE._replace(probe=NODE.probe | {"fp8": False}),
+            "fp8",
+            "an FP8 matmul gave a wrong result",
+            "pytorch.org",
+        ),
+    ],
+)
+def test_what_is_missing(machine, name, why, mend):
+    assert not can_search(judge(machine, "cuda"))
+    (found,) = missing(machine)
+    assert found.name == name
+    assert why in found.why
+    assert mend in found.mend
+
+
+@pytest.mark.parametrize(
+    ("machine", "name"),
+    [
+        (without("rich"), "rich"),
+        (without("optuna"), "optuna"),
+        (without("triton"), "triton"),
+        (NODE._replace(compiler=""), "c++ compiler"),
+        (NODE._replace(processes=(Process(7, "python", 3.0),)), "other processes"),
+    ],
+)
+def test_what_a_search_can_do_without(machine, name):
+    assert can_search(judge(machine, "cuda"))
+    (found,) = missing(machine, state="warning")
+    assert found.name == name
+    assert found.why
+    assert found.mend
+
+
+def test_a_rehearsal_needs_no_gpu():
+    machine = NODE._replace(driver={}, probe={"torch": "2.13.0+cpu", "fp8": True})
+    assert can_search(judge(machine, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "stopped"),
+    [
+        ('print(\'{"torch": "1"}\')', {"torch": "1"}, ("", "")),
+        (
+            'import time; print(\'{"stage": "torch"}\', flush=True); time.sleep(99)',
+            {},
+            ("torch", "no answer within 1 s"),
+        ),
+        (
+            'print(\'{"stage": "fp8"}\\n{"failed": {"error": "E", "message": "m"}}\')',
+            {},
+            ("fp8", "E: m"),
+        ),
+        ("import os; os.abort()", {}, ("start", "ended with code -6")),
+        (
+            "print('{\"failed\": 1}'); exit(2)",
+            {},
+            ("start", "ended with code 2"),
+        ),
+    ],
+)
+def test_a_torch_that_hangs_or_breaks(code, said, stopped):
+    assert ask_torch("cpu", (sys.executable, "-c", code), 1.0) == (said, stopped)
+
+
+@pytest.mark.parametrize(
+    ("environment", "installed", "said"),
+    [
+        ({"SLURM_JOB_ID": "7"}, True, "job 7"),
+        ({}, True, "no job"),
+        ({}, False, ""),
+    ],
+)
+def test_slurm(environment, installed, said):
+    assert slurm(environment, installed) == said
+
+
+def test_the_command_without_a_gpu(fp8tune, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = fp8tune("doctor")
+    assert done.code == 1
+    assert "gpu           none" in done.out
+    assert done.out.endswith("\na search on this GPU cannot run yet\n")
+    said = fp8tune("doctor", "--output-format", "json")
+    assert (said.code, said.json["version"], said.json["can_search"]) == (1, 1, False)
+    checks = {check["name"]: check for check in said.json["checks"]}
+    assert checks["gpu"]["state"] == "missing"
+    assert checks["gpu"].keys() == set(Check._fields)
+
+
+def test_the_command_names_the_gpu(fp8tune, tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, apps=[("7", "python", "10")])
+    said = fp8tune("doctor", "--output-format", "json").json
+    checks = {check["name"]: check for check in said["checks"]}
+    assert checks["gpu"]["value"] == "NVIDIA H100 80GB HBM3, 79.6 GiB"
+    assert checks["driver"]["value"] == "580.82.07"
+    assert checks["other processes"]["value"] == "python (pid 7)"
+
+
+def test_a_rehearsal_with_a_real_torch(fp8tune, monkeypatch, repository):
+    pytest.importorskip("torchao", exc_type=ImportError)
+    monkeypatch.setenv("PYTHONPATH", str(repository))  # its process starts elsewhere
+    said = fp8tune("doctor", "--device", "cpu", "--output-format", "json")
+    assert (said.code, said.json["can_search"]) == (0, True)

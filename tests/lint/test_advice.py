@@ -1,0 +1,122 @@
+"""What a rule advises is nothing that another rule warns of.
+
+Each fix, and each ``key = value`` that a help line names, is followed on the rule's own
+bad examples.
+"""
+
+import re
+import tomllib
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.engine import check
+from fp8tune.lint.examples import plain_config
+from fp8tune.lint.rewrite import fixed_bytes
+from fp8tune.lint.ruleset import Rules
+from fp8tune.toml.document import parse
+from fp8tune.toml.edit import CannotEdit, apply, in_order, set_values
+
+BUILTIN = read_builtin()
+RULES = Rules(BUILTIN, {})
+PAIR = re.compile(r"`([a-z_]+(?:\.[a-z_]+)+) = ([^`]+)`")
+OTHERWISE = re.compile(r"\bor\b|;")
+
+KNOWN = {
+    ("unknown-key", "tensor-parallel-from-scratch"): "the key takes effect as meant",
+    ("fewer-micro-batches-than-stages", "pipeline-bubble"): (
+        "the fewest that start; the help line says how many leave a small bubble"
+    ),
+    ("mot-with-expert-parallel", "mot-experts-without-balance"): (
+        "so with any ep, but said only of a run that starts"
+    ),
+    ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
+        "so with any pp, but said only of a run that starts"
+    ),
+}
+"""The rule that advises and the one that warns then, with the reason."""
+
+TARGETS = (Target(), Target("h200", 32))
+
+
+class Step(NamedTuple):
+    """A config before and after one piece of advice."""
+
+    rule: str
+    advice: str
+    before: bytes
+    after: bytes
+
+
+@cache
+def severities(data, target):
+    report = check("a.toml", data, RULES, target, only="kempnerforge")
+    return {found.rule: found.severity for found in report.diagnostics}
+
+
+def brought(step, target):
+    """Rules above notes that fire after a step and did not before it."""
+    before, after = (severities(data, target) for data in (step.before, step.after))
+    if step.rule not in before:
+        return set()
+    return {name for name in after.keys() - before if after[name] != "note"}
+
+
+def findings():
+    for rule in BUILTIN:
+        for example in rule.bad:
+            data = plain_config(example).encode()
+            report = check("a.toml", data, RULES, Target(), only="kempnerforge")
+            yield from ((data, d) for d in report.diagnostics if d.rule == rule.name)
+
+
+def steps():
+    """Every fix, and every alternative of a help line that says values."""
+    for data, found in findings():
+        if found.fix:
+            after = fixed_bytes(data, [found])
+            yield Step(found.rule, found.fix.title, data, after)
+        for words in OTHERWISE.split(found.help):
+            pairs = PAIR.findall(words)
+            values = {tuple(key.split(".")): value_of(value) for key, value in pairs}
+            if values and None not in values.values():
+                after = with_values(data, values)
+                if after is not None:
+                    yield Step(found.rule, words.strip(), data, after)
+
+
+def value_of(text):
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def with_values(data, values):
+    document = parse(data)
+    try:
+        return apply(document.text, in_order(set_values(document, values))).encode()
+    except CannotEdit:
+        return None
+
+
+STEPS = list(steps())
+
+
+def test_there_is_advice_of_both_kinds():
+    assert len({step.rule for step in STEPS}) > 80
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["no target", "32 H200"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.rule}: {step.advice}")
+def test_advice_brings_in_nothing_that_another_rule_warns_of(step, target):
+    new = brought(step, target)
+    assert {name for name in new if (step.rule, name) not in KNOWN} == set()
+
+
+def test_the_known_ones_are_still_there():
+    found = {(s.rule, name) for s in STEPS for name in brought(s, TARGETS[0])}
+    assert set(KNOWN) <= found

@@ -1,0 +1,78 @@
+"""A landscape of a GPU: every setting once, however often the command is given."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.on_gpu import landscape, linears, predicted
+from fp8tune.job import Target
+from fp8tune.runners.replay import Replay
+from fp8tune.search.plan import read_config
+from fp8tune.search.real import plan_for_trials
+from fp8tune.search.record import Record, parse_all
+
+CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
+
+
+@pytest.fixture(scope="module")
+def plan():
+    config = read_config(str(CONFIG), CONFIG.read_bytes(), Target("h200", 1))
+    return plan_for_trials(config, ("precision",), "cuda")
+
+
+def outcome(plan, point):
+    values = plan.space.values(point)
+    if plan.space.batch(point) > 2:
+        return Record(values, "oom", cost_s=40.0)
+    return Record(values, "ok", 1e4 + plan.space.batch(point), peak_gib=90.0, cost_s=90)
+
+
+def test_every_setting_is_recorded_once(plan, tmp_path):
+    runner = Replay([outcome(plan, point) for point in plan.space.every()], plan.space)
+    path = tmp_path / "records.jsonl"
+    first = list(landscape.run(plan, runner, path, 3600))
+    again = list(landscape.run(plan, runner, path, 3600))
+    with path.open() as file:
+        records = list(parse_all(iter(file)))
+    assert (len(first), again) == (len(landscape.settings(plan)), [])
+    assert records == [record for _, record in first]
+    assert {plan.space.point(r.knobs) for r in records} == set(plan.space.every())
+    implied = [r for r in records if "smaller batch" in r.more.get("message", "")]
+    cells = {plan.space.cell(point) for point in plan.space.every()}
+    assert len(implied) == len(cells)  # batch 8, after 4 ran out of memory
+
+
+def test_the_given_cell_is_first_by_growing_batch(plan):
+    first = landscape.settings(plan)[:4]
+    assert {plan.space.cell(point) for point in first} == {plan.space.cell(plan.given)}
+    assert [plan.space.batch(point) for point in first] == [1, 2, 4, 8]
+
+
+def test_no_time_no_trial(plan, tmp_path):
+    runner = Replay([], plan.space)
+    assert list(landscape.run(plan, runner, tmp_path / "records.jsonl", 1)) == []
+
+
+def test_measured_beside_predicted(plan):
+    values = plan.space.values(plan.given)
+    (row,) = predicted.compare(
+        plan, [Record(values, "ok", 1e4, peak_gib=85.0), Record(values, "oom")]
+    )
+    assert (row.peak_gib, row.tokens_per_second) == (85.0, 1e4)
+    assert 60 < row.predicted_gib < 110
+    assert predicted.worst([(100.0, 90.0), (100.0, 105.0), (5.0, 0.0)]) == (
+        pytest.approx(0.1)
+    )
+    assert predicted.worst([(5.0, 0.0)]) is None
+
+
+def test_every_linear_that_fp8_converts(plan):
+    found = list(linears.shapes(plan.config.job, 1024))
+    assert {m for _, m, _, _ in found} == {512, 1024}
+    assert {(k, n) for _, _, k, n in found} == {
+        (4096, 4096),
+        (4096, 1024),
+        (4096, 14336),
+        (14336, 4096),
+        (4096, 128256),
+    }

@@ -1,0 +1,171 @@
+"""nvidia-smi's CSV as data, and the GPU beside a trial. No driver is involved."""
+
+import os
+import time
+
+import pytest
+
+from fp8tune.runners import smi
+from fp8tune.runners.smi import Process, Sample
+from fp8tune.runners.watch import Guard, Sampler, beside, between, sharers, summary
+from tests.runners.fake_smi import install
+from tests.search.tries import GIVEN, ran
+
+# The format of the documentation and of outputs that users have published; made up.
+STATE = """\
+timestamp, clocks.current.sm [MHz], power.draw [W], temperature.gpu, \
+memory.used [MiB], clocks_event_reasons.active
+2026/11/20 19:58:43.613, 1755, 652.31, 61, 2048, 0x0000000000000004
+2026/11/20 19:58:43.863, 1410, 700.02, 84, 2048, 0x0000000000000024
+"""
+HIDDEN = """\
+timestamp, clocks.current.sm [MHz], power.draw [W], temperature.gpu, \
+memory.used [MiB], clocks_throttle_reasons.active
+2026/11/20 19:58:43.613, [N/A], [Not Supported], [Unknown Error], [N/A], [N/A]
+"""
+
+
+def test_samples_by_their_header():
+    first, second = (smi.sample(row) for row in smi.rows(STATE))
+    assert first._replace(time=None) == Sample(None, 1755, 652.31, 61, 2, 4)
+    assert second.time - first.time == pytest.approx(0.25)
+    assert smi.named_reasons(second.reasons) == [
+        "power cap",
+        "software thermal slowdown",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [HIDDEN.replace("2026/11/20 19:58:43.613", "[N/A]"), "a\nb\n", "a, b\n1, 2\n"],
+)
+def test_what_is_hidden_is_unknown(text):
+    assert [smi.sample(row) for row in smi.rows(text)] == [Sample()]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "a, b\n", "a, b\n1\n", "No devices were found\n"]
+)
+def test_what_is_no_table(text):
+    assert smi.rows(text) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "3,4"}, "3"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-12ab"}, "GPU-12ab"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "0"),
+    ],
+)
+def test_the_gpu_that_torch_takes(environment, name):
+    assert smi.device(environment) == name
+
+
+def test_without_a_driver_nothing_is_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (smi.ask("gpu", ("name",)), smi.processes(), smi.state()) == (
+        [],
+        [],
+        Sample(),
+    )
+    assert Guard().free(1.0) == {}
+    sampler = Sampler()
+    with sampler.running():
+        pass
+    assert summary(sampler.samples()) == {}
+
+
+@pytest.mark.parametrize("unknown", [(), ("clocks_event_reasons.active",)])
+def test_a_driver_is_asked_by_the_names_that_it_knows(tmp_path, monkeypatch, unknown):
+    install(tmp_path, monkeypatch, unknown=unknown)
+    assert smi.state()._replace(time=None) == Sample(
+        None, 1755, 652.31, 61, 520 / 1024, 4
+    )
+    start, sampler = time.time(), Sampler()
+    with sampler.running():
+        while len(sampler.samples()) < 3:
+            time.sleep(0.05)
+            assert time.time() < start + 30
+    found = between(sampler.samples(), start - 1, time.time() + 1)
+    assert summary(found) == {
+        "sm_mhz": 1755,
+        "power_w": 652.3,
+        "temperature_c": 61,
+        "slowed": 0.0,
+        "clock_reasons": ["power cap"],
+    }
+
+
+def test_processes_are_named(tmp_path, monkeypatch):
+    apps = [
+        ("12", "/usr/bin/python3", "3072"),
+        ("13", "[Not Found]", "[N/A]"),
+        ("x", "", ""),
+    ]
+    install(tmp_path, monkeypatch, apps=apps)
+    found = [Process(12, "/usr/bin/python3", 3.0), Process(13, "[Not Found]", None)]
+    assert smi.processes() == found
+    more = Guard().free(1.0)
+    assert more["gpu_used_gib"] == 0.51
+    assert sharers(more) == "/usr/bin/python3 (pid 12, 3.0 GiB), [Not Found] (pid 13)"
+
+
+def test_a_program_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
+    path = tmp_path / "nvidia-smi"
+    path.write_text("#!/bin/sh\nexec sleep 1000\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(smi, "DEADLINE_S", 0.2)
+    assert smi.state() == Sample()
+
+
+def test_memory_is_waited_for():
+    used = iter([1.0, 70.0, 70.0, 1.2])
+    guard = Guard(lambda: Sample(used_gib=next(used)), list)
+    assert guard.free(100.0) == {"gpu_used_gib": 1.2}
+
+
+def test_memory_that_stays_is_not_waited_for_long():
+    used = iter([1.0, *[70.0] * 100])
+    other = Process(7, "python", 69.0)
+    guard = Guard(lambda: Sample(used_gib=next(used)), lambda: [other], wait=0.6)
+    start = time.monotonic()
+    assert guard.free(100.0) == {"gpu_used_gib": 70.0, "others": [other._asdict()]}
+    assert time.monotonic() - start < 30
+
+
+def test_a_driver_that_stops_answering_is_asked_no_more():
+    answers = iter([Sample(used_gib=1.0), Sample()])
+    guard = Guard(lambda: next(answers), list)
+    assert [guard.free(100.0), guard.free(100.0), guard.sees] == [{}, {}, False]
+
+
+OTHERS = {"others": [Process(7, "python", 69.0)._asdict()]}
+HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "before", "steady", "then", "message"),
+    [
+        ("ok", {}, {}, "ok", None),
+        ("ok", OTHERS, {"slowed": 0.05, "clock_reasons": []}, "ok", None),
+        ("oom", {}, {}, "oom", None),
+        ("oom", OTHERS, {}, "launch", "out of memory beside python (pid 7, 69.0 GiB)"),
+        ("ok", {}, HOT, "throttled", "40 % of the time: hardware thermal slowdown"),
+        ("nan", {}, HOT, "nan", None),
+    ],
+)
+def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
+    found = beside(ran(GIVEN, outcome=outcome), before, steady)
+    assert (found.outcome, found.more.get("message")) == (then, message)
+    assert found.more.items() >= {**before, **steady}.items()
+
+
+def test_the_share_of_a_hot_time():
+    hot, fine = Sample(0.0, reasons=0x24), Sample(1.0, reasons=0x4)
+    assert summary([hot, fine, fine, fine]) == {
+        "slowed": 0.25,
+        "clock_reasons": ["power cap", "software thermal slowdown"],
+    }

@@ -1,0 +1,137 @@
+"""Real workers that hang, crash, or never start: the search ends in time."""
+
+import os
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.watch import Guard
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.guided import Guided
+from fp8tune.search.plan import read_config
+from fp8tune.search.real import plan_for_trials
+from fp8tune.search.study import Study
+from fp8tune.trainers.trainer import trainer
+from tests.runners.fake_smi import install
+
+WORKER = Path(__file__).parent.parent / "runners" / "faulty_worker.py"
+CONFIG = """\
+[model]
+dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 128
+max_seq_len = 32
+[train]
+batch_size = {batch}
+grad_accum_steps = {steps}
+seq_len = 32
+mixed_precision = "fp8"
+compile_model = false
+"""
+BUDGET = 6.0
+
+
+def searched(fault, batch=2):
+    """The answer of a search among faults, its trials, and how long it took."""
+    text = CONFIG.format(batch=batch, steps=8 // batch)
+    config = read_config("a.toml", text.encode(), Target("", 1))
+    plan = plan_for_trials(config, (), "cpu")
+    known = trainer("kempnerforge")
+    worker = (sys.executable, str(WORKER), fault)
+    loaded = known.load(tomllib.loads(text))
+    runner = Builtin(known, loaded, Target("", 1), Setup("cpu"), worker)
+    strategy = Guided(plan.space, plan.given)
+    study = Study("")
+    limits = Limits(BUDGET)
+    start = time.monotonic()
+    found = Search(plan.space, plan.given, runner, strategy, study, limits).run()
+    return plan, found, study.trials, time.monotonic() - start
+
+
+@pytest.mark.parametrize(
+    ("reasons", "outcome", "slowed"),
+    [("0x0000000000000004", "ok", 0.0), ("0x0000000000000044", "throttled", 1.0)],
+)
+def test_the_gpu_is_watched_while_a_trial_is_steady(
+    tmp_path, monkeypatch, reasons, outcome, slowed
+):
+    install(
+        tmp_path,
+        monkeypatch,
+        apps=[("7", "other", "512")],
+        clocks_event_reasons__active=reasons,
+    )
+    text = CONFIG.format(batch=1, steps=8)
+    loaded = trainer("kempnerforge").load(tomllib.loads(text))
+    worker = (sys.executable, str(WORKER), "takes_a_while")
+    setup = Setup("cpu")
+    known, target = trainer("kempnerforge"), Target("", 1)
+    runner = Builtin(known, loaded, target, setup, worker, Guard())
+    found = runner.run({}, 60.0)
+    assert (found.outcome, found.tokens_per_second) == (outcome, 100.0)
+    seen = {"sm_mhz": 1755.0, "power_w": 652.3, "temperature_c": 61.0, "slowed": slowed}
+    other = {"pid": 7, "name": "other", "gib": 0.5}
+    assert found.more.items() >= {**seen, "others": [other]}.items()
+
+
+def left_behind(mark):
+    """Processes with a word in their environment."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                yield folder.name
+        except OSError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("never_starts", "launch"),
+        ("hangs", "hang"),
+        ("leaves_the_session", "hang"),
+        ("aborts", "launch"),
+        ("exits", "launch"),
+        ("floods", "launch"),
+        ("closes_stdout", "launch"),
+        ("talks_without_end", "hang"),
+        ("out_of_memory", "oom"),
+        ("lies", "launch"),
+    ],
+)
+def test_faults_among_sound_trials(monkeypatch, fault, outcome):
+    mark = f"test-{fault}-{os.getpid()}"
+    monkeypatch.setenv("FP8TUNE_TEST", mark)
+    plan, found, trials, seconds = searched(fault)
+    assert seconds < BUDGET + 60
+    assert found.chosen is not None
+    assert plan.space.value(found.chosen, "micro_batch") == 2
+    wrong = {
+        t.record.outcome for t in trials if t.record.knobs["train.batch_size"] != 2
+    }
+    assert wrong == {outcome}
+    assert list(left_behind(mark)) == []
+
+
+@pytest.mark.parametrize("fault", ["never_starts", "hangs", "exits"])
+def test_a_config_of_ones_own_that_goes_wrong(fault):
+    plan, found, trials, seconds = searched(fault, batch=4)
+    assert seconds < BUDGET + 60
+    assert trials[0].stage == "given"
+    assert not trials[0].record.ok
+    if fault == "exits":  # it takes no time, so that there is some for others
+        assert plan.space.value(found.chosen, "micro_batch") == 2
+
+
+def test_where_nothing_starts_it_is_not_tried_for_long():
+    _, found, trials, seconds = searched("cannot_import", batch=4)
+    assert found.chosen is None
+    assert len(trials) == 4
+    assert seconds < BUDGET

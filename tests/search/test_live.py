@@ -1,0 +1,108 @@
+"""The live table: what it says of a study, at any width, and when it is used."""
+
+import io
+
+import pytest
+
+pytest.importorskip("rich")
+
+from rich.console import Console
+
+from fp8tune.job import Target
+from fp8tune.search.coordinator import Event
+from fp8tune.search.display import display
+from fp8tune.search.live import Board
+from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.strategy import Proposal
+from fp8tune.search.study import Study
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, ran, trials
+
+CONFIG = "[train]\nbatch_size = 2\nmixed_precision = 'fp8'\n[scheduler]\n"
+TRIALS = trials(
+    ("given", ran(GIVEN, 10_000, peak_gib=20.04, more={"capacity_gib": 79.1})),
+    ("twin", ran(TWIN, 9_000, peak_gib=20.0)),
+    ("search", ran(OTHER, outcome="oom", cost_s=30.0)),
+    ("search", ran(BEST, 15_000, peak_gib=35.0)),
+    ("confirm", ran(BEST, 14_900)),
+)
+
+
+@pytest.fixture
+def plan():
+    config = read_config("a.toml", CONFIG.encode(), Target("", 1))
+    return Plan(config, SPACE, GIVEN)
+
+
+def study_of(known):
+    study = Study("")
+    study.trials = list(known)
+    return study
+
+
+def drawn(board, width=100, height=40):
+    console = Console(file=io.StringIO(), width=width, height=height)
+    console.print(board)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_the_whole_table(plan):
+    clock = iter([0.0, 10.0, *[52.0] * 9])
+    board = Board(plan, study_of(TRIALS), lambda: next(clock))
+    board.take(Event(Proposal(GIVEN, "confirm", "measured again"), None, 3600.0))
+    board.hear({"stage": "first_step"})
+    board.hear({"step": 3, "ms": 1.0})
+    lines = [" ".join(line.split()) for line in drawn(board)]
+    assert lines == [
+        "setting tokens/s memory verdict time",
+        "1 your config 10,000 20.0/79 GiB your config 60 s",
+        "2 mixed_precision = bf16 9,000 20.0 GiB slower -10.0 % 60 s",
+        "3 activation_checkpointing = none out of memory 30 s",
+        "4 batch_size = 4 15,000 35.0 GiB faster +50.0 % 60 s",
+        "5 batch_size = 4 (again) 14,900 faster +49.0 % 60 s",
+        "6 your config step 3 42 s",
+        "best so far: batch_size = 4, 14,900 tokens/s, +49.0 %",
+        "59 min left; trying: measured again",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("height", [3, 10, 50])
+@pytest.mark.parametrize("count", [0, 1, 5, 200])
+def test_it_fits_the_terminal(plan, width, height, count):
+    board = Board(plan, study_of((TRIALS * 40)[:count]))
+    lines = drawn(board, width, height)
+    assert max(map(len, lines)) <= width
+    assert any("best so far" in line for line in lines)
+    if width >= 80 and height >= 10:
+        assert len(lines) < height
+
+
+def test_before_the_first_trial(plan):
+    assert "best so far: none yet" in drawn(Board(plan, study_of([])))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("out", "term", "lines"),
+    [(io.StringIO(), "xterm", 2), (Terminal(), "dumb", 2)],
+)
+def test_plain_lines_without_a_terminal(
+    plan, tmp_path, monkeypatch, capsys, out, term, lines
+):
+    monkeypatch.setenv("TERM", term)
+    other = {"pid": 7, "name": "python", "gib": 1.0}
+    trial = TRIALS[0]._replace(
+        record=TRIALS[0].record._replace(more={"others": [other]})
+    )
+    study = Study(str(tmp_path))
+    with display(plan, study, out) as watch:
+        watch.line({"stage": "import"})
+        watch.event(Event(Proposal(GIVEN, "given", "your config"), None, 60.0))
+        watch.event(Event(Proposal(GIVEN, "given", "your config"), trial, 60.0))
+    assert len(out.getvalue().splitlines()) == lines
+    said = "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low\n"
+    assert capsys.readouterr().err == said

@@ -1,0 +1,198 @@
+"""Ctrl-C once and twice, a batch system's signal, and kill -9, while a trial hangs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIG = """\
+[model]
+dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 128
+max_seq_len = 32
+[train]
+batch_size = 1
+grad_accum_steps = 4
+seq_len = 32
+compile_model = false
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+"""
+HANGS = "import time\ntime.sleep(1000)\n"
+KNOWN = [
+    ("given", 1, "fp8", 100.0),
+    ("twin", 1, "bf16", 90.0),
+    ("search", 2, "fp8", 150.0),
+]
+
+
+class Command:
+    """A search whose trials never get past ``import torch``."""
+
+    def __init__(self, folder, budget="10m"):
+        self.folder = folder
+        (folder / "a.toml").write_text(CONFIG)
+        for name in ("torch", "torchao"):
+            (folder / "broken" / name).mkdir(parents=True)
+            (folder / "broken" / name / "__init__.py").write_text(HANGS)
+        path = (str(folder / "broken"), str(ROOT), *sys.path)
+        # the mark is one of this test's own, to tell its processes from others'
+        self.mark = f"stopping-{os.getpid()}-{time.monotonic_ns()}"
+        more = {"PYTHONPATH": ":".join(path), "FP8TUNE_TEST": self.mark}
+        self.environment = {**os.environ, **more}
+        self.arguments = ("search", "a.toml", "--device", "cpu", "--budget", budget)
+
+    def start(self, *arguments):
+        command = [sys.executable, "-m", "fp8tune", *self.arguments, *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def at_work(self):
+        """The search, once its trial's process is there."""
+        process = self.start()
+        until = time.monotonic() + 60
+        while len(self.processes()) < 2:
+            assert time.monotonic() < until
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        return process
+
+    def processes(self):
+        """Living processes of this command."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                mine = self.mark.encode() in (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            if mine:
+                found.append(int(folder.name))
+        return found
+
+    def know(self):
+        """Put trials into the study, as an earlier run would have."""
+        (study,) = (self.folder / ".fp8tune").iterdir()
+        with (study / "trials.jsonl").open("w") as file:
+            for number, (stage, batch, precision, speed) in enumerate(KNOWN):
+                knobs = {
+                    "train.batch_size": batch,
+                    "train.activation_checkpointing": "full",
+                    "train.compile_model": False,
+                    "train.mixed_precision": precision,
+                }
+                record = {"knobs": knobs, "outcome": "ok", "tokens_per_second": speed}
+                more = {"cost_s": 1.0, "trial": number, "stage": stage}
+                file.write(json.dumps({**record, **more}) + "\n")
+
+    def left(self, within=30.0):
+        """The command lines of processes that do not end in time."""
+        until = time.monotonic() + within
+        while self.processes() and time.monotonic() < until:
+            time.sleep(0.05)
+        return [_about(pid) for pid in self.processes()]
+
+
+def _about(pid):
+    folder = Path("/proc", str(pid))
+    try:
+        command = (folder / "cmdline").read_text().split("\0")
+        return pid, (folder / "stat").read_text().split()[1:5], command
+    except OSError:
+        return pid, [], []
+
+
+@pytest.fixture
+def command(tmp_path):
+    made = Command(tmp_path)
+    yield made
+    for left in made.processes():
+        os.kill(left, signal.SIGKILL)
+
+
+@pytest.fixture
+def knowing(command):
+    """The command after a kill -9, with three trials in its study."""
+    process = command.at_work()
+    process.kill()
+    process.communicate()
+    assert command.left() == []
+    command.know()
+    return command
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_once_writes_what_is_known(knowing, number):
+    process = knowing.at_work()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping with what is known so far" in err
+    assert "wrote a.tuned.toml" in out
+    tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
+    assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
+    assert knowing.left() == []
+    (study,) = (knowing.folder / ".fp8tune").iterdir()
+    assert len((study / "trials.jsonl").read_text().splitlines()) == len(KNOWN)
+
+
+def test_once_with_nothing_known(command):
+    process = command.at_work()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "no trial succeeded" in out
+    assert not (command.folder / "a.tuned.toml").exists()
+    assert command.left() == []
+
+
+def test_twice_stops_at_once(knowing):
+    process = knowing.at_work()
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert knowing.left() == []
+
+
+def test_a_killed_search_leaves_no_trial_behind(command):
+    process = command.at_work()
+    process.kill()
+    process.communicate()
+    assert command.left() == []
+
+
+def test_two_searches_of_one_study(command):
+    first = command.at_work()
+    second = command.start()
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert "another search is running in it" in err
+    first.kill()
+    first.communicate()
+
+
+def test_the_budget_ends_trials_that_never_start(tmp_path):
+    command = Command(tmp_path, budget="5s")
+    start = time.monotonic()
+    process = command.start()
+    out, _ = process.communicate(timeout=120)
+    assert time.monotonic() - start < 5 + 60
+    assert process.returncode == 1
+    assert "did not start" in out
+    assert command.left() == []
