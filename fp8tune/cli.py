@@ -16,7 +16,7 @@ from fp8tune import __version__
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
 
-COMMANDS = ("doctor", "estimate", "explain", "lint", "rules", "search")
+COMMANDS = ("doctor", "estimate", "explain", "lint", "report", "rules", "search")
 
 
 class Failure(click.ClickException):

@@ -39,6 +39,7 @@ from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.real import gpu_name, larger_gib, plan_for_trials
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
@@ -117,6 +118,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     output = _write(wishes, made, found)
     hint = [] if stop.asked else list(_advice(wishes, made, found))
     _say(wishes, made, found, output, hint)
+    write_at_end(made.study.folder, out)
     if stop.asked:
         return CODE
     return 0 if found.chosen is not None else 1

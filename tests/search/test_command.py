@@ -90,6 +90,7 @@ def test_the_whole_answer(replay, tmp_path):
         "study.json",
         "trials.jsonl",
         "optuna.journal",
+        "report.html",
         "lock",
     }
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
@@ -118,7 +119,9 @@ def test_what_people_read(replay):
         "trying your config (your config; 2 h 0 min left)",
         "  10,000 tokens/s, peak 20.0 GiB, 60 s",
     ]
-    assert done.out.splitlines()[-6:] == [
+    *said, report = done.out.splitlines()
+    assert report.startswith("report .fp8tune/a-")
+    assert said[-6:] == [
         "faster: batch_size = 4",
         "10,000 tokens/s (9,954 to 10,046) -> 15,000 tokens/s (14,931 to 15,069)",
         "+50.0 % (+49.0 to +51.0)",
