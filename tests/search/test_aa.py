@@ -1,0 +1,27 @@
+"""Verdicts of whole searches where the truth is known, on a few fixed seeds."""
+
+import pytest
+
+from benchmarks.search.aa import CASES, Case, run, summary
+
+SEEDS = range(40)
+PAIRS = [case for case in CASES if case.space == "two settings"]
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.gain:.0%}-{c.spread:.1%}")
+def test_what_is_the_same_is_called_so_and_a_gain_is_found(case):
+    said = summary(case, [run(case, seed) for seed in SEEDS])
+    assert said["reached"], said
+
+
+def test_more_runs_where_they_differ_more():
+    calm, shaky = (
+        summary(case, [run(case, seed) for seed in SEEDS[:10]])["trials"]
+        for case in (Case("two settings", 0.0, 0.003), Case("two settings", 0.0, 0.01))
+    )
+    assert calm < shaky
+
+
+def test_a_search_of_a_seed_is_the_same_again():
+    case = Case("twelve settings", 0.02, 0.005)
+    assert run(case, 1) == run(case, 1)
