@@ -225,7 +225,6 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
     more: dict[str, Any] = {
         "losses": [event["loss"] for event in steps],
         "grad_norms": [event["grad_norm"] for event in steps],
-        "first_step_ms": steps[0]["ms"] if steps else 0.0,
         "all_step_ms": [event["ms"] for event in steps],
         "environment": _environment(heard),
         "versions": {name: about[name] for name in VERSIONS if name in about},
