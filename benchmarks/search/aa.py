@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
@@ -22,7 +23,7 @@ from benchmarks.process import ROOT
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, parse_all
 from fp8tune.search.space import Knob, Point, Space
 from fp8tune.search.study import Study
 
@@ -56,11 +57,15 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 class Case(NamedTuple):
-    """A space by its name, what one value of a knob gains, and how runs differ."""
+    """A space by its name, what one value of a knob gains, and how runs differ.
+
+    ``luck`` holds relative speeds of real runs of one setting, to draw from.
+    """
 
     space: str
     gain: float
     spread: float
+    luck: tuple[float, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -78,6 +83,16 @@ CASES = tuple(
     for gain in (0.0, GAIN)
     for spread in SPREADS
 )
+
+
+def measured(path: Path) -> list[Case]:
+    """Cases whose runs differ as the recorded runs of one setting do."""
+    with path.open(encoding="utf-8") as lines:
+        speeds = [r.tokens_per_second for r in parse_all(lines) if r.ok]
+    middle = statistics.fmean(speeds)
+    luck = tuple(speed / middle for speed in speeds)
+    spread = statistics.stdev(luck)
+    return [Case("two settings", gain, spread, luck) for gain in (0.0, GAIN)]
 
 
 def run(case: Case, seed: int) -> Outcome:
@@ -112,7 +127,8 @@ def _records(
         truth = 1e4 * (1 + case.gain * (point[place] == faster))
         truth *= TWIN if space.value(point, "precision") == "bf16" else 1.0
         for _ in range(RUNS):
-            speed = truth * math.exp(draw.gauss(0, case.spread))
+            lucky = draw.choice(case.luck) if case.luck else draw.gauss(0, case.spread)
+            speed = truth * (lucky if case.luck else math.exp(lucky))
             steps = [1e6 / speed * math.exp(draw.gauss(0, STEP)) for _ in range(STEPS)]
             measured = 1e6 / statistics.median(steps)
             yield Record(
@@ -127,7 +143,9 @@ def summary(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     right = sum(o.right and o.verdict == "faster" for o in outcomes)
     share = right if case.gain else said["same"]
     return {
-        **case._asdict(),
+        "space": case.space,
+        "gain": case.gain,
+        "spread": round(case.spread, 5),
         "searches": count,
         "verdicts": {name: said[name] for name in sorted(said)},
         "right": round(share / count, 4),
@@ -177,17 +195,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--record", action="store_true", help="write the results")
+    parser.add_argument("--records", type=Path, help="real runs of one setting")
     options = parser.parse_args(arguments)
+    cases = measured(options.records) if options.records else CASES
     seeds = range(options.first, options.first + options.searches)
     rows = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        for case in CASES:
+        for case in cases:
             tasks = [(case, seed) for seed in seeds]
             rows.append(summary(case, list(pool.map(_run, tasks, chunksize=8))))
             print(" | ".join(_row(rows[-1])), file=sys.stderr)
     page = markdown(rows, options.first)
     print(page)
-    if options.record:
+    if options.record and not options.records:
         about = machine.describe()
         text = json.dumps({"about": about, "cases": rows}, indent=1)
         (RESULTS / "verdicts_aa.json").write_text(f"{text}\n", encoding="utf-8")
