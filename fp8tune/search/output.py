@@ -115,14 +115,17 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
 
 
 def _no_gain(found: Answer) -> Iterator[str]:
-    """Where FP8 does not pay: first of all."""
-    if found.fp8 is None:
+    """Where FP8 does not pay, or may not: first of all."""
+    gain = found.fp8
+    if gain is None:
         return
-    if abs(found.fp8.value - 1) <= SAME:
-        yield f"FP8 does not pay here: as fast as bf16, {_change(found.fp8)}"
-    elif found.fp8.value < 1:
-        share = _percent(found.fp8)
+    if abs(gain.value - 1) <= SAME and gain.half <= 2 * SAME:
+        yield f"FP8 does not pay here: as fast as bf16, {_change(gain)}"
+    elif gain.high < 1:
+        share = _percent(gain)
         yield f"bf16 is faster: FP8 does not pay here, it reaches {share} of its speed"
+    elif gain.value < 1:
+        yield f"FP8 may not pay here: it reaches {_percent(gain)} of bf16's speed"
 
 
 def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
