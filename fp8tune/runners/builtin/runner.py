@@ -134,14 +134,14 @@ class Builtin:
                 )
                 spent += part.cost_s
                 found.insert(0, (layers, part))
-                if not part.ok:
+                if not part.ok or tight(part):
                     break
-            if all(part.ok for _, part in found):
+            if all(part.ok and not tight(part) for _, part in found):
                 made = extrapolated(found, spec.layers)
                 made.more["capacity_gib"] = self.setup.larger_gib
                 fits = made.peak_gib <= self.setup.larger_gib
                 return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
-            if found[0][1].outcome != "oom":
+            if found[0][1].outcome not in ("oom", "ok"):
                 return found[0][1]._replace(cost_s=spent)
         return whole._replace(cost_s=spent)
 
