@@ -19,6 +19,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aftermath import aftermath
+from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.display import display
@@ -71,6 +72,7 @@ class Wishes(NamedTuple):
     diff: bool
     studies: str
     as_json: bool
+    objective: str = SPEED
 
 
 class Prepared(NamedTuple):
@@ -112,7 +114,14 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
         found = Search(
-            space, given, made.runner, made.strategy, made.study, limits, watch.event
+            space,
+            given,
+            made.runner,
+            made.strategy,
+            made.study,
+            limits,
+            watch.event,
+            wishes.objective,
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
@@ -134,6 +143,7 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     refusal = config.job["trial_refusal"]
     if refusal:
         raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+    check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     about = plan.about(device=wishes.device, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)
@@ -154,6 +164,8 @@ def _opened(
     wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
 ) -> Study:
     """The study of this search, for us alone until ``held`` is closed."""
+    if wishes.objective != SPEED:
+        about["objective"] = wishes.objective
     study = Study(os.path.join(wishes.studies, study_name(plan, about)))
     try:
         held.enter_context(alone_in(study.folder))
@@ -165,6 +177,7 @@ def _opened(
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     records, digest = _records(wishes)
+    check_records(wishes.objective, records)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)
