@@ -16,7 +16,7 @@ from fp8tune import __version__
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
 
-COMMANDS = ("doctor", "estimate", "explain", "lint", "rules", "search")
+COMMANDS = ("doctor", "estimate", "explain", "lint", "report", "rules", "search")
 
 
 class Failure(click.ClickException):
@@ -68,7 +68,9 @@ def meant(word: str, candidates: Iterable[str]) -> str:
     return f"; did you mean `{near}`?" if near else ""
 
 
-def read_config(path: str, gpu: str | None, world_size: int | None) -> Config:
+def read_config(
+    path: str, gpu: str | None, world_size: int | None, gpus_per_node: int = 0
+) -> Config:
     """The config of a command line; raises ``Failure``."""
     from fp8tune.lint import config
     from fp8tune.lint.directive import asked
@@ -77,7 +79,7 @@ def read_config(path: str, gpu: str | None, world_size: int | None) -> Config:
     from fp8tune.toml.document import Unreadable
 
     try:
-        return config.read_config(path, asked(gpu, world_size))
+        return config.read_config(path, asked(gpu, world_size, gpus_per_node))
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
     except (CannotRead, config.NotAConfig, BadSettings, ValueError) as error:

@@ -104,7 +104,9 @@ FIELDS: dict[str, str] = {
     "moe_refusal": "what of a mixture of experts a trial does not build, or nothing",
     "trial_refusal": "why a trial cannot stand for the run, or nothing",
     "is_run": "whether the file describes a run, not a model alone",
+    "declared_gpus": "GPUs that the degrees ask for, where they leave none open",
     "gpu": "GPU model the run is for",
     "world_size": "GPUs of the run",
+    "gpus_per_node": "GPUs of the run that one machine has",
 }
 """Every field of the job and what it means; an adapter gives those it knows."""

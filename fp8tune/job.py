@@ -46,6 +46,11 @@ class Target(NamedTuple):
     world_size: int = 0
     gpu_origin: str = ""
     world_size_origin: str = ""
+    gpus_per_node: int = 0
+
+
+TARGETS = ("gpu", "world_size", "gpus_per_node")
+"""The names of what a target says."""
 
 
 class Source(NamedTuple):
@@ -96,7 +101,7 @@ class Vocabulary(NamedTuple):
             name in self.renamed
             or name in self.computed
             or name in self.keys
-            or name in ("gpu", "world_size")
+            or name in TARGETS
         )
 
     def names(self) -> Iterator[str]:
@@ -155,6 +160,8 @@ class Job(dict[str, Any]):
             self["gpu"] = target.gpu
         if target.world_size:
             self["world_size"] = target.world_size
+        if target.gpus_per_node:
+            self["gpus_per_node"] = target.gpus_per_node
 
     def __missing__(self, name: str) -> Any:
         if name in self._lacking:

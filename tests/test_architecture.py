@@ -14,6 +14,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
+HEAVY |= {"matplotlib"}
 LIGHT = (
     "toml",
     "trainers",

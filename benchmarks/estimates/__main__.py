@@ -53,7 +53,9 @@ Not predicted:
 ## Speed
 
 "Left out" is the error with rates that were fitted without the row, and for gains
-without its source. Runs marked as assumed do not give their batch, AC or GPUs.
+without its source. Runs marked as assumed do not give their batch, AC or GPUs. FP8
+all-gather is counted on for a quarter of what FP8 products save at most. KempnerForge's
+runs were in nodes of 4 GPUs: `fp8tune estimate --gpus-per-node 4` prints these figures.
 
 {speed}
 Not predicted:

@@ -23,6 +23,9 @@ def load(name: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
+NODE = 4
+"""GPUs per node in all reports of KempnerForge."""
+
 KEMPNERFORGE = load("kempnerforge")
 OTHERS = load("others")
 
@@ -113,7 +116,8 @@ def _config(row: dict[str, Any]) -> Point:
     loaded = known.load(values)
     if loaded.faults:
         raise ValueError(f"{row['name']}: {loaded.faults[0]}")
-    job = known.job(loaded, Target("h200", row["gpus"]))
+    target = Target("h200", row["gpus"], gpus_per_node=NODE)
+    job = known.job(loaded, target)
     return _point(row, job, 0.0, 0.0, job["gpu.memory_gib"])
 
 

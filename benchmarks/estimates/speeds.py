@@ -11,9 +11,6 @@ from fp8tune.facts.steptime import Chip, Rates, Step, seconds
 from fp8tune.job import Unknown
 
 DATA = peaks.load("speeds")
-NODE = 4
-"""GPUs per node in all reports of KempnerForge."""
-
 REPEATED = {
     "none": frozenset[str](),
     "full": frozenset(BLOCK[:-1]),
@@ -74,8 +71,6 @@ def _of_point(point: peaks.Point) -> Run | None:
         step, _ = job["speed.step"], job["speed.tokens_per_second"]
     except Unknown:
         return None
-    gpus = point.job["world_size"]
-    step = step._replace(across_nodes=gpus > NODE)
     group = "pipeline" if step.pp > 1 else "TP" if step.tp > 1 else "FSDP"
     return Run(
         point.name,
@@ -84,7 +79,7 @@ def _of_point(point: peaks.Point) -> Run | None:
         _chip({"chip": job["gpu"]}),
         "",
         False,
-        point.tokens_per_second / gpus,
+        point.tokens_per_second / job["world_size"],
         "",
         point.source,
     )
@@ -125,16 +120,14 @@ def _run(row: dict[str, Any], measured: float) -> Run:
 def tokens_per_second(run: Run, rates: Rates) -> float:
     """Predicted tokens/s per GPU."""
     step = run.step
-    total = seconds(step, run.chip, run.recipe, rates).total
+    total = seconds(step, run.chip, run.recipe, rates, gather=run.gather).total
     return step.tokens / total / step.tp / step.pp
 
 
 def gain(run: Run, rates: Rates) -> float:
     """Predicted speed in FP8 relative to bf16."""
     base = seconds(run.step, run.chip, "", rates)
-    fast = seconds(run.step, run.chip, run.recipe, rates)
-    if run.recipe == "tensorwise" and not run.gather:
-        fast = fast._replace(communication=base.communication)
+    fast = seconds(run.step, run.chip, run.recipe, rates, gather=run.gather)
     return base.total / fast.total
 
 

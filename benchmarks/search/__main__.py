@@ -33,7 +33,7 @@ ARMS: dict[str, Callable[[World], Result]] = {
     "ours with TPE for the speed model": lambda w: race(w, optuna_arms.filtered_tpe),
     "ours, estimate wrong by 10 %": lambda w: ours(w, Variant(error=0.10)),
     "ours, estimate wrong by 25 %": lambda w: ours(w, Variant(error=0.25)),
-    "ours, no usual effects of AC and compile": lambda w: ours(w, Variant(usual=False)),
+    "ours, without warm starts": lambda w: ours(w, Variant(usual=False)),
     "ours, no memory filter": lambda w: ours(w, Variant(sure=(0.0,))),
     "ours, records without peaks": lambda w: ours(w, Variant(peaks=False)),
 }

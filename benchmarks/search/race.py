@@ -76,7 +76,8 @@ class Variant(NamedTuple):
     """What of our search is left out, or told beforehand.
 
     ``error`` is the relative error of an estimate of memory and of speed, 0 for no
-    estimate; without ``usual`` nothing is known of AC and compile beforehand.
+    estimate; without ``usual`` nothing is known of AC and compile beforehand either, so
+    that the prior is flat.
     """
 
     error: float = 0.0

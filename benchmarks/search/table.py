@@ -102,7 +102,10 @@ def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
         "of memory by 30 and 120 minutes; median trials and minutes until the end.",
         "",
         "Ours is the whole search at each budget, confirmation included; of the others "
-        "what looked best by then counts.",
+        "what looked best by then counts. Ours starts from the usual effects of AC and "
+        "compile and from no estimate of the job, which a real search has; the rows "
+        "with an estimate show what one adds, and without warm starts nothing at all "
+        "is expected beforehand.",
         "",
         _fractions(arms),
         "",

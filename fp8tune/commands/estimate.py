@@ -14,6 +14,8 @@ from fp8tune.cli import Choice, Failure, read_config
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.calibration import Run
+    from fp8tune.lint.config import Config
+    from fp8tune.trainers.faults import Loaded
 
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
@@ -22,6 +24,11 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 @click.argument("config", metavar="CONFIG")
 @click.option("--gpu", default="", help="GPU that the run is for, e.g. h100 or h200.")
 @click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 10**7),
+    help="GPUs of one machine, 8 if not said.",
+)
 @click.option(
     "--measured",
     type=POSITIVE,
@@ -34,6 +41,12 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
     type=POSITIVE,
     metavar="TOKENS",
     help="The same with its tokens/s over all GPUs.",
+)
+@click.option(
+    "--measured-torch",
+    default="",
+    metavar="VERSION",
+    help="The version of torch that it was measured with, e.g. 2.9.1.",
 )
 @click.option(
     "--study", default="", metavar="DIR", help="The same with a search's trials."
@@ -52,16 +65,18 @@ def command(
     config: str,
     gpu: str,
     world_size: int | None,
+    gpus_per_node: int | None,
     measured: float | None,
     measured_speed: float | None,
+    measured_torch: str,
     study: str,
     calibration: str,
     output_format: str,
-) -> None:
+) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
     Every figure comes with the range that measured runs justify. `fp8tune explain
-    memory.peak_gib CONFIG` shows how one comes about.
+    memory.peak_gib CONFIG` shows how one comes about. Exit code 1: CONFIG cannot run.
     """
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.show import text
@@ -69,11 +84,12 @@ def command(
     from fp8tune.facts.calibration import BadCalibration, add, read
     from fp8tune.job import Unknown
 
-    known = read_config(config, gpu, world_size)
+    known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
-    variants = Variants(known.trainer, loaded, known.job.target)
+    variants = Variants(known.trainer, loaded, known.job.target).placed()
     try:
-        new = _typed(variants, measured or 0.0, measured_speed or 0.0)
+        versions = {"torch": measured_torch} if measured_torch else {}
+        new = _typed(variants, measured or 0.0, measured_speed or 0.0, versions)
         if study:
             new += _trials(variants, study)
         if new:
@@ -82,24 +98,37 @@ def command(
     except BadCalibration as error:
         raise Failure(str(error)) from None
     try:
-        found = estimate(variants)
+        found = estimate(variants, _titled(known, loaded))
     except Unknown:
         raise Failure(f"{config}: `precision` is not one of the trainer's") from None
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
-        return
-    for line in text(config, found):
-        click.echo(line)
+    else:
+        for line in text(config, found):
+            click.echo(line)
+    return int(found.said.impossible)
 
 
-def _typed(variants: Variants, peak_gib: float, tokens: float) -> list[Run]:
+def _titled(known: Config, loaded: Loaded) -> tuple[int, int]:
+    """How many GPUs the config's title names, and on which line, or 0."""
+    if known.job.target.world_size:
+        return 0, 0
+    from fp8tune.lint.claims.contradiction import titled_gpus
+    from fp8tune.lint.directive import Directive
+
+    return titled_gpus(known.document, known.trainer, loaded, Directive())
+
+
+def _typed(
+    variants: Variants, peak_gib: float, tokens: float, versions: dict[str, str]
+) -> list[Run]:
     """What the user has measured of the config itself."""
     from fp8tune.estimate.gaps import ASKED
     from fp8tune.facts.calibration import of_job
     from fp8tune.job import Unknown
 
     try:
-        return of_job(variants.job, peak_gib, tokens)
+        return of_job(variants.job, peak_gib, tokens, versions)
     except Unknown as error:
         name = str(error.args[0])
         hint = (
@@ -111,7 +140,8 @@ def _typed(variants: Variants, peak_gib: float, tokens: float) -> list[Run]:
 def _trials(variants: Variants, folder: str) -> list[Run]:
     """What the trials of a search have measured of the config's variants.
 
-    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed.
+    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed. A
+    trial that ran out of memory says that it needs more than there is.
     """
     from fp8tune.facts.calibration import BadCalibration, of_job
     from fp8tune.job import Unknown
@@ -127,14 +157,19 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
     accumulation = variants.trainer.schema.job["grad_accum"]
     for record in records:
         more, values = record.more, dict(record.knobs)
-        if not record.ok or more.get("rehearsal"):
+        ran_out = record.outcome == "oom"
+        if not (record.ok or ran_out) or more.get("rehearsal"):
             continue
         if "grad_accum" in more:
             values.setdefault(accumulation, more["grad_accum"])
         tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
         torch = str(more.get("environment", "")).rpartition("torch ")[2]
         with contextlib.suppress(Unknown, BadCalibration):
-            job = variants.with_values(values)
+            job = variants.job.with_values(values)
             versions = {"torch": torch} if torch else {}
-            found += of_job(job, record.peak_gib, tokens, versions)
+            found += (
+                of_job(job, versions=versions, ran_out=True)
+                if ran_out
+                else of_job(job, record.peak_gib, tokens, versions)
+            )
     return found

@@ -15,6 +15,11 @@ from fp8tune.cli import Choice, Failure, read_config
 @click.option("--gpu", help="GPU that the run is for, e.g. h100 or h200.")
 @click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
 @click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 10**7),
+    help="GPUs of one machine, 8 if not said.",
+)
+@click.option(
     "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
 )
 def command(
@@ -22,6 +27,7 @@ def command(
     config: str | None,
     gpu: str | None,
     world_size: int | None,
+    gpus_per_node: int | None,
     output_format: str,
 ) -> None:
     """Explain a rule (name or code), a config key, a fact or a myth.
@@ -31,7 +37,8 @@ def command(
     """
     from fp8tune.lint.explain import explain, nearest
 
-    known = read_config(config, gpu, world_size) if config else None
+    nodes = gpus_per_node or 0
+    known = read_config(config, gpu, world_size, nodes) if config else None
     page = explain(name, known)
     if page is None:
         near = nearest(name)

@@ -31,6 +31,13 @@ from fp8tune.cli import Choice, Failure
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option("--allow", multiple=True, help="A frozen knob to free, e.g. precision.")
+@click.option(
+    "--objective",
+    type=Choice(["tokens-per-second", "tokens-per-joule"]),
+    default="tokens-per-second",
+    show_default=True,
+    help="What is maximised; tokens-per-joule needs the GPU's watts.",
+)
 @click.option("--output", default="", metavar="FILE", help="Where to write.")
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Show what would be written; write nothing.")

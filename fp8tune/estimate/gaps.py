@@ -19,20 +19,35 @@ WORDS = {
     "cross_blocks": "cross-attention without its interval",
     "block_tokens": "attention with an explicit mask",
     "shards": "context parallelism, and replicas of sharded groups",
-    "activation_bytes": "what blocks keep without full AC if they are compiled with "
-    "tensor parallelism, or their norms are others than RMSNorm",
+    "activation_bytes.norm": "what blocks keep without full AC if their norms are "
+    "others than RMSNorm, or queries and keys are normalised",
+    "activation_bytes.split": "what compiled blocks keep without full AC under tensor "
+    "parallelism",
+    "activation_bytes.activation": "what compiled blocks keep without full AC if their "
+    "FFN is not gated",
+    "activation_bytes.compiled": "what compiled blocks of mixtures of experts and "
+    "vision-language models keep without full AC",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
-    "weight_bytes": "other precisions than bf16 and FP8",
+    "weight_bytes": "other precisions than bf16 and FP8, fp32 master weights among "
+    "them",
     "optimizer_bytes": "this optimizer",
     "memory.fit": "the last pipeline stage, which has the logits",
     "gpu.memory_gib": "what torch sees of this GPU's memory",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "other GPUs than Hopper of 700 TFLOPS and more",
     "speed.fp8_seconds": "FP8 without compile",
-    "speed.tokens_per_second": "hidden sizes below 1024, and optimizers that multiply "
-    "matrices",
+    "speed.optimizer": "the time of this optimizer's step",
+    "speed.hidden_size": "hidden sizes below 1024, where launches dominate",
 }
+
+
+def which(gpu: str) -> str:
+    """Which GPU to say where a name means several, or nothing."""
+    from fp8tune.facts.gpus import find
+
+    names = find(gpu).members if gpu else ()
+    return f": say --gpu {' or '.join(names)}" if names else ""
 
 
 def why(missing: dict[str, str], fact: str) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
+from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.calibration import Run
-from fp8tune.facts.gpus import Gpu, members
+from fp8tune.facts.gpus import Gpu, find, members
 from fp8tune.facts.peak import fit, usable_gib
+from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -22,6 +27,9 @@ LEAST_GIB = 0.5
 
 SIZES = 8
 """Numbers of GPUs shown where it is not said."""
+
+ASSUMED = "nobody"
+"""Who says how many GPUs there are, where it is assumed."""
 
 
 class Variants:
@@ -40,18 +48,40 @@ class Variants:
         self.runs = runs
         self.job = trainer.job(loaded, target)
 
-    def with_values(self, changes: dict[str, Any]) -> Job:
-        """The job with other values of fields that are keys."""
-        return self.job.with_values(changes)
+    @cached_property
+    def refused(self) -> list[Refusal]:
+        """What keeps the config itself from running."""
+        found = refusals.of_file(self.loaded.faults, self.job)
+        return found + refusals.of_job(self.job)
 
-    def on(self, world_size: int) -> Variants:
-        """The same on so many GPUs."""
-        target = self.target._replace(world_size=world_size)
+    def refusals(self, changes: dict[str, Any]) -> list[Refusal]:
+        """The same of the config with other values."""
+        if not changes:
+            return self.refused
+        job, fields = self.job.with_values(changes), set(changes)
+        kept = [one for one in self.refused if not _rests_on(one, job, fields)]
+        return kept + refusals.of_job(job, fields)
+
+    def on(self, world_size: int, origin: str = "") -> Variants:
+        """The same on so many GPUs, and who says so."""
+        target = self.target._replace(world_size=world_size, world_size_origin=origin)
         return Variants(self.trainer, self.loaded, target, self.runs)
+
+    def placed(self) -> Variants:
+        """The same on as many GPUs as the degrees ask for, if they leave none open."""
+        size = 0 if self.target.world_size else declared_gpus(self.job)
+        return self.on(size, "the parallel degrees") if size else self
 
     def predict(self, changes: dict[str, Any]) -> Prediction:
         """What is predicted of the job with other values."""
-        return predict(self.with_values(changes), self.runs)
+        job = self.job.with_values(changes) if changes else self.job
+        return predict(job, self.runs, self.refusals(changes))
+
+
+def _rests_on(refusal: Refusal, job: Job, fields: set[str]) -> bool:
+    rule = refusals.named(refusal.rule)
+    rests = rule is not None and rule.source and refusals.rests_on(rule, job, fields)
+    return bool(rests)
 
 
 class Cell(NamedTuple):
@@ -71,15 +101,11 @@ class Cell(NamedTuple):
 
 
 def grid(variants: Variants) -> list[Cell]:
-    """Micro-batch x AC x precision; accumulation keeps the tokens of a step.
-
-    FP8 beside tensor parallelism is left out: the trainer refuses it.
-    """
+    """Micro-batch x AC x precision; accumulation keeps the tokens of a step."""
     job = variants.job
     try:
         rows, batch = job["micro_batch"] * job["grad_accum"], job["micro_batch"]
-        others = ["bf16", "fp8"] if job["tp"] == 1 else ["bf16"]
-        precisions = list(dict.fromkeys([job["precision"], *others]))
+        precisions = list(dict.fromkeys([job["precision"], "bf16", "fp8"]))
     except Unknown:
         return []
     return [
@@ -110,15 +136,16 @@ def _sizes(rows: int, batch: int) -> list[int]:
 
 
 def start(cells: list[Cell], precision: str) -> Cell | None:
-    """The fastest setting that surely fits, in the config's own precision.
+    """The fastest setting that surely fits, in the config's own precision if it runs.
 
     Where no speed is known, that of the largest micro-batch, with the least AC.
     """
-    fitting = [
-        cell
-        for cell in cells
-        if cell.precision == precision and cell.prediction.fit == "fits"
-    ]
+    mine = [cell for cell in cells if cell.precision == precision]
+    if all(cell.prediction.impossible for cell in mine):
+        mine = [cell for cell in cells if cell.precision == "bf16"]
+    fitting = [cell for cell in mine if cell.prediction.fit == "fits"]
+    least = min((len(cell.prediction.refused) for cell in fitting), default=0)
+    fitting = [cell for cell in fitting if len(cell.prediction.refused) == least]
     order = {"none": 2, "selective": 1}
     return max(
         fitting,
@@ -131,7 +158,9 @@ def by_world_size(variants: Variants) -> dict[int, Prediction]:
     """What is predicted on other numbers of GPUs, doubling from the fewest."""
     job = variants.job
     try:
-        least: int = job["tp"] * job["pp"]
+        least = math.prod(
+            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
+        )
     except Unknown:
         return {}
     sizes = [least << power for power in range(SIZES)]
@@ -139,11 +168,37 @@ def by_world_size(variants: Variants) -> dict[int, Prediction]:
     return {size: said for size, said in found.items() if said.memory}
 
 
+def assumed(
+    variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
+) -> Variants:
+    """The config on the GPUs that its title names, else on a node of 8 or the like."""
+    size, line = titled
+    if size and not variants.on(size).predict({}).impossible:
+        return variants.on(size, f"the title on line {line}")
+    enough = [size for size in sizes if size >= NODE] or list(sizes)[-1:]
+    return variants.on(enough[0], ASSUMED) if enough else variants
+
+
+def declared_gpus(job: Job) -> int:
+    """How many GPUs the degrees ask for, 0 if they leave it open."""
+    try:
+        return int(job["declared_gpus"])
+    except Unknown:
+        return 0
+
+
 def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
-    """GPUs with FP8 by the verdict that the peak would have there, smallest first."""
+    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
+
+    Of a family its members; none where one GPU is named.
+    """
     found: dict[str, list[str]] = {}
+    gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None
     if said.memory:
-        for gpu in sorted(members(), key=lambda gpu: gpu.memory_gib or 0.0):
+        for gpu in sorted(
+            members() if gpus is None else gpus,
+            key=lambda gpu: gpu.memory_limit_gib or 0.0,
+        ):
             try:
                 verdict = _verdict(job, said, gpu)
             except Unknown:
@@ -153,11 +208,11 @@ def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
 
 
 def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
-    if not gpu.fp8_matmul or not gpu.memory_gib or not said.memory:
+    limit, size = gpu.memory_limit_gib, gpu.memory_gib
+    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
         raise Unknown("gpu.memory_gib")
-    size = gpu.memory_gib
     low, high = said.memory.low, said.memory.high
-    return str(fit(job["pp"], size, low, high, usable_gib(size)))
+    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))
 
 
 class Saving(NamedTuple):
@@ -184,13 +239,16 @@ def savings(variants: Variants, said: Prediction) -> list[Saving]:
 
 def _changes(job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
     batch, accum = job["micro_batch"], job["grad_accum"]
+    rows = batch * accum
     if accum > 1:
-        rows = batch * accum
         yield (
             f"one micro-batch of {rows} instead of {accum} x {batch}",
             {"micro_batch": rows, "grad_accum": 1},
         )
-        yield f"no accumulation ({batch} sequences per step)", {"grad_accum": 1}
+        yield (
+            f"no accumulation: {batch} instead of {rows} sequences per rank and step",
+            {"grad_accum": 1},
+        )
     if batch > 1:
         half = batch // 2
         accumulated = batch * accum // half

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts import calibration
 from fp8tune.facts.calibration import Band, Run
 from fp8tune.job import Job, Unknown
@@ -17,6 +18,7 @@ class Prediction(NamedTuple):
 
     What is not known is ``None``, and ``fit`` and ``pays`` then say ``unknown``;
     ``missing`` names the facts that would be needed, by what they are needed for.
+    Nothing is known of a run that is ``refused`` for what memory rests on.
     """
 
     memory: Band | None
@@ -33,10 +35,38 @@ class Prediction(NamedTuple):
     pays: str
     reasons: list[str]
     missing: dict[str, str]
+    stages: int = 1
+    small_nodes: bool = False
+    refused: list[Refusal] = []
+
+    @property
+    def impossible(self) -> bool:
+        """Whether there is no such run."""
+        return any(refusal.voids for refusal in self.refused)
 
 
-def predict(job: Job, runs: Sequence[Run] = ()) -> Prediction:
+def predict(
+    job: Job, runs: Sequence[Run] = (), refused: Sequence[Refusal] = ()
+) -> Prediction:
     """Everything that can be said of a job, corrected by measured runs."""
+    found = _nothing() if any(one.voids for one in refused) else _predict(job, runs)
+    return found._replace(refused=list(refused))
+
+
+def _nothing() -> Prediction:
+    unknown: list[Any] = [None] * len(Prediction._fields)
+    whole = Prediction(*unknown)
+    return whole._replace(
+        breakdown_gib={},
+        fit="unknown",
+        suspicious=False,
+        pays="unknown",
+        reasons=[],
+        missing={},
+    )
+
+
+def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
     missing: dict[str, str] = {}
 
     def known(name: str, found: Callable[[], T], instead: T) -> T:
@@ -67,6 +97,8 @@ def predict(job: Job, runs: Sequence[Run] = ()) -> Prediction:
         fact("fp8.pays", "unknown"),
         fact("fp8.reasons", []),
         missing,
+        fact("pp", 1),
+        fact("speed.on_small_nodes", False),
     )
 
 

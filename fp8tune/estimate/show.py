@@ -5,16 +5,20 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from fp8tune.estimate.gaps import why
-from fp8tune.estimate.grid import Cell
+from fp8tune.estimate.gaps import which, why
+from fp8tune.estimate.grid import ASSUMED, Cell
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
+from fp8tune.facts.peak import FULLEST
 from fp8tune.lint.wording import plain
 
 WIDTH = 80
 FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
 """Marks behind a memory figure of the grid."""
+
+SAID = ("--", "the comment", "pyproject")
+"""Beginnings of origins by which the user himself says how many GPUs there are."""
 
 SMALL = 10
 """Below so many GiB figures have a decimal."""
@@ -25,28 +29,57 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     said = found.said
     yield plain(path)
     yield ""
-    yield from _memory(said)
+    yield from _target(found)
+    yield from _refused(said)
+    if not said.impossible:
+        yield from _memory(said, found.target.gpu)
     yield from _elsewhere(found)
-    yield from _speed(said)
-    yield from _pays(said)
+    if not said.impossible:
+        yield from _speed(said, found.target.gpu)
+    yield from _pays(said, found.target.gpu)
     yield from _gemms(found)
     yield from _grid(found.cells)
     yield from _advice(found)
 
 
-def _memory(said: Prediction) -> Iterator[str]:
+def _target(found: Estimate) -> Iterator[str]:
+    """For how many GPUs, where the user has not said it."""
+    size, by = found.target.world_size, found.target.world_size_origin
+    if by == ASSUMED:
+        words = f"on {size} GPUs, as nothing says how many: say --world-size 16"
+        yield from _wrapped(words)
+    elif size and by and not by.startswith(SAID):
+        yield from _wrapped(f"on {size} GPUs, by {by}")
+
+
+def _refused(said: Prediction) -> Iterator[str]:
+    for refusal in said.refused:
+        fails = "this cannot run" if refusal.voids else "this fails all the same"
+        yield from _wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
+        if refusal.help:
+            yield from _wrapped(refusal.help, "  help: ", "    ")
+
+
+def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
     if memory is None:
         yield from _wrapped(f"memory: unknown{why(said.missing, 'memory.peak_gib')}")
         return
     band = f"{memory.low:.1f} to {memory.high:.1f}"
-    yield f"memory: {memory.value:.1f} GiB per GPU ({band}), at the {said.peak_at}"
+    where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
+    yield f"memory: {memory.value:.1f} GiB per {where} ({band}), at the {said.peak_at}"
     parts = [f"{name} {gib:.1f}" for name, gib in said.breakdown_gib.items() if gib]
     yield from _wrapped(", ".join(parts), "  ", "  ")
     yield from _by_runs(memory)
     reason = why(said.missing, "memory.fit") if said.fit == "unknown" else ""
+    if said.missing.get("memory.fit") == "gpu.memory_gib":
+        reason = which(gpu) or reason
     if said.usable_gib is not None and not reason:
-        reason = f" ({said.usable_gib:.0f} GiB of the GPU are usable)"
+        rest = said.usable_gib / FULLEST - said.usable_gib
+        reason = (
+            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {rest:.0f} are left "
+            "to what is not in the peak: CUDA context, NCCL, unused blocks)"
+        )
     yield from _wrapped(f"fit: {said.fit}{reason}")
 
 
@@ -67,26 +100,31 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
         yield from _wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
 
 
-def _speed(said: Prediction) -> Iterator[str]:
+def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     speed = said.speed
     if speed is None:
-        reason = why(said.missing, "speed.tokens_per_second")
+        reason = which(gpu) or why(said.missing, "speed.tokens_per_second")
         yield from _wrapped(f"speed: unknown{reason}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
+    if said.small_nodes:
+        yield "  (in one node; two of 4 are in the range: say --gpus-per-node)"
     yield from _by_runs(speed)
 
 
-def _pays(said: Prediction) -> Iterator[str]:
+def _pays(said: Prediction, gpu: str) -> Iterator[str]:
     gain = ""
     if said.fp8_gain is not None and said.pays != "no":
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
     elif said.pays == "unknown":
-        gain = why(said.missing, "speed.fp8_gain")
+        gain = which(gpu) or why(said.missing, "speed.fp8_gain")
+    if said.impossible and said.pays == "unknown":
+        return
     yield from _wrapped(f"does FP8 pay here? {said.pays}{gain}")
-    for reason in said.reasons:
+    refused = [refusal.message for refusal in said.refused]
+    for reason in (reason for reason in said.reasons if reason not in refused):
         yield from _wrapped(reason, "  - ", "    ")
 
 
@@ -94,28 +132,52 @@ def _gemms(found: Estimate) -> Iterator[str]:
     if not found.gemms:
         return
     yield ""
-    yield f"{'GEMM':<12}{'M':>8}{'K':>8}{'N':>8}{'count':>7}{'FLOPs':>8}  FP8 gain"
+    yield f"{'GEMM':<12}{'M':>8}{'K':>8}{'N':>8}{'count':>7}{'FLOPs':>8}  on H100"
     for row in found.gemms:
         sizes = "".join(f"{row[key] or '':>8}" for key in ("m", "k", "n"))
         share = f"{row['flop_share']:.1%}"
-        gain = f"{row['speedup']:.2f} x" if row["speedup"] else "stays bf16"
+        kept = "FP8, not measured" if row["fp8"] else "stays bf16"
+        gain = f"FP8 {row['speedup']:.2f} x" if row["speedup"] else kept
         yield f"{row['name']:<12}{sizes}{row['count'] or '':>7}{share:>8}  {gain}"
 
 
 def _grid(cells: list[Cell]) -> Iterator[str]:
     if not any(cell.prediction.memory for cell in cells):
         return
+    cells = _in_reach(cells)
     batches = list(dict.fromkeys(cell.micro_batch for cell in cells))
     small = _small(cell.prediction for cell in cells)
     yield ""
     yield f"{'micro-batch':<16}" + "".join(f"{batch:>8}" for batch in batches)
+    never: dict[str, str] = {}
+    shown: list[Cell] = []
     for precision, ac in dict.fromkeys((cell.precision, cell.ac) for cell in cells):
         mine = [c for c in cells if (c.precision, c.ac) == (precision, ac)]
+        if all(cell.prediction.impossible for cell in mine):
+            never[precision] = mine[0].prediction.refused[0].message
+            continue
+        shown += mine
         memory = "".join(f"{_gib(cell.prediction, small):>8}" for cell in mine)
         yield f"{precision:<5}{ac:<11}{memory}"
         if any(cell.tokens for cell in mine):
             yield f"{'':<16}" + "".join(f"{_thousands(cell):>8}" for cell in mine)
-    yield from _wrapped(_legend(cells))
+    for precision, message in never.items():
+        yield from _wrapped(f"{precision} cannot run: {message}")
+    yield from _wrapped(_legend(shown))
+
+
+def _in_reach(cells: list[Cell]) -> list[Cell]:
+    """Without the micro-batches that are larger than one that nothing fits."""
+    sizes = sorted({cell.micro_batch for cell in cells})
+    out = ("out-of-memory", "unknown")
+    for size in sizes:
+        column = [c.prediction for c in cells if c.micro_batch == size]
+        if any(one.fit == "out-of-memory" for one in column) and all(
+            one.fit in out and (one.impossible or one.fit != "unknown")
+            for one in column
+        ):
+            return [cell for cell in cells if cell.micro_batch <= size]
+    return cells
 
 
 def _legend(cells: list[Cell]) -> str:
@@ -126,7 +188,8 @@ def _legend(cells: list[Cell]) -> str:
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
         "? tight": any(one.fit == "tight" for one in said),
         "x out of memory": any(one.fit == "out-of-memory" for one in said),
-        "- not covered": any(one.memory is None for one in said),
+        "- not covered": any(not one.memory and not one.impossible for one in said),
+        "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
     }
     return ", ".join(words for words, there in marks.items() if there)
@@ -140,7 +203,7 @@ def _small(said: Iterable[Prediction]) -> bool:
 
 def _gib(said: Prediction, small: bool) -> str:
     if said.memory is None:
-        return "-"
+        return "no" if said.impossible else "-"
     return f"{said.memory.value:.{int(small)}f}{FIT[said.fit]}"
 
 
@@ -158,7 +221,8 @@ def _advice(found: Estimate) -> Iterator[str]:
     best = found.start
     if best is not None and best.prediction.memory:
         setting = (
-            f"micro-batch {best.micro_batch}, accumulation {best.grad_accum}, "
+            f"{best.precision}, micro-batch {best.micro_batch}, accumulation "
+            f"{best.grad_accum}, "
             f"AC {best.ac}: {best.prediction.memory.value:.0f} GiB"
         )
         yield ""
@@ -175,4 +239,10 @@ def _advice(found: Estimate) -> Iterator[str]:
 
 
 def _wrapped(words: str, first: str = "", rest: str = "  ") -> list[str]:
-    return textwrap.wrap(words, WIDTH, initial_indent=first, subsequent_indent=rest)
+    return textwrap.wrap(
+        words,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+    )

@@ -8,6 +8,7 @@ from fp8tune.estimate.grid import (
     Cell,
     Saving,
     Variants,
+    assumed,
     by_gpu,
     by_world_size,
     grid,
@@ -16,6 +17,7 @@ from fp8tune.estimate.grid import (
 )
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.facts.calibration import Band
+from fp8tune.job import Target
 
 _GPU = ("gpu", "gpu.memory_gib")
 
@@ -24,9 +26,10 @@ class Estimate(NamedTuple):
     """The config's own prediction and those around it.
 
     ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
-    by verdict) where the GPU's memory is not known.
+    by verdict) where the GPU's memory is not known. ``target`` is what is estimated.
     """
 
+    target: Target
     said: Prediction
     world_sizes: dict[int, Prediction]
     gpus: dict[str, list[str]]
@@ -36,21 +39,46 @@ class Estimate(NamedTuple):
     savings: list[Saving]
 
 
-def estimate(variants: Variants) -> Estimate:
-    """Everything of one config; raises ``Unknown`` if its precision is none."""
+def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
+    """Everything of one config; raises ``Unknown`` if its precision is none.
+
+    ``titled`` is how many GPUs the file's title names, and on which line.
+    """
+    precision = variants.job["precision"]
+    sizes = {}
+    if not variants.target.world_size:
+        sizes = by_world_size(variants)
+        variants = assumed(variants, sizes, titled)
     job = variants.job
-    precision = job["precision"]
-    said = variants.predict({})
+    said = _judged(variants)
     cells = grid(variants)
-    sized = "world_size" in job or said.memory is not None
+    runs = not all(cell.prediction.impossible for cell in cells)
     return Estimate(
+        variants.target,
         said,
-        {} if sized else by_world_size(variants),
+        sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
-        gemms(job),
+        gemms(job) if runs else [],
         cells,
         start(cells, precision),
         savings(variants, said),
+    )
+
+
+def _judged(variants: Variants) -> Prediction:
+    """The config's own prediction; FP8 does not pay where it cannot run."""
+    said = variants.predict({})
+    fp8, bf16 = (variants.refusals({"precision": name}) for name in ("fp8", "bf16"))
+    against = [one.message for one in fp8 if one.voids and one not in bf16]
+    if not against or any(one.voids for one in bf16):
+        return said
+    return said._replace(
+        pays="no",
+        reasons=against,
+        suspicious=False,
+        fp8_gain=None,
+        fp8_gain_low=None,
+        fp8_gain_high=None,
     )
 
 
@@ -60,6 +88,13 @@ def as_json(found: Estimate) -> dict[str, Any]:
     memory, speed = _band(said.memory), _band(said.speed)
     return {
         "version": 1,
+        "target": {
+            "gpu": found.target.gpu or None,
+            "world_size": found.target.world_size or None,
+            "world_size_by": found.target.world_size_origin or None,
+            "gpus_per_node": found.target.gpus_per_node or None,
+        },
+        "refused": [refusal._asdict() for refusal in said.refused],
         "memory": {
             "peak_gib": memory["value"],
             "low_gib": memory["low"],
@@ -116,4 +151,5 @@ def _cell(cell: Cell) -> dict[str, Any]:
 
 def _short(said: Prediction) -> dict[str, Any]:
     peak = said.memory.value if said.memory else None
-    return {"peak_gib": peak, "fit": said.fit}
+    refused = [one.rule for one in said.refused if one.voids]
+    return {"peak_gib": peak, "fit": said.fit, "refused": refused}

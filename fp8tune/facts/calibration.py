@@ -1,10 +1,10 @@
 """Measured runs that correct the estimates of configs like them.
 
-Within one trainer, AC and compile mode the error of an estimate is nearly the same
-factor for all configs, so one run corrects the others (``docs/accuracy.md`` leaves
-each published run out in turn and says by how much). Runs are kept as JSON lines; only
-those on the same GPU, of the same version of fp8tune, count, and of these the ones
-whose other versions are those of the newest.
+Within one trainer, precision, AC and compile mode the error of an estimate is nearly
+the same factor for all configs, so one run corrects the others (``docs/accuracy.md``
+leaves each published run out in turn and says by how much). Runs are kept as JSON
+lines; only those on the same GPU, of the same version of fp8tune, count, and of these
+the ones whose other versions are those of the newest.
 """
 
 from __future__ import annotations
@@ -12,17 +12,25 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.facts.peak import fit
-from fp8tune.job import Job
+from fp8tune.job import Job, Unknown
 
-MEMORY, SPEED = "memory", "speed"
+MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
+"""What is measured; of a run that ran out of memory, how much there was."""
 
 WIDTHS = {MEMORY: (0.03, 0.02), SPEED: (0.14, 0.10)}
 """Smallest half-width of the band after one run and after more."""
+
+ALIKE = 8.0
+"""A run speaks for jobs whose memory is so many times more or less at most."""
+
+SMALL = 1024
+"""Smaller hidden sizes are a family of their own: their errors are, too."""
 
 PLAUSIBLE = 3.0
 """A value further off than this factor was not measured on the config that is meant."""
@@ -40,7 +48,10 @@ class Measured(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A measured run: memory in GiB, speed in tokens/s of all GPUs."""
+    """A measured run: memory in GiB, speed in tokens/s of all GPUs.
+
+    One out of memory has ``measured`` what there was, and may have needed all of it.
+    """
 
     gpu: str
     quantity: str
@@ -71,30 +82,28 @@ def factor(runs: Sequence[Measured]) -> float:
     return (ratios[middle] + ratios[~middle]) / 2 if ratios else 1.0
 
 
-def corrected(quantity: str, band: Band, runs: Sequence[Measured]) -> Band:
+def corrected(
+    quantity: str, band: Band, runs: Sequence[Measured], least: float = 0.0
+) -> Band:
     """An estimate of a family, corrected by runs of that family.
 
-    The band becomes the larger of what one run or more leave and how far the runs
-    disagree, never wider than it was.
+    The band becomes what one run or more leave, if it was wider, and holds every run;
+    ``least`` is the smallest factor that runs out of memory allow.
     """
-    if not runs:
-        return band
     by = factor(runs)
-    ratios = [run.measured / run.predicted for run in runs]
-    spread = max(max(ratios) / by, by / min(ratios)) - 1
-    width = max(WIDTHS[quantity][len(runs) > 1], spread)
-    below = min(width, 1 - band.low / band.value)
-    above = min(width, band.high / band.value - 1)
+    ratios = [run.measured / run.predicted for run in runs] or [by]
+    left = WIDTHS[quantity][len(runs) > 1] if runs else math.inf
+    below = max(min(left, 1 - band.low / band.value), 1 - min(ratios) / by)
+    above = max(min(left, band.high / band.value - 1), max(*ratios, least) / by - 1)
     value = band.value * by
     return Band(value, value * (1 - below), value * (1 + above), len(runs), by)
 
 
 def family(job: Job, quantity: str) -> str:
     """Which runs speak for a job; raises ``Unknown``."""
-    kind = str(job["estimate_family"])
-    if quantity == MEMORY:
-        return kind
-    return f"{kind}, {job['precision']}{', TP' if job['tp'] > 1 else ''}"
+    small = ", small" if job["hidden_size"] < SMALL else ""
+    kind = f"{job['estimate_family']}, {job['precision']}{small}"
+    return f"{kind}, TP" if quantity == SPEED and job["tp"] > 1 else kind
 
 
 def memory(job: Job, runs: Sequence[Run]) -> Band:
@@ -103,36 +112,52 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
     band = Band(*values)
     if job["memory.peak_at"] == "init":
         return band
-    return corrected(MEMORY, band, _of(job, MEMORY, runs))
+    mine = [
+        run
+        for run in _of(job, (MEMORY, OUT), runs)
+        if 1 / ALIKE < run.predicted / band.value < ALIKE
+    ]
+    out = [run.measured / run.predicted for run in mine if run.quantity == OUT]
+    whole = [run for run in mine if run.quantity == MEMORY]
+    return corrected(MEMORY, band, list(map(_measured, whole)), max(out, default=0.0))
 
 
 def memory_fit(job: Job, band: Band) -> str:
     """The verdict of ``memory.fit`` on a corrected band; raises ``Unknown``."""
-    size, usable = job["gpu.memory_gib"], job["memory.usable_gib"]
-    return fit(job["pp"], size, band.low, band.high, usable)
+    limit = job["gpu.memory_limit_gib"]
+    try:
+        usable = job["memory.usable_gib"]
+    except Unknown:
+        usable = None
+    return fit(job["pp"], limit, band.low, band.high, usable)
 
 
 def speed(job: Job, runs: Sequence[Run]) -> Band:
     """Tokens/s of a job over all GPUs; raises ``Unknown``."""
     names = ("tokens_per_second", "tokens_low", "tokens_high")
     band = Band(*(job[f"speed.{name}"] for name in names))
-    return corrected(SPEED, band, _of(job, SPEED, runs)) if runs else band
+    return corrected(SPEED, band, list(map(_measured, _of(job, (SPEED,), runs))))
 
 
-def _of(job: Job, quantity: str, runs: Sequence[Run]) -> list[Measured]:
+def _measured(run: Run) -> Measured:
+    return Measured(run.family, run.predicted, run.measured)
+
+
+def _of(job: Job, quantities: tuple[str, ...], runs: Sequence[Run]) -> list[Run]:
     """The runs that speak for a job, if its GPU is known."""
     if not runs or "gpu" not in job:
         return []
-    name = family(job, quantity)
+    name = family(job, quantities[0])
     mine = [
         run
         for run in runs
-        if (run.gpu, run.quantity, run.family) == (job["gpu"], quantity, name)
+        if (run.gpu, run.family) == (job["gpu"], name)
+        and run.quantity in quantities
         and run.versions.get("fp8tune") == __version__
     ]
     newest = mine[-1].versions if mine else {}
     return [
-        Measured(run.family, run.predicted, run.measured)
+        run
         for run in mine
         if all(newest.get(key, said) == said for key, said in run.versions.items())
     ]
@@ -143,21 +168,33 @@ def of_job(
     peak_gib: float = 0.0,
     tokens_per_second: float = 0.0,
     versions: dict[str, str] | None = None,
+    *,
+    ran_out: bool = False,
 ) -> list[Run]:
     """What was measured of a job, to be stored.
 
-    0 is what was not measured; ``versions`` are those of torch and the like. Raises
-    ``Unknown``, and ``BadCalibration`` for a value that cannot be this job's.
+    0 is what was not measured, ``ran_out`` that the GPU's memory was not enough;
+    ``versions`` are those of torch and the like. Raises ``Unknown``, and
+    ``BadCalibration`` for a value that cannot be this job's.
     """
     names = {MEMORY: "memory.peak_gib", SPEED: "speed.tokens_per_second"}
     known = {"fp8tune": __version__, **(versions or {})}
+    limit = job["gpu.memory_gib"] if ran_out else 0.0
+    values = ((MEMORY, peak_gib), (SPEED, tokens_per_second), (OUT, limit))
     runs = [
-        Run(job["gpu"], what, family(job, what), job[names[what]], measured, known)
-        for what, measured in ((MEMORY, peak_gib), (SPEED, tokens_per_second))
+        Run(
+            job["gpu"],
+            what,
+            family(job, what),
+            job[names.get(what, "memory.peak_gib")],
+            measured,
+            known,
+        )
+        for what, measured in values
         if measured
     ]
     for run in runs:
-        if not 1 / PLAUSIBLE < run.measured / run.predicted < PLAUSIBLE:
+        if not _is_plausible(run):
             raise BadCalibration(
                 f"a {run.quantity} of {run.measured:,.1f} is too far from the "
                 f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, "
@@ -167,23 +204,39 @@ def of_job(
 
 
 def read(path: str) -> list[Run]:
-    """The runs of a file, none if it does not exist; raises ``BadCalibration``."""
-    if not os.path.exists(path):
-        return []
+    """The runs of a file, none if it does not exist; raises ``BadCalibration``.
+
+    A last line without its end was torn when it was written, and is left out.
+    """
+    data = _bytes(path)
+    text = data[: data.rfind(b"\n") + 1].decode(errors="replace")
+    lines = enumerate(text.splitlines(), 1)
+    return [_parse(path, number, line) for number, line in lines]
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise BadCalibration(f"{path}: no regular file")
+    except FileNotFoundError:
+        return b""
     with open(path, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise BadCalibration(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-    lines = data.decode(errors="replace").splitlines()
-    return [_parse(path, number, line) for number, line in enumerate(lines, 1)]
+    return data
 
 
 def add(path: str, runs: Iterable[Run]) -> None:
     """Append runs to a file, but for those it has; raises ``BadCalibration``."""
     known = read(path)
     new = [run for run in runs if run not in known]
+    data = _bytes(path)
     text = "".join(json.dumps(run._asdict()) + "\n" for run in new)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
     with open(path, "a", encoding="utf-8") as file:
         file.write(text)
 
@@ -204,7 +257,14 @@ def _is_sound(run: Run) -> bool:
     words = (run.gpu, run.family, *run.versions, *run.versions.values())
     numbers = (run.predicted, run.measured)
     return (
-        run.quantity in WIDTHS
+        run.quantity in (*WIDTHS, OUT)
         and all(type(word) is str for word in words)
         and all(type(n) in (int, float) and 0 < n < math.inf for n in numbers)
+        and _is_plausible(run)
     )
+
+
+def _is_plausible(run: Run) -> bool:
+    """Whether the value can be of the config that is meant."""
+    ratio = run.measured / run.predicted
+    return (run.quantity == OUT or ratio > 1 / PLAUSIBLE) and ratio < PLAUSIBLE

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fp8tune.job import Unknown, Words
+from fp8tune.job import Job, Unknown, Words
 
 if TYPE_CHECKING:
     from fp8tune.facts.linears import Gemm
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 ALIGNMENT = 16
 PAYS, HARDLY = 1.05, 1.03
 """FP8 pays if the whole band is above; it does not if the prediction is below."""
+
+FEWEST_TOKENS, SMALLEST_HIDDEN = 4096, 2048
+"""M and hidden size from which on gains of whole models are published.
+
+But for nanochat's d26, 1.17 at a hidden size of 1664 and M = 65536. Below nothing is
+known to gain: neither d12 nor torchtitan's debug model, nor one of the 72 linears of
+torchao's table with M = 1024 or 2048.
+"""
 
 
 def kv_size(kv_heads: int, head_dim: int) -> int:
@@ -72,13 +80,20 @@ def linear_gain(gemms: tuple[Gemm, ...]) -> float:
     """Speed of the converted linears together against bf16, on an H100 [ratio].
 
     Torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
-    linears, which it meets within 14 % (``docs/accuracy.md``).
+    linears, which it meets within 15 % (``docs/accuracy.md``).
     """
     from fp8tune.facts.gemm_speed import tensorwise
 
     mine = [gemm for gemm in gemms if gemm.fp8]
     slowed = sum(gemm.flops / tensorwise(gemm.m, gemm.k, gemm.n) for gemm in mine)
     return sum(gemm.flops for gemm in mine) / slowed
+
+
+def linear_gain_low(fp8_linear_gain: float) -> float:
+    """Lower end of the band of ``fp8.linear_gain`` [ratio]."""
+    from fp8tune.facts.gemm_speed import ERROR
+
+    return fp8_linear_gain * (1 - ERROR)
 
 
 def linear_gain_high(fp8_linear_gain: float) -> float:
@@ -99,38 +114,79 @@ def kv_share(gemms: tuple[Gemm, ...]) -> float:
     return mine / sum(gemm.flops for gemm in gemms)
 
 
+def obstacle(
+    job: Job,
+    tp: int,
+    hidden_size: int = 0,
+    fp8_kv_size: int = 0,
+    ffn_size: int = 0,
+    dense_ffn_layers: int = 0,
+    vocab_size: int = 0,
+    fp8_unaligned_tokens: int = 0,
+    gpu_fp8_matmul: bool | None = None,
+) -> str:
+    """Why the job cannot run in FP8 at all, or nothing.
+
+    The same that the rules gpu-without-fp8, fp8-with-tensor-parallel and fp8-...-not-16
+    find in a job whose precision is FP8.
+    """
+    fp8 = job.with_values({"precision": "fp8"})
+    sizes = {
+        "the hidden size": hidden_size,
+        "the key/value size": fp8_kv_size,
+        "the FFN size": max(ffn_size, 0) if dense_ffn_layers else 0,
+        "the vocabulary": vocab_size if fp8["fp8_converts_head"] else 0,
+        "M": fp8_unaligned_tokens,
+    }
+    odd = (f"{name}, {n}," for name, n in sizes.items() if n % ALIGNMENT)
+    words = (
+        "the GPU has no FP8 matmul" if gpu_fp8_matmul is False else "",
+        "the trainer refuses FP8 with tensor parallelism" if tp > 1 else "",
+        *(f"{size} is no multiple of 16, which every FP8 GEMM needs" for size in odd),
+    )
+    return Words(next(filter(None, words), ""))
+
+
+def published(hidden_size: int, fp8_tokens: tuple[int, ...]) -> bool:
+    """Whether gains of whole models are published for so large GEMMs."""
+    return hidden_size >= SMALLEST_HIDDEN and fp8_tokens[0] >= FEWEST_TOKENS
+
+
 def pays(
     compile: bool,  # noqa: A002
-    tp: int,
-    gpu_fp8_matmul: bool | None = None,
+    fp8_obstacle: str,
+    fp8_published: bool = False,
     speed_on_hopper: bool | None = None,
     speed_fp8_gain: float | None = None,
     speed_fp8_gain_low: float | None = None,
+    fp8_linear_gain_low: float = 0.0,
     fp8_linear_gain_high: float | None = None,
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
-    Yes if the whole band of the gain is above 1.05, no if the gain is below 1.03, the
-    GPU has no FP8 matmul, the model is not compiled, or tensor parallelism makes the
-    trainer refuse it; without a gain, no if the linears together are slower than in
-    bf16 on an H100.
+    No if the job cannot run in FP8 or is not compiled, if its linears together are
+    slower than in bf16 by the H100's table, or if the gain is below 1.03 and not only
+    because the network takes it from linears that are surely faster. Yes if the whole
+    band of the gain is above 1.05 and such gains are published: M is 4096 or more and
+    the hidden size 2048 or more.
     """
-    if gpu_fp8_matmul is False or not compile or tp > 1:
+    if fp8_obstacle or not compile:
         return "no"
-    if speed_fp8_gain is not None and speed_fp8_gain_low is not None:
-        if speed_fp8_gain < HARDLY:
-            return "no"
-        return "yes" if speed_fp8_gain_low >= PAYS else "marginal"
     slower = fp8_linear_gain_high is not None and fp8_linear_gain_high < 1
-    if slower and speed_on_hopper:
+    if slower and speed_on_hopper is not False:
         return "no"
-    raise Unknown("fp8.pays")
+    if speed_fp8_gain is None or speed_fp8_gain_low is None:
+        raise Unknown("fp8.pays")
+    if speed_fp8_gain < HARDLY:
+        return "marginal" if fp8_linear_gain_low > HARDLY else "no"
+    return "yes" if fp8_published and speed_fp8_gain_low >= PAYS else "marginal"
 
 
 def reasons(
     compile: bool,  # noqa: A002
     hidden_size: int,
-    tp: int,
+    fp8_obstacle: str,
+    fp8_published: bool = True,
     fp8_tokens: tuple[int, ...] = (),
     gpu_fp8_matmul: bool | None = None,
     speed_on_hopper: bool | None = None,
@@ -138,13 +194,16 @@ def reasons(
     fp8_linear_gain: float | None = None,
     fp8_limit: float | None = None,
     gemm_attention_share: float | None = None,
+    speed_fp8_gather_gain: float = 1.0,
     speed_fp8_gain_suspicious: bool | None = None,
 ) -> list[str]:
     """Why FP8 pays or not, most decisive first, one clause each."""
+    if fp8_obstacle:
+        return [fp8_obstacle]
+    gather = speed_fp8_gather_gain - 1
+    sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
-        (gpu_fp8_matmul is False, "the GPU has no FP8 matmul"),
         (not compile, "without compile the casts are kernels of their own"),
-        (tp > 1, "the trainer refuses FP8 with tensor parallelism"),
         (
             speed_on_hopper is False and gpu_fp8_matmul,
             "no published measurements of FP8 linears on this GPU",
@@ -154,10 +213,14 @@ def reasons(
             f"{fp8_linear_share or 0:.0%} of the linears' FLOPs run in FP8",
         ),
         (
-            fp8_linear_gain is not None,
+            fp8_linear_gain is not None and speed_on_hopper is not False,
             f"the converted linears run at {fp8_linear_gain or 0:.2f} times their bf16 "
-            f"speed, at M = {max(fp8_tokens[:1], default=0)} and hidden size "
-            f"{hidden_size}",
+            f"speed (H100), at {sizes}",
+        ),
+        (
+            not fp8_published,
+            f"hardly any published model gains below M = {FEWEST_TOKENS} or hidden "
+            f"size {SMALLEST_HIDDEN}",
         ),
         (
             gemm_attention_share is not None and gemm_attention_share > 0.2,
@@ -165,12 +228,17 @@ def reasons(
             "the FLOPs",
         ),
         (
-            fp8_limit is not None,
-            f"FP8 products at twice the speed make the step {fp8_limit or 0:.2f} times "
-            "as fast at most",
+            gather >= 0.005,
+            f"of that, FP8 all-gather is counted as {gather:.0%}; on 64 GPUs one "
+            "report saw nothing of it",
         ),
         (
-            bool(speed_fp8_gain_suspicious) and tp == 1,
+            fp8_limit is not None,
+            f"by Amdahl, FP8 products at twice the speed make all products "
+            f"{fp8_limit or 0:.2f} times as fast at most",
+        ),
+        (
+            bool(speed_fp8_gain_suspicious),
             "a gain above 1.5 is suspicious, hardly any published one is: measure it",
         ),
     )

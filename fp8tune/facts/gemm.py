@@ -49,15 +49,21 @@ def attention_share(gemm_flops: float, gemm_attention_flops: float) -> float:
 
 
 def table(
-    gemms: tuple[Gemm, ...], gemm_flops: float, gemm_attention_flops: float
+    gemms: tuple[Gemm, ...],
+    gemm_flops: float,
+    gemm_attention_flops: float,
+    fp8_obstacle: str,
+    speed_on_hopper: bool | None = None,
 ) -> list[dict[str, Any]]:
     """Every matrix product: M, K, N, count, FLOP share, FP8, expected speed-up.
 
-    The speed-up is that of a tensorwise FP8 linear on an H100 (``fp8.linear_gain``).
+    The speed-up is that of a tensorwise FP8 linear on an H100 (``fp8.linear_gain``),
+    none where H100s do not speak for the GPU or the job cannot run in FP8.
     """
     from fp8tune.facts.gemm_speed import tensorwise
 
     total = gemm_flops + gemm_attention_flops
+    known = speed_on_hopper is not False
     rows: list[dict[str, Any]] = [
         {
             "name": gemm.name,
@@ -66,10 +72,11 @@ def table(
             "n": gemm.n,
             "count": gemm.copies,
             "flop_share": gemm.flops / total,
-            "fp8": gemm.fp8,
-            "speedup": tensorwise(gemm.m, gemm.k, gemm.n) if gemm.fp8 else None,
+            "fp8": fp8,
+            "speedup": tensorwise(gemm.m, gemm.k, gemm.n) if fp8 and known else None,
         }
         for gemm in gemms
+        for fp8 in [gemm.fp8 and not fp8_obstacle]
     ]
     attention = {"name": "attention", "m": None, "k": None, "n": None, "count": None}
     share = {"flop_share": gemm_attention_flops / total, "fp8": False, "speedup": None}

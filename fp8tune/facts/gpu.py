@@ -31,6 +31,11 @@ def fp8_matmul(gpu: str) -> bool:
     return known("gpu.fp8_matmul", _find(gpu).fp8_matmul)
 
 
+def memory_limit_gib(gpu: str) -> float:
+    """The most memory that torch can report as total: never more than is sold [GiB]."""
+    return known("gpu.memory_gib", _find(gpu).memory_limit_gib)
+
+
 def memory_gib(gpu: str) -> float:
     """Memory that torch reports as total [GiB]."""
     return known("gpu.memory_gib", _find(gpu).memory_gib)

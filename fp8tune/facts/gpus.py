@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os.path
+import re
 import tomllib
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
+
+_MODEL = re.compile(r"([a-z]+)[ -]?([0-9]+)")
 
 
 class Gpu(NamedTuple):
@@ -20,12 +23,20 @@ class Gpu(NamedTuple):
     compute_capability: float | None = None
     fp8_matmul: bool | None = None
     memory_gib: float | None = None
+    nominal_gib: float | None = None
     hbm_gb_per_s: float | None = None
     bf16_tflops: float | None = None
     fp8_tflops: float | None = None
     bf16_measured_tflops: float | None = None
     fp8_measured_tflops: float | None = None
     sources: dict[str, str] = {}
+    second_hand: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+
+    @property
+    def memory_limit_gib(self) -> float | None:
+        """The most that torch can report as its memory [GiB]."""
+        return self.memory_gib or self.nominal_gib
 
 
 class UnknownGpu(Exception):
@@ -49,8 +60,7 @@ def table() -> dict[str, Gpu]:
 
 def members() -> list[Gpu]:
     """Every GPU once, without families."""
-    families = {name for name, gpu in table().items() if not gpu.sources}
-    found = {gpu.name: gpu for gpu in table().values() if gpu.name not in families}
+    found = {gpu.name: gpu for gpu in table().values() if not gpu.members}
     return list(found.values())
 
 
@@ -62,7 +72,13 @@ def _family(entry: dict[str, Any], gpus: dict[str, Gpu]) -> Gpu:
         for field, *values in zip(Gpu._fields, *members, strict=True)
         if all(value == values[0] for value in values)
     }
-    own = {"name": entry["name"], "title": entry["title"]}
+    limits = [member.memory_limit_gib for member in members]
+    own = {
+        "name": entry["name"],
+        "title": entry["title"],
+        "nominal_gib": None if None in limits else max(filter(None, limits)),
+        "members": tuple(entry["members"]),
+    }
     return Gpu(**{**shared, **own, "aliases": tuple(entry.get("aliases", ()))})
 
 
@@ -73,7 +89,16 @@ def resolve(name: str) -> str:
         return gpu.name
     from fp8tune.suggest import closest
 
-    raise UnknownGpu(name, closest(_plain(name), table()))
+    near = closest(_plain(name), table())
+    raise UnknownGpu(name, near if _is_typo(_plain(name), near) else "")
+
+
+def _is_typo(name: str, near: str) -> bool:
+    """Whether a name is a misspelt one, and not that of another model."""
+    found = [_MODEL.match(word) for word in (name, near)]
+    (letters, digits), (ours, number) = (m.groups() if m else ("", "") for m in found)
+    other = digits != number and len(digits) == len(number)
+    return not digits or (letters == ours and not other)
 
 
 def find(name: str) -> Gpu:

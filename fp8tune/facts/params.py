@@ -98,11 +98,20 @@ def moe_block(
     return params_attention / tp + mixture + 2 * hidden_size
 
 
-def head(
-    params_embedding: int, tied_embeddings: bool, pp: int, head_shards: int
-) -> float:
+def tied(
+    tied_embeddings: bool, fp8_all_gather: bool = False, fp8_converts_head: bool = False
+) -> bool:
+    """Whether head and embedding are one parameter while training.
+
+    Not in FP8: torchao wraps the head's weight in one of its own for the all-gather
+    (the rule fp8-unties-embeddings).
+    """
+    return tied_embeddings and not (fp8_all_gather and fp8_converts_head)
+
+
+def head(params_embedding: int, params_tied: bool, pp: int, head_shards: int) -> float:
     """Parameters of an untied head on rank 0; with a pipeline it has none."""
-    return 0 if tied_embeddings or pp > 1 else params_embedding / head_shards
+    return 0 if params_tied or pp > 1 else params_embedding / head_shards
 
 
 def root(params_embedding: int, params_head: float, hidden_size: int) -> float:

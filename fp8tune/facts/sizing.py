@@ -19,6 +19,7 @@ def breakdown(
     params_rank: float,
     weight_bytes: int,
     optimizer_bytes: int,
+    optimizer_temporary_bytes: int,
     kept_gradient_bytes: int,
     shards: int,
     memory_gradients_gib: float,
@@ -34,6 +35,8 @@ def breakdown(
     memory_routers_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    stage_layers: int,
+    moe_layers: int,
 ) -> dict[str, float]:
     """Parts of the peak, largest first [GiB].
 
@@ -42,28 +45,31 @@ def breakdown(
     """
     if memory_peak_at == "init":
         return {"the whole model": memory_init_gib}
+    each = params_rank / shards / GIB
     late = memory_backward_end_gib > memory_backward_gib
-    kept = memory_activations_gib + memory_head_gib
+    kept = memory_activations_gib / (stage_layers if late else 1)
+    routers = memory_routers_gib * (1 - 1 / max(1, moe_layers))
     parts = {
         "loss": {
             "gradients": memory_gradients_gib,
-            "activations": kept,
+            "activations": memory_activations_gib + memory_head_gib,
             "logits": memory_logits_gib,
         },
         "backward": {
             "gradients": memory_late_gradients_gib if late else memory_gradients_gib,
-            "activations": memory_queued_gib + (0.0 if late else kept),
+            "activations": memory_queued_gib + kept,
             "logits": memory_held_logits_gib,
             "one block recomputed": memory_recompute_gib,
             "gathered by FSDP": memory_gathered_gib,
-            "kept by routers": memory_routers_gib if late else 0.0,
+            "kept by routers": routers if late else 0.0,
         },
         "optimizer step": {
             "gradients": memory_reduced_gradients_gib,
             "logits": memory_held_logits_gib,
+            "kept by routers": memory_routers_gib,
+            "temporaries of the step": each * optimizer_temporary_bytes,
         },
     }
-    each = params_rank / shards / GIB
     found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
@@ -77,6 +83,7 @@ def largest_parts(memory_breakdown: dict[str, float]) -> str:
 
 
 def largest_micro_batch(
+    job: Job,
     micro_batch: int,
     estimate_family: str,
     memory_usable_gib: float,
@@ -103,7 +110,16 @@ def largest_micro_batch(
         (late, memory_backward_end_gib),
     )
     fits = (micro_batch * (limit - held) / (gib - held) for held, gib in instants)
-    return max(0, int(min(fits)))
+    found = max(0, int(min(fits)))
+    while found and _too_much(job, found, memory_usable_gib):
+        found -= 1
+    return found
+
+
+def _too_much(job: Job, batch: int, usable: float) -> bool:
+    """Whether a micro-batch fits by proportion only: a chunk of the loss is fixed."""
+    high: float = job.with_values({"micro_batch": batch})["memory.high_gib"]
+    return high > usable
 
 
 def advice(

@@ -18,6 +18,16 @@ LAUNCH = 5e-6
 """Start and tail of one GEMM kernel [s]: 1024 cubed takes 11 us, of which 3.3 us
 are FLOPs (https://github.com/pytorch/ao/pull/940)."""
 
+GATHER = 0.25
+"""What FP8 all-gather is counted on to save at most, of what FP8 products save.
+
+About a fifth of the gain is of the all-gather, the rest of the products
+(https://github.com/pytorch/torchtitan/issues/687): 1.25 with it against 1.195 without
+on 8 GPUs (``docs/accuracy.md``); on 64 none was seen
+(https://github.com/pytorch/torchtitan/issues/653). Half the bytes would save more of a
+step that waits for them, but nobody has published that.
+"""
+
 NVLINK = 300.0
 """Bus bandwidth of collectives within a node [GB/s]; the rates are relative to it."""
 
@@ -59,21 +69,21 @@ class Rates(NamedTuple):
 
     ``matmul`` and ``attention`` are shares of the matmul ceiling, ``elementwise``,
     ``eager``, ``sharded`` and ``pipelined`` factors, ``contention`` and ``exposed``
-    shares of collective time that compute does not hide (FSDP alone, with tensor
+    what of the time of FSDP's collectives compute does not hide (alone, with tensor
     parallelism), ``network`` and ``tensor`` bandwidths [GB/s], ``fp8_scale`` and
     ``fp8_power`` the tensorwise correction of ``gemm_speed``.
     """
 
-    matmul: float = 0.917
-    attention: float = 0.545
-    elementwise: float = 1.289
-    eager: float = 4.785
-    sharded: float = 1.056
-    pipelined: float = 1.333
-    contention: float = 0.831
-    exposed: float = 0.94
-    network: float = 57.8
-    tensor: float = 62.87
+    matmul: float = 0.9135
+    attention: float = 0.5437
+    elementwise: float = 1.306
+    eager: float = 4.788
+    sharded: float = 1.058
+    pipelined: float = 1.329
+    contention: float = 0.7814
+    exposed: float = 1.195
+    network: float = 73.74
+    tensor: float = 63.59
     fp8_scale: float = gemm_speed.SCALE
     fp8_power: float = gemm_speed.POWER
 
@@ -94,8 +104,24 @@ class Parts(NamedTuple):
         return sum(self)
 
 
-def seconds(step: Step, chip: Chip, recipe: str, rates: Rates) -> Parts:
-    """Seconds of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise"."""
+def seconds(
+    step: Step, chip: Chip, recipe: str, rates: Rates, *, gather: bool = True
+) -> Parts:
+    """Seconds of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise".
+
+    ``gather`` tells whether a tensorwise run gathers its weights in FP8.
+    """
+    found = _parts(step, chip, recipe, 2.0, rates)
+    if recipe != "tensorwise" or not gather:
+        return found
+    won = _parts(step, chip, "", 2.0, rates).total - found.total
+    least = found.communication - GATHER * max(won, 0.0)
+    whole = _parts(step, chip, recipe, 1.0, rates).communication
+    return _with_communication(step, found, max(whole, least))
+
+
+def _parts(step: Step, chip: Chip, recipe: str, gathered: float, rates: Rates) -> Parts:
+    """The same with weights gathered in ``gathered`` bytes each."""
     memory = 0.85 * chip.gb_per_s * GIGA
     stage = rates.pipelined / step.pp if step.pp > 1 else 1.0
     stage *= rates.sharded if step.shards > 1 and step.tp == 1 else 1.0
@@ -105,10 +131,17 @@ def seconds(step: Step, chip: Chip, recipe: str, rates: Rates) -> Parts:
     elementwise = stage * _elementwise_bytes(step, rates) / memory
     optimizer = stage * _optimizer_bytes(step) / memory
     compute = linears + attention + elementwise + optimizer
-    communication = _communication(step, compute, recipe, rates)
-    busy = compute + communication
+    communication = _fsdp(step, compute, gathered, rates)
+    if step.tp > 1:
+        communication += _tensor_parallel(step, recipe, rates)
+    parts = Parts(linears, attention, elementwise, optimizer, 0.0, 0.0)
+    return _with_communication(step, parts, communication)
+
+
+def _with_communication(step: Step, parts: Parts, seconds: float) -> Parts:
+    busy = sum(parts[:4]) + seconds
     bubble = busy * (step.pp - 1) / step.grad_accum
-    return Parts(linears, attention, elementwise, optimizer, communication, bubble)
+    return parts._replace(communication=seconds, bubble=bubble)
 
 
 def _linears(step: Step, chip: Chip, recipe: str, rates: Rates) -> float:
@@ -145,17 +178,14 @@ def _optimizer_bytes(step: Step) -> float:
     return (14.0 * step.weights / step.shards + accumulation) / step.grad_accum
 
 
-def _communication(step: Step, compute: float, recipe: str, rates: Rates) -> float:
-    """Seconds that collectives add to compute."""
+def _fsdp(step: Step, compute: float, gathered: float, rates: Rates) -> float:
+    """Of gathers and reductions of weights, ``gathered`` bytes each."""
     others = (step.shards - 1) / step.shards
-    weights = step.weights / step.pp
-    gathered = 1.0 if recipe == "tensorwise" else 2.0
-    moved = weights * others * (2 * gathered + 4.0 / step.grad_accum)
+    moved = others * step.weights / step.pp * (2 * gathered + 4.0 / step.grad_accum)
     inside = moved / (NVLINK * GIGA)
     outside = moved / (rates.network * GIGA)
     if step.tp > 1:
-        sharded = _tensor_parallel(step, recipe, rates)
-        return sharded + rates.exposed * (outside if step.across_nodes else inside)
+        return rates.exposed * (outside if step.across_nodes else inside)
     late = (compute**3 + outside**3) ** (1 / 3) - compute if step.across_nodes else 0.0
     return late + rates.contention * inside
 

@@ -22,7 +22,7 @@ _COMMENT = re.compile(
     re.MULTILINE,
 )
 _TABLE = re.compile(r"^[ \t]*\[\[?[^\[\],\n]+\]", re.MULTILINE)
-_NAMES = ("gpu", "world-size")
+_NAMES = ("gpu", "world-size", "gpus-per-node")
 
 
 class Directive(NamedTuple):
@@ -36,6 +36,7 @@ class Directive(NamedTuple):
     gpu_line: int = 0
     world_size_line: int = 0
     problems: tuple[tuple[str, Span], ...] = ()
+    gpus_per_node: int = 0
 
     def complete(self, target: Target) -> Target:
         """The target of the command line or project, with this one in between.
@@ -49,6 +50,8 @@ class Directive(NamedTuple):
             size, line = self.world_size, self.world_size_line
             origin = f"the comment on line {line}"
             target = target._replace(world_size=size, world_size_origin=origin)
+        if self.gpus_per_node and not target.gpus_per_node:
+            target = target._replace(gpus_per_node=self.gpus_per_node)
         return target
 
 
@@ -97,35 +100,37 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     if name == "world-size":
         size = parse_world_size(value)
         return found._replace(world_size=size, world_size_line=line)
+    if name == "gpus-per-node":
+        return found._replace(gpus_per_node=parse_world_size(value, name))
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
     raise ValueError(f"{name!r} is not known{hint}")
 
 
-def asked(gpu: str | None, world_size: int | None) -> Target:
+def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Target:
     """The target that ``--gpu`` and ``--world-size`` say; ``ValueError`` if unknown."""
     name = parse_gpu(gpu) if gpu else ""
     size = world_size or 0
-    return Target(name, size, "--gpu" * bool(name), "--world-size" * bool(size))
+    origins = "--gpu" * bool(name), "--world-size" * bool(size)
+    return Target(name, size, *origins, gpus_per_node)
 
 
 def parse_gpu(value: str) -> str:
     """The table's name of a GPU; ``ValueError`` says what is wrong, kindly."""
-    from fp8tune.facts.gpus import UnknownGpu, resolve
+    from fp8tune.facts.gpus import UnknownGpu, members, resolve
 
     try:
         return resolve(value)
     except UnknownGpu as error:
         near = error.args[1]
-        hint = f"; did you mean {near}?" if near else ""
+        known = ", ".join(gpu.name for gpu in members())
+        hint = f"; did you mean {near}?" if near else f"; known: {known}"
         raise ValueError(f"no GPU named {value!r}{hint}") from None
 
 
-def parse_world_size(value: str) -> int:
+def parse_world_size(value: str, name: str = "world-size") -> int:
     """A number of GPUs; ``ValueError`` if it is none."""
-    if not (value.isascii() and value.isdigit() and 0 < len(value) < 9):
-        raise ValueError(f"world-size={value} is no number of GPUs")
-    size = int(value)
-    if not 0 < size <= MAX_WORLD_SIZE:
-        raise ValueError(f"world-size={value} is no number of GPUs")
-    return size
+    digits = value.isascii() and value.isdigit() and 0 < len(value) < 9
+    if not digits or not 0 < int(value) <= MAX_WORLD_SIZE:
+        raise ValueError(f"{name}={value} is no number of GPUs")
+    return int(value)

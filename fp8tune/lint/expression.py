@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.job import Prose, Unknown
+from fp8tune.lint.kleene import Compiled, every, some
 from fp8tune.lint.syntax import ExpressionError, offset_in, parse
 
-Compiled = Callable[[Any], Any]
 Compared = Callable[[Any, Any], Any]
 
 
@@ -141,22 +141,18 @@ class _Compiler:
         return lambda scope: [item(scope) for item in items]
 
     def _boolop(self, node: ast.BoolOp) -> Compiled:
-        parts = [self.node(value) for value in node.values]
-        decisive = isinstance(node.op, ast.Or)
+        if isinstance(node.op, ast.And):
+            return every([self._part(value) for value in node.values])
+        return some([self.node(value) for value in node.values])
 
-        def evaluate(scope: Any) -> bool:
-            unknown = None
-            for part in parts:
-                try:
-                    if bool(part(scope)) is decisive:
-                        return decisive
-                except Unknown as error:
-                    unknown = error
-            if unknown is not None:
-                raise unknown
-            return not decisive
-
-        return evaluate
+    def _part(self, node: ast.expr) -> tuple[Compiled, tuple[str, ...]]:
+        """A part of an ``and``, and the names that it cannot do without."""
+        before, self.names = self.names, {}
+        compiled = self.node(node)
+        names = tuple(self.names)
+        self.names = before | self.names
+        asks = any(isinstance(inner, ast.Call) for inner in ast.walk(node))
+        return compiled, () if asks else names
 
     def _unaryop(self, node: ast.UnaryOp) -> Compiled:
         operand = self.node(node.operand)

@@ -34,6 +34,7 @@ class Settings(NamedTuple):
     exclude: tuple[str, ...] = ()
     baseline: str = ""
     search_config: str = ""
+    gpus_per_node: int = 0
 
     def complete(self, target: Target) -> Target:
         """The target of the command line, with what it leaves open from here."""
@@ -43,6 +44,8 @@ class Settings(NamedTuple):
         if self.world_size and not target.world_size:
             size = self.world_size
             target = target._replace(world_size=size, world_size_origin=origin)
+        if self.gpus_per_node and not target.gpus_per_node:
+            target = target._replace(gpus_per_node=self.gpus_per_node)
         return target
 
 
@@ -51,6 +54,7 @@ _KEYS = (
     *_LISTS,
     "gpu",
     "world-size",
+    "gpus-per-node",
     "trainer",
     "baseline",
     "severity",
@@ -121,7 +125,8 @@ class _Reader:
         return Settings(
             folder=folder,
             gpu=self.gpu(),
-            world_size=self.world_size(),
+            world_size=self.number_of_gpus("world-size"),
+            gpus_per_node=self.number_of_gpus("gpus-per-node"),
             trainer=self.trainer(),
             select=self.texts("select"),
             ignore=self.texts("ignore"),
@@ -167,12 +172,12 @@ class _Reader:
         except ValueError as error:
             raise self.fail(f"gpu: {error}") from None
 
-    def world_size(self) -> int:
-        value = self.table.get("world-size", 0)
-        if "world-size" in self.table and (
+    def number_of_gpus(self, key: str) -> int:
+        value = self.table.get(key, 0)
+        if key in self.table and (
             type(value) is not int or not 0 < value <= MAX_WORLD_SIZE
         ):
-            raise self.fail("`world-size` is a number of GPUs")
+            raise self.fail(f"`{key}` is a number of GPUs")
         return int(value)
 
     def trainer(self) -> str:

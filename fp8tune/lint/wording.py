@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fp8tune.job import Prose, Words
-from fp8tune.lint.expression import Compiled, Expression
+from fp8tune.lint.expression import Expression
+from fp8tune.lint.kleene import Compiled
 from fp8tune.lint.syntax import ExpressionError
 
 MAX_SHOWN = 80

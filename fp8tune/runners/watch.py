@@ -130,6 +130,11 @@ def between(samples: Sequence[Sample], start: float, end: float) -> list[Sample]
     return [s for s in samples if s.time is not None and start <= s.time <= end]
 
 
+def slows(sample: Sample) -> bool:
+    """Whether a sample tells of a harmful reason for lower clocks."""
+    return sample.reasons is not None and bool(sample.reasons & smi.HARMFUL)
+
+
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """What a record says of the GPU in its steady time; what is unknown is left out.
 
@@ -143,7 +148,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     if heat := [s.temperature_c for s in samples if s.temperature_c is not None]:
         said["temperature_c"] = max(heat)
     if reasons := [s.reasons for s in samples if s.reasons is not None]:
-        slowed = sum(bool(bits & smi.HARMFUL) for bits in reasons) / len(reasons)
+        slowed = sum(map(slows, samples)) / len(reasons)
         every = 0
         for bits in reasons:
             every |= bits

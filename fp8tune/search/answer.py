@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.record import Record
+from fp8tune.search.aim import ENERGY, SPEED, aimed
+from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import Speed, speed, spread, verdict
+from fp8tune.search.statistics import Speed, ratio, speed, spread, verdict
 from fp8tune.search.study import Trial
 
 UNFIT = ("oom", "nan", "user", "compile")
@@ -20,6 +21,14 @@ Runs = dict[Point, list[Trial]]
 PRECISIONS = ("fp8", "bf16")
 
 
+class Beside(NamedTuple):
+    """A quantity of the chosen setting, of the given one, and of bf16 at its best."""
+
+    chosen: Speed | None = None
+    given: Speed | None = None
+    twin: Speed | None = None
+
+
 class Answer(NamedTuple):
     """The outcome of a search.
 
@@ -27,6 +36,9 @@ class Answer(NamedTuple):
     ``twin`` is the fastest that bf16 was, at its own best batch; ``fp8_gain`` is how
     FP8 does beside it. Where the chosen setting was not measured in bf16, both are of
     the given one, so that the gain is of nothing else.
+    ``fp8`` is that gain with its interval. ``verdict`` is of the ``aim``; ``energy`` is
+    tokens per joule where watts are known. ``unfit`` says why settings that ran leave
+    too little memory.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -44,31 +56,49 @@ class Answer(NamedTuple):
     trials: int
     oom_trials: int
     seconds: float
+    fp8: Speed | None = None
+    aim: str = SPEED
+    energy: Beside = Beside()
+    unfit: Mapping[Point, str] = {}
 
 
 def answer(
-    space: Space, given: Point, trials: Sequence[Trial], seconds: float
+    space: Space,
+    given: Point,
+    trials: Sequence[Trial],
+    seconds: float,
+    aim: str = SPEED,
 ) -> Answer:
-    """Choose: the fastest setting, or the given one where that is as fast."""
+    """Choose: the best setting, or the given one where that is as good."""
+    wanted = aimed(trials, aim)
+    best = ranked(space, given, wanted)
+    chosen, said = _choice(by_point(space, wanted), best, given)
     runs = by_point(space, trials)
-    best = ranked(space, given, trials)
-    chosen, said = _choice(runs, best, given)
-    measured = speed_of(runs, chosen)
     last = _last(runs.get(chosen, [])) if chosen is not None else None
-    twin, gain = _fp8(space, runs, [given if chosen is None else chosen, given])
+    points = [given if chosen is None else chosen, given]
+    twin, fp8 = _fp8(space, runs, points)
+    energies = by_point(space, aimed(trials, ENERGY))
     return Answer(
         chosen,
         said,
-        measured,
+        speed_of(runs, chosen),
         speed_of(runs, given),
         twin,
-        gain,
+        fp8.value if fp8 else None,
         next((point for point in best if point != chosen), None),
         last.record if last else None,
         last.number if last else None,
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
+        fp8,
+        aim,
+        Beside(
+            speed_of(energies, chosen),
+            speed_of(energies, given),
+            _fp8(space, energies, points)[0],
+        ),
+        {point: why for point, own in runs.items() if (why := lacks_memory(own))},
     )
 
 
@@ -87,7 +117,7 @@ def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, 
 
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
-) -> tuple[Speed | None, float | None]:
+) -> tuple[Speed | None, Speed | None]:
     """The fastest that bf16 was, and what FP8 gains over it.
 
     The gain is that of the first of these points that was measured in both, the
@@ -99,10 +129,11 @@ def _fp8(
     ]
     chosen_in_bf16 = pairs[0][1]
     in_bf16 = [p for p in runs if space.value(p, "precision") == "bf16"]
-    every = [speed_of(runs, p) for p in in_bf16 if _confirmed(runs[p])]
+    sound = [p for p in in_bf16 if _confirmed(runs[p]) and not is_unfit(runs[p])]
+    every = [speed_of(runs, p) for p in sound]
     fastest = _fastest([bf16 for _, bf16 in pairs] + every * bool(chosen_in_bf16))
     both = next((fp8 for fp8, bf16 in pairs if fp8 and bf16), None)
-    return fastest, both.value / fastest.value if both and fastest else None
+    return fastest, ratio(both, fastest) if both and fastest else None
 
 
 def _fastest(speeds: Iterable[Speed | None]) -> Speed | None:
@@ -114,14 +145,16 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     """The points that were measured and may be chosen, the best first.
 
     What was not confirmed counts as slower by one deviation between runs, because it
-    was picked for its luck; what once failed for good comes last.
+    was picked for its luck; what once failed for good comes last, as does the given
+    one where it leaves too little memory. Others that do may not be chosen.
     """
     runs = by_point(space, trials)
     deviation = _spread(runs)
     values: dict[Point, tuple[bool, float]] = {}
     for point, own in runs.items():
         found = speed(_telling(own), deviation)
-        if found is not None and space.allows(point, given):
+        may = space.allows(point, given) and (point == given or not lacks_memory(own))
+        if found is not None and may:
             lucky = 0.0 if _confirmed(own) else deviation
             values[point] = (not is_unfit(own), found.value * (1 - lucky))
     return sorted(values, key=lambda point: values[point], reverse=True)
@@ -142,8 +175,18 @@ def speed_of(runs: Runs, point: Point | None) -> Speed | None:
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:
+    """Whether a setting once failed for good, or leaves too little memory."""
+    return failed(trials) or bool(lacks_memory(trials))
+
+
+def failed(trials: Sequence[Trial]) -> bool:
     """Whether a setting once failed in a way that does not pass."""
     return any(trial.record.outcome in UNFIT for trial in trials)
+
+
+def lacks_memory(trials: Sequence[Trial]) -> str:
+    """Why a setting's runs leave too little memory for a long one; ``""`` if not."""
+    return next((why for trial in trials if (why := tight(trial.record))), "")
 
 
 def _spread(runs: Runs) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fp8tune.search.line import Lines, Run
 from fp8tune.search.normal import Array, below
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 
 CARDS = {79.1: 1.0, 93.1: 0.3, 139.8: 0.6, 178.4: 0.3, 44.5: 0.05, 23.6: 0.05}
@@ -50,7 +50,11 @@ class Memory:
         card_gib: float = 0.0,
         prior: Sequence[tuple[Point, float]] = (),
     ) -> None:
-        told = [Run(point, _peak(r), r.ok) for point, r in runs if _tells(r)]
+        told = [
+            Run(point, _peak(r), r.ok and not tight(r))
+            for point, r in runs
+            if _tells(r)
+        ]
         self._space = space
         self._largest: dict[Point, float] = {}
         for point in (run.point for run in told if run.ok):
@@ -88,7 +92,7 @@ class Memory:
         values, deviations = self._lines.predict([run.point for run in told])
         log = np.log(before)
         for run, value, deviation in zip(told, values, deviations, strict=True):
-            if run.peak_gib:
+            if run.peak_gib and run.ok:
                 log = log - np.where(self._caps < math.log(run.peak_gib), 50.0, 0.0)
             else:
                 sign = 1 if run.ok else -1

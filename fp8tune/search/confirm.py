@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer import Runs, by_point, is_unfit, ranked, speed_of
+from fp8tune.search.answer import (
+    Runs,
+    by_point,
+    failed,
+    is_unfit,
+    ranked,
+    speed_of,
+)
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import verdict
+from fp8tune.search.statistics import settled
 from fp8tune.search.study import Trial
 
 BEST = 3
@@ -19,8 +26,8 @@ BEST = 3
 CLOSE = 0.97
 """Share of the best one's speed from which another may be the best."""
 ROUNDS = 2
-MOST = 6
-"""Runs of the best and the given setting, while it is not clear which is faster."""
+MOST = 14
+"""Runs of the given setting and its rival, while it is not clear which is faster."""
 
 
 def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
@@ -103,12 +110,12 @@ def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:
 def _doubtful(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
-    """The best or the given setting, where it is not yet clear which is faster."""
-    best = ranked(space, given, trials)[0]
-    fastest, mine = speed_of(runs, best), speed_of(runs, given)
-    if not fastest or not mine or verdict(fastest, mine) != "unsure":
+    """The given setting or its rival, where it is not yet clear which is faster."""
+    ours = [p for p in ranked(space, given, trials) if p != given and _times(runs, p)]
+    mine, other = speed_of(runs, given), speed_of(runs, ours[0]) if ours else None
+    if not other or not mine or not _times(runs, given) or settled(other, mine):
         return None
-    fewer = min(given, best, key=lambda point: _times(runs, point))
+    fewer = min(given, ours[0], key=lambda point: _times(runs, point))
     return fewer if _times(runs, fewer) < MOST else None
 
 
@@ -119,4 +126,4 @@ def _times(runs: Runs, point: Point) -> int:
 def _lost(runs: Runs, point: Point) -> bool:
     """Whether another run of a point is not worth its time: it failed for good."""
     own = runs.get(point, [])
-    return is_unfit(own) or sum(not trial.record.ok for trial in own) > 1
+    return failed(own) or sum(not trial.record.ok for trial in own) > 1

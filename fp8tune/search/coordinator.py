@@ -7,9 +7,10 @@ a search that was killed goes on as if it had not been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.answer import Answer, answer
 from fp8tune.search.confirm import again, settings
 from fp8tune.search.deadline import deadline, typical
@@ -52,6 +53,7 @@ class Search:
         study: Study,
         limits: Limits,
         watch: Callable[[Event], None] = lambda _event: None,
+        aim: str = SPEED,
     ) -> None:
         self.space = space
         self.given = given
@@ -60,6 +62,7 @@ class Search:
         self.study = study
         self.limits = limits
         self.watch = watch
+        self.aim = aim
         self.interrupted = False
         self._begun = runner.now() - study.spent
 
@@ -68,6 +71,11 @@ class Search:
         """Seconds of the budget that are left for trials."""
         spent = self.runner.now() - self._begun
         return self.limits.budget - self.limits.write - spent
+
+    @property
+    def _trials(self) -> Sequence[Trial]:
+        """The trials so far, as the aim sees them."""
+        return aimed(self.study.trials, self.aim)
 
     def run(self) -> Answer:
         """Search until nothing is gained or the budget is spent; then answer.
@@ -82,12 +90,12 @@ class Search:
         finally:
             self.runner.close()
         seconds = self.limits.budget - self.limits.write - self.left
-        return answer(self.space, self.given, self.study.trials, seconds)
+        return answer(self.space, self.given, self.study.trials, seconds, self.aim)
 
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()
         while self._searching():
-            proposal = self.strategy.propose(self.study.trials)
+            proposal = self.strategy.propose(self._trials)
             if proposal is None:
                 break
             yield proposal
@@ -107,7 +115,7 @@ class Search:
 
     def _searching(self) -> bool:
         """Whether a trial more leaves time for the confirmation, not yet begun."""
-        trials = self.study.trials
+        trials = self._trials
         if self.left <= 0 or any(trial.stage == "confirm" for trial in trials):
             return False
         if len(trials) >= TRIES and all(map(_never_began, trials)):
@@ -118,7 +126,7 @@ class Search:
 
     def _confirmations(self) -> Iterator[Proposal]:
         while True:
-            trials = self.study.trials
+            trials = self._trials
             point = again(self.space, self.given, trials)
             if point is None or self.left <= typical(self.space, trials, point):
                 return

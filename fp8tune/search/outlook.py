@@ -11,7 +11,7 @@ import numpy as np
 from fp8tune.search.capacity import Memory
 from fp8tune.search.normal import Array, Mask, Places, improvement
 from fp8tune.search.prior import Expected
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.surrogate import Features, Speed, features
 from fp8tune.search.works import works
@@ -86,7 +86,8 @@ def _best(
     known: Known, speed: Speed, seen: Sequence[Point], logs: Array, told: bool
 ) -> float:
     """Log of what the best setting that may be chosen does; low where none ran."""
-    ours = [point for point in seen if known.space.allows(point, known.given)]
+    full = {point for point, record in known.runs if tight(record)} - {known.given}
+    ours = [p for p in seen if known.space.allows(p, known.given) and p not in full]
     if not ours:
         return float(logs.min()) - 0.5
     return float(speed.predict(_features(known, ours, told)).mean.max())

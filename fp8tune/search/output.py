@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import band, extrapolation, sentence
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import Speed, ratio
+from fp8tune.search.statistics import SAME, Speed, ratio
 from fp8tune.search.study import Trial
 
 
@@ -28,7 +29,19 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
             "given": _speed(found.given),
             "bf16_twin": _speed(found.twin),
         },
+        "gain": _speed(_gain(found)),
         "fp8_gain": found.fp8_gain,
+        "fp8_gain_interval": _speed(found.fp8),
+        "objective": found.aim,
+        "tokens_per_joule": {
+            "chosen": _speed(found.energy.chosen),
+            "given": _speed(found.energy.given),
+            "bf16_twin": _speed(found.energy.twin),
+        },
+        "unfit": [
+            {"knobs": space.values(point), "why": why}
+            for point, why in found.unfit.items()
+        ],
         "trials": found.trials,
         "oom_trials": found.oom_trials,
         "seconds": round(found.seconds, 3),
@@ -58,8 +71,9 @@ def outcome(record: Record) -> str:
         why = f": {said}" if isinstance(said, str) and said else ""
         return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
+    why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
     rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
-    return f"{rate}{peak}, {shown(record.cost_s)}"
+    return f"{rate}{peak}, {shown(record.cost_s)}{why}"
 
 
 WORDS = {
@@ -86,15 +100,48 @@ def describe(plan: Plan, point: Point) -> str:
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    if found.fp8_gain is not None and found.fp8_gain < 1:
-        yield f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
+    yield from _no_gain(found)
+    yield from _chosen(found, plan)
+    if why := found.unfit.get(plan.given):
+        yield f"your config leaves too little memory for a long run: {why}"
+    if found.twin is not None:
+        yield f"bf16 twin {_interval(found.twin)}{_fp8_gain(found)}"
+    yield from _energy(found)
+    if said := sentence(found.record):
+        yield said
+    count = f"{found.trials} trial{'s' * (found.trials != 1)}"
+    full = len(found.unfit)
+    unfit = f", {full} setting{'s' * (full != 1)} with too little memory left"
+    counted = f"{count}, {found.oom_trials} out of memory{unfit * bool(full)}"
+    yield f"{counted}, {shown(found.seconds)}"
+    if output:
+        yield f"wrote {output}"
+
+
+def _no_gain(found: Answer) -> Iterator[str]:
+    """Where FP8 does not pay, or may not: first of all."""
+    gain = found.fp8
+    if gain is None:
+        return
+    if abs(gain.value - 1) <= SAME and gain.half <= 2 * SAME:
+        yield f"FP8 does not pay here: as fast as bf16, {_change(gain)}"
+    elif gain.high < 1:
+        share = _percent(gain)
+        yield f"bf16 is faster: FP8 does not pay here, it reaches {share} of its speed"
+    elif gain.value < 1:
+        yield f"FP8 may not pay here: it reaches {_percent(gain)} of bf16's speed"
+
+
+def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
+    """What was chosen, and how it does beside the given setting."""
+    gain = _gain(found)
     if found.chosen is None:
-        yield "no trial succeeded"
-    elif found.speed and found.given and found.chosen != plan.given:
-        gain, low, high = (100 * (x - 1) for x in ratio(found.speed, found.given))
+        short = "no setting that ran leaves enough memory"
+        yield short if found.unfit else "no trial succeeded"
+    elif found.speed and found.given and gain and found.chosen != plan.given:
         yield f"{found.verdict}: {describe(plan, found.chosen)}"
         yield f"{_interval(found.given)} -> {_interval(found.speed)}"
-        yield f"{gain:+.1f} % ({low:+.1f} to {high:+.1f})"
+        yield f"{_change(gain)}{JOULES * (found.aim == ENERGY)}"
     elif found.chosen == plan.given and found.runner_up is None:
         yield f"no other setting ran: yours stays, {_maybe(found.speed)}"
     elif found.chosen == plan.given:
@@ -102,20 +149,39 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(found.speed)}"
         yield "your config was not measured or did not run: no gain can be told"
-    if found.twin is not None:
-        yield f"bf16 twin {_interval(found.twin)}{_gain(found)}"
-    if said := sentence(found.record):
-        yield said
-    count = f"{found.trials} trial{'s' * (found.trials != 1)}"
-    yield f"{count}, {found.oom_trials} out of memory, {shown(found.seconds)}"
-    if output:
-        yield f"wrote {output}"
 
 
-def _gain(found: Answer) -> str:
-    if found.fp8_gain is None:
-        return ""
-    return f": FP8 gains {100 * (found.fp8_gain - 1):+.1f} %"
+JOULES = " tokens per joule"
+
+
+def _gain(found: Answer) -> Speed | None:
+    """How much better the chosen setting is, by the aim."""
+    one, other = found.speed, found.given
+    if found.aim == ENERGY:
+        one, other = found.energy.chosen, found.energy.given
+    return ratio(one, other) if one and other else None
+
+
+def _energy(found: Answer) -> Iterator[str]:
+    each, before = found.energy.chosen, found.energy.given
+    if each:
+        yours = f", yours {before.value:.3g}" if before else ""
+        yield f"{each.value:.3g} tokens per joule{yours}"
+
+
+def _fp8_gain(found: Answer) -> str:
+    return f": FP8 gains {_change(found.fp8)}" if found.fp8 else ""
+
+
+def _change(gain: Speed) -> str:
+    """A ratio as what it gains: ``+4.1 % (+3.0 to +5.2)``."""
+    value, low, high = (100 * (x - 1) for x in gain)
+    return f"{value:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+def _percent(share: Speed) -> str:
+    value, low, high = (100 * x for x in share)
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
 
 
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:

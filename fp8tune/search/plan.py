@@ -44,14 +44,20 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def about(self, **more: Any) -> dict[str, Any]:
-        """What makes two searches the same, for ``study.json``."""
+        """What makes two searches the same, for ``study.json``.
+
+        With it the search can be told again when the config's file has changed.
+        """
         target = self.config.job.target
         return {
             "config": self.config.path,
+            "config_text": self.config.data.decode(),
+            "trainer": self.config.trainer.name,
             "gpu": target.gpu,
             "world_size": target.world_size,
-            "config_sha256": hashlib.sha256(self.config.data).hexdigest(),
             "knobs": [knob._asdict() for knob in self.space.knobs],
+            "points": sorted(map(list, self.space.only)),
+            "given": list(self.given),
             **more,
         }
 

@@ -88,6 +88,19 @@ def _data(job: Job) -> str:
     return digest.hexdigest() if names else ""
 
 
+def ranks(config: Config) -> int:
+    """Ranks that a trial stands for; raises ``CannotPlan`` where none can."""
+    try:
+        refusal = config.job["trial_refusal"]
+        many: int = config.job["shards"] if not refusal else 0
+    except Unknown as missing:
+        hint = "give the number of GPUs as --world-size N"
+        raise CannotPlan(f"{config.path}: {missing} is not known; {hint}") from None
+    if refusal:
+        raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
+    return many
+
+
 def _has_fp8(config: Config, device: str) -> bool:
     """Whether trainer and GPU have FP8; a GPU of which that is unknown may try."""
     try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.job import Unknown
+from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan
@@ -31,6 +32,13 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
 
 def _change(old: Any, new: Any, found: Answer) -> str:
     text = f"{_shown(old)} -> {_shown(new)}"
+    one, other = found.energy.chosen, found.energy.given
+    if found.aim == ENERGY and one and other:
+        gain, low, high = (100 * (x - 1) for x in ratio(one, other))
+        return (
+            f"{text}: with the other changes {gain:+.1f} % tokens per joule "
+            f"({low:+.1f} to {high:+.1f}), {other.value:.3g} -> {one.value:.3g}"
+        )
     if found.speed is None or found.given is None:
         return text
     gain, low, high = (100 * (x - 1) for x in ratio(found.speed, found.given))
@@ -48,6 +56,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+    if why := found.unfit.get(plan.given):
+        yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
     where = record.more.get("environment") if record is not None else None

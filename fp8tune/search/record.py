@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user")
 """How a trial can end; all but ``ok`` say what went wrong.
@@ -51,6 +51,33 @@ class Record(NamedTuple):
         fields = self._asdict()
         more = fields.pop("more")
         return json.dumps({**fields, **more}, allow_nan=False)
+
+
+FULL = 0.92
+"""Share of the GPU's memory that may be reserved: beyond it fragmentation, another
+batch or an evaluation ends a long run."""
+
+
+def tight(record: Record) -> str:
+    """Why a trial that ran leaves too little memory for a long run; ``""`` if not.
+
+    It reserved more than ``FULL`` of the GPU, or its allocator had to free what it
+    kept and try again, which costs time in every step and fails one day.
+    """
+    if not record.ok:
+        return ""
+    retries, capacity = (record.more.get(k) for k in ("alloc_retries", "capacity_gib"))
+    if _above(capacity, 0) and record.reserved_gib > FULL * capacity:
+        share = 100 * record.reserved_gib / capacity
+        return f"{share:.1f} % of the GPU's memory reserved, over {100 * FULL:.0f} %"
+    if _above(retries, 0):
+        return f"{retries} allocator {'retry' if retries == 1 else 'retries'}"
+    return ""
+
+
+def _above(value: Any, least: float) -> TypeGuard[float]:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return plain and least < value < MAX_NUMBER
 
 
 _NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.facts.gpus import UnknownGpu, resolve
-from fp8tune.job import Target, Unknown
+from fp8tune.job import Target
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aftermath import aftermath
+from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import CannotPut, changed, check_place, tuned
@@ -26,7 +27,8 @@ from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.find import NotOne, find_config
 from fp8tune.search.guided import Guided
-from fp8tune.search.lock import Busy, alone_in
+from fp8tune.search.lock import Busy
+from fp8tune.search.opening import opened
 from fp8tune.search.output import advice, as_json, closing
 from fp8tune.search.plan import (
     CannotPlan,
@@ -37,11 +39,17 @@ from fp8tune.search.plan import (
     study_name,
 )
 from fp8tune.search.prior import card_gib, from_job
-from fp8tune.search.real import circumstances, gpu_name, larger_gib, plan_for_trials
+from fp8tune.search.real import (
+    circumstances,
+    gpu_name,
+    larger_gib,
+    plan_for_trials,
+    ranks,
+)
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
-from fp8tune.search.space import Space
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
@@ -72,6 +80,7 @@ class Wishes(NamedTuple):
     diff: bool
     studies: str
     as_json: bool
+    objective: str = SPEED
 
 
 class Prepared(NamedTuple):
@@ -115,12 +124,20 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
         found = Search(
-            space, given, made.runner, made.strategy, made.study, limits, watch.event
+            space,
+            given,
+            made.runner,
+            made.strategy,
+            made.study,
+            limits,
+            watch.event,
+            wishes.objective,
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
     hint = [] if stop.asked else list(_advice(wishes, made, found))
     _say(wishes, made, found, output, hint)
+    write_at_end(made.study.folder, out)
     if stop.asked:
         return CODE
     return 0 if found.chosen is not None else 1
@@ -134,6 +151,7 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     standing_for = ranks(config)
+    check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     more = circumstances(config.job, wishes.device)
     about = plan.about(allow=list(wishes.allow), **more)
@@ -151,46 +169,19 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     return Prepared(plan, runner, strategy, study)
 
 
-def ranks(config: Config) -> int:
-    """Ranks that a trial stands for; raises ``CannotSearch`` where none can."""
-    try:
-        refusal = config.job["trial_refusal"]
-        many: int = config.job["shards"] if not refusal else 0
-    except Unknown as missing:
-        hint = "give the number of GPUs as --world-size N"
-        raise CannotSearch(f"{config.path}: {missing} is not known; {hint}") from None
-    if refusal:
-        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
-    return many
-
-
 def _opened(
     wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
 ) -> Study:
     """The study of this search, for us alone until ``held`` is closed."""
-    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
-    try:
-        held.enter_context(alone_in(study.folder))
-    except OSError as error:
-        raise BadStudy(f"{error.filename}: {error.strerror}") from None
-    study.open(about)
-    _check_trials(study, plan.space)
-    return study
-
-
-def _check_trials(study: Study, space: Space) -> None:
-    """Raise ``BadStudy`` where a trial is none of this search's."""
-    for trial in study.trials:
-        try:
-            space.point(trial.record.knobs)
-        except KeyError as error:
-            place = f"{os.path.join(study.folder, 'trials.jsonl')}:{trial.number + 1}"
-            what = f"no setting of this search ({error}); remove the folder"
-            raise BadStudy(f"{place}: {what}") from None
+    if wishes.objective != SPEED:
+        about["objective"] = wishes.objective
+    folder = os.path.join(wishes.studies, study_name(plan, about))
+    return opened(folder, plan.space, about, held)
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     records, digest = _records(wishes)
+    check_records(wishes.objective, records)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)

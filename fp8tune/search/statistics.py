@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from fp8tune.search.record import Record
 
-RUN_SPREAD = 0.005
+RUN_SPREAD = 0.007
 """Relative standard deviation between fresh runs of one setting, before any repeat.
 
 Within a run steps differ by 0.11 % (1 GPU) to 0.17 % (8 GPUs) in 53 published runs
@@ -18,6 +19,12 @@ PRIOR_RUNS = 4
 """How many degrees of freedom that figure is worth."""
 SAME = 0.01
 """Relative difference below which two settings are called the same."""
+RESOLVED = 0.008
+"""Half of a ratio's interval from which more runs are not worth their time: a setting
+against itself is then called the same 19 times in 20 and more, and a gain of 2 % is
+found 9 times in 10 (benchmarks/search/aa.py)."""
+NORMAL = 1.96
+"""Deviations that hold 95 % to both sides of a normal value."""
 
 
 class Speed(NamedTuple):
@@ -34,7 +41,11 @@ class Speed(NamedTuple):
 
 
 def spread(settings: Iterable[Sequence[Record]]) -> float:
-    """Relative standard deviation between runs, pooled over settings with repeats."""
+    """Relative standard deviation between runs, pooled over settings with repeats.
+
+    Widened as Student's t is, so that ``NORMAL`` of it hold 95 % although it is itself
+    known from few runs.
+    """
     total, freedom = PRIOR_RUNS * RUN_SPREAD**2, PRIOR_RUNS
     for records in settings:
         values = [record.tokens_per_second for record in records if record.ok]
@@ -42,7 +53,19 @@ def spread(settings: Iterable[Sequence[Record]]) -> float:
             middle = statistics.fmean(values)
             total += sum((value / middle - 1) ** 2 for value in values)
             freedom += len(values) - 1
-    return math.sqrt(total / freedom)
+    return math.sqrt(total / freedom) * student(freedom) / NORMAL
+
+
+def student(freedom: float) -> float:
+    """Student's t that holds 95 % to both sides, to 1 % from four degrees of freedom.
+
+    By its expansion around the normal value (Cornish and Fisher, 1938).
+    """
+    z = NORMAL
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | None:
@@ -50,9 +73,19 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
     values = [record.tokens_per_second for record in records if record.ok]
     if not values:
         return None
-    middle = statistics.median(values)
-    half = min(1.0, 1.96 * deviation / math.sqrt(len(values)))
+    middle = middle_of(values)
+    half = min(1.0, NORMAL * deviation / math.sqrt(len(values)))
     return Speed(middle, middle * (1 - half), middle * (1 + half))
+
+
+def middle_of(values: Sequence[float]) -> float:
+    """The median of all pairs' means, each value with itself too (Hodges and Lehmann).
+
+    Nearly as sure as the mean, where the median of a few runs is a fifth less so, and
+    one bad run does not carry it away.
+    """
+    pairs = itertools.combinations_with_replacement(values, 2)
+    return statistics.median(math.fsum(pair) / 2 for pair in pairs)
 
 
 def ratio(one: Speed, other: Speed) -> Speed:
@@ -60,6 +93,16 @@ def ratio(one: Speed, other: Speed) -> Speed:
     value = one.value / other.value
     half = math.hypot(one.half, other.half)
     return Speed(value, value * (1 - half), value * (1 + half))
+
+
+def settled(chosen: Speed, given: Speed) -> bool:
+    """Whether more runs would hardly change what is said of two settings.
+
+    The gain is surely worth having, or surely not, or as well known as is worth it.
+    """
+    gain = ratio(chosen, given)
+    beyond = gain.low > 1 + SAME or gain.high < 1 + SAME
+    return beyond or gain.half <= RESOLVED
 
 
 def verdict(chosen: Speed, given: Speed) -> str:

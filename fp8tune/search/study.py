@@ -91,8 +91,36 @@ def _read(path: str) -> list[Trial]:
     What was cut off at its end, or is no record there, is removed and kept aside: the
     process, or the machine, died while it was written.
     """
+    trials, data, whole = _whole(path)
+    if whole != data:
+        atomic.write(f"{path}.bak", data)
+        atomic.write(path, whole)
+    return trials
+
+
+def look(folder: str) -> tuple[dict[str, Any], list[Trial]]:
+    """What ``study.json`` says and the trials so far; nothing is written.
+
+    A search may be at work in the folder. Raises ``BadStudy``.
+    """
+    place = os.path.join(folder, "study.json")
+    try:
+        with open(place, "rb") as file:
+            about = json.loads(file.read(MAX_BYTES))
+        trials, _, _ = _whole(os.path.join(folder, "trials.jsonl"))
+    except OSError as error:
+        raise BadStudy(f"{error.filename}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise BadStudy(f"{place}: no JSON") from None
+    if not isinstance(about, dict):
+        raise BadStudy(f"{place}: no JSON object")
+    return about, trials
+
+
+def _whole(path: str) -> tuple[list[Trial], bytes, bytes]:
+    """The trials of a file, its bytes, and those of them that are whole trials."""
     if not os.path.exists(path):
-        return []
+        return [], b"", b""
     with open(path, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -106,11 +134,7 @@ def _read(path: str) -> list[Trial]:
             if number < len(lines) - 1:
                 raise BadStudy(f"{path}:{number + 1}: {error}") from None
             lines.pop()
-    whole = b"".join(line + b"\n" for line in lines)
-    if whole != data:
-        atomic.write(f"{path}.bak", data)
-        atomic.write(path, whole)
-    return trials
+    return trials, data, b"".join(line + b"\n" for line in lines)
 
 
 def _trial(number: int, line: str) -> Trial:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fp8tune.search.normal import Array
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 
 Runs = Sequence[tuple[Point, Record]]
@@ -22,14 +22,14 @@ def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
     """Tells the points that need no trial.
 
     Those that had one, unless the failure may pass; and a larger batch than one that
-    ran out of memory in the same cell.
+    ran out of memory in the same cell, or nearly did.
     """
     tried: dict[Point, list[Record]] = defaultdict(list)
     limits: dict[Point, float] = {}
     for point, record in runs:
         tried[point].append(record)
         batch = space.batch(point)
-        if record.outcome == "oom" and batch:
+        if batch and (record.outcome == "oom" or tight(record)):
             cell = space.cell(point)
             limits[cell] = min(limits.get(cell, np.inf), batch)
 

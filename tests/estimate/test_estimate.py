@@ -93,22 +93,52 @@ def test_text_fits_80_columns(estimate, config):
 def test_what_is_unknown_is_said(fp8tune, project):
     project({"a.toml": '[train]\nmixed_precision = "fp8"\n'})
     outcome = fp8tune("estimate", "a.toml")
-    assert "memory: unknown: say --world-size 16" in outcome.out
-    assert "speed: unknown: say --world-size 16" in outcome.out
+    assert "fit: unknown: say --gpu h100" in outcome.out
+    assert "speed: unknown: say --gpu h100" in outcome.out
     said = fp8tune("estimate", "a.toml", "--output-format", "json").json
     assert said["fit"] == "unknown"
     assert said["speed"]["tokens_per_second"] is None
 
 
-def test_without_a_number_of_gpus_memory_is_shown_for_several(fp8tune, project):
+def test_without_a_number_of_gpus_some_are_assumed_and_others_shown(fp8tune, project):
     project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
     said = fp8tune("estimate", "a.toml", "--gpu", "h100", *JSON).json
     sizes = [entry["world_size"] for entry in said["world_sizes"]]
     assert sizes == [4, 8, 16, 32, 64, 128, 256, 512]
     peaks = [entry["peak_gib"] for entry in said["world_sizes"]]
     assert peaks == sorted(peaks, reverse=True)
-    assert said["memory"]["peak_gib"] is None
-    assert "  GPUs             4       8" in fp8tune("estimate", "a.toml").out
+    assert said["target"]["world_size"] == 8
+    assert said["memory"]["peak_gib"] == peaks[1]
+    assert said["memory"]["breakdown_gib"]
+    assert said["start"]
+    text = fp8tune("estimate", "a.toml").out
+    assert "on 8 GPUs, as nothing says how many: say --world-size 16" in text
+    assert "  GPUs             4       8" in text
+
+
+@pytest.mark.parametrize(
+    ("title", "distributed", "size", "words"),
+    [
+        ("", "dp_shard = 3\ntp = 4", 12, "on 12 GPUs, by the parallel degrees"),
+        ("# 7B on 12 GPUs\n", "tp = 4", 12, "on 12 GPUs, by the title on line 1"),
+        ("# 7B on 10 GPUs\n", "tp = 4", 8, "on 8 GPUs, as nothing says how many"),
+    ],
+)
+def test_how_many_gpus_a_file_is_for(fp8tune, project, title, distributed, size, words):
+    text = f"{title}{SEVEN_B}[distributed]\n{distributed}\n"
+    project({"a.toml": text})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h200", *JSON).json
+    assert said["target"]["world_size"] == size
+    listed = [entry["world_size"] for entry in said["world_sizes"]]
+    assert listed == ([] if "dp_shard" in distributed else listed)
+    assert words in fp8tune("estimate", "a.toml", "--gpu", "h200").out
+    known = ("--gpu", "h200", "--world-size", str(size), *JSON)
+    same = fp8tune("estimate", "a.toml", *known).json
+    assert {**same, "target": {}, "world_sizes": []} == {
+        **said,
+        "target": {},
+        "world_sizes": [],
+    }
 
 
 def test_without_a_gpu_it_is_said_on_which_it_fits(fp8tune, project):
@@ -124,28 +154,84 @@ def test_without_a_gpu_it_is_said_on_which_it_fits(fp8tune, project):
     assert (known.json["fit"], known.json["gpus"]) == ("tight", {})
 
 
+VLM = """[vision_encoder]
+{}
+[vlm]
+max_text_len = 512
+[data]
+hf_dataset_name = "x/y"
+tokenizer_path = "gpt2"
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[vision_encoder]\ntype = "siglip2"\n[vlm]\n', "vision encoders other"),
-        ("[vision_encoder]\n[vlm]\n", "vision-language models"),
+        (
+            VLM.format("type = 'siglip2'\npath = 'x/y'\nnum_tokens = 196\n"),
+            "vision encoders other",
+        ),
+        (VLM.format("num_tokens = 196"), "what compiled blocks of mixtures"),
+        (
+            f"{VLM.format('num_tokens = 196')}[train]\ncompile_model = false\n",
+            "vision-language models",
+        ),
         ("[train]\ncompile_model = false\n[model]\nnum_experts = 8\n", "mixtures of"),
-        ("[model]\ndim = 512\nn_heads = 8\n", "hidden sizes below 1024"),
-        (f"{SEVEN_B}[distributed]\npp = 2\n", "the last pipeline stage"),
+        ("[model]\ndim = 512\nn_heads = 8\nn_kv_heads = 8\n", "hidden sizes below"),
+        ("[optimizer]\nname = 'muon'\n", "the time of this optimizer's step"),
+        ("[model]\nactivation = 'gelu'\n", "compiled blocks keep without full AC if"),
+        ("[distributed]\ntp = 4\n", "keep without full AC under tensor parallelism"),
+        ("[model]\nqk_norm = true\n", "or queries and keys are normalised"),
+        ("[train]\nmixed_precision = 'fp32'\n", "other precisions than bf16 and FP8"),
     ],
 )
 def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
     project({"a.toml": text})
     outcome = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "8")
     assert outcome.code == 0
-    assert f"not covered: {said}" in " ".join(outcome.out.split())
+    words = " ".join(outcome.out.split())
+    assert said in words.partition("not covered: ")[2]
+
+
+def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\npp = 2\n"})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "2")
+    words = " ".join(outcome.out.split())
+    assert outcome.code == 0
+    assert "GiB per GPU of the first stage (" in words
+    assert "not covered: the last pipeline stage" in words
+
+
+def test_a_gpu_of_several_kinds_is_asked_for(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "gh200", "--world-size", "16")
+    words = " ".join(outcome.out.split())
+    for what in ("fit: unknown", "speed: unknown"):
+        assert f"{what}: say --gpu gh200-96gb or gh200-144gb" in words
+    known = ("--gpu", "gh200", "--world-size", "16", *JSON)
+    said = fp8tune("estimate", "a.toml", *known).json
+    assert said["gpus"] == {"fits": ["gh200-96gb"]}
+
+
+def test_a_gpu_of_unknown_memory_has_at_most_what_is_sold(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    known = ("--gpu", "h800", "--world-size", "16", *JSON)
+    said = fp8tune("estimate", "a.toml", *known).json
+    assert (said["fit"], said["gpus"]) == ("unknown", {})
+    fits = {
+        (cell["peak_gib"] or 0) > 90: cell["fit"]
+        for cell in said["grid"]
+        if cell["ac"] == "full"
+    }
+    assert fits == {True: "out-of-memory", False: "unknown"}
 
 
 def test_no_fp8_is_offered_where_the_trainer_refuses_it(fp8tune, project):
     project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json
     assert said["fp8_pays"] == "no"
-    assert {cell["precision"] for cell in said["grid"]} == {"bf16"}
+    runs = {cell["precision"] for cell in said["grid"] if not cell["refused"]}
+    assert runs == {"bf16"}
 
 
 def test_gains_above_one_and_a_half_are_flagged(fp8tune, project):
@@ -168,6 +254,7 @@ def test_measured_runs_correct_the_estimate(fp8tune, project):
     assert before["memory"]["calibration"] is None
     peak, speed = before["memory"]["peak_gib"], before["speed"]["tokens_per_second"]
     typed = ("--measured", f"{1.02 * peak}", "--measured-speed", f"{0.9 * speed}")
+    typed += ("--measured-torch", "2.9.1")
     after = fp8tune(*command, *typed).json
     assert after["memory"]["peak_gib"] == pytest.approx(1.02 * peak)
     assert after["speed"]["tokens_per_second"] == pytest.approx(0.9 * speed)
@@ -180,6 +267,7 @@ def test_measured_runs_correct_the_estimate(fp8tune, project):
     assert "(times 1.020, by 1 measured run of configs like this one)" in text
     lines = (project({}) / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
     assert len(lines) == 2
+    assert all(json.loads(line)["versions"]["torch"] == "2.9.1" for line in lines)
 
 
 def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
@@ -198,10 +286,12 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
     said = fp8tune("estimate", "a.toml", *H200, *JSON, "--study", ".fp8tune/s").json
     assert said["memory"]["calibration"]["runs"] == 1
     assert said["speed"]["calibration"] is None
-    (line,) = (folder / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
-    stored = json.loads(line)
+    lines = (folder / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
+    stored, out = map(json.loads, lines)
     assert (stored["gpu"], stored["measured"]) == ("h200", 60.0)
     assert stored["versions"]["torch"] == "2.13.0"
+    assert (out["quantity"], out["measured"]) == ("out-of-memory", 139.8)
+    assert said["fit"] == "tight"
 
 
 @pytest.mark.parametrize(

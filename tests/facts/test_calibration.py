@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 
 import pytest
 
@@ -26,6 +27,7 @@ from fp8tune.job import Unknown
 BAND = Band(50.0, 40.0, 60.0)
 CONFIG = """
 [model]
+dim = {dim}
 n_kv_heads = 8
 vocab_size = 128256
 ffn_hidden_dim = 14336
@@ -35,13 +37,16 @@ batch_size = 8
 seq_len = 4096
 grad_accum_steps = 4
 activation_checkpointing = "{ac}"
+mixed_precision = "{precision}"
 """
+FULL = {"dim": 4096, "ac": "full", "precision": "bf16"}
 
 
 @pytest.fixture
 def config(job):
-    def build(ac="full", gpu="h200", world_size=16):
-        return job(CONFIG.format(ac=ac), gpu=gpu, world_size=world_size)
+    def build(gpu="h200", world_size=16, **values):
+        text = CONFIG.format(**FULL | values)
+        return job(text, gpu=gpu, world_size=world_size)
 
     return build
 
@@ -52,13 +57,27 @@ def config(job):
         ([], BAND),
         ([(10.0, 11.0)], Band(55.0, 55 * 0.97, 55 * 1.03, 1, 1.1)),
         ([(10.0, 11.0), (20.0, 22.0)], Band(55.0, 55 * 0.98, 55 * 1.02, 2, 1.1)),
-        ([(10.0, 10.0), (10.0, 11.0)], Band(52.5, 52.5 * 0.95, 52.5 * 1.05, 2, 1.05)),
-        ([(10.0, 5.0), (10.0, 15.0)], Band(50.0, 40.0, 60.0, 2, 1.0)),
+        ([(10.0, 10.0), (10.0, 11.0)], Band(52.5, 50.0, 55.0, 2, 1.05)),
+        ([(10.0, 5.0), (10.0, 15.0)], Band(50.0, 25.0, 75.0, 2, 1.0)),
     ],
 )
 def test_corrected(runs, expected):
     found = corrected(MEMORY, BAND, [Measured("", *run) for run in runs])
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("measured", [(60.0, 110.0), (70.0, 71.0), (50.0, 51.0, 90.0)])
+def test_the_band_holds_every_run_that_corrects_it(measured):
+    narrow = Band(80.0, 78.4, 81.6)
+    runs = [Measured("", 80.0, value) for value in measured]
+    found = corrected(MEMORY, narrow, runs)
+    assert found.low <= min(measured) + 1e-9
+    assert found.high >= max(measured) - 1e-9
+
+
+@pytest.mark.parametrize(("least", "high"), [(0.0, 60.0), (1.1, 60.0), (1.5, 75.0)])
+def test_what_ran_out_lifts_the_high_end(least, high):
+    assert corrected(MEMORY, BAND, [], least) == pytest.approx(Band(50.0, 40.0, high))
 
 
 def wrong_after_one_run(quantity, groups):
@@ -123,7 +142,9 @@ def test_two_runs_correct_other_configs_of_their_family(config):
     assert speed.high - speed.low < old
 
 
-@pytest.mark.parametrize("other", [{"ac": "none"}, {"gpu": "h100-sxm"}])
+@pytest.mark.parametrize(
+    "other", [{"ac": "none"}, {"gpu": "h100-sxm"}, {"precision": "fp8"}, {"dim": 512}]
+)
 def test_other_families_and_gpus_are_left_alone(config, other):
     one = config()
     runs = calibration.of_job(one, 2 * one["memory.peak_gib"])
@@ -170,7 +191,45 @@ def test_what_is_far_off_is_not_stored(config, ratio):
 
 def test_what_is_not_covered_cannot_be_stored(job):
     with pytest.raises(Unknown):
-        calibration.of_job(job(CONFIG.format(ac="full")), 50.0)
+        calibration.of_job(job(CONFIG.format(**FULL)), 50.0)
+
+
+def test_a_run_of_another_size_of_memory_says_nothing(config):
+    one = config()
+    peak = one["memory.peak_gib"]
+    for times, count in ((7.9, 1), (8.1, 0)):
+        (run,) = calibration.of_job(one, 1.1 * peak)
+        for far in (times * peak, peak / times):
+            moved = run._replace(predicted=far, measured=1.1 * far)
+            assert calibration.memory(one, [moved]).runs == count
+
+
+def test_what_ran_out_is_never_said_to_fit(config):
+    one = config()
+    assert one["memory.fit"] == "fits"
+    (run,) = calibration.of_job(one, ran_out=True)
+    found = calibration.memory(one, [run])
+    assert calibration.memory_fit(one, found) == "tight"
+    assert (found.value, found.runs) == (one["memory.peak_gib"], 0)
+    assert found.high == pytest.approx(one["gpu.memory_gib"])
+
+
+def test_a_fifo_is_no_calibration(tmp_path):
+    os.mkfifo(tmp_path / "c.jsonl")
+    for attempt in (calibration.read, lambda path: calibration.add(path, [RUN])):
+        with pytest.raises(BadCalibration, match="no regular file"):
+            attempt(str(tmp_path / "c.jsonl"))
+
+
+def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
+    path = tmp_path / "c.jsonl"
+    calibration.add(str(path), [RUN])
+    whole = path.read_text()
+    path.write_text(whole + '{"gpu": "h2')
+    assert calibration.read(str(path)) == [RUN]
+    other = RUN._replace(measured=12.0)
+    calibration.add(str(path), [other])
+    assert calibration.read(str(path)) == [RUN, other]
 
 
 RUN = Run("h200", MEMORY, "dense", 10.0, 11.0, {"fp8tune": __version__})
@@ -210,6 +269,9 @@ GOOD = RUN._asdict()
             json.dumps({**GOOD, "measured": value})
             for value in (0, -1, "1", None, True, float("nan"), float("inf"), [])
         ),
+        json.dumps({**GOOD, "measured": 1e300}),
+        json.dumps({**GOOD, "measured": 3.0}),
+        json.dumps({**GOOD, "predicted": 1e-300}),
     ],
 )
 def test_other_lines_are_refused(tmp_path, line):

@@ -25,3 +25,59 @@ def test_unaligned_tokens(tokens, first):
 @pytest.mark.parametrize(("heads", "size", "width"), [(8, 128, 1024), (1, 8, 8)])
 def test_kv_size(heads, size, width):
     assert fp8.kv_size(heads, size) == width
+
+
+BASE = """
+[model]
+dim = 256
+n_heads = {heads}
+n_kv_heads = {kv_heads}
+vocab_size = {vocab}
+ffn_hidden_dim = {ffn}
+[train]
+batch_size = {batch}
+seq_len = {seq}
+mixed_precision = "{precision}"
+[distributed]
+tp = {tp}
+"""
+FINE = {
+    "heads": 4,
+    "kv_heads": 4,
+    "vocab": 32000,
+    "ffn": 512,
+    "batch": 1,
+    "seq": 64,
+    "tp": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "gpu", "word"),
+    [
+        ({}, "h100", ""),
+        ({}, "", ""),
+        ({"tp": 2}, "h100", "tensor parallelism"),
+        ({"vocab": 50257}, "h100", "the vocabulary, 50257,"),
+        ({"ffn": 520}, "h100", "the FFN size, 520,"),
+        ({"heads": 32, "kv_heads": 1}, "h100", "the key/value size, 8,"),
+        ({"batch": 3, "seq": 1365}, "h100", "M, 4095,"),
+        ({}, "a100-80gb", "no FP8 matmul"),
+    ],
+)
+def test_what_stands_in_the_way_is_what_lint_finds(job, lint, change, gpu, word):
+    values = FINE | change
+    fp8_text = BASE.format(precision="fp8", **values)
+    found = lint(fp8_text, gpu=gpu, world_size=8).diagnostics
+    known = {"gpu-without-fp8", "fp8-with-tensor-parallel"}
+    errors = [d for d in found if d.rule in known or d.rule.endswith("-not-16")]
+    assert bool(errors) is bool(word)
+    for precision in ("fp8", "bf16"):
+        text = BASE.format(precision=precision, **values)
+        said = job(text, gpu=gpu, world_size=8)
+        assert word in said["fp8.obstacle"]
+        assert bool(said["fp8.obstacle"]) is bool(word)
+        if word:
+            assert said["fp8.pays"] == "no"
+            assert {row["speedup"] for row in said["gemm.table"]} == {None}
+            assert not any(row["fp8"] for row in said["gemm.table"])

@@ -1,5 +1,6 @@
 """The GPU table: names, families, and a source for every figure."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -27,6 +28,41 @@ def test_every_figure_has_its_source(entry):
     figures = {field for field in FIGURES if field in entry}
     assert set(entry["sources"]) == figures
     assert [s for s in entry["sources"].values() if not s.startswith("https://")] == []
+
+
+FIRST_HAND = (
+    "https://developer.nvidia.com/",
+    "https://docs.nvidia.com/",
+    "https://images.nvidia.com/",
+    "https://www.nvidia.com/",
+    "https://github.com/",
+)
+"""The vendor, and reports, code and tables of people who have the GPU."""
+
+
+@each
+def test_sources_of_the_wrong_kind_are_marked(entry):
+    other = {
+        field
+        for field, source in entry["sources"].items()
+        if not source.startswith(FIRST_HAND)
+    }
+    assert other == set(entry.get("second_hand", ()))
+
+
+@each
+def test_torch_reports_no_more_memory_than_is_sold(entry):
+    sold = [int(n) for n in re.findall(r"(\d+) GB", entry["title"])]
+    assert entry.get("memory_gib", 0) <= sold[0]
+    assert entry.get("nominal_gib", sold[0]) == sold[0]
+    assert ("nominal_gib" in entry) is ("memory_gib" not in entry)
+
+
+def test_a_family_has_no_more_memory_than_its_largest():
+    assert gpu.memory_limit_gib("gh200") == 144
+    assert gpu.memory_limit_gib("a100") == 79.15
+    assert gpu.memory_limit_gib("h800") == 80
+    assert gpu.memory_limit_gib("h200") == gpu.memory_gib("h200")
 
 
 @each
@@ -96,6 +132,7 @@ def test_no_name_means_two_gpus():
         ("a100-40gb", "a100-40gb"),
         ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
         ("h100 nvl", "h100-nvl"),
+        ("H200 NVL", "h200-nvl"),
         ("GH200", "gh200"),
         ("RTX 4090", "rtx-4090"),
         ("AMD Instinct MI300X", "mi300x"),
@@ -107,7 +144,17 @@ def test_resolve(written, name):
 
 @pytest.mark.parametrize(
     ("written", "near"),
-    [("h1000", "h100"), ("h10", "h100"), ("a10gg", "a10g"), ("", ""), ("tpu-v5", "")],
+    [
+        ("h1000", "h100"),
+        ("h10", "h100"),
+        ("a10gg", "a10g"),
+        ("h100nvl", "h100-nvl"),
+        ("", ""),
+        ("tpu-v5", ""),
+        ("b100", ""),
+        ("rtx 4080", ""),
+        ("mi325x", ""),
+    ],
 )
 def test_unknown_gpu(written, near):
     with pytest.raises(gpus.UnknownGpu) as error:

@@ -49,10 +49,10 @@ def config(job):
     return build
 
 
-def gib(shape):
-    """The peak, where it is covered."""
+def gib(shape, end="peak"):
+    """The peak, or an end of its band, where it is covered."""
     try:
-        return built(shape)["memory.peak_gib"]
+        return built(shape)[f"memory.{end}_gib"]
     except Unknown:
         assume(False)
 
@@ -61,14 +61,26 @@ GROWS = st.sampled_from(["batch", "seq", "layers"])
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
-@given(ANY, GROWS)
-def test_memory_never_falls_when_something_grows(shape, what):
-    assert gib(shape) <= gib(shape | {what: 2 * shape[what]})
+@given(ANY, GROWS, st.sampled_from(["peak", "low", "high"]), st.booleans())
+def test_memory_never_falls_when_something_grows(shape, what, end, fp8):
+    shape |= {"precision": "fp8" if fp8 else "bf16"}
+    assert gib(shape, end) <= gib(shape | {what: 2 * shape[what]}, end)
+
+
+def test_the_low_end_of_one_gpu_never_falls_with_the_batch(config):
+    values = {"dim": 4096, "layers": 40, "seq": 512, "precision": "fp8"}
+    for ac in ("none", "selective", "full"):
+        lows = [
+            config(world_size=1, ac=ac, batch=batch, **values)["memory.low_gib"]
+            for batch in range(1, 9)
+        ]
+        assert lows == sorted(lows)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
 @given(ANY)
 def test_more_shards_never_raise_it(shape):
+    """From two GPUs on: with the second come the buffers of FSDP."""
     shape |= {"world_size": max(2 * shape["tp"], shape["world_size"])}
     assert gib(shape | {"world_size": 2 * shape["world_size"]}) <= gib(shape)
 
@@ -131,6 +143,13 @@ def test_fit(low, high, fit):
     assert peak.fit(1, 100.0, low, high, peak.usable_gib(100.0)) == fit
 
 
+def test_a_gpu_of_unknown_memory_is_known_to_be_too_small():
+    assert peak.fit(1, 80.0, 81.0, 90.0) == "out-of-memory"
+    with pytest.raises(Unknown) as error:
+        peak.fit(1, 80.0, 10.0, 11.0)
+    assert error.value.args == ("gpu.memory_gib",)
+
+
 def test_a_pipeline_is_known_not_to_fit_alone():
     assert peak.fit(2, 100.0, 101.0, 110.0, 91.5) == "out-of-memory"
     with pytest.raises(Unknown):
@@ -141,6 +160,34 @@ def test_fp8_weights_may_be_cached_where_blocks_are_not_checkpointed(config):
     found = config(ac="none", precision="fp8")
     assert found["memory.cached_weights_gib"] == found["params.decoder"] / 2**30
     assert config(precision="fp8")["memory.cached_weights_gib"] == 0
+
+
+@pytest.mark.parametrize("ac", ["none", "selective", "full"])
+@pytest.mark.parametrize("place", [{"world_size": 1}, {"pp": 2}])
+def test_bands_of_what_was_never_measured_add_up(config, ac, place):
+    extra = f"[distributed]\npp = {place.get('pp', 1)}\n"
+    for compiled in ("true", "false"):
+        size = place.get("world_size", 2)
+        found = config(world_size=size, extra=extra, ac=ac, compiled=compiled)
+        where, _, kind = found["estimate_family"].partition(", ")
+        assert bool(kind) is (ac != "full")
+        ends = zip(peak.BANDS[where], peak.BANDS.get(kind, (0, 0)), strict=True)
+        assert peak.BANDS[found["estimate_family"]] == tuple(map(sum, ends))
+
+
+def test_fp8_unties_embeddings(job):
+    text = CONFIG.format(**DEFAULTS).replace("[model]", "[model]\n{}", 1)
+    tied = text.format("tie_embeddings = true")
+    bf16, fp8 = (
+        job(tied.replace('"bf16"', f'"{precision}"'), world_size=8)
+        for precision in ("bf16", "fp8")
+    )
+    assert bf16["params.head"] == 0
+    assert fp8["params.head"] == 2048 * 32000
+    assert fp8["memory.state_gib"] > bf16["memory.state_gib"]
+    untied = job(text.format("").replace('"bf16"', '"fp8"'), world_size=8)
+    assert fp8["memory.peak_gib"] == untied["memory.peak_gib"]
+    assert fp8["params.decoder"] == bf16["params.decoder"]
 
 
 def test_the_band_holds_the_estimate(config):

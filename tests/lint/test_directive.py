@@ -198,3 +198,11 @@ def test_the_finding_of_a_bad_comment(lint):
         (1, 1, 1, 21),
     )
     assert "no GPU named 'h1000'; did you mean h100?" in found.message
+
+
+def test_gpus_per_node():
+    found = read_directive("# fp8tune: gpu=h200 gpus-per-node=4\n[train]\n")
+    assert found.complete(Target()).gpus_per_node == 4
+    assert found.complete(Target(gpus_per_node=8)).gpus_per_node == 8
+    (problem,) = read_directive("# fp8tune: gpus-per-node=0\n[train]\n").problems
+    assert problem[0] == "gpus-per-node=0 is no number of GPUs"

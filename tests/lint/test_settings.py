@@ -8,6 +8,7 @@ ALL = """
 [tool.fp8tune]
 gpu = "NVIDIA H100"
 world-size = 16
+gpus-per-node = 4
 trainer = "kempnerforge"
 select = ["rejected"]
 ignore = ["FP8101", "slow"]
@@ -28,6 +29,7 @@ def test_everything(project):
         folder=str(root),
         gpu="h100-sxm",
         world_size=16,
+        gpus_per_node=4,
         trainer="kempnerforge",
         select=("rejected",),
         ignore=("FP8101", "slow"),
@@ -84,6 +86,7 @@ def test_without_any(tmp_path):
         ("zzzzz = 8", "has no setting `zzzzz`"),
         ("gpu = 'h1000'", "gpu: no GPU named 'h1000'; did you mean h100?"),
         ("gpu = 5", '`gpu` is a name, such as "h100"'),
+        ("gpus-per-node = 0", "`gpus-per-node` is a number of GPUs"),
         ("world-size = 0", "`world-size` is a number of GPUs"),
         ("world-size = -8", "`world-size` is a number of GPUs"),
         ("world-size = 10000001", "`world-size` is a number of GPUs"),

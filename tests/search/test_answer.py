@@ -112,3 +112,57 @@ def test_what_once_failed_for_good_comes_last(outcome):
     assert ranked(SPACE, GIVEN, mixed) == [GIVEN, BEST]
     passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
     assert ranked(SPACE, GIVEN, passing) == [BEST]
+
+
+FULL = {"reserved_gib": 130.0, "more": {"capacity_gib": 139.8}}
+RETRIED = {"more": {"alloc_retries": 2}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (FULL, "93.0 % of the GPU's memory reserved, over 92 %"),
+        (RETRIED, "2 allocator retries"),
+        ({"more": {"alloc_retries": 1}}, "1 allocator retry"),
+    ],
+)
+def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
+    tried = trials(
+        ("given", ran(GIVEN)),
+        ("search", ran(BEST, 200, **fields)),
+        ("search", ran(OTHER, 120)),
+    )
+    found = answer(SPACE, GIVEN, tried, 1.0)
+    assert (found.chosen, found.verdict) == (OTHER, "faster")
+    assert found.unfit == {BEST: why}
+    assert BEST not in ranked(SPACE, GIVEN, tried)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reserved_gib": 128.0, "more": {"capacity_gib": 139.8}},
+        {"reserved_gib": 130.0},
+        {"reserved_gib": 130.0, "more": {"capacity_gib": "139.8"}},
+        {"more": {"alloc_retries": 0}},
+    ],
+)
+def test_enough_memory_or_nothing_known_of_it(fields):
+    pairs = ("given", ran(GIVEN)), ("search", ran(BEST, 200, **fields))
+    found = answer(SPACE, GIVEN, trials(*pairs), 1.0)
+    assert (found.chosen, found.unfit) == (BEST, {})
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], (GIVEN, "same")),
+        ([("search", ran(OTHER, 90))], (OTHER, "slower")),
+        ([("search", ran(OTHER, 120))], (OTHER, "faster")),
+        ([("search", ran(OTHER, 90, **RETRIED))], (GIVEN, "same")),
+    ],
+)
+def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected):
+    found = answer(SPACE, GIVEN, trials(("given", ran(GIVEN, **FULL)), *others), 1.0)
+    assert (found.chosen, found.verdict) == expected
+    assert GIVEN in found.unfit

@@ -73,3 +73,12 @@ def test_nothing_is_known():
     fit = Memory(SPACE, []).fit([GIVEN])
     assert 0 < fit.probability[0] < 1
     assert fit.deviation[0] > 0.3
+
+
+def test_a_nearly_full_gpu_bounds_what_fits_elsewhere():
+    """As one that ran out of memory, but its peak is known."""
+    eager = [(3, 1, 0, 1)]
+    fit, full = runs(0, 2), runs(0)
+    full += [(LINE[2], ran(LINE[2], peak_gib=50.0, more={"alloc_retries": 1}))]
+    chances = [Memory(SPACE, told).fit(eager).probability[0] for told in (fit, full)]
+    assert chances[1] < 0.1 < chances[0]

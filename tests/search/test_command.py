@@ -71,19 +71,24 @@ def test_the_whole_answer(replay, tmp_path):
     assert code == 0
     speeds = {name: s and s["value"] for name, s in said["tokens_per_second"].items()}
     study = said.pop("study")
+    intervals = [said.pop(name) for name in ("gain", "fp8_gain_interval")]
+    assert [found["value"] for found in intervals] == [1.5, 1.25]
     assert said | {"tokens_per_second": speeds} == {
         "version": 1,
         "knobs": {BATCH: 4, AC: "full", COMPILE: True, PRECISION: "fp8"},
         "verdict": "faster",
         "tokens_per_second": {"chosen": 150, "given": 100, "bf16_twin": 120},
         "fp8_gain": 1.25,
+        "objective": "tokens-per-second",
+        "tokens_per_joule": {"chosen": None, "given": None, "bf16_twin": None},
+        "unfit": [],
         "trials": 10,
         "oom_trials": 1,
         "seconds": 570.0,
         "output": "a.tuned.toml",
         "extrapolated": None,
     }
-    for speed in said["tokens_per_second"].values():
+    for speed in (*said["tokens_per_second"].values(), *intervals):
         assert speed.keys() == {"value", "low", "high"}
         assert speed["low"] < speed["value"] < speed["high"]
     assert study.startswith(".fp8tune/a-")
@@ -92,6 +97,7 @@ def test_the_whole_answer(replay, tmp_path):
         "study.json",
         "trials.jsonl",
         "optuna.journal",
+        "report.html",
         "lock",
     }
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
@@ -120,11 +126,14 @@ def test_what_people_read(replay):
         "trying your config (your config; 2 h 0 min left)",
         "  10,000 tokens/s, peak 20.0 GiB, 60 s",
     ]
-    assert done.out.splitlines()[-6:] == [
+    *said, report = done.out.splitlines()
+    assert report.startswith("report .fp8tune/a-")
+    assert said[-6:] == [
         "faster: batch_size = 4",
-        "10,000 tokens/s (9,954 to 10,046) -> 15,000 tokens/s (14,931 to 15,069)",
-        "+50.0 % (+49.0 to +51.0)",
-        "bf16 twin 12,000 tokens/s (11,945 to 12,055): FP8 gains +25.0 %",
+        "10,000 tokens/s (9,925 to 10,075) -> 15,000 tokens/s (14,888 to 15,112)",
+        "+50.0 % (+48.4 to +51.6)",
+        "bf16 twin 12,000 tokens/s (11,910 to 12,090): "
+        "FP8 gains +25.0 % (+23.7 to +26.3)",
         "10 trials, 1 out of memory, 10 min",
         "wrote a.tuned.toml",
     ]
@@ -174,11 +183,69 @@ def test_bf16_that_is_faster_comes_first(replay):
     ]
     done = replay(records)
     closing = [line for line in done.out.splitlines() if "bf16 is faster" in line]
-    assert closing == ["bf16 is faster: FP8 reaches 87.5 % of its speed"]
+    assert len(closing) == 1
+    assert closing[0].startswith(
+        "bf16 is faster: FP8 does not pay here, it reaches 87.5 % ("
+    )
     code, said = answered(replay, records)
     assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "fp8", 0.875)
     code, said = answered(replay, records, "--allow", "precision")
     assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "bf16", 0.875)
+
+
+@pytest.mark.parametrize(
+    ("bf16", "said"),
+    [
+        ((151.0,), "FP8 does not pay here: as fast as bf16, -0.7 % ("),
+        ((147.0, 166.0), "FP8 may not pay here: it reaches 95.8 % ("),
+    ],
+)
+def test_bf16_that_may_be_as_fast_is_said_first_too(replay, bf16, said):
+    twins = [RECORDS[3]._replace(tokens_per_second=speed) for speed in bf16]
+    records = [*RECORDS[:3], *twins, RECORDS[4]]
+    closing = [line for line in replay(records).out.splitlines() if " pay here" in line]
+    assert [line[: len(said)] for line in closing] == [said]
+
+
+def test_your_config_is_said_to_be_the_best(replay):
+    slow = [r._replace(tokens_per_second=r.tokens_per_second / 2) for r in RECORDS[2:]]
+    out = replay([*RECORDS[:2], *slow]).out
+    assert "your config is already the best: 100 tokens/s" in out
+
+
+def test_tokens_per_joule_as_the_objective(replay):
+    watts = (400.0, 400.0, 700.0, 600.0)
+    records = [
+        r._replace(more={"tokens_per_joule": r.tokens_per_second / w, "power_w": w})
+        for r, w in zip(RECORDS, watts, strict=False)
+    ]
+    arguments = "--objective", "tokens-per-joule"
+    done = replay(records, *arguments)
+    assert "your config is already the best: 100 tokens/s" in done.out
+    assert "0.25 tokens per joule, yours 0.25" in done.out
+    code, said = answered(replay, records, *arguments)
+    assert (code, said["objective"]) == (0, "tokens-per-joule")
+    assert said["tokens_per_joule"]["given"]["value"] == 0.25
+    assert replay(records).out.splitlines()[-1] == "wrote a.tuned.toml"
+
+
+def test_records_without_watts_cannot_tell_the_objective(replay):
+    done = replay(RECORDS, "--objective", "tokens-per-joule")
+    assert (done.code, done.out) == (2, "")
+    assert "4 trials of the records say no `tokens_per_joule`" in done.err
+
+
+def test_a_batch_that_nearly_fills_the_gpu_is_not_written(replay, tmp_path):
+    more = {"capacity_gib": 139.8}
+    full = ran(BEST, 150, peak_gib=120.0, reserved_gib=135.0, more=more)
+    records = [*RECORDS[:2], full, *RECORDS[3:]]
+    done = replay(records)
+    assert "; may not be chosen: 96.6 % of the GPU's memory reserved" in done.out
+    assert "1 setting with too little memory left" in done.out
+    assert not (tmp_path / "a.tuned.toml").exists()
+    _, said = answered(replay, records)
+    assert said["knobs"][BATCH] == 2
+    assert [unfit["knobs"][BATCH] for unfit in said["unfit"]] == [4]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_whole_reason():
     more = {"capacity_gib": 139.8, "environment": "H200, torch 2.13"}
     best = ran((2, 0, 1, 1), 15000, peak_gib=80.7, more=more)
     made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), best)
-    gain = "with the other changes +50.0 % tokens/s (+47.9 to +52.1)"
+    gain = "with the other changes +50.0 % tokens/s (+45.9 to +54.1)"
     evidence = (
         "peak memory 80.7 of 139.8 GiB",
         f"runner-up: {BATCH} = 4",
@@ -97,3 +97,26 @@ def test_a_batch_that_is_no_whole_number_is_left_alone():
         knobs={BATCH: 2.5, AC: "full", COMPILE: True, PRECISION: "fp8"}
     )
     assert [c.key for c in reasons(ran(GIVEN, 100), odd)] == [BATCH]
+
+
+def test_the_reasons_of_a_search_for_energy():
+    def watts(point, speed, value):
+        return ran(point, speed, more={"tokens_per_joule": value})
+
+    plan, whole = plan_for_records(
+        read_config("a.toml", CONFIG.format(steps=4).encode(), Target()),
+        [watts(GIVEN, 100, 10.0), watts(BEST, 90, 12.0)],
+        (),
+    )
+    tried = trials(*(("search", record) for record in whole))
+    found = answer(plan.space, plan.given, tried, 60.0, "tokens-per-joule")
+    first = choices(plan, found, "a-1")[0]
+    gain = "with the other changes +20.0 % tokens per joule (+16.7 to +23.3)"
+    assert first.reasons[0] == f"2 -> 4: {gain}, 10 -> 12"
+
+
+def test_a_given_setting_that_nearly_fills_the_gpu_is_a_reason():
+    full = ran(GIVEN, 100, more={"alloc_retries": 3})
+    made = reasons(full, ran((0, 1, 1, 1), 90))
+    said = "the config as it was leaves too little memory: 3 allocator retries"
+    assert said in made[0].reasons

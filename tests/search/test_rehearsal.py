@@ -6,9 +6,8 @@ from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan, read_config, study_name
-from fp8tune.search.real import circumstances, plan_for_trials
+from fp8tune.search.real import circumstances, plan_for_trials, ranks
 from fp8tune.search.reasons import choices
-from fp8tune.search.session import ranks
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install

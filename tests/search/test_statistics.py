@@ -6,19 +6,67 @@ import random
 import pytest
 
 from fp8tune.search.record import Record
-from fp8tune.search.statistics import RUN_SPREAD, Speed, ratio, speed, spread, verdict
+from fp8tune.search.statistics import (
+    NORMAL,
+    RUN_SPREAD,
+    Speed,
+    middle_of,
+    ratio,
+    settled,
+    speed,
+    spread,
+    student,
+    verdict,
+)
 
 
 def runs(*values):
     return [Record({}, "ok", float(value)) for value in values]
 
 
-def test_the_median_of_what_ran():
+def test_the_middle_of_what_ran():
     found = speed([*runs(100, 102, 90), Record({}, "oom")], 0.01)
-    half = 100 * 1.96 * 0.01 / math.sqrt(3)
-    assert found == Speed(100.0, pytest.approx(100 - half), pytest.approx(100 + half))
+    half = 98 * 1.96 * 0.01 / math.sqrt(3)
+    assert found == Speed(98.0, pytest.approx(98 - half), pytest.approx(98 + half))
     assert speed([Record({}, "oom")]) is None
     assert speed([]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "middle"),
+    [
+        ([100.0], 100.0),
+        ([100.0, 102.0], 101.0),
+        ([99.0, 100.0, 101.0], 100.0),
+        # one run in seven that is lost
+        ([99.0, 100.0, 101.0, 99.0, 100.0, 101.0, 10.0], 100.0),
+    ],
+)
+def test_the_middle_of_runs(values, middle):
+    assert middle_of(values) == pytest.approx(middle, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "value"), [(4, 2.776), (6, 2.447), (10, 2.228), (30, 2.042)]
+)
+def test_students_t(freedom, value):
+    assert student(freedom) == pytest.approx(value, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "half", "enough"),
+    [
+        (110, 0.05, True),
+        (90, 0.05, True),
+        (101, 0.015, False),
+        (103, 0.03, False),
+        (101, 0.005, True),
+        (99, 0.015, True),
+    ],
+)
+def test_when_more_runs_would_tell_nothing(chosen, half, enough):
+    measured = Speed(chosen, chosen * (1 - half), chosen * (1 + half))
+    assert settled(measured, Speed(100, 99.9, 100.1)) is enough
 
 
 def test_an_interval_never_goes_below_nothing():
@@ -26,10 +74,11 @@ def test_an_interval_never_goes_below_nothing():
 
 
 def test_the_spread_is_pooled_over_what_was_repeated():
-    assert spread([]) == RUN_SPREAD
-    assert spread([runs(100), runs(50)]) == RUN_SPREAD
+    before = RUN_SPREAD * student(4) / NORMAL
+    assert spread([]) == before
+    assert spread([runs(100), runs(50)]) == before
     one = spread([runs(99, 101)])
-    assert RUN_SPREAD < one < 0.0142
+    assert before < one < 0.0142
     assert spread([runs(99, 101), runs(9.9, 10.1), runs(1)] * 30) == pytest.approx(
         0.0142, rel=0.05
     )

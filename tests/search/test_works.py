@@ -39,6 +39,13 @@ def test_a_larger_batch_than_one_without_memory_is_closed_in_its_cell():
     assert not tell((3, 1, 0, 1))
 
 
+def test_a_larger_batch_than_one_that_nearly_filled_the_gpu_is_closed():
+    full = ran((1, 1, 1, 1), reserved_gib=130.0, more={"capacity_gib": 139.8})
+    tell = closed(SPACE, [((1, 1, 1, 1), full)])
+    assert [tell((batch, 1, 1, 1)) for batch in range(4)] == [False, True, True, True]
+    assert not tell((3, 0, 1, 1))
+
+
 def test_a_batch_that_is_no_number_closes_only_itself():
     space = Space([Knob("train.batch_size", ("a", 4), "micro_batch")])
     tell = closed(space, [((0,), ran((0,), outcome="oom", space=space))])

@@ -50,6 +50,13 @@ def contradictions(
             yield reader.fault(claim, facts)
 
 
+def titled_gpus(
+    document: Document, known: Trainer, loaded: Loaded, directive: Directive
+) -> tuple[int, int]:
+    """How many GPUs the title says that the file is for, and on which line, or 0."""
+    return _Reader(document, known, loaded, directive).gpus
+
+
 class _Reader:
     def __init__(
         self, document: Document, known: Trainer, loaded: Loaded, directive: Directive
@@ -76,13 +83,20 @@ class _Reader:
     @cached_property
     def titled(self) -> tuple[Job, str]:
         """The job on as many GPUs as the title says, and words that say so."""
+        size, line = self.gpus
+        if not size:
+            return self.plain, ""
+        job = self.known.job(self.loaded, Target(world_size=size))
+        return job, f" on the {size} GPUs of line {line}"
+
+    @cached_property
+    def gpus(self) -> tuple[int, int]:
+        """How many GPUs the title says, and on which line, or 0."""
         for claim in self.claims:
             if claim.name == "world_size" and self.holds(claim):
-                size = int(_figure(claim).value)
                 line = self.document.lines.position(claim.span[0]).line
-                job = self.known.job(self.loaded, Target(world_size=size))
-                return job, f" on the {size} GPUs of line {line}"
-        return self.plain, ""
+                return int(_figure(claim).value), line
+        return 0, 0
 
     def value(self, name: str) -> tuple[Any, Job, str]:
         """A value, the job that gave it, and words for the GPUs it rests on."""

@@ -15,6 +15,8 @@ SUPPLY = {
     "gpu": "say --gpu h100, or `# fp8tune: gpu=h100` above the first table",
     "world_size": "say --world-size 16, or `# fp8tune: world-size=16` above the first "
     "table",
+    "gpus_per_node": "say --gpus-per-node 4, or `# fp8tune: gpus-per-node=4` above the "
+    "first table",
 }
 """What a user types to make a fact known."""
 
@@ -84,11 +86,15 @@ class _Derivation:
             return None, False
 
     def origin(self, key: str) -> str:
-        """Where a key, ``gpu`` or ``world_size`` is said."""
+        """Where a key or a part of the target is said."""
         job, target = self.config.job, self.config.job.target
         if key in SUPPLY:
-            said = target.gpu_origin if key == "gpu" else target.world_size_origin
-            return said or SUPPLY[key]
+            said = {
+                "gpu": target.gpu_origin,
+                "world_size": target.world_size_origin,
+                "gpus_per_node": "said" if target.gpus_per_node else "",
+            }
+            return said[key] or SUPPLY[key]
         section = key.partition(".")[0]
         if key in job.written:
             line = self.config.line(key)

@@ -12,6 +12,7 @@ import torch
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.steady import half_width, steady
 
 GIB = 2**30
 FLOAT8_MATMULS = ("aten::_scaled_mm", "aten::_scaled_mm_v2")
@@ -32,6 +33,13 @@ class Device:
         if self.cuda:
             torch.cuda.synchronize()
 
+    def held(self) -> tuple[int, int]:
+        """Most bytes that the allocator had so far, and how often it had to retry."""
+        if not self.cuda:
+            return 0, 0
+        retries = torch.cuda.memory_stats().get("num_alloc_retries", 0)
+        return torch.cuda.max_memory_reserved(), retries
+
     def memory(self) -> dict[str, float]:
         """Peak of allocated and reserved memory, capacity [GiB], allocator retries."""
         if not self.cuda:
@@ -49,48 +57,71 @@ class Device:
 
 
 def measure(
-    training: Training, device: Device, spec: Spec, say: Callable[..., None]
+    training: Training,
+    device: Device,
+    spec: Spec,
+    say: Callable[..., None],
+    first_ms: float,
 ) -> dict[str, Any]:
     """Train until the median step time is known to ``spec.precise``.
 
-    The first ``warm_steps`` and all steps up to the last recompilation are left out.
+    ``first_ms`` is the time of step 0. What counts is told by ``runners.steady``: not
+    the ``warm_steps``, nor what is before the last recompile or growth of memory.
     Raises ``ArithmeticError`` where loss or gradient is not finite.
     """
-    times: list[float] = []
-    losses: list[float] = []
-    compiled = _recompiles()
+    times, losses = [first_ms], []
+    events: dict[int, str] = {}
+    seen = _Seen(device)
     for number in range(1, spec.warm_steps + spec.max_steps + 1):
         start = time.perf_counter()
         step = training.step()
         device.wait()
-        took = (time.perf_counter() - start) * 1e3
-        say(step=number, ms=took, loss=step.loss, grad_norm=step.grad_norm)
+        times.append((time.perf_counter() - start) * 1e3)
+        say(step=number, ms=times[-1], loss=step.loss, grad_norm=step.grad_norm)
         if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):
             raise ArithmeticError("NaN or infinity in loss or gradient")
         losses.append(step.loss)
-        if _recompiles() != compiled:
-            compiled, times = _recompiles(), []
-        elif number > spec.warm_steps:
-            times.append(took)
-        if len(times) >= spec.min_steps and half_width(times) <= spec.precise:
+        if why := seen.new():
+            events[number] = why
+        if _precise(times, events, spec):
             break
-    middle = statistics.median(times)
+    found = steady(times, events, spec.warm_steps + 1)
+    middle = statistics.median(times[found.start :])
     return {
-        "step_ms": times,
+        "step_ms": times[found.start :],
+        "discarded": [left._asdict() for left in found.left],
+        "settled": found.settled,
         "tokens_per_second_per_rank": spec.tokens_per_step() / middle * 1e3,
         "losses": losses,
-        "recompiles": compiled,
+        "recompiles": seen.graphs,
     }
 
 
-def half_width(times: list[float]) -> float:
-    """Half of the median's 95 % interval, relative to it (order statistics)."""
-    ordered = sorted(times)
-    count = len(ordered)
-    reach = 0.98 * math.sqrt(count)
-    low = ordered[max(0, math.floor(count / 2 - reach))]
-    high = ordered[min(count - 1, math.ceil(count / 2 + reach))]
-    return (high - low) / 2 / statistics.median(ordered)
+def _precise(times: list[float], events: dict[int, str], spec: Spec) -> bool:
+    """Whether the steady steps are enough."""
+    if len(times) <= spec.warm_steps + spec.min_steps:
+        return False
+    found = steady(times, events, spec.warm_steps + 1)
+    kept = times[found.start :]
+    enough = found.settled and len(kept) >= spec.min_steps
+    return enough and half_width(kept) <= spec.precise
+
+
+class _Seen:
+    """What happened until now that steady steps do not have."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.graphs, self._held = _recompiles(), device.held()
+
+    def new(self) -> str:
+        """What happened since the last call; ``""`` for nothing."""
+        graphs, held = _recompiles(), self._device.held()
+        why = "recompile" if graphs != self.graphs else ""
+        if held != self._held:
+            why = why or "allocator"
+        self.graphs, self._held = graphs, held
+        return why
 
 
 def _recompiles() -> int:

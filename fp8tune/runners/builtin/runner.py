@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
+from fp8tune.runners.builtin.counted import summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
-from fp8tune.search.record import OUTCOMES, Record
+from fp8tune.search.record import OUTCOMES, Record, tight
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -32,7 +33,14 @@ SILENCE_S = {
 """Longest silence of a worker by stage [s]; importing torch takes minutes on some
 cluster file systems, the first step compiles. The search's own deadline is shorter."""
 
-KEPT = ("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls")
+KEPT = (
+    "capacity_gib",
+    "alloc_retries",
+    "recompiles",
+    "float8_matmuls",
+    "discarded",
+    "settled",
+)
 """What the worker says at its end that goes into the record as it is."""
 
 VERSIONS = ("torch", "torchao", "cuda", "driver")
@@ -108,9 +116,10 @@ class Builtin:
             return Record(knobs, "launch", more={"message": str(error)})
         until = self.now() + deadline
         found = self._trial(knobs, spec, deadline)
-        if found.outcome == "oom" and self.setup.larger_gib:
+        if self.setup.larger_gib and (found.outcome == "oom" or tight(found)):
             found = self._in_part(knobs, spec, found, until)
-        return as_many(found, self.job(knobs), spec.dp_shard)
+        found = as_many(found, self.job(knobs), spec.dp_shard)
+        return summed_up(found, spec.dp_shard)
 
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
@@ -125,13 +134,14 @@ class Builtin:
                 )
                 spent += part.cost_s
                 found.insert(0, (layers, part))
-                if not part.ok:
+                if not part.ok or tight(part):
                     break
-            if all(part.ok for _, part in found):
+            if all(part.ok and not tight(part) for _, part in found):
                 made = extrapolated(found, spec.layers)
+                made.more["capacity_gib"] = self.setup.larger_gib
                 fits = made.peak_gib <= self.setup.larger_gib
                 return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
-            if found[0][1].outcome != "oom":
+            if found[0][1].outcome not in ("oom", "ok"):
                 return found[0][1]._replace(cost_s=spent)
         return whole._replace(cost_s=spent)
 
@@ -153,6 +163,7 @@ class Builtin:
             found = record(knobs, spec, heard, _last_line(said))
         found = found._replace(cost_s=found.cost_s + waited)
         samples = sampler.samples() if sampler else []
+        found = without_slowed(found, heard.events, samples)
         return beside(found, before, summary(between(samples, *_steady(heard))))
 
     def close(self) -> None:
@@ -214,7 +225,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
     more: dict[str, Any] = {
         "losses": [event["loss"] for event in steps],
         "grad_norms": [event["grad_norm"] for event in steps],
-        "first_step_ms": steps[0]["ms"] if steps else 0.0,
+        "all_step_ms": [event["ms"] for event in steps],
         "environment": _environment(heard),
         "versions": {name: about[name] for name in VERSIONS if name in about},
         "float8_linears": built.get("float8_linears", 0),

@@ -58,7 +58,7 @@ def _run(path: str) -> None:
     first = _timed(training.step, device.wait)
     say(step=0, ms=first[0], loss=first[1].loss, grad_norm=first[1].grad_norm)
     say(stage="steady")
-    measured = measure(training, device, spec, say)
+    measured = measure(training, device, spec, say, first[0])
     say(stage="profile")
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
     say(done={**measured, **device.memory(), "float8_matmuls": matmuls})

@@ -77,10 +77,14 @@ def activation_bytes(
     if ac_applied == "full":
         return 2 * hidden_size / split
     if (model_norm_type, model_qk_norm) != ("rmsnorm", False):
-        raise Unknown("activation_bytes")
+        raise Unknown("activation_bytes.norm")
     if compile:
-        if moe_layers or vlm_arch_name or tp > 1 or model_activation != "silu":
-            raise Unknown("activation_bytes")
+        if moe_layers or vlm_arch_name:
+            raise Unknown("activation_bytes.compiled")
+        if tp > 1:
+            raise Unknown("activation_bytes.split")
+        if model_activation != "silu":
+            raise Unknown("activation_bytes.activation")
         return _compiled(ac_applied, hidden_size, ffn_size, heads)
     ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
     gathered = 9 * hidden_size if sequence_parallel else 0

@@ -82,6 +82,15 @@ def dp_shard(
     return shards
 
 
+def declared_gpus(
+    distributed_dp_shard: int, dp_replicate: int, tp: int, pp: int, cp: int, ep: int
+) -> int:
+    """GPUs that the degrees multiply to; no other number starts (distributed.py)."""
+    if distributed_dp_shard < 1:
+        raise Unknown("world_size")
+    return math.prod((distributed_dp_shard, dp_replicate, tp, pp, cp, ep))
+
+
 def fp8_recipe(precision: str) -> str:
     """The torchao recipe: always tensorwise (distributed/parallel.py)."""
     return "tensorwise" if precision == "fp8" else ""

@@ -218,17 +218,16 @@ def estimate_family(
     compile: bool,  # noqa: A002
 ) -> str:
     """The group of measured runs that the estimate's error is taken from."""
-    if not sharded:
-        return "one GPU"
-    if pp > 1:
-        return "pipeline"
-    if moe_layers:
-        return "mixture of experts"
     if ac_applied != "full" and compile:
-        return "kept compiled"
-    if vlm:
-        return "VLM"
-    return "dense" if ac_applied == "full" else "kept eager"
+        kind = "kept compiled"
+    elif moe_layers:
+        kind = "mixture of experts"
+    elif vlm:
+        kind = "VLM"
+    else:
+        kind = "" if ac_applied == "full" else "kept eager"
+    place = "one GPU" if not sharded else "pipeline" if pp > 1 else ""
+    return ", ".join(filter(None, (place, kind))) or "dense"
 
 
 def gathered_bytes(

@@ -15,7 +15,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
 from fp8tune.runners.builtin.data import batches, made_up
-from fp8tune.runners.builtin.measure import half_width
 from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.runner import Builtin, Setup, record
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
@@ -276,6 +275,12 @@ def test_a_whole_trial_with_proof_of_fp8():
     assert found.more["float8_linears"] == 15
     assert found.more["float8_matmuls"] == 15 * 2 * 3
     assert found.more["rehearsal"] is True
+    every = found.more["all_step_ms"]
+    assert tuple(every[-len(found.step_ms) :]) == found.step_ms
+    assert found.more["discarded"][0] == {"first": 0, "last": 1, "why": "warm-up"}
+    low, high = found.more["median_step_ms_95"]
+    assert low <= found.more["median_step_ms"] <= high
+    assert "tokens_per_joule" not in found.more
     assert json.loads(found.line())["outcome"] == "ok"
 
 
@@ -342,8 +347,3 @@ def test_no_fp8_matmul_is_no_fp8():
         "user",
         "FP8 was asked for, and no FP8 matmul ran",
     )
-
-
-def test_the_interval_of_a_median():
-    assert half_width([100.0] * 12) == 0.0
-    assert half_width([100.0, 200.0] * 6) > 0.1

@@ -155,6 +155,7 @@ def test_a_model_that_does_not_fit_is_measured_in_part():
     assert found.outcome == "ok", found.more
     assert found.more["extrapolated"].startswith("from 2 and 4 of 8 blocks")
     assert found.more["float8_linears"] == 4 * 7 + 1
+    assert found.more["capacity_gib"] == 1000.0
     assert found.cost_s > 1.0
     none = runner(text, larger_gib=0.001)
     small = none._in_part({}, spec, Record({}, "oom"), none.now() + 300)

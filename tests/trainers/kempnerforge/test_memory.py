@@ -163,7 +163,8 @@ FAMILIES = {
     "dense": "activation_checkpointing = 'full'\n",
     "kept compiled": "",
     "kept eager": "compile_model = false\n",
-    "pipeline": "[distributed]\npp = 2\n",
+    "pipeline": "activation_checkpointing = 'full'\n[distributed]\npp = 2\n",
+    "pipeline, kept compiled": "[distributed]\npp = 2\n",
     "VLM": "activation_checkpointing = 'full'\n" + VLM,
 }
 
@@ -176,8 +177,10 @@ def test_family(job, family):
 
 
 def test_families_by_size(job):
-    assert job(BASE, world_size=1)["estimate_family"] == "one GPU"
-    moe = BASE.replace("[model]\n", "[model]\nnum_experts = 4\n")
+    full = f"{BASE}activation_checkpointing = 'full'\n"
+    assert job(full, world_size=1)["estimate_family"] == "one GPU"
+    assert job(BASE, world_size=1)["estimate_family"] == "one GPU, kept compiled"
+    moe = full.replace("[model]\n", "[model]\nnum_experts = 4\n")
     assert job(moe, world_size=8)["estimate_family"] == "mixture of experts"
 
 

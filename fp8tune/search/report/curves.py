@@ -1,0 +1,112 @@
+"""Series of steps: loss and gradient norm of FP8 and bf16, and step times."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fp8tune.search.record import Record
+from fp8tune.search.report.data import MAX_SERIES, Case, Setting, label, middle, series
+from fp8tune.search.space import Point
+
+
+class Pair(NamedTuple):
+    """The same setting in FP8 and in bf16, step by step from the first.
+
+    ``norms`` are gradient norms and may be empty.
+    """
+
+    label: str
+    fp8: tuple[float, ...]
+    bf16: tuple[float, ...]
+    fp8_norms: tuple[float, ...]
+    bf16_norms: tuple[float, ...]
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """The difference of loss at each step, relative to bf16's."""
+        pairs = zip(self.fp8, self.bf16, strict=False)
+        return tuple(a / b - 1 if b else 0.0 for a, b in pairs)
+
+
+class Steps(NamedTuple):
+    """The step times of one run [ms]: number from 0, time, and whether it counted.
+
+    ``role`` marks the setting.
+    """
+
+    role: str
+    label: str
+    precision: str
+    steps: tuple[tuple[int, float, bool], ...]
+
+    @property
+    def kept(self) -> list[float]:
+        """The times that counted."""
+        return [took for _, took, counted in self.steps if counted]
+
+    @property
+    def median(self) -> float:
+        """The median of the times that counted [ms]."""
+        return middle(self.kept)
+
+    @property
+    def discarded(self) -> int:
+        """How many did not count."""
+        return len(self.steps) - len(self.kept)
+
+
+def pair(case: Case) -> Pair | None:
+    """FP8 beside bf16 at the chosen setting, else at the given one, else at any."""
+    marked = [case.found.chosen, case.plan.given, *(s.point for s in case.settings)]
+    for point in marked:
+        found = None if point is None else _pair(case, point)
+        if found is not None:
+            return found
+    return None
+
+
+def _pair(case: Case, point: Point) -> Pair | None:
+    space = case.plan.space
+    one = _with_losses(case, space.with_precision(point, "fp8"))
+    other = _with_losses(case, space.with_precision(point, "bf16"))
+    if one is None or other is None:
+        return None
+    keys = {knob.key for knob in space.knobs if knob.role != "precision"}
+    return Pair(
+        label(space.knobs, point, keys),
+        *(series(record, "losses") for record in (one, other)),
+        *(series(record, "grad_norms") for record in (one, other)),
+    )
+
+
+def _with_losses(case: Case, point: Point | None) -> Record | None:
+    own = (s for s in case.settings if s.point == point)
+    runs = [
+        t.record
+        for s in own
+        for t in case.runs(s)
+        if len(series(t.record, "losses")) > 1
+    ]
+    return runs[-1] if runs else None
+
+
+def timed(case: Case) -> list[Steps]:
+    """The last run of each marked setting that has step times."""
+    marked = [case.of_role(role) for role in ("chosen", "given", "twin", "runner-up")]
+    unique = {s.point: s for s in marked if s is not None}
+    made = (_timed(case, setting) for setting in unique.values())
+    return [steps for steps in made if steps is not None]
+
+
+def _timed(case: Case, setting: Setting) -> Steps | None:
+    records = [t.record for t in case.runs(setting) if t.record.ok and t.record.step_ms]
+    if not records:
+        return None
+    record = records[-1]
+    kept, every = record.step_ms[:MAX_SERIES], series(record, "all_step_ms")
+    if set(kept) <= set(every):
+        counted = set(kept)
+        steps = [(i, took, took in counted) for i, took in enumerate(every)]
+    else:
+        steps = [(i, took, True) for i, took in enumerate(kept, 1)]
+    return Steps(setting.marked, setting.short, setting.precision, tuple(steps))

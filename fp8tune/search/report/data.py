@@ -1,0 +1,233 @@
+"""What a report shows of a study: each setting once, with all that is known of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fp8tune.search.answer import Answer, Runs, answer, by_point, speed_of
+from fp8tune.search.confirm import again
+from fp8tune.search.plan import Plan
+from fp8tune.search.prior import Expected, card_gib, from_job
+from fp8tune.search.record import Record
+from fp8tune.search.report.saved import Saved
+from fp8tune.search.report.words import clean
+from fp8tune.search.space import Knob, Point
+from fp8tune.search.statistics import Speed
+from fp8tune.search.study import Trial
+
+ROLES = {
+    "chosen": "chosen",
+    "given": "your config",
+    "twin": "bf16 twin",
+    "runner-up": "runner-up",
+}
+"""What marks a setting, in the words of its readers."""
+
+MAX_SERIES = 2000
+"""Longest series of a record that is shown [values]."""
+
+
+class Setting(NamedTuple):
+    """One point that was tried.
+
+    ``label`` has all knobs; ``short`` only those in which settings differ, and not
+    the precision. ``roles`` are keys of ``ROLES``. Memory is
+    the most that any of its runs had [GiB], 0 where none told; ``outcome`` is ``ok``
+    where one run succeeded, else how the last one failed; ``free`` says whether it
+    might be chosen, ``front`` whether no other such setting is both faster and
+    smaller.
+    """
+
+    point: Point
+    label: str
+    short: str
+    roles: tuple[str, ...]
+    precision: str
+    free: bool
+    outcome: str
+    runs: int
+    speed: Speed | None
+    peak_gib: float
+    reserved_gib: float
+    expected: Expected
+    front: bool = False
+
+    @property
+    def marked(self) -> str:
+        """Its roles in words, or ``""``."""
+        return " = ".join(ROLES[role] for role in self.roles)
+
+    @property
+    def place_gib(self) -> float:
+        """Where it stands on a memory axis [GiB]: as measured, else as predicted."""
+        return self.peak_gib or self.expected.peak_gib
+
+
+class Case(NamedTuple):
+    """A study with its answer and its settings; ``capacity_gib`` is the GPU's memory.
+
+    ``ended`` says whether every confirmation has been run.
+    """
+
+    name: str
+    about: dict[str, Any]
+    plan: Plan
+    trials: Sequence[Trial]
+    found: Answer
+    settings: Sequence[Setting]
+    capacity_gib: float
+    ended: bool
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether its trials ran on a CPU."""
+        told = any(trial.record.more.get("rehearsal") for trial in self.trials)
+        return told or self.about.get("device") == "cpu"
+
+    @property
+    def replay(self) -> bool:
+        """Whether its trials are recorded ones."""
+        return "records" in self.about
+
+    def of_role(self, role: str) -> Setting | None:
+        """The chosen, given or other marked setting, if there is one."""
+        return next((s for s in self.settings if role in s.roles), None)
+
+    def runs(self, setting: Setting) -> list[Trial]:
+        """The trials of a setting, in the order in which they were run."""
+        point = self.plan.space.point
+        return [t for t in self.trials if point(t.record.knobs) == setting.point]
+
+
+def case(study: Saved) -> Case:
+    """Everything about a study that its report shows."""
+    plan, trials = study.plan, study.trials
+    spent = sum(trial.record.cost_s for trial in trials)
+    found = answer(plan.space, plan.given, trials, spent)
+    runs = by_point(plan.space, trials)
+    ended = bool(trials) and again(plan.space, plan.given, trials) is None
+    told = [number(trial.record, "capacity_gib") for trial in trials]
+    capacity = max(told, default=0.0) or card_gib(plan.config.job)
+    every = _settings(plan, runs, found)
+    return Case(study.name, study.about, plan, trials, found, every, capacity, ended)
+
+
+def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
+    expected = from_job(plan.space, plan.config.job)
+    roles = _roles(plan, runs, found)
+    knobs = plan.space.knobs
+    telling = _telling(knobs, list(runs))
+    every = [
+        Setting(
+            point,
+            label(knobs, point),
+            label(knobs, point, telling) or label(knobs, point),
+            tuple(role for role, marked in roles.items() if marked == point),
+            str(plan.space.value(point, "precision") or ""),
+            plan.space.allows(point, plan.given),
+            "ok" if any(t.record.ok for t in own) else own[-1].record.outcome,
+            len(own),
+            speed_of(runs, point),
+            max(t.record.peak_gib for t in own),
+            max(t.record.reserved_gib for t in own),
+            expected(point),
+        )
+        for point, own in runs.items()
+    ]
+    front = frontier(every)
+    return [setting._replace(front=setting.point in front) for setting in every]
+
+
+def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
+    """The marked points. The twin is the bf16 setting whose speed the answer names."""
+    in_bf16 = (p for p in runs if plan.space.value(p, "precision") == "bf16")
+    twins = (p for p in in_bf16 if speed_of(runs, p) == found.twin)
+    return {
+        "chosen": found.chosen,
+        "given": plan.given,
+        "twin": next(twins, None) if found.twin else None,
+        "runner-up": found.runner_up,
+    }
+
+
+def frontier(settings: Iterable[Setting]) -> set[Point]:
+    """The points that may be chosen and that none beats in both speed and memory."""
+    best, front = 0.0, set()
+    placed = [s for s in settings if s.free and s.speed and s.peak_gib]
+    for setting in sorted(placed, key=lambda s: (s.peak_gib, -_value(s))):
+        if _value(setting) > best:
+            best = _value(setting)
+            front.add(setting.point)
+    return front
+
+
+def _value(setting: Setting) -> float:
+    return setting.speed.value if setting.speed else 0.0
+
+
+def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:
+    """The keys of knobs, but for the precision, in which points differ."""
+    places = zip(knobs, *points, strict=True)
+    return {
+        knob.key
+        for knob, *values in places
+        if len(set(values)) > 1 and knob.role != "precision"
+    }
+
+
+def label(
+    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
+) -> str:
+    """A setting in a few words: ``batch 4, AC full, compiled, FP8``.
+
+    ``keys`` are the knobs to name, if not all.
+    """
+    return ", ".join(
+        worded(knob, knob.values[index])
+        for knob, index in zip(knobs, point, strict=True)
+        if keys is None or knob.key in keys
+    )
+
+
+def worded(knob: Knob, value: Any) -> str:
+    """One value of a knob in a word or two."""
+    if knob.role == "compile" and isinstance(value, bool):
+        return "compiled" if value else "eager"
+    if knob.role == "precision":
+        return {"fp8": "FP8"}.get(str(value), clean(str(value), 24))
+    if isinstance(value, str) and not knob.role:
+        return clean(value, 24)
+    named = {"micro_batch": "batch", "ac": "AC"}.get(knob.role)
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    name = named or clean(knob.key.rpartition(".")[2], 24)
+    return f"{name} {clean(shown, 24)}"
+
+
+def number(record: Record, name: str) -> float:
+    """A further field of a record as a number; 0 where it is none."""
+    return next(iter(_numbers([record.more.get(name)])), 0.0)
+
+
+def series(record: Record, name: str) -> tuple[float, ...]:
+    """A further field as a series of numbers; empty where it is none."""
+    found = record.more.get(name)
+    if not isinstance(found, list) or len(_numbers(found)) != len(found):
+        return ()
+    return tuple(_numbers(found[:MAX_SERIES]))
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    return [
+        float(value)
+        for value in values
+        if isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) < 1e18
+    ]
+
+
+def middle(values: Iterable[float]) -> float:
+    """The median; 0 of nothing."""
+    return statistics.median([*values] or [0.0])

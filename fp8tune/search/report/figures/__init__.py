@@ -1,0 +1,1 @@
+"""The plots of a report, one module each, drawn by matplotlib without a display."""

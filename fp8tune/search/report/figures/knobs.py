@@ -1,0 +1,146 @@
+"""What each knob did: a panel each, lines joining settings alike in all else."""
+
+from __future__ import annotations
+
+import textwrap
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import StrMethodFormatter
+
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    label_rows,
+    shared_legend,
+)
+from fp8tune.search.report.words import clean, rate
+
+NAME, TITLE = "knobs", "What each knob did"
+MOST = 6
+"""Panels that are drawn."""
+
+
+def knobs(case: Case) -> Figure | Absent:
+    """The panels, or why there are none."""
+    found = effects(case)
+    if not found:
+        why = "No two settings were measured that differ in one knob alone."
+        return Absent(NAME, TITLE, why)
+    rows = tuple(
+        (
+            effect.name,
+            "as chosen" if line.chosen else "other",
+            *("; ".join(part) for part in _told(effect, line)),
+        )
+        for effect in found
+        for line in effect.lines
+    )
+    return Figure(
+        NAME,
+        _title(found),
+        "Tokens per second by the value of each knob. "
+        + " ".join(f"{effect.name}: {effect.said}." for effect in found),
+        ("knob", "other knobs", "tokens/s", "without speed"),
+        rows,
+        lambda style: _draw(found[:MOST], style),
+        _unpaired(case, found),
+    )
+
+
+def _unpaired(case: Case, found: list[Effect]) -> str:
+    shown = {effect.name for effect in found}
+    tried = [clean(knob.key, 60) for knob in case.plan.space.knobs]
+    rest = [name for name in tried if name not in shown]
+    if not rest:
+        return ""
+    return f"No two settings were measured that differ in {' or '.join(rest)} alone."
+
+
+def _told(effect: Effect, line: Line) -> tuple[list[str], list[str]]:
+    return (
+        [f"{effect.values[at]}: {rate(speed)}" for at, speed in line.speeds],
+        [f"{effect.values[at]}: {how}" for at, how in line.failed],
+    )
+
+
+def _title(found: list[Effect]) -> str:
+    """The knob with the longest reach along a line, named."""
+    reach = {
+        effect.name: max(max(s) / min(s) for s in speeds)
+        for effect in found
+        if (speeds := [[v for _, v in ln.speeds] for ln in effect.lines if ln.speeds])
+    }
+    name = max(reach, key=lambda key: reach[key])
+    return f"{name.rpartition('.')[2]} matters most: up to {reach[name]:.2f} times"
+
+
+def _draw(found: list[Effect], style: Style) -> Canvas:
+    across = 2 if len(found) == 4 else 3
+    height = 3.0 if style.narrow or len(found) > 3 else 4.2
+    made, panels = canvas(style, len(found), height, across)
+    shared = [effect for effect in found if not effect.precision]
+    for axes, effect in zip(panels, found, strict=True):
+        _panel(axes, effect, style)
+        _reach(axes, [effect] if effect.precision else shared)
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    label_rows(panels[: len(shared)], "tokens/s")
+    for axes in panels[len(shared) :]:
+        axes.set_ylabel("tokens/s")
+    shared_legend(made, panels, style)
+    return made
+
+
+def _reach(axes: Axes, found: list[Effect]) -> None:
+    """One scale for several knobs, so that the eye can compare what they did."""
+    every = [v for effect in found for line in effect.lines for _, v in line.speeds]
+    low, high = min(every), max(every)
+    room = 0.08 * (high - low) or 0.1 * high
+    axes.set_ylim(low - 1.5 * room, high + room)
+
+
+def _panel(axes: Axes, effect: Effect, style: Style) -> None:
+    thin = [line for line in effect.lines if not line.chosen]
+    for number, line in enumerate(thin):
+        _line(axes, line, style, "other settings, one line each" * (number == 0))
+    for line in effect.lines:
+        if line.chosen:
+            _line(axes, line, style, "all other knobs as chosen")
+    lost = sorted({at for line in effect.lines for at, how in line.failed})
+    if lost:
+        axes.plot(
+            lost,
+            [0.03] * len(lost),
+            "x",
+            color=style.colours.bad,
+            markeredgewidth=1.8,
+            markersize=7,
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+            label="a setting failed here",
+        )
+    said = textwrap.fill(effect.said, 42)
+    axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
+    axes.set_xticks(range(len(effect.values)), effect.values)
+    if max(map(len, effect.values)) * len(effect.values) > 26:
+        axes.tick_params(axis="x", labelrotation=30)
+    axes.set_xlim(-0.4, len(effect.values) - 0.6)
+    axes.set_xlabel(effect.name)
+
+
+def _line(axes: Axes, line: Line, style: Style, label: str) -> None:
+    axes.plot(
+        [at for at, _ in line.speeds],
+        [speed for _, speed in line.speeds],
+        marker="o",
+        markersize=6 if line.chosen else 3.5,
+        linewidth=2.4 if line.chosen else 1.0,
+        color=style.colours.fp8 if line.chosen else style.colours.muted,
+        alpha=1.0 if line.chosen else 0.65,
+        label=label or None,
+        zorder=3 if line.chosen else 2,
+    )

@@ -1,0 +1,203 @@
+"""Throughput against memory, with the frontier."""
+
+from __future__ import annotations
+
+import textwrap
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import StrMethodFormatter
+
+from fp8tune.search.report.data import Case, Setting
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    shared_legend,
+)
+from fp8tune.search.report.figures.labels import place
+from fp8tune.search.report.words import gib, interval, plural, rate
+
+NAME, TITLE = "memory", "Throughput against memory"
+MARKS = {"fp8": "o", "bf16": "s"}
+MOST_LABELS = 6
+
+
+def memory(case: Case) -> Figure | Absent:
+    """The plot of all settings, or why there is none."""
+    placed = [s for s in case.settings if s.speed and s.peak_gib]
+    if not placed:
+        return Absent(NAME, TITLE, "No trial told both its speed and its memory.")
+    head = ("setting", "marked", "outcome", "runs", "tokens/s", "peak GiB", "frontier")
+    ordered = sorted(case.settings, key=lambda s: -(s.speed.value if s.speed else 0))
+    rows = tuple(
+        (
+            s.label,
+            s.marked,
+            s.outcome,
+            str(s.runs),
+            interval(s.speed),
+            gib(s.peak_gib),
+            "yes" if s.front else "",
+        )
+        for s in ordered
+    )
+    return Figure(
+        NAME, _title(case), _about(case), head, rows, lambda style: _draw(case, style)
+    )
+
+
+def _title(case: Case) -> str:
+    chosen = case.of_role("chosen")
+    free = [s for s in case.settings if s.free and s.speed and s.peak_gib]
+    if chosen is None or not chosen.speed or not chosen.peak_gib:
+        return f"{TITLE} of {plural(len(case.settings), 'setting')}"
+    fastest = max(free, key=lambda s: s.speed.value if s.speed else 0.0, default=chosen)
+    best = "the fastest of" if fastest == chosen else "chosen from"
+    among = f", {best} {len(free)} settings" if len(free) > 1 else ""
+    speed = f"{rate(chosen.speed.value)} tokens/s"
+    return f"{chosen.short}: {speed} in {gib(chosen.peak_gib)} GiB{among}"
+
+
+def _about(case: Case) -> str:
+    front = sorted((s for s in case.settings if s.front), key=lambda s: s.peak_gib)
+    steps = "; ".join(
+        f"{s.label}: {gib(s.peak_gib)} GiB, {rate(s.speed.value)} tokens/s"
+        for s in front
+        if s.speed
+    )
+    lost = sum(s.outcome == "oom" for s in case.settings)
+    return (
+        f"Tokens per second against peak memory. On the frontier, from small to large: "
+        f"{steps}. {plural(lost, 'setting')} ran out of memory."
+    )
+
+
+def _draw(case: Case, style: Style) -> Canvas:
+    made, (axes,) = canvas(style, height=5.2 if style.narrow else 5.0)
+    placed = [s for s in case.settings if s.speed and s.peak_gib]
+    _frontier(axes, placed, style)
+    for precision in dict.fromkeys(s.precision for s in placed):
+        own = [s for s in placed if s.precision == precision]
+        axes.plot(
+            [s.peak_gib for s in own],
+            [s.speed.value for s in own if s.speed],
+            MARKS.get(precision, "o"),
+            color=style.precision(precision),
+            alpha=0.75,
+            markersize=6,
+            zorder=2.8,
+            label={"fp8": "FP8"}.get(precision, precision or "measured"),
+        )
+    axes.margins(x=0.12, y=0.18)
+    _marks(axes, placed, style)
+    _capacity(axes, case, style)
+    _lost(axes, case, style)
+    axes.set_xlabel(
+        "peak memory allocated on one GPU [GiB]"
+        if not case.rehearsal
+        else "peak memory of the process [GiB]"
+    )
+    axes.set_ylabel("tokens/s over all GPUs" if not case.rehearsal else "tokens/s")
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    shared_legend(made, [axes], style)
+    _labels(made, axes, placed, style)
+    return made
+
+
+def _frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
+    front = sorted((s for s in placed if s.front), key=lambda s: s.peak_gib)
+    if len(front) > 1:
+        axes.plot(
+            [s.peak_gib for s in front],
+            [s.speed.value for s in front if s.speed],
+            drawstyle="steps-post",
+            color=style.colours.muted,
+            linewidth=1.2,
+            linestyle=(0, (4, 2)),
+            label="frontier: no setting is faster in less",
+            zorder=1.5,
+        )
+
+
+def _marks(axes: Axes, placed: list[Setting], style: Style) -> None:
+    """Rings around the marked settings, and their intervals."""
+    for setting in placed:
+        if setting.roles and setting.speed:
+            speed = setting.speed
+            axes.errorbar(
+                setting.peak_gib,
+                speed.value,
+                [[speed.value - speed.low], [speed.high - speed.value]],
+                color=style.precision(setting.precision),
+                capsize=3,
+                linewidth=1.2,
+            )
+            big = "chosen" in setting.roles
+            axes.plot(
+                setting.peak_gib,
+                speed.value,
+                "*" if big else MARKS.get(setting.precision, "o"),
+                markersize=17 if big else 10,
+                color=style.precision(setting.precision),
+                markeredgecolor=style.colours.ink,
+                markeredgewidth=1.1,
+                zorder=3,
+            )
+
+
+def _capacity(axes: Axes, case: Case, style: Style) -> None:
+    """The end of the GPU's memory, where that is near enough to be shown."""
+    high = axes.get_xlim()[1]
+    if case.capacity_gib and case.capacity_gib < 1.5 * high:
+        name = f"all memory of the GPU, {case.capacity_gib:.1f} GiB"
+        axes.axvline(case.capacity_gib, color=style.colours.bad, lw=1.2, label=name)
+        axes.set_xlim(right=max(high, case.capacity_gib * 1.04))
+
+
+def _lost(axes: Axes, case: Case, style: Style) -> None:
+    """What ran out of memory, at its predicted place, else at the right edge."""
+    lost = [s for s in case.settings if s.outcome == "oom"]
+    if not lost:
+        return
+    low, high = axes.get_xlim()
+    edge = high - 0.015 * (high - low)
+    known = {s.point: case.capacity_gib or edge for s in lost}
+    places = [min(edge, s.place_gib or known[s.point]) for s in lost]
+    axes.plot(
+        places,
+        [0.03] * len(lost),
+        "x",
+        color=style.colours.bad,
+        markeredgewidth=1.8,
+        markersize=7,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        label="out of memory, at the predicted peak",
+        zorder=4,
+    )
+
+
+def _labels(made: Canvas, axes: Axes, placed: list[Setting], style: Style) -> None:
+    """Names of the marked settings, and of the frontier where there is room."""
+    marked = [s for s in placed if s.roles]
+    marked.sort(key=lambda setting: "chosen" not in setting.roles)
+    front = [s for s in placed if s.front and not s.roles]
+    texts = [(s, _marked(s, style), "bold") for s in marked]
+    if len(front) <= MOST_LABELS and not style.narrow:
+        texts += [(s, s.short, "normal") for s in front]
+    labels = [
+        (s.peak_gib, s.speed.value, text, weight)
+        for s, text, weight in texts
+        if s.speed
+    ]
+    points = [(s.peak_gib, s.speed.value) for s in placed if s.speed]
+    place(made, axes, labels, points, style)
+
+
+def _marked(setting: Setting, style: Style) -> str:
+    role = setting.marked
+    if style.narrow:
+        return role
+    return f"{role}:\n{textwrap.fill(setting.short, 30)}"

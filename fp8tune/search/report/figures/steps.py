@@ -1,0 +1,103 @@
+"""Step times of the marked settings: what counted and what was left out."""
+
+from __future__ import annotations
+
+import textwrap
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+from fp8tune.search.report.curves import Steps, timed
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    label_rows,
+    shared_legend,
+)
+from fp8tune.search.report.words import duration_ms, plural
+
+NAME, TITLE = "steps", "Step times"
+HEAD = 1.35
+"""Height of the axis over the slowest step that counted."""
+
+
+def steps(case: Case) -> Figure | Absent:
+    """The plot of up to four trials, or why there is none."""
+    found = timed(case)
+    if not found:
+        return Absent(NAME, TITLE, "No trial told the times of its steps.")
+    medians = "; ".join(
+        f"{one.role}: median {duration_ms(one.median)} of {len(one.kept)} steps, "
+        f"{one.discarded} left out"
+        for one in found
+    )
+    rows = tuple(
+        (one.role, one.label, str(n), f"{took:,.2f}", "yes" if counted else "no")
+        for one in found
+        for n, took, counted in one.steps
+    )
+    return Figure(
+        NAME,
+        _title(found[0]),
+        f"Times of the optimizer steps of one trial each. {medians}.",
+        ("marked", "setting", "step", "ms", "counted"),
+        rows,
+        lambda style: _draw(found, style),
+    )
+
+
+def _title(first: Steps) -> str:
+    half = (max(first.kept) - min(first.kept)) / 2 / first.median if first.median else 0
+    out = f"; {plural(first.discarded, 'step')} left out" if first.discarded else ""
+    return f"Steps are steady to {100 * half:.2g} % ({first.role}{out})"
+
+
+def _draw(found: list[Steps], style: Style) -> Canvas:
+    long = max(len(one.label) for one in found) > 40 and len(found) > 2
+    across, height = (2, 2.9) if long or style.narrow else (4, 4.0)
+    made, panels = canvas(style, len(found), height, across)
+    top = HEAD * max(max(one.kept) for one in found)
+    for axes, one in zip(panels, found, strict=True):
+        _panel(axes, one, top, style)
+        label = textwrap.fill(one.label, 28 if across == 4 and not style.narrow else 52)
+        axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
+    label_rows(panels, "time of a step [ms]")
+    shared_legend(made, panels, style)
+    return made
+
+
+def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
+    kept = [(n, took) for n, took, counted in one.steps if counted]
+    out = [(n, took) for n, took, counted in one.steps if not counted]
+    axes.set_ylim(0, top)
+    colour = style.precision(one.precision)
+    name = {"fp8": "FP8"}.get(one.precision, one.precision)
+    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=f"counted, {name}")
+    axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
+    if out:
+        axes.plot(
+            [n for n, _ in out],
+            [min(took, 0.97 * top) for _, took in out],
+            "x",
+            color=style.colours.muted,
+            markeredgewidth=1.8,
+            label="left out",
+        )
+    for n, took in out:
+        if took > 0.97 * top:
+            axes.annotate(
+                duration_ms(took),
+                (n, 0.97 * top),
+                (7, 0),
+                textcoords="offset points",
+                va="center",
+            )
+    axes.set_xlabel("optimizer step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(
+        StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}")
+    )

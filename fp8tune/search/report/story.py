@@ -1,0 +1,187 @@
+"""The answer of a search in sentences, and what must be known before it is believed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fp8tune.search.duration import shown
+from fp8tune.search.output import WORDS, describe
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
+from fp8tune.search.statistics import Speed, ratio
+
+
+class Story(NamedTuple):
+    """``warnings`` come first; ``commands`` are what to type next."""
+
+    warnings: tuple[str, ...]
+    headline: str
+    sentences: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def story(case: Case) -> Story:
+    """What a study says, the most important first."""
+    return Story(
+        tuple(_warnings(case)),
+        _headline(case),
+        tuple(_sentences(case)),
+        tuple(_commands(case)),
+    )
+
+
+def _warnings(case: Case) -> Iterator[str]:
+    if case.rehearsal:
+        yield (
+            "A rehearsal on a CPU. The trials are real FP8 training, but FP8 is slower "
+            "than bf16 on a CPU: nothing here tells how fast a GPU is."
+        )
+    if case.replay:
+        yield (
+            "A replay of recorded trials under simulated time. Nothing was measured "
+            "for this report."
+        )
+    told = Counter(
+        str(trial.record.more["extrapolated"])
+        for trial in case.trials
+        if "extrapolated" in trial.record.more
+    )
+    if told:
+        how = clean(told.most_common(1)[0][0])
+        count = f"{told.total()} of {plural(len(case.trials), 'trial')}"
+        yield f"Extrapolated, not measured whole ({count}): {how}."
+    if not case.ended:
+        yield (
+            "Not all is confirmed: the search still runs, was stopped, or its budget "
+            "was too short to measure the best settings again. The answer may change."
+        )
+
+
+def _headline(case: Case) -> str:
+    found = case.found
+    if not case.trials:
+        return "No trial has ended yet"
+    if found.chosen is None:
+        return "No trial succeeded"
+    if found.fp8_gain is not None and found.fp8_gain < 1:
+        said = f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
+        return f"On this CPU {said}" if case.rehearsal else said
+    if found.chosen == case.plan.given:
+        if found.runner_up is None:
+            return "No other setting ran: your config stays"
+        return "Your config is already the best that was measured"
+    if found.speed is None or found.given is None:
+        return "A setting that runs, where yours was not measured or did not run"
+    gain = percent(found.speed.value / found.given.value)
+    return {
+        "faster": f"Faster: {gain} tokens/s over your config",
+        "unsure": f"Unsure: {gain} tokens/s, and the interval includes no gain",
+    }.get(found.verdict, f"{found.verdict.capitalize()}: {gain} tokens/s")
+
+
+def _sentences(case: Case) -> Iterator[str]:
+    found = case.found
+    if found.chosen is None:
+        yield from _failures(case)
+        return
+    if found.chosen == case.plan.given:
+        yield f"It does {interval(found.speed)} tokens/s."
+    elif found.speed and found.given:
+        change = ratio(found.speed, found.given)
+        yield (
+            f"{_changes(case)}: {interval(found.given)} -> {interval(found.speed)} "
+            f"tokens/s, {percent(change.value)} ({percent(change.low)} to "
+            f"{percent(change.high)})."
+        )
+    else:
+        yield f"{_changes(case)}: {interval(found.speed)} tokens/s."
+    yield from _memory(case)
+    yield from _beside_bf16(case, found.twin)
+    yield from _runner_up(case)
+    yield (
+        f"{plural(found.trials, 'trial')} of {plural(len(case.settings), 'setting')}, "
+        f"{found.oom_trials} out of memory, {shown(found.seconds)}. Intervals are 95 % "
+        f"and count the spread between fresh runs."
+    )
+
+
+def _changes(case: Case) -> str:
+    point = case.found.chosen
+    return clean(describe(case.plan, point)) if point is not None else ""
+
+
+def _memory(case: Case) -> Iterator[str]:
+    chosen = case.of_role("chosen")
+    if chosen is None or not chosen.peak_gib:
+        return
+    if case.rehearsal:
+        yield f"Peak memory of the process {gib(chosen.peak_gib)} GiB."
+        return
+    of = f" of {case.capacity_gib:.1f}" if case.capacity_gib else ""
+    yield (
+        f"Peak memory {gib(chosen.peak_gib)}{of} GiB allocated"
+        + (f", {gib(chosen.reserved_gib)} reserved." if chosen.reserved_gib else ".")
+    )
+
+
+def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
+    knob = case.plan.space.knob("precision")
+    if twin is None or knob is None:
+        yield "No bf16 twin was measured: what FP8 gains is not known."
+        return
+    gain = case.found.fp8_gain
+    marked = case.of_role("twin")
+    where = f" ({marked.label})" if marked else ""
+    if gain is None:
+        yield f"bf16 does {interval(twin)} tokens/s{where}."
+        return
+    yield f"FP8 against bf16{where}: {percent(gain)}; bf16 does {interval(twin)}."
+    if gain < 1 and not case.rehearsal:
+        name = knob.key.rpartition(".")[2]
+        yield (
+            f'Set {clean(name)} = "bf16", or let the search choose it with '
+            "--allow precision."
+        )
+
+
+def _runner_up(case: Case) -> Iterator[str]:
+    other, chosen = case.of_role("runner-up"), case.of_role("chosen")
+    if other and chosen and other.speed and chosen.speed:
+        behind = percent(other.speed.value / chosen.speed.value)
+        yield f"Runner-up: {other.label}, {rate(other.speed.value)} ({behind})."
+
+
+def _failures(case: Case) -> Iterator[str]:
+    outcomes = Counter(trial.record.outcome for trial in case.trials)
+    for outcome, count in outcomes.most_common():
+        if outcome != "ok":
+            yield f"{plural(count, 'trial')}: {WORDS[outcome]}."
+    if outcomes["ok"]:
+        yield "Only settings that may not be chosen ran."
+    if outcomes["oom"]:
+        yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
+
+
+def _commands(case: Case) -> Iterator[str]:
+    path = clean(case.plan.config.path)
+    tuned = f"{path.removesuffix('.toml')}.tuned.toml"
+    found, again = case.found, f"fp8tune search {path} --budget 2h"
+    bf16_wins = found.fp8_gain is not None and found.fp8_gain < 1
+    if case.rehearsal:
+        yield f"{again}  # on a GPU"
+    elif not case.replay and (found.chosen is None or not case.ended):
+        yield f"{again}  # goes on from here"
+    elif bf16_wins and not case.replay and "precision" not in _allowed(case):
+        yield f"{again} --allow precision"
+    elif found.chosen is not None and found.chosen != case.plan.given:
+        yield f"diff {path} {tuned}"
+        yield f"fp8tune lint {tuned}"
+    else:
+        yield f"fp8tune lint {path}"
+
+
+def _allowed(case: Case) -> list[str]:
+    allowed = case.about.get("allow")
+    return [str(name) for name in allowed] if isinstance(allowed, list) else []

@@ -1,0 +1,139 @@
+"""The tables of a report: every trial with its evidence, and the environment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fp8tune import __version__
+from fp8tune.search.answer import by_point
+from fp8tune.search.duration import shown
+from fp8tune.search.report.data import Case, label, number
+from fp8tune.search.report.words import clean, gib, plural, rate
+from fp8tune.search.statistics import Speed, speed, spread
+from fp8tune.search.study import Trial
+
+MOST = 1000
+"""Trials that are listed."""
+
+Row = tuple[str, ...]
+
+HEAD: Row = (
+    "trial",
+    "stage",
+    "setting",
+    "outcome",
+    "tokens/s",
+    "peak GiB",
+    "reserved GiB",
+    "FP8 matmuls",
+    "cost",
+    "message",
+)
+
+GPU = (
+    ("sm_mhz", "SM clock, median", "MHz"),
+    ("power_w", "power, mean", "W"),
+    ("temperature_c", "temperature, highest", "C"),
+)
+"""What a record may say of the GPU in its steady time."""
+
+
+def every_trial(case: Case) -> list[Row]:
+    """The trials, the fastest first, those that failed last, by number among equals."""
+    runs = by_point(case.plan.space, case.trials).values()
+    deviation = spread([trial.record for trial in own] for own in runs)
+    ordered = sorted(case.trials, key=lambda trial: -trial.record.tokens_per_second)
+    ordered.sort(key=lambda trial: not trial.record.ok)
+    return [_row(case, trial, deviation) for trial in ordered[:MOST]]
+
+
+def _row(case: Case, trial: Trial, deviation: float) -> Row:
+    record = trial.record
+    point = case.plan.space.point(record.knobs)
+    matmuls = record.more.get("float8_matmuls")
+    return (
+        str(trial.number + 1),
+        trial.stage,
+        label(case.plan.space.knobs, point),
+        record.outcome,
+        _speed(speed([record], deviation)),
+        gib(record.peak_gib),
+        gib(record.reserved_gib),
+        str(matmuls) if type(matmuls) is int else "-",
+        shown(record.cost_s),
+        "; ".join(_remarks(trial)),
+    )
+
+
+def _speed(found: Speed | None) -> str:
+    return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
+
+
+def _remarks(trial: Trial) -> Iterator[str]:
+    more = trial.record.more
+    if isinstance(more.get("message"), str):
+        yield clean(more["message"])
+    for name, word in (
+        ("alloc_retries", "allocator retry"),
+        ("recompiles", "compiled graph"),
+    ):
+        count = number(trial.record, name)
+        if count:
+            yield plural(int(count), word).replace("retrys", "retries")
+    if "extrapolated" in more:
+        yield f"extrapolated: {clean(str(more['extrapolated']))}"
+
+
+def environment(case: Case) -> list[tuple[str, str]]:
+    """What the trials ran on and with, by name."""
+    job, about = case.plan.config.job, case.about
+    target = job.target
+    found = [
+        ("config", clean(case.plan.config.path)),
+        ("study", clean(case.name)),
+        ("trainer", case.plan.config.trainer.schema.title),
+        ("target", _target(target.gpu, target.world_size)),
+        ("trials", "recorded ones" if case.replay else str(about.get("device", "-"))),
+        (
+            "freed by --allow",
+            ", ".join(map(str, about.get("allow") or [])) or "nothing",
+        ),
+        ("GPU memory", f"{case.capacity_gib:.1f} GiB" if case.capacity_gib else "-"),
+        ("fp8tune", __version__),
+    ]
+    known = [(name, clean(said)) for name, said in found if said != "-"]
+    return [*known, *_told(case.trials)]
+
+
+def _target(gpu: str, world_size: int) -> str:
+    count = plural(world_size, "GPU") if world_size else "GPUs not said"
+    return f"{count}, {gpu or 'GPU not said'}"
+
+
+def _told(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
+    """What the trials themselves said, with how many said it where they differ."""
+    where = Counter(_text(trial, "environment") for trial in trials)
+    versions = Counter(_versions(trial) for trial in trials)
+    for name, counted in (("trials ran on", where), ("versions", versions)):
+        del counted[""]
+        for said, count in counted.most_common(8):
+            yield name, said if len(counted) == 1 else f"{said} ({count} trials)"
+    for key, name, unit in GPU:
+        values = [n for trial in trials if (n := number(trial.record, key))]
+        if values:
+            low, high = min(values), max(values)
+            yield name, f"{low:,.0f} to {high:,.0f} {unit} over {len(values)} trials"
+
+
+def _text(trial: Trial, name: str) -> str:
+    said = trial.record.more.get(name)
+    return clean(said) if isinstance(said, str) else ""
+
+
+def _versions(trial: Trial) -> str:
+    said = trial.record.more.get("versions")
+    if not isinstance(said, dict):
+        return ""
+    pairs = [f"{name} {version}" for name, version in list(said.items())[:8]]
+    return clean(", ".join(pairs))

@@ -1,0 +1,55 @@
+"""The report of a study's folder, written to files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from fp8tune import atomic
+from fp8tune.lint.wording import plain
+from fp8tune.search.report.data import case
+from fp8tune.search.report.saved import saved
+from fp8tune.search.study import BadStudy
+
+NAME = "report.html"
+
+
+def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
+    """Write the report; the paths that were written.
+
+    Beside it, with ``plots``, each plot as PNG and SVG. Nothing else in the study's
+    folder changes. Raises ``BadStudy``, ``OSError``; ``ModuleNotFoundError`` without
+    matplotlib.
+    """
+    from fp8tune.search.report.figures.canvas import Figure, files
+    from fp8tune.search.report.page import figures, page
+
+    told = case(saved(folder))
+    drawn = figures(told)
+    path = output or os.path.join(folder, NAME)
+    written = {path: page(told, drawn).encode(errors="backslashreplace")}
+    stem = os.path.splitext(path)[0]
+    for figure in drawn:
+        if plots and isinstance(figure, Figure):
+            for kind, data in files(figure).items():
+                written[f"{stem}-{figure.name}.{kind}"] = data
+    for place, data in written.items():
+        atomic.write(place, data)
+    return list(written)
+
+
+def write_at_end(folder: str, out: TextIO) -> None:
+    """Write the report of a search that has ended, and say where it is.
+
+    The search has its answer by now, so that no failure here counts.
+    """
+    try:
+        (path,) = write(folder)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
+    except (BadStudy, OSError) as error:
+        print(f"note: no report: {plain(str(error))}", file=sys.stderr)
+    else:
+        print(f"report {plain(path)}", file=out)

@@ -1,0 +1,182 @@
+"""Estimates of runs that cannot be: lint and estimate say the same."""
+
+import itertools
+
+import pytest
+
+from fp8tune.estimate import refusals
+from fp8tune.estimate.grid import Variants
+from fp8tune.job import Target
+from tests.estimate.test_estimate import H200, JSON, SEVEN_B
+
+FP8 = SEVEN_B.replace("[train]", '[train]\nmixed_precision = "fp8"')
+H100 = ("--gpu", "h100", "--world-size", "16")
+
+
+def run_of(fp8tune, project, text, *arguments):
+    project({"a.toml": text})
+    return fp8tune("estimate", "a.toml", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "rule"),
+    [
+        (FP8.replace("128256", "50257"), H100, "fp8-vocab-size-not-16"),
+        (FP8.replace("seq_len = 4096", "seq_len = 4094"), H100, ""),
+        (
+            FP8.replace("\nseq_len = 4096", "\nseq_len = 4095").replace(
+                "batch_size = 8", "batch_size = 3"
+            ),
+            H100,
+            "fp8-tokens-not-16",
+        ),
+        (FP8, ("--gpu", "a100-80gb", "--world-size", "16"), "gpu-without-fp8"),
+        (f"{FP8}[distributed]\ntp = 4\n", H100, "fp8-with-tensor-parallel"),
+        (
+            f"{SEVEN_B}[distributed]\ndp_shard = 8\ntp = 4\n",
+            ("--gpu", "h100", "--world-size", "3"),
+            "degrees-do-not-match-world-size",
+        ),
+        (
+            f"{SEVEN_B}[distributed]\ntp = 4\n",
+            (*H100[:3], "10"),
+            "world-size-not-divisible",
+        ),
+        (
+            SEVEN_B.replace("[model]", "[model]\nn_heads = 7"),
+            H100,
+            "heads-do-not-divide-hidden-size",
+        ),
+        (SEVEN_B.replace("= 14336", "= -1"), H100, "negative-ffn-size"),
+        (
+            SEVEN_B.replace("\nseq_len = 4096", "\nseq_len = 8192"),
+            H100,
+            "seq-len-above-max-seq-len",
+        ),
+        (
+            f"{SEVEN_B}[distributed]\ndp_replicate = 2\n",
+            H100,
+            "hybrid-sharding",
+        ),
+        (SEVEN_B.replace("batch_size", "batchsize"), H100, "unknown-key"),
+    ],
+)
+def test_nothing_is_estimated_of_what_cannot_run(
+    fp8tune, project, lint, text, arguments, rule
+):
+    said = run_of(fp8tune, project, text, *arguments, *JSON)
+    found = lint(text, gpu=arguments[1], world_size=int(arguments[3])).diagnostics
+    errors = {d.rule for d in found if d.category in refusals.FATAL}
+    assert {one["rule"] for one in said.json["refused"]} == errors
+    if not errors:
+        assert said.code == 0
+        return
+    assert rule in errors
+    assert (said.code, said.err) == (1, "")
+    assert said.json["memory"]["peak_gib"] is None
+    assert said.json["speed"]["tokens_per_second"] is None
+    assert said.json["speed"]["fp8_gain"] is None
+    assert said.json["fit"] == "unknown"
+    text = " ".join(run_of(fp8tune, project, text, *arguments).out.split())
+    assert "this cannot run: " in text
+    assert rule in text
+    assert "GiB per GPU (" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (SEVEN_B.replace("128256", "50257"), H100),
+        (SEVEN_B, ("--gpu", "a100-80gb", "--world-size", "16")),
+        (FP8, ("--gpu", "a100-80gb", "--world-size", "16")),
+        (f"{SEVEN_B}[distributed]\ntp = 4\n", H100),
+    ],
+)
+def test_fp8_is_not_offered_where_it_cannot_run(fp8tune, project, text, arguments):
+    said = run_of(fp8tune, project, text, *arguments, *JSON).json
+    assert said["fp8_pays"] == "no"
+    assert said["reasons"]
+    fits = [c for c in said["grid"] if c["precision"] == "fp8" and c["peak_gib"]]
+    assert fits == []
+    assert {row["speedup"] for row in said["gemms"]} == {None}
+    assert said["start"]["precision"] == "bf16"
+    text = run_of(fp8tune, project, text, *arguments).out
+    assert "fp8 cannot run: " in text
+    assert "bf16, micro-batch" in " ".join(text.split())
+
+
+def test_odd_tokens_are_only_some_cells_of_fp8(fp8tune, project):
+    odd = FP8.replace("\nseq_len = 4096", "\nseq_len = 1000")
+    said = run_of(fp8tune, project, odd, *H100, *JSON).json
+    cells = {
+        c["micro_batch"]: c["refused"] for c in said["grid"] if c["precision"] == "fp8"
+    }
+    assert cells[1] == ["fp8-tokens-not-16"]
+    assert cells[2] == []
+    text = run_of(fp8tune, project, odd, *H100).out
+    assert "no: cannot run" in " ".join(text.split())
+
+
+PIPELINE = f"{SEVEN_B}[distributed]\npp = 4\n"
+
+
+def test_no_advice_starves_a_pipeline(fp8tune, project):
+    four = ("--gpu", "h200", "--world-size", "4")
+    said = run_of(fp8tune, project, PIPELINE, *four, *JSON).json
+    for cell in said["grid"]:
+        starved = cell["grad_accum"] < 4
+        assert ("fewer-micro-batches-than-stages" in cell["refused"]) is starved
+        assert (cell["peak_gib"] is None) or not starved
+    changes = [saving["change"] for saving in said["savings"]]
+    assert not any("no accumulation" in change for change in changes)
+    assert not any("one micro-batch" in change for change in changes)
+
+
+def test_what_fails_all_the_same_is_said_beside_the_figures(fp8tune, project):
+    text = f"{SEVEN_B}[optimizer]\neps = 0.0\n"
+    said = run_of(fp8tune, project, text, *H200)
+    words = " ".join(said.out.split())
+    assert said.code == 0
+    assert "this fails all the same: " in words
+    assert "GiB per GPU (" in words
+
+
+VLM = """
+[vision_encoder]
+num_tokens = 256
+[vlm]
+max_text_len = 512
+[train]
+batch_size = 16
+compile_model = false
+activation_checkpointing = "full"
+[data]
+hf_dataset_name = "sayakpaul/coco-30-val-2014"
+tokenizer_path = "gpt2"
+"""
+
+
+def test_the_start_is_none_that_lacks_samples(fp8tune, project):
+    """30 samples over 4 ranks: 7 each."""
+    four = ("--gpu", "h200", "--world-size", "4", *JSON)
+    said = run_of(fp8tune, project, VLM, *four).json
+    assert [one["rule"] for one in said["refused"]] == ["fewer-samples-than-a-batch"]
+    assert said["memory"]["peak_gib"]
+    assert said["start"]["micro_batch"] == 4
+
+
+def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):
+    """What is left out of a variant's rules is what its changes have no part in."""
+    loaded = load(FP8.replace("128256", "50257"))
+    for gpu, size in itertools.product(("h100-sxm", "a100-80gb"), (4, 16)):
+        variants = Variants(kempnerforge, loaded, Target(gpu, size))
+        for precision, batch, accum in itertools.product(
+            ("bf16", "fp8", "fp16"), (1, 3), (1, 8)
+        ):
+            changes = {
+                "precision": precision,
+                "micro_batch": batch,
+                "grad_accum": accum,
+            }
+            whole = refusals.of_job(variants.job.with_values(changes))
+            assert sorted(variants.refusals(changes)) == sorted(whole)

@@ -1,0 +1,82 @@
+"""Studies as the tests of the report read them."""
+
+from fp8tune.job import Target
+from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.report.data import Case, case
+from fp8tune.search.report.saved import saved
+from fp8tune.search.space import Space
+from fp8tune.search.study import Study
+from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+
+CONFIG = """\
+# my model
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+compile_model = true
+grad_accum_steps = 8
+"""
+BEST_TWIN = (2, 1, 1, 0)
+LARGER = (3, 1, 1, 1)
+H200 = Target("h200", 1)
+STEPS = (100.0, 101.0, 99.0)
+
+
+def evidence(fp8=True, **more):
+    """What a real trial leaves in its record besides its speed."""
+    return {
+        "all_step_ms": [30000.0, 120.0, *STEPS],
+        "losses": [6.0, 5.0, 4.0, 3.0 + 0.03 * fp8],
+        "grad_norms": [2.0, 1.5, 1.0, 0.5],
+        "environment": "NVIDIA H200, torch 2.13.0",
+        "capacity_gib": 139.8,
+        "float8_matmuls": 84 * fp8,
+        **more,
+    }
+
+
+def told(point, speed, fp8=True, **fields):
+    """A record with all that a real trial tells."""
+    peak = {"peak_gib": 20.0 + 10 * point[0], "reserved_gib": 24.0 + 10 * point[0]}
+    more = evidence(fp8, **fields.pop("more", {}))
+    return ran(point, speed, step_ms=STEPS, more=more, **{**peak, **fields})
+
+
+def confirmed(*records):
+    """What a search adds of each at its end."""
+    return [("confirm", record) for record in records for _ in range(2)]
+
+
+FOUND = [
+    ("given", told(GIVEN, 100)),
+    ("twin", told(TWIN, 90, fp8=False)),
+    ("search", told(BEST, 152)),
+    ("search", told(OTHER, 110, peak_gib=50.0)),
+    ("search", ran(LARGER, outcome="oom", more={"message": "CUDA out of memory"})),
+]
+"""A search that found a faster setting."""
+WHOLE = [
+    *FOUND,
+    *confirmed(told(BEST, 150), told(BEST_TWIN, 120, fp8=False), told(GIVEN, 100)),
+]
+"""The same, with its confirmation."""
+
+
+def plan(config=CONFIG, path="a.toml", knobs=KNOBS, target=H200) -> Plan:
+    read = read_config(path, config.encode(), target, "kempnerforge")
+    return Plan(read, Space(knobs), GIVEN)
+
+
+def study(folder, pairs=WHOLE, made=None, **about) -> str:
+    """A study's folder with trials of ``(stage, record)``."""
+    kept = Study(str(folder))
+    kept.open((made or plan()).about(**{"device": "cuda", "allow": [], **about}))
+    for stage, record in pairs:
+        kept.add(stage, record)
+    return str(folder)
+
+
+def shown(folder, *pairs, **about) -> Case:
+    """What a report shows of such a study."""
+    return case(saved(study(folder, *pairs, **about)))

@@ -1,0 +1,301 @@
+"""What a report shows, as plain data."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search.prior import Expected
+from fp8tune.search.report.curves import Pair, Steps, pair, timed
+from fp8tune.search.report.data import Setting, case, frontier, label, series
+from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.figures.predicted import quantities
+from fp8tune.search.report.saved import saved
+from fp8tune.search.report.story import Story, story
+from fp8tune.search.report.tables import environment, every_trial
+from fp8tune.search.space import Knob
+from fp8tune.search.statistics import Speed
+from tests.search.report.studies import (
+    STEPS,
+    WHOLE,
+    confirmed,
+    plan,
+    shown,
+    study,
+    told,
+)
+from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return shown(tmp_path / "s")
+
+
+def test_settings(whole):
+    rows = [
+        (s.label, s.short, s.marked, s.free, s.outcome, s.runs, s.front)
+        for s in whole.settings
+    ]
+    full2, none2 = "batch 2, AC full", "batch 2, AC none"
+    full4, full8 = "batch 4, AC full", "batch 8, AC full"
+    assert rows == [
+        (f"{full2}, compiled, FP8", full2, "your config", True, "ok", 3, True),
+        (f"{full2}, compiled, bf16", full2, "", False, "ok", 1, False),
+        (f"{full4}, compiled, FP8", full4, "chosen", True, "ok", 3, True),
+        (f"{none2}, compiled, FP8", none2, "runner-up", True, "ok", 1, False),
+        (f"{full8}, compiled, FP8", full8, "", True, "oom", 1, False),
+        (f"{full4}, compiled, bf16", full4, "bf16 twin", False, "ok", 2, False),
+    ]
+    assert (whole.capacity_gib, whole.ended) == (139.8, True)
+
+
+def setting(name, speed, peak, free=True):
+    measured = Speed(speed, speed, speed) if speed else None
+    return Setting(
+        (name,), "", "", (), "", free, "ok", 1, measured, peak, peak, Expected()
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "front"),
+    [
+        ([], []),
+        ([(1, 10, 5)], [1]),
+        ([(1, 10, 5), (2, 20, 6), (3, 15, 7)], [1, 2]),
+        ([(1, 10, 5), (2, 20, 5)], [2]),
+        ([(1, 10, 5), (2, 10, 6)], [1]),
+        ([(1, 10, 5), (2, 90, 4, False)], [1]),
+        ([(1, 10, 5), (2, 90, 0), (3, 0, 4)], [1]),
+    ],
+)
+def test_frontier(settings, front):
+    assert frontier(setting(*one) for one in settings) == {(n,) for n in front}
+
+
+def test_story(whole):
+    assert story(whole) == Story(
+        (),
+        "Faster: +50.0 % tokens/s over your config",
+        (
+            "batch_size = 4: 100 (99.3 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
+            "(+48.6 % to +51.4 %).",
+            "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
+            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 %; bf16 does "
+            "120 (119 to 121).",
+            "Runner-up: batch 2, AC none, compiled, FP8, 110 (-26.7 %).",
+            "11 trials of 6 settings, 1 out of memory, 11 min. Intervals are 95 % and "
+            "count the spread between fresh runs.",
+        ),
+        ("diff a.toml a.tuned.toml", "fp8tune lint a.tuned.toml"),
+    )
+
+
+FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
+MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
+SLOW = [("given", MINE), ("twin", MINE_TWIN), *confirmed(MINE, MINE_TWIN)]
+MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
+GOOD_TWIN = told(TWIN, 70, fp8=False)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "headline", "command"),
+    [
+        ([], "No trial has ended yet", "--budget 2h  # goes on"),
+        (FAILED, "No trial succeeded", "--budget 2h  # goes on"),
+        (SLOW, "bf16 is faster: FP8 reaches 80.0 % of its speed", "--allow precision"),
+        (
+            [("given", MINE), *confirmed(MINE, GOOD_TWIN)],
+            "No other setting ran: your config stays",
+            "lint a.toml",
+        ),
+        (
+            [*MORE, *confirmed(GOOD_TWIN)],
+            "Your config is already the best that was measured",
+            "lint a.toml",
+        ),
+        (
+            [("given", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
+            "A setting that runs",
+            "--budget 2h  # goes on",
+        ),
+        (WHOLE[:3], "Faster: +52.0 %", "--budget 2h  # goes on"),
+    ],
+)
+def test_headlines(tmp_path, pairs, headline, command):
+    said = story(shown(tmp_path / "s", pairs))
+    assert said.headline.startswith(headline)
+    assert command in said.commands[0]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "about", "warnings"),
+    [
+        (WHOLE, {}, []),
+        (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
+        (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
+        (WHOLE[:3], {}, ["Not all is confirmed"]),
+        ([], {}, ["Not all is confirmed"]),
+        (
+            [
+                *WHOLE,
+                ("confirm", told(BEST, 150, more={"extrapolated": "rank 0 of 8"})),
+            ],
+            {},
+            ["Extrapolated, not measured whole (1 of 12 trials): rank 0 of 8."],
+        ),
+        (
+            [*WHOLE, ("confirm", told(BEST, 150, more={"rehearsal": True}))],
+            {},
+            ["A rehearsal on a CPU"],
+        ),
+    ],
+)
+def test_what_must_be_known_first(tmp_path, pairs, about, warnings):
+    said = story(shown(tmp_path / "s", pairs, **about)).warnings
+    assert len(said) == len(warnings)
+    assert all(a.startswith(b) for a, b in zip(said, warnings, strict=True))
+
+
+def test_effects(whole):
+    assert effects(whole) == [
+        Effect(
+            "train.batch_size",
+            False,
+            ("2", "4", "8"),
+            (
+                Line(False, ((0, 90.0), (1, 120.0)), ()),
+                Line(True, ((0, 100.0), (1, 150.0)), ((2, "oom"),)),
+            ),
+            "4 against 2: +50.0 %; 8 out of memory",
+        ),
+        Effect(
+            "train.activation_checkpointing",
+            False,
+            ("none", "full"),
+            (
+                Line(False, ((0, 110.0), (1, 100.0)), ()),
+                Line(True, ((1, 150.0),), ()),
+            ),
+            "full against none: -9.1 % (one pair)",
+        ),
+        Effect(
+            "train.mixed_precision",
+            True,
+            ("bf16", "FP8"),
+            (
+                Line(False, ((0, 90.0), (1, 100.0)), ()),
+                Line(True, ((0, 120.0), (1, 150.0)), ()),
+            ),
+            "FP8 against bf16: +25.0 %",
+        ),
+    ]
+
+
+def test_one_setting_has_no_effects(tmp_path):
+    assert effects(shown(tmp_path / "s", WHOLE[:1])) == []
+
+
+def test_loss(whole):
+    fp8, bf16 = (6.0, 5.0, 4.0, 3.03), (6.0, 5.0, 4.0, 3.0)
+    norms = (2.0, 1.5, 1.0, 0.5)
+    found = pair(whole)
+    assert found == Pair("batch 4, AC full, compiled", fp8, bf16, norms, norms)
+    assert found.gaps == pytest.approx((0, 0, 0, 0.01))
+
+
+def test_loss_of_the_given_setting_where_the_chosen_has_none(tmp_path):
+    bare = told(BEST, 150, more={"losses": "?"})
+    found = pair(shown(tmp_path / "s", [*WHOLE[:2], ("search", bare)]))
+    assert found.label == "batch 2, AC full, compiled"
+
+
+def test_no_loss_without_a_twin(tmp_path):
+    assert pair(shown(tmp_path / "s", WHOLE[:1])) is None
+
+
+def test_steps(whole):
+    kept = [(n, took, True) for n, took in enumerate(STEPS, 2)]
+    steps = ((0, 3e4, False), (1, 120.0, False), *kept)
+    found = timed(whole)
+    assert found == [
+        Steps("chosen", "batch 4, AC full", "fp8", steps),
+        Steps("your config", "batch 2, AC full", "fp8", steps),
+        Steps("bf16 twin", "batch 4, AC full", "bf16", steps),
+        Steps("runner-up", "batch 2, AC none", "fp8", steps),
+    ]
+    assert (found[0].median, found[0].discarded) == (100.0, 2)
+
+
+def test_steps_of_a_record_that_has_no_others(tmp_path):
+    bare = told(GIVEN, 100, more={"all_step_ms": []})
+    (found,) = timed(shown(tmp_path / "s", [("given", bare)]))
+    assert found.steps == ((1, 100.0, True), (2, 101.0, True), (3, 99.0, True))
+
+
+def test_predictions(whole):
+    memory, speed = quantities(whole)
+    ran_with = [s for s in whole.settings if s.speed]
+    assert memory.pairs == tuple((s, s.expected.peak_gib, s.peak_gib) for s in ran_with)
+    assert [got for _, _, got in speed.pairs] == [s.speed.value for s in ran_with]
+
+
+def test_predictions_are_skipped_where_the_gpus_are_not_said(tmp_path):
+    unsaid = plan(target=Target())
+    assert quantities(case(saved(study(tmp_path / "s", made=unsaid)))) == []
+
+
+def test_every_trial(whole):
+    rows = every_trial(whole)
+    assert rows[0] == (
+        "3",
+        "search",
+        "batch 4, AC full, compiled, FP8",
+        "ok",
+        "152 ± 1.0 %",
+        "40.0",
+        "44.0",
+        "84",
+        "60 s",
+        "",
+    )
+    assert rows[-1][3:] == ("oom", *"----", "60 s", "CUDA out of memory")
+    assert len(rows) == len(WHOLE)
+
+
+def test_environment(whole):
+    found = dict(environment(whole))
+    assert found["trials ran on"] == "NVIDIA H200, torch 2.13.0"
+    assert found["target"] == "1 GPU, h200"
+    assert found["GPU memory"] == "139.8 GiB"
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "words"),
+    [
+        (KNOBS[2], False, "eager"),
+        (Knob("a.b", (1, 2)), 2, "b 2"),
+        (Knob("a.b", ("x",)), "x", "x"),
+        (Knob("a.b", (None,)), None, "b None"),
+        (Knob("a.b", ("\u202e",)), "\u202e", "\\u202e"),
+        (Knob("a.b", ("x" * 99,)), "x" * 99, "x" * 20 + " ..."),
+    ],
+)
+def test_labels(knob, value, words):
+    assert label([knob], (knob.values.index(value),)) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ([1, 2.5], (1.0, 2.5)),
+        ([1, None], ()),
+        ([1, True], ()),
+        ([1, "2"], ()),
+        ([1, 10**400], ()),
+        ([], ()),
+        ("12", ()),
+        ({}, ()),
+        (None, ()),
+    ],
+)
+def test_series(value, found):
+    assert series(ran(GIVEN, more={"x": value}), "x") == found

@@ -1,0 +1,74 @@
+"""``fp8tune report``, as people run it."""
+
+import pytest
+
+from tests.search.report.studies import WHOLE, study
+
+
+@pytest.fixture
+def folder(project):
+    project()
+    return study(".fp8tune/a-1")
+
+
+@pytest.mark.parametrize("name", ["a-1", ".fp8tune/a-1", ".fp8tune/a-1/"])
+def test_the_page_lies_in_the_study(folder, fp8tune, tmp_path, name):
+    done = fp8tune("report", name)
+    assert (done.code, done.err) == (0, "")
+    page = tmp_path / ".fp8tune" / "a-1" / "report.html"
+    assert done.out.strip().endswith("a-1/report.html")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_output_and_plots(folder, fp8tune, tmp_path):
+    before = {path.name for path in (tmp_path / folder).iterdir()}
+    done = fp8tune("report", "a-1", "--output", "x.html", "--plots")
+    assert done.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".fp8tune",
+        "x.html",
+        *(
+            f"x-{name}.{kind}"
+            for name in ("memory", "knobs", "predicted", "loss", "steps")
+            for kind in ("png", "svg")
+        ),
+    }
+    assert {path.name for path in (tmp_path / folder).iterdir()} == before
+
+
+def test_a_study_that_runs(folder, fp8tune, tmp_path):
+    trials = tmp_path / folder / "trials.jsonl"
+    cut = trials.read_bytes()[:-20]
+    trials.write_bytes(cut)
+    assert fp8tune("report", "a-1").code == 0
+    assert trials.read_bytes() == cut
+    page = (tmp_path / folder / "report.html").read_text()
+    assert f"as of trial {len(WHOLE) - 1}." in page
+    assert "Not all is confirmed" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none"], "no study none: neither a folder nor one in .fp8tune"),
+        ([".fp8tune"], "study.json: No such file"),
+        (["a-1", "--output", "no/x.html"], "No such file"),
+        ([], "STUDY"),
+    ],
+)
+def test_what_cannot_be_reported(folder, fp8tune, arguments, said):
+    done = fp8tune("report", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_without_matplotlib(folder, fp8tune, monkeypatch):
+    import sys
+
+    for name in [n for n in sys.modules if n.startswith("fp8tune.search.report.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = fp8tune("report", "a-1")
+    assert done.code == 2
+    assert "report needs matplotlib: pip install 'fp8tune[search]'" in done.err

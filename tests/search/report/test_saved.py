@@ -1,0 +1,99 @@
+"""A study is read as it lies there, and nothing in it changes."""
+
+import json
+import os
+
+import pytest
+
+from fp8tune.search.report.saved import saved
+from fp8tune.search.space import Space
+from fp8tune.search.study import BadStudy, look
+from tests.search.report.studies import CONFIG, WHOLE, plan, study
+from tests.search.tries import BEST, GIVEN, KNOBS
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_a_search_wrote_comes_back(tmp_path):
+    found = saved(study(tmp_path / "s"))
+    assert (found.name, found.plan.given) == ("s", GIVEN)
+    assert found.plan.space.knobs == KNOBS
+    assert found.plan.config.data == CONFIG.encode()
+    assert found.plan.config.job.target[:2] == ("h200", 1)
+    assert [(t.stage, t.record) for t in found.trials] == WHOLE
+
+
+@pytest.mark.parametrize("end", [b"", b'{"knobs": {"train.ba', b"{\n", b'{"knobs"'])
+def test_a_line_that_is_being_written_is_left_alone(tmp_path, end):
+    study(tmp_path / "s")
+    with (tmp_path / "s" / "trials.jsonl").open("ab") as file:
+        file.write(end)
+    before = contents(tmp_path / "s")
+    assert len(saved(str(tmp_path / "s")).trials) == len(WHOLE)
+    assert contents(tmp_path / "s") == before
+
+
+def test_a_replay_has_no_points_but_those_of_its_records(tmp_path):
+    made = plan()
+    made = made._replace(space=Space(KNOBS, [GIVEN, BEST]))
+    assert saved(study(tmp_path / "s", [], made)).plan.space.only == {GIVEN, BEST}
+
+
+def test_a_study_without_trials(tmp_path):
+    assert saved(study(tmp_path / "s", [])).trials == []
+
+
+def test_a_config_that_has_changed_since_is_told_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = study("s")
+    (tmp_path / "a.toml").write_text("[train]\nbatch_size = 4096\n")
+    assert saved(folder).plan.config.data == CONFIG.encode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config_text": None},
+        {"config_text": "[train\n"},
+        {"trainer": "../../x"},
+        {"knobs": 7},
+        {"knobs": [{"key": "a"}]},
+        {"knobs": [{"key": "a", "values": [[1]], "role": "", "frozen": False}]},
+        {"given": [0, 0, 0]},
+        {"given": [9, 0, 0, 0]},
+        {"given": None},
+        {"points": [[0, 0, 0]]},
+        {"points": None},
+        {"world_size": "many"},
+    ],
+)
+def test_a_file_that_no_search_wrote(tmp_path, change):
+    folder = study(tmp_path / "s")
+    about = json.loads((tmp_path / "s" / "study.json").read_text()) | change
+    (tmp_path / "s" / "study.json").write_text(json.dumps(about))
+    with pytest.raises(BadStudy) as error:
+        saved(folder)
+    assert "study.json" in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
+def test_no_object(tmp_path, text):
+    folder = study(tmp_path / "s")
+    (tmp_path / "s" / "study.json").write_text(text)
+    with pytest.raises(BadStudy, match="no JSON"):
+        look(folder)
+
+
+def test_a_trial_of_another_search(tmp_path):
+    folder = study(tmp_path / "s")
+    line = '{"knobs": {"x": 1}, "outcome": "oom"}\n'
+    (tmp_path / "s" / "trials.jsonl").write_text(line)
+    with pytest.raises(BadStudy, match=r"trials\.jsonl:1: no knob or value"):
+        saved(folder)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(BadStudy, match=os.strerror(2)):
+        saved(str(tmp_path / "none"))

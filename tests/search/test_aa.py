@@ -1,0 +1,40 @@
+"""Verdicts of whole searches where the truth is known, on a few fixed seeds."""
+
+import pytest
+
+from benchmarks.search.aa import CASES, GAIN, Case, measured, run, summary
+from tests.search.tries import GIVEN, ran
+
+SEEDS = range(40)
+PAIRS = [case for case in CASES if case.space == "two settings"]
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.gain:.0%}-{c.spread:.1%}")
+def test_what_is_the_same_is_called_so_and_a_gain_is_found(case):
+    said = summary(case, [run(case, seed) for seed in SEEDS])
+    assert said["reached"], said
+
+
+def test_more_runs_where_they_differ_more():
+    calm, shaky = (
+        summary(case, [run(case, seed) for seed in SEEDS[:10]])["trials"]
+        for case in (Case("two settings", 0.0, 0.003), Case("two settings", 0.0, 0.01))
+    )
+    assert calm < shaky
+
+
+def test_a_search_of_a_seed_is_the_same_again():
+    case = Case("twelve settings", 0.02, 0.005)
+    assert run(case, 1) == run(case, 1)
+
+
+def test_real_runs_of_one_setting_are_drawn_from(tmp_path):
+    records = [ran(GIVEN, speed) for speed in (99.0, 100.0, 101.0)]
+    records.append(ran(GIVEN, outcome="hang"))
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(f"{record.line()}\n" for record in records))
+    cases = measured(path)
+    assert [case.gain for case in cases] == [0.0, GAIN]
+    assert cases[0].spread == pytest.approx(0.01)
+    assert cases[0].luck == pytest.approx((0.99, 1.0, 1.01))
+    assert run(cases[0], 1).verdict == "same"

@@ -1,0 +1,60 @@
+"""Tokens per joule as the aim of a search."""
+
+import pytest
+
+from fp8tune.search.aim import AIMS, ENERGY, SPEED, aimed, check_machine, check_records
+from fp8tune.search.answer import answer
+from fp8tune.search.plan import CannotPlan
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran, trials
+
+
+def efficient(point, speed, tokens_per_joule):
+    return ran(point, speed, more={"tokens_per_joule": tokens_per_joule})
+
+
+TRIED = trials(
+    ("given", efficient(GIVEN, 100, 10.0)),
+    ("search", efficient(BEST, 150, 8.0)),
+    ("search", efficient(OTHER, 90, 13.0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("aim", "chosen", "speed"), [(SPEED, BEST, 150), (ENERGY, OTHER, 90)]
+)
+def test_the_aim_decides_and_speeds_stay_speeds(aim, chosen, speed):
+    found = answer(SPACE, GIVEN, TRIED, 1.0, aim)
+    assert (found.chosen, found.verdict, found.aim) == (chosen, "faster", aim)
+    assert (found.speed.value, found.given.value) == (speed, 100)
+    best = {BEST: 8.0, OTHER: 13.0}[chosen]
+    assert (found.energy.chosen.value, found.energy.given.value) == (best, 10.0)
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, "9", True])
+def test_unknown_watts_are_no_measurement(value):
+    (trial,) = aimed(trials(("search", efficient(BEST, 150, value))), ENERGY)
+    assert not trial.record.ok
+    with pytest.raises(CannotPlan, match="1 trial of the records"):
+        check_records(ENERGY, [efficient(BEST, 150, value)])
+
+
+def test_what_failed_stays_so():
+    failed = trials(("search", ran(BEST, outcome="oom")))
+    assert aimed(failed, ENERGY) == failed
+    check_records(ENERGY, [trial.record for trial in (*TRIED, *failed)])
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_a_rehearsal_knows_no_watts(aim):
+    if aim == SPEED:
+        check_machine(aim, "cpu")
+    else:
+        with pytest.raises(CannotPlan, match="no watts"):
+            check_machine(aim, "cpu")
+
+
+def test_a_gpu_without_watts(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    check_machine(SPEED, "cuda")
+    with pytest.raises(CannotPlan, match="does not tell this GPU's watts"):
+        check_machine(ENERGY, "cuda")
