@@ -14,11 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
-from fp8tune.runners.builtin.data import batches, made_up
+from fp8tune.runners.builtin.data import TooFew, batches, made_up
 from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.runner import Builtin, Setup, record
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
 from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
+from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
 from fp8tune.trainers.trainer import trainer
 from tests.conftest import REPOSITORY
@@ -160,6 +161,32 @@ def test_shards_of_the_user(tmp_path, name):
     inputs, labels = next(batches(made))
     assert inputs.tolist() == ids[: 33 * 2].reshape(2, 33)[:, :-1].tolist()
     assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_too_few_sequences_are_said(tmp_path, rows):
+    import numpy
+
+    numpy.save(tmp_path / "a.npy", numpy.zeros(33 * rows + 5, dtype="uint16"))
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "a.npy"\n'
+    with pytest.raises(TooFew, match=r"no file of .* holds 2 sequences of 33 tokens"):
+        next(batches(spec(text)))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "oom"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "oom"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "oom"),
+        (RuntimeError("CUDA out of memory. Tried"), "oom"),
+        (MemoryError(), "oom"),
+        (ArithmeticError("NaN or infinity in loss"), "nan"),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"), "user"),
+    ],
+)
+def test_what_a_worker_failed_of(error, kind):
+    assert _failure(error)["kind"] == kind
 
 
 def test_a_chunked_loss_is_the_same():
