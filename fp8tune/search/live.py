@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -65,8 +65,12 @@ class Board:
     def _parts(self, console: Console) -> Iterator[RenderableType]:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
         for name in ("", "setting", "tokens/s", "memory", "verdict", "time"):
-            right = name in ("tokens/s", "memory", "time", "")
-            table.add_column(name, justify="right" if right else "left", no_wrap=True)
+            side: Literal["left", "right"] = "right"
+            if name in ("setting", "verdict"):
+                side = "left"
+            # the setting alone is cut where the terminal is narrow, never a figure
+            share = 1 if name == "setting" else None
+            table.add_column(name, justify=side, no_wrap=True, ratio=share)
         rows = max(1, console.size.height - AROUND)
         for trial in self.study.trials[-rows:]:
             table.add_row(*self._row(trial))
