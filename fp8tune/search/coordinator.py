@@ -7,6 +7,7 @@ a search that was killed goes on as if it had not been.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.answer import Answer, answer
 from fp8tune.search.confirm import again, settings
 from fp8tune.search.deadline import deadline, typical
+from fp8tune.search.record import Record
 from fp8tune.search.runner import Runner
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
@@ -74,8 +76,13 @@ class Search:
 
     @property
     def _trials(self) -> Sequence[Trial]:
-        """The trials so far, as the aim sees them."""
-        return aimed(self.study.trials, self.aim)
+        """The trials that count under this budget, as the aim sees them."""
+        known = [t for t in self.study.trials if not self._was_cut_short(t)]
+        return aimed(known, self.aim)
+
+    def _was_cut_short(self, trial: Trial) -> bool:
+        """Whether a trial was given up for a smaller budget than there is now."""
+        return trial.stage != "confirm" and _budget(trial) < self.limits.budget
 
     def run(self) -> Answer:
         """Search until nothing is gained or the budget is spent; then answer.
@@ -105,18 +112,22 @@ class Search:
         """The user's config and its bf16 twin, which is not tried if that failed."""
         yield from self._once(Proposal(self.given, "given", "your config"))
         twin = self.space.twin(self.given)
-        if twin and all(t.record.ok for t in self.study.trials if t.stage == "given"):
+        if twin and all(t.record.ok for t in self._trials if t.stage == "given"):
             yield from self._once(Proposal(twin, "twin", "the same in bf16"))
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:
-        new = all(trial.stage != proposal.stage for trial in self.study.trials)
+        new = all(trial.stage != proposal.stage for trial in self._trials)
         if new and self.left > 0 and self.space.has(proposal.point):
             yield proposal
 
     def _searching(self) -> bool:
-        """Whether a trial more leaves time for the confirmation, not yet begun."""
+        """Whether a trial more leaves time for the confirmation, not yet begun.
+
+        One that a smaller budget led to does not end the search of a larger one.
+        """
         trials = self._trials
-        if self.left <= 0 or any(trial.stage == "confirm" for trial in trials):
+        ending = [trial for trial in trials if trial.stage == "confirm"]
+        if self.left <= 0 or any(_budget(t) >= self.limits.budget for t in ending):
             return False
         if len(trials) >= TRIES and all(map(_never_began, trials)):
             return False
@@ -136,8 +147,22 @@ class Search:
         self.watch(Event(proposal, None, self.left))
         limit = deadline(self.space, self.study.trials, proposal.point, self.left)
         record = self.runner.run(self.space.values(proposal.point), limit)
+        if proposal.stage == "confirm" or _is_late(record, limit):
+            more = {**record.more, "budget_s": self.limits.budget}
+            record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
+
+
+def _budget(trial: Trial) -> float:
+    """The budget that ended a trial or the search before it [s]; else infinite."""
+    budget = trial.record.more.get("budget_s")
+    return budget if isinstance(budget, (int, float)) else math.inf
+
+
+def _is_late(record: Record, limit: float) -> bool:
+    """Whether a trial was given up at its deadline."""
+    return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)
 
 
 def _never_began(trial: Trial) -> bool:

@@ -137,3 +137,34 @@ def test_a_search_goes_on_where_it_was_killed(kept):
     resumed.trials = whole.trials[:kept]
     assert run(resumed) == found
     assert resumed.trials == whole.trials
+
+
+def resumed(study, budget, records=RECORDS, points=(OTHER, BEST)):
+    """Search with a study that is there already; its stages from then on."""
+    space = space_of(records)
+    before = len(study.trials)
+    runner = Replay(records, space)
+    for trial in study.trials:
+        if trial.record.ok:
+            runner.skip(space.point(trial.record.knobs))
+    strategy = InOrder(*points)
+    Search(space, GIVEN, runner, strategy, study, Limits(budget)).run()
+    return [(t.stage, space.point(t.record.knobs)) for t in study.trials[before:]]
+
+
+def test_a_larger_budget_goes_on_with_the_search():
+    study = Study("")
+    assert ("confirm", GIVEN) in resumed(study, 300.0, points=(OTHER,))
+    assert ("search", BEST) not in resumed(study, 300.0)
+    more = resumed(study, 7200.0)
+    assert more[:2] == [("search", BEST), ("confirm", BEST)]
+
+
+def test_a_config_that_a_small_budget_cut_short_is_tried_again():
+    slow = [ran(GIVEN, 100, cost_s=500.0), ran(BEST, 150)]
+    study = Study("")
+    assert resumed(study, 60.0, slow, ())[:1] == [("given", GIVEN)]
+    assert study.trials[0].record.outcome == "hang"
+    assert resumed(study, 60.0, slow, ()) == []
+    assert resumed(study, 7200.0, slow, ())[:1] == [("given", GIVEN)]
+    assert study.trials[1].record.ok
