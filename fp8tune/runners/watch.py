@@ -20,6 +20,9 @@ WAIT_S = 20.0
 """How long to wait for a killed trial's memory [s]."""
 SLACK_GIB = 0.5
 """Memory that may be in use beyond what was before the first trial."""
+CROWDED_GIB = 2.0
+"""Memory in use before a trial, more than a driver takes alone, from which running out
+of it says nothing of the setting."""
 SHARE = 0.1
 """Share of the steady time from which a harmful slowdown spoils a trial."""
 
@@ -63,11 +66,14 @@ class Guard:
         if used is None:  # it does not answer any more: ask no further
             self._before = None
             return {}
-        said: dict[str, Any] = {"gpu_used_gib": round(used, 2)}
-        found = self._others()
-        if found:
-            said["others"] = [process._asdict() for process in found]
-        return said
+        return {"gpu_used_gib": round(used, 2), **self.beside({})}
+
+    def beside(self, before: dict[str, Any]) -> dict[str, Any]:
+        """The other processes now, and those that ``before`` tells of."""
+        known = {other["pid"]: other for other in before.get("others", [])}
+        if self.sees:
+            known = {p.pid: p._asdict() for p in self._others()} | known
+        return {"others": list(known.values())} if known else {}
 
 
 def sharers(record_more: dict[str, Any]) -> str:
@@ -164,8 +170,10 @@ def beside(found: Record, before: dict[str, Any], steady: dict[str, Any]) -> Rec
     """
     more = {**found.more, **before, **steady}
     others = sharers(more)
-    if found.outcome == "oom" and others:
-        more["message"] = f"out of memory beside {others}"
+    used = before.get("gpu_used_gib", 0.0)
+    if found.outcome == "oom" and (others or used > CROWDED_GIB):
+        taken = others or f"{used:.1f} GiB that were in use before"
+        more["message"] = f"out of memory beside {taken}"
         return found._replace(outcome="launch", more=more)
     if found.ok and steady.get("slowed", 0.0) > SHARE:
         reasons = ", ".join(steady["clock_reasons"])

@@ -136,6 +136,16 @@ def test_memory_that_stays_is_not_waited_for_long():
     assert time.monotonic() - start < 30
 
 
+def test_who_joins_during_a_trial_is_named_too():
+    one, two = Process(7, "python", 69.0), Process(8, "python", 5.0)
+    lists = iter([[one], [two]])
+    guard = Guard(lambda: Sample(used_gib=1.0), lambda: next(lists))
+    before = guard.free(100.0)
+    assert sharers(before) == "python (pid 7, 69.0 GiB)"
+    after = guard.beside(before)["others"]
+    assert sorted(other["pid"] for other in after) == [7, 8]
+
+
 def test_a_driver_that_stops_answering_is_asked_no_more():
     answers = iter([Sample(used_gib=1.0), Sample()])
     guard = Guard(lambda: next(answers), list)
@@ -153,6 +163,15 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
         ("ok", OTHERS, {"slowed": 0.05, "clock_reasons": []}, "ok", None),
         ("oom", {}, {}, "oom", None),
         ("oom", OTHERS, {}, "launch", "out of memory beside python (pid 7, 69.0 GiB)"),
+        (
+            "oom",
+            {"gpu_used_gib": 60.0},
+            {},
+            "launch",
+            "out of memory beside 60.0 GiB that were in use before",
+        ),
+        ("oom", {"gpu_used_gib": 0.5}, {}, "oom", None),
+        ("ok", {"gpu_used_gib": 60.0}, {}, "ok", None),
         ("ok", {}, HOT, "throttled", "40 % of the time: hardware thermal slowdown"),
         ("nan", {}, HOT, "nan", None),
     ],

@@ -161,6 +161,8 @@ class Builtin:
             command = [*self.worker, str(path), str(os.getpid())]
             heard = listen(command, SILENCE_S, deadline - waited, errors, self.hear)
             found = record(knobs, spec, heard, _last_line(said))
+        if self.guard:
+            before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
         samples = sampler.samples() if sampler else []
         found = without_slowed(found, heard.events, samples)
