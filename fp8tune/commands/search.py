@@ -54,8 +54,18 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
     could not start; 130: interrupted (the study is kept, the best so far is written).
     """
+    from fp8tune.lint.settings import BadSettings
+    from fp8tune.search.find import NotOne, find_config
     from fp8tune.search.threads import load_numpy
 
+    try:
+        config = config or find_config()
+        with open(config, "rb"):
+            pass
+    except (NotOne, BadSettings) as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
         from fp8tune.search.session import CannotSearch, Wishes, search

@@ -25,7 +25,6 @@ from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import CannotPut, changed, check_place, tuned
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
-from fp8tune.search.find import NotOne, find_config
 from fp8tune.search.guided import Guided
 from fp8tune.search.lock import Busy
 from fp8tune.search.opening import opened
@@ -96,12 +95,10 @@ def search(wishes: Wishes) -> int:
     """Run the search; the exit code. Raises ``CannotSearch``."""
     stop = Stop()
     try:
-        if not wishes.config:
-            wishes = wishes._replace(config=find_config())
         with ExitStack() as held:
             held.enter_context(stop.heard())
             return _search(wishes, stop, held)
-    except (NotOne, BadSettings, CannotPlan, Unreadable) as error:
+    except (BadSettings, CannotPlan, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
         raise CannotSearch(str(error)) from None

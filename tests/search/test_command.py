@@ -390,6 +390,24 @@ def test_without_numpy(project, fp8tune, monkeypatch):
     assert "search needs numpy: pip install 'fp8tune[search]'" in done.err
 
 
+@pytest.mark.parametrize(
+    ("paths", "arguments", "said"),
+    [
+        (["a.toml"], ["no.toml"], "no.toml: No such file"),
+        (["a.toml", "b.toml"], [], "2 train configs here, name one: a.toml, b.toml"),
+        ([], [], "no train config here"),
+    ],
+)
+def test_the_config_is_found_before_numpy(
+    project, fp8tune, monkeypatch, paths, arguments, said
+):
+    project(dict.fromkeys(paths, CONFIG))
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    done = fp8tune("search", *arguments, "--budget", "1h")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
 def test_knobs_that_the_config_does_not_have_are_noted(replay):
     records = [
         ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, "train.new": n}) for n in (1, 2)
