@@ -237,8 +237,8 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         **{name: done[name] for name in KEPT if name in done},
     }
     outcome = "ok"
-    if spec.precision == "fp8" and not done.get("float8_matmuls"):
-        outcome, more["message"] = "user", "FP8 was asked for, and no FP8 matmul ran"
+    if why := _missing_float8(spec, more):
+        outcome, more["message"] = "user", why
     return base._replace(
         outcome=outcome,
         tokens_per_second=done["tokens_per_second_per_rank"],
@@ -247,6 +247,24 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         reserved_gib=done["reserved_gib"],
         more=more,
     )
+
+
+def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:
+    """Why a trial was not in FP8 though that was asked for; ``""`` where it was.
+
+    Each FP8 linear has a matmul forward and one for each gradient, in every
+    micro-batch; activation checkpointing adds to them. The recipe that keeps the
+    weights' gradient in high precision has one less.
+    """
+    if spec.precision != "fp8":
+        return ""
+    ran = more.get("float8_matmuls", 0)
+    if not ran:
+        return "FP8 was asked for, and no FP8 matmul ran"
+    each = 2 if spec.fp8_recipe == "rowwise_with_gw_hp" else 3
+    least = more["float8_linears"] * spec.grad_accum * each
+    missing = f"only {ran} FP8 matmuls ran in a step, of {least} of its FP8 linears"
+    return missing if ran < least else ""
 
 
 def _environment(heard: Heard) -> str:

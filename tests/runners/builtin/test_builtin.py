@@ -374,3 +374,26 @@ def test_no_fp8_matmul_is_no_fp8():
         "user",
         "FP8 was asked for, and no FP8 matmul ran",
     )
+
+
+@pytest.mark.parametrize(
+    ("ran", "recipe", "outcome"),
+    [
+        (15 * 2 * 3, "tensorwise", "ok"),
+        (15 * 2 * 4 - 2, "tensorwise", "ok"),
+        (15 * 2 * 3 - 1, "tensorwise", "user"),
+        (15 * 2 * 2, "rowwise_with_gw_hp", "ok"),
+    ],
+)
+def test_every_fp8_linear_ran_in_fp8(ran, recipe, outcome):
+    done = {
+        "step_ms": [1.0],
+        "tokens_per_second_per_rank": 1.0,
+        "peak_gib": 1.0,
+        "reserved_gib": 1.0,
+        "float8_matmuls": ran,
+    }
+    made = spec()._replace(fp8_recipe=recipe)
+    found = record({}, made, said({"float8_linears": 15}, {"done": done}), "")
+    assert found.outcome == outcome
+    assert ("message" in found.more) == (outcome == "user")
