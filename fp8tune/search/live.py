@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -19,6 +19,7 @@ from fp8tune.lint.wording import plain
 from fp8tune.search.answer import by_point, ranked, speed_of
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.output import WORDS, describe
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
@@ -64,8 +65,12 @@ class Board:
     def _parts(self, console: Console) -> Iterator[RenderableType]:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
         for name in ("", "setting", "tokens/s", "memory", "verdict", "time"):
-            right = name in ("tokens/s", "memory", "time", "")
-            table.add_column(name, justify="right" if right else "left", no_wrap=True)
+            side: Literal["left", "right"] = "right"
+            if name in ("setting", "verdict"):
+                side = "left"
+            # the setting alone is cut where the terminal is narrow, never a figure
+            share = 1 if name == "setting" else None
+            table.add_column(name, justify=side, no_wrap=True, ratio=share)
         rows = max(1, console.size.height - AROUND)
         for trial in self.study.trials[-rows:]:
             table.add_row(*self._row(trial))
@@ -83,7 +88,8 @@ class Board:
         if not record.ok:
             said = Text(WORDS[record.outcome], style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
-        rate, said = f"{record.tokens_per_second:,.0f}", self._said(trial)
+        mark = "~" if extrapolation(record) else ""
+        rate, said = f"{mark}{record.tokens_per_second:,.0f}", self._said(trial)
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), said, cost]
 

@@ -10,6 +10,7 @@ from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import band, extrapolation, sentence
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
@@ -46,6 +47,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "seconds": round(found.seconds, 3),
         "output": output or None,
         "study": study,
+        "extrapolated": extrapolation(found.record),
     }
 
 
@@ -70,7 +72,7 @@ def outcome(record: Record) -> str:
         return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
-    rate = f"{record.tokens_per_second:,.0f} tokens/s"
+    rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
     return f"{rate}{peak}, {shown(record.cost_s)}{why}"
 
 
@@ -105,11 +107,13 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     if found.twin is not None:
         yield f"bf16 twin {_interval(found.twin)}{_fp8_gain(found)}"
     yield from _energy(found)
+    if said := sentence(found.record):
+        yield said
     count = f"{found.trials} trial{'s' * (found.trials != 1)}"
     full = len(found.unfit)
     unfit = f", {full} setting{'s' * (full != 1)} with too little memory left"
-    said = f"{count}, {found.oom_trials} out of memory{unfit * bool(full)}"
-    yield f"{said}, {shown(found.seconds)}"
+    counted = f"{count}, {found.oom_trials} out of memory{unfit * bool(full)}"
+    yield f"{counted}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
 

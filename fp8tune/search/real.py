@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
 from fp8tune.runners import smi
@@ -33,6 +38,8 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
     keys = config.trainer.schema.job
+    if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, device):
+        values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     check_allowed([keys[role] for role in values], allow)
     knobs = [
         Knob(
@@ -45,6 +52,67 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     ]
     given = tuple(knob.place(config.job[knob.key]) for knob in knobs)
     return Plan(config, Space(knobs), given)
+
+
+def circumstances(job: Job, device: str) -> dict[str, Any]:
+    """What trials depend on beside the config: machine, software and data.
+
+    Figures of one GPU, driver, torch or data set do not answer for another's.
+    """
+    machine = {"machine": gpu_name(), "driver": smi.driver()}
+    return {
+        "device": device,
+        **(machine if device == "cuda" else {}),
+        **{name: _version(name) for name in ("torch", "torchao")},
+        "data": _data(job),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _data(job: Job) -> str:
+    """A digest of the data files' names, sizes and times; ``""`` without any."""
+    try:
+        names = job["data_files"]
+    except Unknown:
+        return ""
+    digest = hashlib.sha256()
+    for name in names:
+        status = os.stat(name)
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest() if names else ""
+
+
+def ranks(config: Config) -> int:
+    """Ranks that a trial stands for; raises ``CannotPlan`` where none can."""
+    try:
+        refusal = config.job["trial_refusal"]
+        many: int = config.job["shards"] if not refusal else 0
+    except Unknown as missing:
+        hint = "give the number of GPUs as --world-size N"
+        raise CannotPlan(f"{config.path}: {missing} is not known; {hint}") from None
+    if refusal:
+        raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
+    return many
+
+
+def _has_fp8(config: Config, device: str) -> bool:
+    """Whether trainer and GPU have FP8; a GPU of which that is unknown may try."""
+    try:
+        known = [config.job["gpu.fp8_matmul"]]
+    except Unknown:
+        known = []
+    try:
+        here = resolve(gpu_name()) if device == "cuda" else ""
+        known += [find(here).fp8_matmul] if here else []
+    except UnknownGpu:
+        pass
+    return "fp8" in _allowed(config, "precision") and False not in known
 
 
 def _allowed(config: Config, role: str) -> tuple[str, ...]:

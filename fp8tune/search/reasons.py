@@ -8,6 +8,7 @@ from typing import Any
 from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
+from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan
 from fp8tune.search.space import Point
 from fp8tune.search.statistics import Speed, ratio
@@ -53,6 +54,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         capacity = record.more.get("capacity_gib")
         of = f" of {capacity:.1f}" if isinstance(capacity, float) else ""
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
+    if said := sentence(record):
+        yield said
     if why := found.unfit.get(plan.given):
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:

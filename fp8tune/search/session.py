@@ -22,11 +22,13 @@ from fp8tune.search.aftermath import aftermath
 from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.destination import CannotPut, changed, check_place, tuned
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.find import NotOne, find_config
 from fp8tune.search.guided import Guided
-from fp8tune.search.lock import Busy, alone_in
+from fp8tune.search.lock import Busy
+from fp8tune.search.opening import opened
 from fp8tune.search.output import advice, as_json, closing
 from fp8tune.search.plan import (
     CannotPlan,
@@ -37,7 +39,13 @@ from fp8tune.search.plan import (
     study_name,
 )
 from fp8tune.search.prior import card_gib, from_job
-from fp8tune.search.real import gpu_name, larger_gib, plan_for_trials
+from fp8tune.search.real import (
+    circumstances,
+    gpu_name,
+    larger_gib,
+    plan_for_trials,
+    ranks,
+)
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.report.write import write_at_end
@@ -95,7 +103,7 @@ def search(wishes: Wishes) -> int:
             return _search(wishes, stop, held)
     except (NotOne, BadSettings, CannotPlan, Unreadable) as error:
         raise CannotSearch(str(error)) from None
-    except (BadRecord, BadStudy, Busy, CannotWrite) as error:
+    except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -107,6 +115,8 @@ def search(wishes: Wishes) -> int:
 
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
+    if not wishes.diff:
+        check_place(_asked(wishes))
     made = _prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
@@ -140,14 +150,13 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
-    refusal = config.job["trial_refusal"]
-    if refusal:
-        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+    standing_for = ranks(config)
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
-    about = plan.about(device=wishes.device, allow=list(wishes.allow))
+    more = circumstances(config.job, wishes.device)
+    about = plan.about(allow=list(wishes.allow), **more)
     study = _opened(wishes, plan, about, held)
-    setup = Setup(wishes.device, config.job["dp_shard"])
+    setup = Setup(wishes.device, standing_for)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
@@ -166,13 +175,8 @@ def _opened(
     """The study of this search, for us alone until ``held`` is closed."""
     if wishes.objective != SPEED:
         about["objective"] = wishes.objective
-    study = Study(os.path.join(wishes.studies, study_name(plan, about)))
-    try:
-        held.enter_context(alone_in(study.folder))
-    except OSError as error:
-        raise BadStudy(f"{error.filename}: {error.strerror}") from None
-    study.open(about)
-    return study
+    folder = os.path.join(wishes.studies, study_name(plan, about))
+    return opened(folder, plan.space, about, held)
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
@@ -249,7 +253,11 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     if not chosen:
         return ""
     after = write_back(config.data, chosen)
-    path = _output(wishes)
+    path = _asked(wishes)
+    if wishes.in_place and not wishes.diff and changed(path, config.data):
+        path = tuned(path)
+        edited = f"{config.path} was changed during the search and is left alone"
+        print(f"note: {plain(edited)}: see {path}", file=sys.stderr)
     for line in aftermath(path, config.data, after, config.job.target):
         print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
@@ -259,16 +267,18 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         out.write(unified_diff(config.path, config.data, after))
         return ""
     try:
-        atomic.write(path, after, like=config.path)
+        known = os.path.exists(config.path)
+        atomic.write(path, after, like=config.path if known else "")
     except OSError as error:
         raise CannotSearch(f"{path}: {error.strerror}") from None
     return path
 
 
-def _output(wishes: Wishes) -> str:
+def _asked(wishes: Wishes) -> str:
+    """The path to write, if nothing speaks against it."""
     if wishes.in_place:
         return wishes.config
-    return wishes.output or f"{wishes.config.removesuffix('.toml')}.tuned.toml"
+    return wishes.output or tuned(wishes.config)
 
 
 def _advice(wishes: Wishes, made: Prepared, found: Answer) -> Iterator[str]:

@@ -40,9 +40,7 @@ def write_back(data: bytes, choices: Iterable[Choice]) -> bytes:
     chosen = list(choices)
     for choice in chosen:
         data = _with_value(data, choice)
-    for choice in chosen:
-        data = _with_reasons(data, choice)
-    return data
+    return _with_reasons(data, chosen)
 
 
 def _with_value(data: bytes, choice: Choice) -> bytes:
@@ -57,19 +55,37 @@ def _with_value(data: bytes, choice: Choice) -> bytes:
     return after
 
 
-def _with_reasons(data: bytes, choice: Choice) -> bytes:
-    """The comment above the key, in place of one of an earlier search."""
+def _with_reasons(data: bytes, chosen: Iterable[Choice]) -> bytes:
+    """Comments above the lines of the keys, in place of those of an earlier search."""
     document = parse(data)
     text = document.text
-    start = text.rfind("\n", 0, document.spans.keys[_path(choice)][0]) + 1
+    lines: dict[int, list[Choice]] = {}
+    for choice in chosen:
+        start = text.rfind("\n", 0, document.spans.keys[_path(choice)][0]) + 1
+        lines.setdefault(start, []).append(choice)
+    edits = [
+        Edit(_own_start(text, start), start, _comment(text, start, _reasons(here)))
+        for start, here in lines.items()
+    ]
+    return _encode(document, edits)
+
+
+def _reasons(choices: list[Choice]) -> list[str]:
+    """The reasons for a line, each once; with their keys where there are several."""
+    if len(choices) == 1:
+        return list(choices[0].reasons)
+    own = [f"{choice.key}: {choice.reasons[0]}" for choice in choices]
+    return [*own, *dict.fromkeys(more for c in choices for more in c.reasons[1:])]
+
+
+def _comment(text: str, start: int, reasons: list[str]) -> str:
     indent = text[start : len(text) - len(text[start:].lstrip(" \t"))]
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [
+    return "".join(
         f"{indent}{MARK}{line}{newline}"
-        for reason in choice.reasons
+        for reason in reasons
         for line in textwrap.wrap(reason, WIDTH - len(indent) - len(MARK))
-    ]
-    return _encode(document, [Edit(_own_start(text, start), start, "".join(lines))])
+    )
 
 
 def _own_start(text: str, start: int) -> int:

@@ -12,6 +12,7 @@ import tomllib
 import pytest
 
 from benchmarks.search.landscape import world
+from fp8tune.runners.replay import Replay
 from tests.search.tries import (
     AC,
     BATCH,
@@ -85,6 +86,7 @@ def test_the_whole_answer(replay, tmp_path):
         "oom_trials": 1,
         "seconds": 570.0,
         "output": "a.tuned.toml",
+        "extrapolated": None,
     }
     for speed in (*said["tokens_per_second"].values(), *intervals):
         assert speed.keys() == {"value", "low", "high"}
@@ -145,6 +147,32 @@ def test_diff_and_in_place_and_output(replay, tmp_path):
     assert "batch_size = 4" in (tmp_path / "b.toml").read_text()
     assert replay(RECORDS, "--in-place").code == 0
     assert "batch_size = 4" in (tmp_path / "a.toml").read_text()
+
+
+@pytest.mark.parametrize("edited", [CONFIG.replace("my model", "mine"), None])
+def test_an_edit_made_during_the_search_is_kept(replay, tmp_path, monkeypatch, edited):
+    path = tmp_path / "a.toml"
+
+    def edit(_runner):
+        path.unlink() if edited is None else path.write_text(edited)
+
+    monkeypatch.setattr(Replay, "close", edit)
+    done = replay(RECORDS, "--in-place")
+    assert done.code == 0
+    assert (path.read_text() if path.exists() else None) == edited
+    assert "batch_size = 4" in (tmp_path / "a.tuned.toml").read_text()
+    assert "wrote a.tuned.toml" in done.out
+    assert "a.toml was changed during the search and is left alone" in done.err
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("no/b.toml", "no/b.toml: no folder"), (".", ".: Is a dir")]
+)
+def test_where_nothing_can_be_written_nothing_is_tried(replay, tmp_path, place, said):
+    done = replay(RECORDS, "--output", place)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert not (tmp_path / ".fp8tune").exists()
 
 
 def test_bf16_that_is_faster_comes_first(replay):
@@ -393,6 +421,20 @@ def test_a_finished_study_answers_at_once(replay, big, tmp_path):
     assert (study / "trials.jsonl").read_bytes() == before
     other = answered(replay, records, budget="1h", config=config)
     assert other[1]["study"] != first[1]["study"]
+
+
+@pytest.mark.parametrize("damaged", ['"train.batch_size": 77', '"other": 2'])
+def test_a_study_with_a_setting_that_is_none(replay, tmp_path, damaged):
+    replay()
+    (path,) = tmp_path.glob(".fp8tune/*/trials.jsonl")
+    text = path.read_text().splitlines(keepends=True)
+    text[1] = text[1].replace('"train.batch_size": 2', damaged)
+    path.write_text("".join(text))
+    done = replay()
+    assert (done.code, done.out) == (2, "")
+    assert "trials.jsonl:2: no setting of this search" in done.err
+    assert done.err.count("\n") == 1
+    assert path.read_text() == "".join(text)
 
 
 def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(

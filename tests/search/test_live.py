@@ -77,6 +77,23 @@ def test_it_fits_the_terminal(plan, width, height, count):
         assert len(lines) < height
 
 
+def test_a_narrow_terminal_keeps_the_figures(plan):
+    more = {"capacity_gib": 139.8}
+    long = ran((3, 0, 0, 0), 20_000, peak_gib=70.0, more=more)
+    lines = drawn(Board(plan, study_of([*TRIALS, *trials(("search", long))])), 80)
+    head, *_, last = lines[:7]
+    for name in ("setting", "tokens/s", "memory", "verdict", "time"):
+        assert name in head
+    for figure in ("batch_size = 8", "20,000", "70.0/140 GiB", "+100.0 %", "60 s"):
+        assert figure in last
+
+
+def test_an_extrapolated_figure_is_marked(plan):
+    more = {"extrapolated": "rank 0 of 16", "extrapolation_error": 0.1}
+    one = trials(("given", ran(GIVEN, 10_000, more=more)))
+    assert "~10,000" in drawn(Board(plan, study_of(one)))[1]
+
+
 def test_before_the_first_trial(plan):
     assert "best so far: none yet" in drawn(Board(plan, study_of([])))
 

@@ -5,11 +5,12 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search.answer import answer
-from fp8tune.search.plan import CannotPlan, read_config
-from fp8tune.search.real import plan_for_trials
+from fp8tune.search.plan import CannotPlan, read_config, study_name
+from fp8tune.search.real import circumstances, plan_for_trials, ranks
 from fp8tune.search.reasons import choices
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
+from tests.runners.fake_smi import install
 from tests.search.tries import ran, trials
 
 PATH = REPOSITORY / "configs" / "rehearsal_cpu.toml"
@@ -54,3 +55,89 @@ def test_what_is_allowed_is_freed(plan, name):
 def test_a_knob_that_is_none(plan):
     with pytest.raises(CannotPlan, match=r"did you mean `precision`\?"):
         plan_for_trials(plan.config, ("precison",), "cpu")
+
+
+def identity(text, target, device="cpu"):
+    made = plan_for_trials(read_config("a.toml", text.encode(), target), (), device)
+    return study_name(made, made.about(**circumstances(made.config.job, device)))
+
+
+def test_a_study_is_of_one_target_machine_and_data_set(tmp_path, monkeypatch):
+    shard = tmp_path / "a.bin"
+    shard.write_bytes(b"\0" * 64)
+    text = f'{PATH.read_text()}[data]\ndataset_path = "{tmp_path}"\n'
+    text += 'file_pattern = "*.bin"\n'
+    one = Target("", 1)
+    first = identity(text, one)
+    assert identity(text, one) == first
+    others = [
+        identity(text, Target("", 4, "", "--world-size")),
+        identity(text, Target("h200", 1)),
+        identity(text, one, "cuda"),
+    ]
+    shard.write_bytes(b"\0" * 128)
+    others.append(identity(text, one))
+    shard.rename(tmp_path / "b.bin")
+    others.append(identity(text, one))
+    assert len({first, *others}) == 6
+
+
+def test_a_study_is_of_one_gpu_and_driver(tmp_path, monkeypatch):
+    text, one = PATH.read_text(), Target("", 1)
+    names = []
+    for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"):
+        install(tmp_path, monkeypatch, name=name)
+        names.append(identity(text, one, "cuda"))
+    assert names[0] != names[1]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "size", "said"),
+    [
+        ("dp_shard = 2\ndp_replicate = 4\n", "8", "4 replicas of 2 shards"),
+        ("dp_replicate = 2\n", "1", "dp_shard is not known; give the number of GPUs"),
+    ],
+)
+def test_what_the_trainer_cannot_run_is_not_tried(
+    project, fp8tune, degrees, size, said
+):
+    project({"a.toml": PATH.read_text().replace("dp_shard = -1\n", degrees)})
+    asked = ("--device", "cpu", "--budget", "9s", "--world-size", size)
+    done = fp8tune("search", "a.toml", *asked)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert not list(project({}).glob(".fp8tune*"))
+
+
+def test_replicas_without_shards_are_shards(project):
+    text = PATH.read_text().replace("dp_shard = -1", "dp_shard = 1\ndp_replicate = 4")
+    target = Target("", 4, "", "--world-size")
+    config = read_config("a.toml", text.encode(), target)
+    assert ranks(config) == 4
+
+
+@pytest.mark.parametrize(
+    ("gpu", "allow", "offered"),
+    [
+        ("h100", ("precision",), ("bf16", "fp8")),
+        ("h100", ("train.mixed_precision",), ("bf16", "fp8")),
+        ("", ("precision",), ("bf16", "fp8")),
+        ("h100", (), ("bf16",)),
+        ("a100", ("precision",), ("bf16",)),
+    ],
+)
+def test_fp8_is_offered_to_a_bf16_config_that_allows_it(gpu, allow, offered):
+    text = PATH.read_text().replace('"fp8"', '"bf16"')
+    config = read_config("a.toml", text.encode(), Target(gpu, 1, "--gpu" * bool(gpu)))
+    made = plan_for_trials(config, allow, "cpu")
+    knob = made.space.knob("precision")
+    assert (knob.values, knob.frozen) == (offered, not allow)
+    assert made.space.value(made.given, "precision") == "bf16"
+
+
+def test_fp8_is_not_tried_on_a_gpu_without_it(tmp_path, monkeypatch):
+    text = PATH.read_text().replace('"fp8"', '"bf16"')
+    config = read_config("a.toml", text.encode(), Target("h200", 1, "--gpu"))
+    install(tmp_path, monkeypatch, name="NVIDIA A100-SXM4-80GB")
+    made = plan_for_trials(config, ("precision",), "cuda")
+    assert made.space.knob("precision").values == ("bf16",)

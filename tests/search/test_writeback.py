@@ -100,6 +100,20 @@ def test_any_layout(text):
     assert after.count(MARK) == 1
 
 
+def test_keys_on_one_line_keep_all_reasons():
+    text = "train = { batch_size = 8, seq_len = 64 }\n"
+    choices = [
+        Choice("train.batch_size", 4, ("8 -> 4", "trial 14")),
+        Choice("train.seq_len", 32, ("64 -> 32", "trial 14")),
+    ]
+    after = (
+        f"{MARK}train.batch_size: 8 -> 4\n{MARK}train.seq_len: 64 -> 32\n"
+        f"{MARK}trial 14\ntrain = {{ batch_size = 4, seq_len = 32 }}\n"
+    )
+    assert written(text, *choices) == after
+    assert written(after, *choices) == after
+
+
 def test_what_cannot_be_written():
     with pytest.raises(CannotWrite, match=r"train\.x: "):
         written("[train]\n", Choice("train.x", object(), ("b",)))

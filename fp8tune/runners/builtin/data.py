@@ -19,6 +19,10 @@ WORD = 16
 """Tokens that follow from their first one."""
 
 
+class TooFew(Exception):
+    """The user's data does not fill one micro-batch."""
+
+
 def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and labels, both [micro_batch, seq_len], without end."""
     stream = shards(spec) if spec.data_files else made_up(spec)
@@ -49,12 +53,15 @@ def shards(spec: Spec) -> Iterator[Tensor]:
     """Sequences from token files, over and over, in the files' order.
 
     ``.npy`` files hold one array of ids; others are raw, of four bytes per id where
-    the size allows it, else of two, as the trainer reads them.
+    the size allows it, else of two, as the trainer reads them. Raises ``TooFew`` where
+    no file fills a micro-batch.
     """
     import numpy
 
     size = spec.seq_len + 1
-    while True:
+    full = True
+    while full:
+        full = False
         for name in spec.data_files:
             raw = name if name.endswith(".npy") else None
             if raw:
@@ -64,5 +71,8 @@ def shards(spec: Spec) -> Iterator[Tensor]:
                 tokens = numpy.memmap(name, numpy.uint32 if wide else numpy.uint16, "r")
             rows = len(tokens) // size
             for start in range(0, rows - spec.micro_batch + 1, spec.micro_batch):
+                full = True
                 part = tokens[start * size : (start + spec.micro_batch) * size]
                 yield torch.from_numpy(part.astype("int64")).view(-1, size)
+    many = f"{spec.micro_batch} sequences of {size} tokens"
+    raise TooFew(f"too little data: no file of [data] holds {many}, one micro-batch")

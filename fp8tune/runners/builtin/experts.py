@@ -1,7 +1,10 @@
 """A mixture of experts: each token goes to its ``top_k`` best experts.
 
 Tokens are sorted by expert and padded to the fullest one, so that all experts are one
-batched matmul; this is the trainer's way too, and its memory is what it costs.
+batched matmul; this is the trainer's way too, and its memory is what it costs. Where
+the trainer calls ``torch._grouped_mm`` on the padded tensors, this is ``torch.bmm``:
+the same product by another kernel. The loss that balances the router's load is
+left out.
 """
 
 from __future__ import annotations

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fp8tune.runners.builtin.experts import Experts
 from fp8tune.runners.builtin.spec import Spec
+
+KERNELS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+"""Kernels of attention by their names in configs."""
 
 
 class RMSNorm(nn.Module):
@@ -55,6 +65,7 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = spec.head_dim
         self.groups = spec.heads // spec.kv_heads
+        self.sdpa_backend = spec.sdpa_backend
         q_size, kv_size = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
         self.q_proj = nn.Linear(spec.hidden_size, q_size, bias=False)
         self.k_proj = nn.Linear(spec.hidden_size, kv_size, bias=False)
@@ -62,6 +73,13 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(q_size, spec.hidden_size, bias=False)
         self.q_norm = RMSNorm(spec.head_dim, spec.norm_eps) if spec.qk_norm else None
         self.k_norm = RMSNorm(spec.head_dim, spec.norm_eps) if spec.qk_norm else None
+
+    def kernel(self) -> AbstractContextManager[None]:
+        """The context in which torch takes the kernel that the config names."""
+        if self.sdpa_backend == "auto":
+            return nullcontext()
+        context: AbstractContextManager[None] = sdpa_kernel(KERNELS[self.sdpa_backend])
+        return context
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
@@ -75,7 +93,8 @@ class Attention(nn.Module):
         if self.groups > 1:  # repeated, as the trainer does, so that memory is its own
             k = k.repeat_interleave(self.groups, dim=1)
             v = v.repeat_interleave(self.groups, dim=1)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        with self.kernel():
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         merged: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
         return merged
 

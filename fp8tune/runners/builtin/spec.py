@@ -27,6 +27,7 @@ class Spec(NamedTuple):
     norm_eps: float
     qk_norm: bool
     init_std: float
+    sdpa_backend: str
     tied_embeddings: bool
     experts: int
     top_k: int
@@ -51,6 +52,7 @@ class Spec(NamedTuple):
     weight_decay: float
     betas: list[float]
     eps: float
+    fused: bool
     clip_norm: float
     warmup_steps: int
 

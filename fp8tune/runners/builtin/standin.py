@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from fp8tune.job import Job, Unknown
 from fp8tune.search.record import Record
@@ -80,11 +81,15 @@ def extrapolated(pair: Sequence[tuple[int, Record]], layers: int) -> Record:
 
 
 def as_many(record: Record, job: Job, ranks: int) -> Record:
-    """The record of one rank as that of all, with the time of their collectives."""
+    """The record of one rank as that of all, with the time of their collectives.
+
+    ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.
+    """
     if ranks < 2 or not record.ok:
         return record
     step_ms = statistics.median(record.step_ms)
     added = communication_ms(job)
+    error = _combined(record.more, _communication_error(job, step_ms, added))
     how = "without communication: no bandwidth is known for this job"
     if added is not None:
         how = f"plus {added:.1f} ms of communication a step by published bandwidths"
@@ -99,8 +104,28 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
             **record.more,
             "extrapolated": f"{said}; {alone}" if alone else said,
             "communication_ms": added,
+            "extrapolation_error": error,
         },
     )
+
+
+def _communication_error(job: Job, step_ms: float, added: float | None) -> float | None:
+    """Relative error of tokens/s by the time of the collectives.
+
+    It is wrong by itself at most, and by no more than predicted speeds are.
+    """
+    try:
+        predicted: float = job["speed.tokens_error"]
+    except Unknown:
+        return None
+    return None if added is None else min(predicted, added / (step_ms + added))
+
+
+def _combined(more: dict[str, Any], error: float | None) -> float | None:
+    """Both errors of one figure: that of its depth and that of its collectives."""
+    if error is None:
+        return None
+    return math.hypot(error, more.get("extrapolation_error", 0.0))
 
 
 def _error_ms(times: Sequence[float]) -> float:

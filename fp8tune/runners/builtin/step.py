@@ -34,20 +34,20 @@ class Training:
     def step(self) -> Step:
         """Accumulate, clip, update; waits for the device."""
         spec = self.spec
-        losses = []
+        total = 0.0
         for number in range(spec.grad_accum):
             self._sync_gradients(last=number == spec.grad_accum - 1)
             tokens, labels = next(self.data)
             loss = cross_entropy(self.model(tokens), labels, spec)
             (loss / spec.grad_accum).backward()
-            losses.append(loss.detach())
+            total += loss.item()  # waits for the device, as the trainer does
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
         for group in self.optimizer.param_groups:
             group["lr"] = spec.learning_rate * warmup(self.taken, spec.warmup_steps)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.taken += 1
-        return Step(float(torch.stack(losses).mean()), float(_whole(norm)))
+        return Step(total / spec.grad_accum, float(_whole(norm)))
 
     def _sync_gradients(self, *, last: bool) -> None:
         """Reduce gradients over ranks in the last micro-batch only, where sharded."""
@@ -57,7 +57,7 @@ class Training:
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """AdamW with decay on matrices alone, fused on a GPU."""
+    """AdamW with decay on matrices alone; fused on a GPU unless told."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [
         {
@@ -71,7 +71,7 @@ def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
         lr=spec.learning_rate,
         betas=(spec.betas[0], spec.betas[1]),
         eps=spec.eps,
-        fused=spec.device == "cuda",
+        fused=spec.fused and spec.device == "cuda",
     )
 
 

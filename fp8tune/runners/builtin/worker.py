@@ -87,7 +87,7 @@ def _failure(error: BaseException) -> dict[str, str]:
     name = type(error).__name__
     text = " ".join(str(error).split())[:500]
     kind = "user"
-    if name == "OutOfMemoryError" or "out of memory" in text.lower():
+    if _is_memory(error, text):
         kind = "oom"
     elif isinstance(error, ArithmeticError) and "NaN" in text:
         kind = "nan"
@@ -96,6 +96,20 @@ def _failure(error: BaseException) -> dict[str, str]:
     ):
         kind = "compile"
     return {"kind": kind, "error": name, "message": text}
+
+
+MEMORY = (
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "can't allocate memory",
+)
+"""What says in a message that memory was short: cuBLAS, cuDNN and torch's CPU too."""
+
+
+def _is_memory(error: BaseException, text: str) -> bool:
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or any(words.lower() in text.lower() for words in MEMORY)
 
 
 if __name__ == "__main__":

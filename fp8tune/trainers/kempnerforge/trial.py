@@ -16,6 +16,16 @@ def loss_chunk(train_ce_chunk_size: int) -> int:
     return train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
 
 
+def fused(optimizer_fused: bool) -> bool:
+    """Whether AdamW is the fused kernel (training/optimizer.py)."""
+    return optimizer_fused
+
+
+def sdpa_backend(model_sdpa_backend: str) -> str:
+    """The attention kernel, ``auto`` where torch chooses (model/attention.py)."""
+    return model_sdpa_backend
+
+
 def fp8_skips(precision: str) -> list[str]:
     """Experts and routers stay in bf16 (distributed/parallel.py, apply_float8)."""
     return ["experts", "shared_expert", "router"] if precision == "fp8" else []
@@ -45,10 +55,15 @@ def trial_refusal(
     pp: int,
     cp: int,
     ep: int,
+    dp_replicate: int,
     optimizer: str,
     precision: str,
     model_norm_type: str,
+    model_model_type: str,
+    data_pack_sequences: bool,
     train_z_loss_weight: float,
+    moe_refusal: str,
+    dp_shard: int | None = None,
 ) -> str:
     """Why the built-in trial would not be this run; ``""`` where it would."""
     if vlm:
@@ -57,10 +72,38 @@ def trial_refusal(
     for name, degree in degrees.items():
         if degree > 1:
             return f"{name} parallelism of {degree}: one GPU cannot stand for it"
+    if dp_shard and dp_shard > 1 and dp_replicate > 1:
+        return f"{dp_replicate} replicas of {dp_shard} shards: the trainer stops there"
     if optimizer not in OPTIMIZERS:
         return f"the optimizer {optimizer}: only {', '.join(OPTIMIZERS)} is built"
     if precision == "fp16":
         return "fp16"
     if model_norm_type != "rmsnorm":
         return f"norms of type {model_norm_type}"
-    return "z-loss" if train_z_loss_weight > 0 else ""
+    if model_model_type != "transformer":
+        return f"a model of type {model_model_type}"
+    if data_pack_sequences:
+        return "packed sequences: their attention has a mask of its own"
+    return "z-loss" if train_z_loss_weight > 0 else moe_refusal
+
+
+def moe_refusal(
+    experts: int,
+    model_moe_router: str,
+    model_moe_packed_experts: bool,
+    model_moe_capacity_factor: float,
+    model_moe_gradient_scale: bool,
+    model_moe_router_z_loss_weight: float,
+) -> str:
+    """What of a mixture of experts is not built; ``""`` where all is."""
+    if not experts:
+        return ""
+    if model_moe_router != "softmax_topk":
+        return f"the router {model_moe_router}"
+    odd = {
+        "packed experts": model_moe_packed_experts,
+        "a capacity of experts": model_moe_capacity_factor > 0,
+        "gradients scaled per expert": model_moe_gradient_scale,
+        "a z-loss of the router": model_moe_router_z_loss_weight > 0,
+    }
+    return next((name for name, used in odd.items() if used), "")

@@ -10,14 +10,16 @@ import tomllib
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
-from fp8tune.runners.builtin.data import batches, made_up
+from fp8tune.runners.builtin.data import TooFew, batches, made_up
 from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.runner import Builtin, Setup, record
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
-from fp8tune.runners.builtin.step import Training, cross_entropy, warmup
+from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
+from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
 from fp8tune.trainers.trainer import trainer
 from tests.conftest import REPOSITORY
@@ -161,6 +163,32 @@ def test_shards_of_the_user(tmp_path, name):
     assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_too_few_sequences_are_said(tmp_path, rows):
+    import numpy
+
+    numpy.save(tmp_path / "a.npy", numpy.zeros(33 * rows + 5, dtype="uint16"))
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "a.npy"\n'
+    with pytest.raises(TooFew, match=r"no file of .* holds 2 sequences of 33 tokens"):
+        next(batches(spec(text)))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "oom"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "oom"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "oom"),
+        (RuntimeError("CUDA out of memory. Tried"), "oom"),
+        (MemoryError(), "oom"),
+        (ArithmeticError("NaN or infinity in loss"), "nan"),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"), "user"),
+    ],
+)
+def test_what_a_worker_failed_of(error, kind):
+    assert _failure(error)["kind"] == kind
+
+
 def test_a_chunked_loss_is_the_same():
     made = spec()
     logits, labels = torch.randn(2, 32, 128), torch.randint(0, 128, (2, 32))
@@ -188,12 +216,82 @@ def test_accumulation_keeps_the_tokens_of_a_step():
         ("[distributed]\ntp = 2\n", "tensor parallelism of 2"),
         ("[distributed]\npp = 2\n", "pipeline parallelism of 2"),
         ('[optimizer]\nname = "muon"\n', "the optimizer muon"),
+        ("[data]\npack_sequences = true\n", "packed sequences"),
     ],
 )
 def test_what_cannot_be_built(more, why):
     text = SMALL.replace("[optimizer]\nlr = 0.003\n", "") + more
     with pytest.raises(CannotBuild, match=why):
         from_job(runner(text).job({}), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('model_type = "mine"\n', "a model of type mine"),
+        (f"{MOE}moe_packed_experts = true\n", "packed experts"),
+        (f'{MOE}moe_router = "sigmoid_topk"\n', "the router sigmoid_topk"),
+        (f"{MOE}moe_capacity_factor = 1.25\n", "a capacity of experts"),
+        (f"{MOE}moe_gradient_scale = true\n", "gradients scaled per expert"),
+        (f"{MOE}moe_router_z_loss_weight = 0.1\n", "a z-loss of the router"),
+    ],
+)
+def test_a_model_that_is_another_is_refused(more, why):
+    text = SMALL.replace("[model]\n", f"[model]\n{more}")
+    with pytest.raises(CannotBuild, match=why):
+        spec(text)
+
+
+def test_a_dense_model_has_no_experts_to_refuse():
+    assert spec(SMALL.replace("[model]\n", "[model]\nmoe_gradient_scale = true\n"))
+
+
+@pytest.mark.parametrize(
+    ("backend", "kernel"),
+    [
+        ("math", "aten::_scaled_dot_product_attention_math"),
+        ("auto", "aten::_scaled_dot_product_flash_attention_for_cpu"),
+    ],
+)
+def test_attention_takes_the_kernel_of_the_config(backend, kernel):
+    line = f'sdpa_backend = "{backend}"\n'
+    made = spec(SMALL.replace("[model]\n", f"[model]\n{line}"))
+    model = Decoder(made).to(torch.bfloat16)
+    with torch.profiler.profile() as seen:
+        model(torch.zeros(1, 32, dtype=torch.long))
+    attention = [e.key for e in seen.key_averages() if "dot_product" in e.key]
+    assert kernel in attention
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_optimizer_is_fused_as_the_config_says(fused):
+    made = spec(SMALL.replace("lr = 0", f"fused = {str(fused).lower()}\nlr = 0"))
+    on_gpu = adamw(Decoder(made), made._replace(device="cuda"))
+    assert on_gpu.defaults["fused"] is fused
+    assert adamw(Decoder(made), made).defaults["fused"] is False
+
+
+class Reads(TorchDispatchMode):
+    """Counts how often a number is read from the device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_loss_is_read_after_each_micro_batch_as_the_trainer_does():
+    made = spec(mixed_precision="bf16", activation_checkpointing="none")
+    counts = []
+    for accumulated in (1, 5):
+        now = made._replace(grad_accum=accumulated)
+        training = Training(build(now)[0], now, batches(now))
+        training.step()
+        with Reads() as reads:
+            training.step()
+        counts.append(reads.count)
+    assert counts[1] - counts[0] == 4
 
 
 def test_a_whole_trial_with_proof_of_fp8():

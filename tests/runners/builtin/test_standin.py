@@ -112,12 +112,19 @@ def test_all_ranks_with_their_collectives():
     assert many.tokens_per_second == pytest.approx(16000 * 200 / (200 + added))
     assert f"plus {added:.1f} ms" in many.more["extrapolated"]
     assert many.more["communication_ms"] == added
+    share = added / (200 + added)
+    predicted = job["speed.tokens_error"]
+    assert many.more["extrapolation_error"] == min(share, predicted)
+    in_part = one._replace(more={"extrapolated": "a", "extrapolation_error": 0.03})
+    error = as_many(in_part, job, 16).more["extrapolation_error"]
+    assert error == pytest.approx((min(share, predicted) ** 2 + 0.03**2) ** 0.5)
 
 
 def test_no_bandwidth_is_known():
     many = as_many(Record({}, "ok", 1000.0, (200.0,)), runner(LARGE, 16).job({}), 16)
     assert many.tokens_per_second == 16000.0
     assert "without communication" in many.more["extrapolated"]
+    assert many.more["extrapolation_error"] is None
 
 
 @pytest.mark.parametrize("record", [Record({}, "oom"), Record({}, "hang")])
