@@ -85,35 +85,12 @@ def _judged(variants: Variants) -> Prediction:
 def as_json(found: Estimate) -> dict[str, Any]:
     """One object; figures that are unknown are null."""
     said = found.said
-    memory, speed = _band(said.memory), _band(said.speed)
     return {
         "version": 1,
-        "target": {
-            "gpu": found.target.gpu or None,
-            "world_size": found.target.world_size or None,
-            "world_size_by": found.target.world_size_origin or None,
-            "gpus_per_node": found.target.gpus_per_node or None,
-        },
+        "target": _target(found.target),
         "refused": [refusal._asdict() for refusal in said.refused],
-        "memory": {
-            "peak_gib": memory["value"],
-            "low_gib": memory["low"],
-            "high_gib": memory["high"],
-            "at": said.peak_at,
-            "breakdown_gib": said.breakdown_gib,
-            "calibration": memory["calibration"],
-        },
-        "speed": {
-            "tokens_per_second": speed["value"],
-            "low": speed["low"],
-            "high": speed["high"],
-            "calibration": speed["calibration"],
-            "fp8_gain": said.fp8_gain,
-            "fp8_gain_low": said.fp8_gain_low,
-            "fp8_gain_high": said.fp8_gain_high,
-            "fp8_gain_suspicious": said.suspicious,
-            "fp8_flop_share": said.fp8_flop_share,
-        },
+        "memory": _memory(said),
+        "speed": _speed(said),
         "fit": said.fit,
         "fp8_pays": said.pays,
         "reasons": said.reasons,
@@ -127,6 +104,43 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "grid": [_cell(cell) for cell in found.cells],
         "start": _cell(found.start) if found.start else None,
         "savings": [saving._asdict() for saving in found.savings],
+    }
+
+
+def _target(target: Target) -> dict[str, Any]:
+    """What is estimated; null is what nobody has said."""
+    return {
+        "gpu": target.gpu or None,
+        "world_size": target.world_size or None,
+        "world_size_by": target.world_size_origin or None,
+        "gpus_per_node": target.gpus_per_node or None,
+    }
+
+
+def _memory(said: Prediction) -> dict[str, Any]:
+    memory = _band(said.memory)
+    return {
+        "peak_gib": memory["value"],
+        "low_gib": memory["low"],
+        "high_gib": memory["high"],
+        "at": said.peak_at,
+        "breakdown_gib": said.breakdown_gib,
+        "calibration": memory["calibration"],
+    }
+
+
+def _speed(said: Prediction) -> dict[str, Any]:
+    speed = _band(said.speed)
+    return {
+        "tokens_per_second": speed["value"],
+        "low": speed["low"],
+        "high": speed["high"],
+        "calibration": speed["calibration"],
+        "fp8_gain": said.fp8_gain,
+        "fp8_gain_low": said.fp8_gain_low,
+        "fp8_gain_high": said.fp8_gain_high,
+        "fp8_gain_suspicious": said.suspicious,
+        "fp8_flop_share": said.fp8_flop_share,
     }
 
 

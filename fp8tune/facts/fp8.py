@@ -200,7 +200,6 @@ def reasons(
     """Why FP8 pays or not, most decisive first, one clause each."""
     if fp8_obstacle:
         return [fp8_obstacle]
-    gather = speed_fp8_gather_gain - 1
     sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
         (not compile, "without compile the casts are kernels of their own"),
@@ -222,24 +221,32 @@ def reasons(
             f"hardly any published model gains below M = {FEWEST_TOKENS} or hidden "
             f"size {SMALLEST_HIDDEN}",
         ),
+        *_of_the_rest(gemm_attention_share or 0, speed_fp8_gather_gain, fp8_limit),
         (
-            gemm_attention_share is not None and gemm_attention_share > 0.2,
-            f"attention, which stays in bf16, has {gemm_attention_share or 0:.0%} of "
-            "the FLOPs",
-        ),
-        (
-            gather >= 0.005,
-            f"of that, FP8 all-gather is counted as {gather:.0%}; on 64 GPUs one "
-            "report saw nothing of it",
-        ),
-        (
-            fp8_limit is not None,
-            f"by Amdahl, FP8 products at twice the speed make all products "
-            f"{fp8_limit or 0:.2f} times as fast at most",
-        ),
-        (
-            bool(speed_fp8_gain_suspicious),
+            speed_fp8_gain_suspicious,
             "a gain above 1.5 is suspicious, hardly any published one is: measure it",
         ),
     )
     return [Words(text) for holds, text in said if holds]
+
+
+def _of_the_rest(
+    attention: float, gather_gain: float, limit: float | None
+) -> tuple[tuple[bool, str], ...]:
+    """Clauses on what is no FP8 product, and whether they are worth saying."""
+    return (
+        (
+            attention > 0.2,
+            f"attention, which stays in bf16, has {attention:.0%} of the FLOPs",
+        ),
+        (
+            gather_gain >= 1.005,
+            f"of that, FP8 all-gather is counted as {gather_gain - 1:.0%}; on 64 GPUs "
+            "one report saw nothing of it",
+        ),
+        (
+            limit is not None,
+            "by Amdahl, FP8 products at twice the speed make all products "
+            f"{limit or 0:.2f} times as fast at most",
+        ),
+    )

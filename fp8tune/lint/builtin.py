@@ -56,4 +56,5 @@ def indexed(path: str, front: dict[str, Any]) -> Rule:
     rule = Rule(path, path.split(os.sep)[-2], front)
     rule.builtin = True
     rule.front = front
+    rule.guard = front["guard"]
     return rule

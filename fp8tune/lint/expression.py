@@ -92,6 +92,7 @@ class _Compiler:
         self.knows = knows
         self.on_scope = on_scope
         self.names: dict[str, None] = {}
+        self.calls = 0
 
     def fail(self, node: ast.AST, reason: str) -> ExpressionError:
         line = getattr(node, "lineno", 1)
@@ -147,12 +148,12 @@ class _Compiler:
 
     def _part(self, node: ast.expr) -> tuple[Compiled, tuple[str, ...]]:
         """A part of an ``and``, and the names that it cannot do without."""
-        before, self.names = self.names, {}
+        before, calls = self.names, self.calls
+        self.names = {}
         compiled = self.node(node)
-        names = tuple(self.names)
+        names = () if self.calls > calls else tuple(self.names)
         self.names = before | self.names
-        asks = any(isinstance(inner, ast.Call) for inner in ast.walk(node))
-        return compiled, () if asks else names
+        return compiled, names
 
     def _unaryop(self, node: ast.UnaryOp) -> Compiled:
         operand = self.node(node.operand)
@@ -232,6 +233,7 @@ class _Compiler:
         return lambda scope: then(scope) if test(scope) else other(scope)
 
     def _call(self, node: ast.Call) -> Compiled:
+        self.calls += 1
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if node.keywords:
             raise self.fail(node, "functions take no named arguments")

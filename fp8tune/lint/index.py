@@ -6,6 +6,7 @@ import os
 import tomllib
 
 from fp8tune.lint.builtin import builtin_folder, rule_files
+from fp8tune.lint.rules import Rule
 from fp8tune.trainers import schema
 from fp8tune.trainers.trainer import NAMES
 
@@ -20,6 +21,7 @@ def source() -> str:
         with open(path, "rb") as file:
             whole = tomllib.load(file)
         front = {key: value for key, value in whole.items() if key not in _LEFT_OUT}
-        rules.append((category, os.path.basename(path), front))
+        guard = Rule(path, category, front).guard
+        rules.append((category, os.path.basename(path), {**front, "guard": guard}))
     schemas = {name: schema.parsed(name) for name in NAMES}
     return f"RULES = {rules!r}\nSCHEMAS = {schemas!r}\n"

@@ -113,7 +113,7 @@ class Rule:
             return self.data
         return tomllib.loads(self._text.partition("\n[[bad]]")[0])
 
-    @property
+    @cached_property
     def guard(self) -> str:
         """The first part of a condition that is an ``and``: false, and so is the rule.
 
@@ -220,10 +220,16 @@ class Rule:
     @cached_property
     def targets(self) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on."""
-        names = {*self.message.names, *(self.when.names if self.source else ())}
+        names = {*self.message.names, *self._condition_names()}
         words = trainer(self.trainer or NAMES[0]).vocabulary
         found = {origin for name in names for origin in words.origins(name)}
         return tuple(name for name in ("gpu", "world_size") if name in found)
+
+    def _condition_names(self) -> tuple[str, ...]:
+        """The names of the condition, from its parts where they are compiled."""
+        if self.guard:
+            return (*self.guarding.names, *self.rest.names)
+        return self.when.names if self.source else ()
 
     def knows(self, name: str) -> bool:
         """Whether the rule may speak of ``name``."""

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.search.aim import SPEED
 from fp8tune.search.answer import Answer, Runs, answer, by_point, speed_of
 from fp8tune.search.confirm import again
 from fp8tune.search.plan import Plan
@@ -105,7 +106,8 @@ def case(study: Saved) -> Case:
     """Everything about a study that its report shows."""
     plan, trials = study.plan, study.trials
     spent = sum(trial.record.cost_s for trial in trials)
-    found = answer(plan.space, plan.given, trials, spent)
+    aim = str(study.about.get("objective", SPEED))
+    found = answer(plan.space, plan.given, trials, spent, aim)
     runs = by_point(plan.space, trials)
     ended = bool(trials) and again(plan.space, plan.given, trials) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
