@@ -226,7 +226,7 @@ def test_tokens_per_joule_as_the_objective(replay):
     code, said = answered(replay, records, *arguments)
     assert (code, said["objective"]) == (0, "tokens-per-joule")
     assert said["tokens_per_joule"]["given"]["value"] == 0.25
-    assert replay(records).out.splitlines()[-1] == "wrote a.tuned.toml"
+    assert "wrote a.tuned.toml" in replay(records).out.splitlines()
 
 
 def test_records_without_watts_cannot_tell_the_objective(replay):
