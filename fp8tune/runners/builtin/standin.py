@@ -23,8 +23,8 @@ MEDIAN = math.sqrt(math.pi / 2)
 def communication_ms(job: Job) -> float | None:
     """Time that collectives add to an optimizer step [ms]; ``None`` where unknown.
 
-    By ``speed.bf16_seconds`` and ``speed.fp8_seconds``: nodes of 8 GPUs with NVLink
-    inside and 400 Gb/s per GPU between them.
+    By ``speed.bf16_seconds`` and ``speed.fp8_seconds``: NVLink in nodes of
+    ``speed.node`` GPUs and 400 Gb/s per GPU between them.
     """
     name = "speed.fp8_seconds" if job["precision"] == "fp8" else "speed.bf16_seconds"
     try:
