@@ -36,6 +36,12 @@ class Choice(click.Choice[str]):
         return f"{said.rstrip('.')}{meant(str(value), self.choices)}"
 
 
+text_or_json = click.option(
+    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
+)
+"""The option of every command that speaks to people or to programs."""
+
+
 class Group(click.Group):
     """A group of commands that suggests the one that was meant."""
 

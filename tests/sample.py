@@ -1,4 +1,4 @@
-"""A rule of a user, as several tests write it to disk."""
+"""Texts that several tests write to disk: a rule of a user, a model of 0.1 M."""
 
 NO_PIPELINE = """
 name = "no-pipeline"
@@ -12,4 +12,14 @@ message = "pp is {pp}"
 references = ["https://example.org"]
 [[at]]
 key = "pp"
+"""
+
+SMALL_MODEL = """\
+[model]
+dim = 64
+n_layers = 2
+n_heads = 4
+n_kv_heads = 2
+vocab_size = 128
+max_seq_len = 32
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune.cli import Choice
+from fp8tune.cli import Choice, text_or_json
 
 if TYPE_CHECKING:
     from fp8tune.doctor.judge import Check
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where trials would run; cpu judges a rehearsal.",
 )
-@click.option(
-    "--output-format",
-    type=Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@text_or_json
 def command(device: str, output_format: str) -> int:
     """Say whether `fp8tune search` can run here, and what to install if not.
 

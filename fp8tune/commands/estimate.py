@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune.cli import Choice, Failure, read_config
+from fp8tune.cli import Failure, read_config, text_or_json
 
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
@@ -58,9 +58,7 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
     metavar="FILE",
     help="Where measured runs are kept.",
 )
-@click.option(
-    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
-)
+@text_or_json
 def command(
     config: str,
     gpu: str,

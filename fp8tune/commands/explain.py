@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from fp8tune.cli import Choice, Failure, read_config
+from fp8tune.cli import Failure, read_config, text_or_json
 
 
 @click.command("explain")
@@ -19,9 +19,7 @@ from fp8tune.cli import Choice, Failure, read_config
     type=click.IntRange(1, 10**7),
     help="GPUs of one machine, 8 if not said.",
 )
-@click.option(
-    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
-)
+@text_or_json
 def command(
     name: str,
     config: str | None,

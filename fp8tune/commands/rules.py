@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fp8tune.cli import Choice, Failure, Group
+from fp8tune.cli import Choice, Failure, Group, text_or_json
 from fp8tune.lint.rules import CATEGORIES
 
 
@@ -12,9 +12,7 @@ from fp8tune.lint.rules import CATEGORIES
 @click.option(
     "--category", type=Choice(CATEGORIES), help="Only rules of this category."
 )
-@click.option(
-    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
-)
+@text_or_json
 @click.pass_context
 def command(ctx: click.Context, category: str | None, output_format: str) -> None:
     """List all rules; `rules test DIR` runs a rule pack's examples."""

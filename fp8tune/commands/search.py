@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fp8tune.cli import Choice, Failure
+from fp8tune.cli import Choice, Failure, text_or_json
 
 
 @click.command("search")
@@ -42,12 +42,7 @@ from fp8tune.cli import Choice, Failure
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Show what would be written; write nothing.")
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
-@click.option(
-    "--output-format",
-    type=Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-)
+@text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
     """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
 

@@ -18,16 +18,12 @@ from fp8tune.search.real import plan_for_trials
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
 from tests.runners.fake_smi import install
+from tests.sample import SMALL_MODEL
 
 WORKER = Path(__file__).parent.parent / "runners" / "faulty_worker.py"
-CONFIG = """\
-[model]
-dim = 64
-n_layers = 2
-n_heads = 4
-n_kv_heads = 2
-vocab_size = 128
-max_seq_len = 32
+CONFIG = (
+    SMALL_MODEL
+    + """\
 [train]
 batch_size = {batch}
 grad_accum_steps = {steps}
@@ -35,6 +31,7 @@ seq_len = 32
 mixed_precision = "fp8"
 compile_model = false
 """
+)
 BUDGET = 6.0
 
 

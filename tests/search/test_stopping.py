@@ -11,15 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.sample import SMALL_MODEL
+
 ROOT = Path(__file__).parent.parent.parent
-CONFIG = """\
-[model]
-dim = 64
-n_layers = 2
-n_heads = 4
-n_kv_heads = 2
-vocab_size = 128
-max_seq_len = 32
+CONFIG = (
+    SMALL_MODEL
+    + """\
 [train]
 batch_size = 1
 grad_accum_steps = 4
@@ -28,6 +25,7 @@ compile_model = false
 mixed_precision = "fp8"
 activation_checkpointing = "full"
 """
+)
 HANGS = "import time\ntime.sleep(1000)\n"
 KNOWN = [
     ("given", 1, "fp8", 100.0),

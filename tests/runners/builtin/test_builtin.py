@@ -23,15 +23,11 @@ from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
 from fp8tune.trainers.trainer import trainer
 from tests.conftest import REPOSITORY
+from tests.sample import SMALL_MODEL
 
-SMALL = """\
-[model]
-dim = 64
-n_layers = 2
-n_heads = 4
-n_kv_heads = 2
-vocab_size = 128
-max_seq_len = 32
+SMALL = (
+    SMALL_MODEL
+    + """\
 [train]
 batch_size = 2
 seq_len = 32
@@ -44,6 +40,7 @@ lr = 0.003
 [scheduler]
 warmup_steps = 4
 """
+)
 MOE = "num_experts = 4\nmoe_frequency = 2\nmoe_shared_experts = 1\n"
 
 

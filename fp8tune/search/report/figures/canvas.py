@@ -119,6 +119,22 @@ def label_rows(panels: Sequence[Axes], label: str) -> None:
             axes.set_yticklabels([])
 
 
+def mark_lost(axes: Axes, places: Sequence[float], style: Style, label: str) -> None:
+    """A cross at the foot of the panel for each trial that gave no figure."""
+    axes.plot(
+        places,
+        [0.03] * len(places),
+        "x",
+        color=style.colours.bad,
+        markeredgewidth=1.8,
+        markersize=7,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        label=label,
+        zorder=4,
+    )
+
+
 def _settings(style: Style) -> dict[Any, Any]:
     colours = style.colours
     return {

@@ -16,6 +16,7 @@ from fp8tune.search.report.figures.canvas import (
     Style,
     canvas,
     label_rows,
+    mark_lost,
     shared_legend,
 )
 from fp8tune.search.report.words import clean, rate
@@ -112,17 +113,7 @@ def _panel(axes: Axes, effect: Effect, style: Style) -> None:
             _line(axes, line, style, "all other knobs as chosen")
     lost = sorted({at for line in effect.lines for at, how in line.failed})
     if lost:
-        axes.plot(
-            lost,
-            [0.03] * len(lost),
-            "x",
-            color=style.colours.bad,
-            markeredgewidth=1.8,
-            markersize=7,
-            transform=axes.get_xaxis_transform(),
-            clip_on=False,
-            label="a setting failed here",
-        )
+        mark_lost(axes, lost, style, "a setting failed here")
     said = textwrap.fill(effect.said, 42)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
     axes.set_xticks(range(len(effect.values)), effect.values)

@@ -14,6 +14,7 @@ from fp8tune.search.report.figures.canvas import (
     Figure,
     Style,
     canvas,
+    mark_lost,
     shared_legend,
 )
 from fp8tune.search.report.figures.labels import place
@@ -165,18 +166,7 @@ def _lost(axes: Axes, case: Case, style: Style) -> None:
     edge = high - 0.015 * (high - low)
     known = {s.point: case.capacity_gib or edge for s in lost}
     places = [min(edge, s.place_gib or known[s.point]) for s in lost]
-    axes.plot(
-        places,
-        [0.03] * len(lost),
-        "x",
-        color=style.colours.bad,
-        markeredgewidth=1.8,
-        markersize=7,
-        transform=axes.get_xaxis_transform(),
-        clip_on=False,
-        label="out of memory, at the predicted peak",
-        zorder=4,
-    )
+    mark_lost(axes, places, style, "out of memory, at the predicted peak")
 
 
 def _labels(made: Canvas, axes: Axes, placed: list[Setting], style: Style) -> None:
