@@ -180,7 +180,8 @@ def test_a_family_has_the_figures_on_which_its_members_agree(entry):
     [
         ("h100-sxm", "NVIDIA H100 SXM 80 GB", 9.0, True, 79.11),
         ("a100", "NVIDIA A100", 8.0, False, None),
-        ("h100-pcie", "NVIDIA H100 PCIe 80 GB", 9.0, True, None),
+        ("h100-pcie", "NVIDIA H100 PCIe 80 GB", 9.0, True, 79.18),
+        ("h800", "NVIDIA H800 SXM 80 GB", 9.0, True, None),
         ("a10g", "NVIDIA A10G 24 GB", 8.6, False, 22.19),
     ],
 )
