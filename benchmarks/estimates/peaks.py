@@ -125,10 +125,11 @@ def _shape(row: dict[str, Any]) -> Point:
     """A run of a trainer without an adapter.
 
     Tensor parallelism splits all that a token keeps. Reserved beside the peak are: the
-    last block, which stays whole after its forward pass; the buffer that the group of
-    embedding and head was gathered in, which belongs to another stream
-    (torch.distributed.fsdp, _fsdp_collectives.py); and the block of the bf16 logits,
-    too small for the fp32 tensors that come after them.
+    last block, which stays whole after its forward pass; the buffers of another stream;
+    and the block of the bf16 logits, too small for the fp32 tensors that come after.
+    That stream has gathered embedding and head from a bf16 copy of the shard, and still
+    holds them when it gathers the first block (torch.distributed.fsdp,
+    ``_get_param_all_gather_inputs`` and ``FSDPParamGroup.wait_for_unshard``).
     """
     stack, model = OTHERS["stack"][row["stack"]], OTHERS["model"][row["model"]]
     tp = row.get("tp", 1)
@@ -152,8 +153,10 @@ def _shape(row: dict[str, Any]) -> Point:
     found = _job(fields)
     root, block = 2 * found["params.root"] / tp, 2 * found["params.block"] / tp
     job = _job(fields | {"head_bytes": root / row["tokens"]})
+    shard = root * tp / row["shards"]
     freed = row["tokens"] * model["vocab_size"] * stack["freed_logit_bytes"] / tp
-    return _point(row, job, (root + block) / GIB, freed / GIB, row["card_gib"])
+    cached = shard + root + 2 * block
+    return _point(row, job, cached / GIB, freed / GIB, row["card_gib"])
 
 
 def _job(fields: dict[str, Any]) -> Job:
