@@ -58,8 +58,11 @@ Not predicted:
 
 "Left out" is the error with rates that were fitted without the row, and for gains
 without its source. Runs marked as assumed do not give their batch, AC or GPUs. FP8
-all-gather is counted on for a quarter of what FP8 products save at most. KempnerForge's
-runs were in nodes of 4 GPUs: `fp8tune estimate --gpus-per-node 4` prints these figures.
+all-gather halves the bytes of FP8 linears' weights, with no rate of its own, and is
+counted on for no more than the FP8 products save. The 70B of the only source with 256
+GPUs and more gains 9 to 10 points more than is predicted without that source: its batch
+and AC are not given. KempnerForge's runs were in nodes of 4 GPUs:
+`fp8tune estimate --gpus-per-node 4` prints these figures.
 
 {speed}
 Not predicted:
