@@ -42,6 +42,11 @@ of weights, moments and gradients alone (16 bytes per parameter) differ by 1.87,
 0.9 GiB of what was reserved moves for a reason that neither report nor code shows.
 Not understood either: 70B with TP8, and why a B200 needs less than an H100.
 
+What torch has not allocated is not predicted: the CUDA context, NCCL's buffers and the
+blocks that the allocator keeps, which it gives back before it runs out. The only
+published pair is 71.6 GiB in nvidia-smi where 51.3 were allocated (7b_32gpu_fsdp). So
+a run `fits` up to 91.5 % of the GPU, what the fullest run that worked had allocated.
+
 {summary}
 
 The band of an estimate, and where the runs of its family lie:

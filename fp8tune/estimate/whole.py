@@ -124,6 +124,7 @@ def _memory(said: Prediction) -> dict[str, Any]:
         "low_gib": memory["low"],
         "high_gib": memory["high"],
         "at": said.peak_at,
+        "usable_gib": said.usable_gib,
         "breakdown_gib": said.breakdown_gib,
         "calibration": memory["calibration"],
     }

@@ -13,8 +13,8 @@ GIB = 2**30
 def state_gib(
     params_rank: float,
     weight_bytes: int,
-    optimizer_bytes: int,
-    kept_gradient_bytes: int,
+    optimizer_bytes: float,
+    kept_gradient_bytes: float,
     shards: int,
 ) -> float:
     """Sharded weights and optimizer state, and gradients that outlive a step [GiB]."""
