@@ -14,6 +14,7 @@ WORDS = {
     "attention_passes": _VLM,
     "gemms": _VLM,
     "vlm_positions": _VLM,
+    "vlm_visual_tokens": _VLM,
     "extra_parameters": "vision encoders other than the random one, other frozen parts",
     "block_copies": "MoMa blocks",
     "cross_blocks": "cross-attention without its interval",
@@ -51,8 +52,10 @@ def which(gpu: str) -> str:
 
 
 def why(missing: dict[str, str], fact: str) -> str:
-    """Why a fact is not known: ``: ...``, or nothing if there are no words for it."""
+    """Why a fact is not known: ``: ...``, or nothing if it is."""
     name = missing.get(fact, "")
     if name in ASKED:
         return f": say {ASKED[name]}"
-    return f": not covered: {WORDS[name]}" if name in WORDS else ""
+    if name in WORDS:
+        return f": not covered: {WORDS[name]}"
+    return f": `{name}` is not known" if name else ""

@@ -17,7 +17,7 @@ from fp8tune.estimate.grid import (
 )
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.facts.calibration import Band
-from fp8tune.job import Target
+from fp8tune.job import Job, Target, Unknown
 
 _GPU = ("gpu", "gpu.memory_gib")
 
@@ -26,16 +26,20 @@ class Estimate(NamedTuple):
     """The config's own prediction and those around it.
 
     ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
-    by verdict) where the GPU's memory is not known. ``target`` is what is estimated.
+    by verdict) where the GPU's memory is not known, ``instead`` (what would fit) where
+    no cell does. ``target`` is what is estimated, ``micro_batch`` the config's own, 0
+    if unknown.
     """
 
     target: Target
+    micro_batch: int
     said: Prediction
     world_sizes: dict[int, Prediction]
     gpus: dict[str, list[str]]
     gemms: list[dict[str, Any]]
     cells: list[Cell]
     start: Cell | None
+    instead: str
     savings: list[Saving]
 
 
@@ -53,16 +57,33 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     said = _judged(variants)
     cells = grid(variants)
     runs = not all(cell.prediction.impossible for cell in cells)
+    best = start(cells, precision)
     return Estimate(
         variants.target,
+        _known(job, "micro_batch", 0),
         said,
         sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
         gemms(job) if runs else [],
         cells,
-        start(cells, precision),
+        best,
+        "" if best else _instead(job, said),
         savings(variants, said),
     )
+
+
+def _instead(job: Job, said: Prediction) -> str:
+    """What lint would set where nothing surely fits, of estimates as they are."""
+    if said.memory is None or said.memory.runs or said.fit in ("fits", "unknown"):
+        return ""
+    return str(_known(job, "memory.advice", ""))
+
+
+def _known(job: Job, name: str, instead: Any) -> Any:
+    try:
+        return job[name]
+    except Unknown:
+        return instead
 
 
 def _judged(variants: Variants) -> Prediction:
@@ -103,6 +124,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "gemms": found.gemms,
         "grid": [_cell(cell) for cell in found.cells],
         "start": _cell(found.start) if found.start else None,
+        "instead": found.instead or None,
         "savings": [saving._asdict() for saving in found.savings],
     }
 

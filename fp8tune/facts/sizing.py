@@ -35,6 +35,7 @@ def breakdown(
     memory_routers_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    memory_workspaces_gib: float,
     stage_layers: int,
     moe_layers: int,
 ) -> dict[str, float]:
@@ -73,6 +74,7 @@ def breakdown(
     found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
+    found["cuBLAS workspaces"] = memory_workspaces_gib
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 

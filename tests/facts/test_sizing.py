@@ -98,7 +98,7 @@ def test_the_largest_micro_batch_is_the_largest_that_fits(config, values):
         (
             {"ac": "selective"},
             'set `train.batch_size = 6`, or `train.activation_checkpointing = "full"`:'
-            " at most 43 GiB",
+            " at most 44 GiB",
         ),
         ({"ac": "none", "batch": 64}, "set `train.batch_size = 4`"),
         ({"batch": 64}, "set `train.batch_size = 24`"),
