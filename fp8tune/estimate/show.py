@@ -213,6 +213,10 @@ def _legend(cells: list[Cell]) -> str:
     return ", ".join(words for words, there in marks.items() if there)
 
 
+def _judged(said: Prediction) -> bool:
+    return said.fit != "unknown"
+
+
 def _small(said: Iterable[Prediction]) -> bool:
     """Whether all peaks are so small that figures need a decimal."""
     peaks = [one.memory.value for one in said if one.memory]
