@@ -69,7 +69,7 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
     where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
     peak = f"{memory.value:.{digits}f} GiB per {where}"
-    yield f"memory: {peak} ({band}), at the {said.peak_at}"
+    yield from _wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
     parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
     shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
     yield from _wrapped(", ".join(shown), "  ", "  ")
