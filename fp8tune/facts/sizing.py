@@ -131,14 +131,18 @@ def advice(
     ac: str,
     ac_modes: tuple[str, ...],
     memory_fit: str,
-    memory_largest_micro_batch: int,
+    memory_largest_micro_batch: int | None = None,
 ) -> str:
     """What to set where the run does not surely fit, in words.
 
     A smaller micro-batch or full AC if either surely fits, else both, else less
     accumulation, whose gradients may be whole; values with which it hardly fits if
-    there are no better; else on how many GPUs the least of the run would fit.
+    there are no better; else on how many GPUs the least of the run would fit. Where it
+    is not known how much of the GPU is usable, no values.
     """
+    if memory_largest_micro_batch is None:
+        keys = [f"`{job.key(name)}`" for name in ("micro_batch", "ac", "dp_shard")]
+        return Prose(f"use less memory: {keys[0]}, {keys[1]}, or {keys[2]} on more GPUs")
     full = {"ac": "full"} if "full" in ac_modes and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     if memory_largest_micro_batch:

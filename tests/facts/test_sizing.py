@@ -186,3 +186,12 @@ def test_one_batch_is_the_config_without_accumulation(config):
     predicted = config(batch=2, accum=4)["memory.one_batch_gib"]
     real = config(batch=8)["memory.peak_gib"]
     assert real <= predicted <= 1.2 * real
+
+
+def test_advice_where_it_is_not_known_what_is_usable(config):
+    found = config(gpu="h800", batch=512, ac="none")
+    assert str(found["memory.fit"]) == "out-of-memory"
+    assert found["memory.advice"] == (
+        "use less memory: `train.batch_size`, `train.activation_checkpointing`, "
+        "or `distributed.dp_shard` on more GPUs"
+    )
