@@ -130,6 +130,7 @@ def advice(
     grad_accum: int,
     ac: str,
     ac_modes: tuple[str, ...],
+    pp: int,
     memory_fit: str,
     memory_largest_micro_batch: int | None = None,
 ) -> str:
@@ -137,12 +138,12 @@ def advice(
 
     A smaller micro-batch or full AC if either surely fits, else both, else less
     accumulation, whose gradients may be whole; values with which it hardly fits if
-    there are no better; else on how many GPUs the least of the run would fit. Where it
-    is not known how much of the GPU is usable, no values.
+    there are no better; else on how many GPUs the least of the run would fit. No values
+    where nothing is known to fit: how much of the GPU is usable, or a pipeline's last
+    stage.
     """
-    if memory_largest_micro_batch is None:
-        keys = [f"`{job.key(name)}`" for name in ("micro_batch", "ac", "dp_shard")]
-        return Prose(f"use less memory: {keys[0]}, {keys[1]}, or {keys[2]} on more GPUs")
+    if memory_largest_micro_batch is None or pp > 1:
+        return Prose(_what_matters(job, micro_batch, ac, ac_modes))
     full = {"ac": "full"} if "full" in ac_modes and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     if memory_largest_micro_batch:
@@ -159,6 +160,17 @@ def advice(
                 hardly = ", which hardly fits" if wanted == "tight" else ""
                 return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
     return Prose(_on_more_gpus(job, full | once | {"micro_batch": 1}))
+
+
+def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
+    fuller = "full" in modes and ac != "full"
+    options = (
+        f"a smaller `{job.key('micro_batch')}`" if micro_batch > 1 else "",
+        f'`{job.key("ac")} = "full"`' if fuller else "",
+        "more GPUs",
+    )
+    *some, last = filter(None, options)
+    return f"it takes {', '.join(some)}{', or ' if some else ''}{last}"
 
 
 def _with_batch(

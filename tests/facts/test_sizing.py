@@ -166,7 +166,7 @@ def test_what_is_advised_fits(shape):
         fit, words = found["memory.fit"], found["memory.advice"]
     except Unknown:
         return
-    if fit == "fits":
+    if fit == "fits" or words.startswith("it takes"):
         return
     short = {"batch_size": "batch", "grad_accum_steps": "accum"}
     short["activation_checkpointing"] = "ac"
@@ -188,10 +188,29 @@ def test_one_batch_is_the_config_without_accumulation(config):
     assert real <= predicted <= 1.2 * real
 
 
-def test_advice_where_it_is_not_known_what_is_usable(config):
-    found = config(gpu="h800", batch=512, ac="none")
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"batch": 512, "ac": "none"},
+            "it takes a smaller `train.batch_size`, "
+            '`train.activation_checkpointing = "full"`, or more GPUs',
+        ),
+        ({"batch": 512}, "it takes a smaller `train.batch_size`, or more GPUs"),
+    ],
+)
+def test_no_values_are_advised_where_none_is_known_to_fit(config, values, words):
+    found = config(gpu="h800", **values)
+    assert str(found["memory.fit"]) == "out-of-memory"
+    assert found["memory.advice"] == words
+
+
+def test_no_values_are_advised_to_a_pipeline(job):
+    """Its last stage is not covered, and it needs a micro-batch per stage."""
+    text = TEXT.format(batch=64, accum=8, ac="none") + "[distributed]\npp = 8\n"
+    found = job(text, gpu="h100", world_size=8)
     assert str(found["memory.fit"]) == "out-of-memory"
     assert found["memory.advice"] == (
-        "use less memory: `train.batch_size`, `train.activation_checkpointing`, "
-        "or `distributed.dp_shard` on more GPUs"
+        "it takes a smaller `train.batch_size`, "
+        '`train.activation_checkpointing = "full"`, or more GPUs'
     )
