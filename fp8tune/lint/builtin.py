@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.lint.rules import CATEGORIES, Rule, read_text
+from fp8tune.lint.syntax import KNOWN
 
 _HEAD = re.compile(
     r"""^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$""", re.MULTILINE
@@ -35,9 +36,10 @@ def read_builtin() -> list[Rule]:
     """The built-in rules, trusted to be well-formed; tests check them."""
     folder = builtin_folder()
     try:
-        from fp8tune._index import RULES
+        from fp8tune._index import RULES, TREES
     except ImportError:  # in a checkout
         return [_builtin(path, category) for category, path in rule_files(folder)]
+    KNOWN.update(TREES)
     return [indexed(os.path.join(folder, *place), front) for *place, front in RULES]
 
 

@@ -177,6 +177,12 @@ class Rule:
         """Configs that the rule is silent on."""
         return [_example(entry) for entry in self.data.get("good", [])]
 
+    @property
+    def parts(self) -> tuple[str, str] | tuple[()]:
+        """The guard of a condition, if it has one, and what follows."""
+        rest = self.source[len(self.guard) :].removeprefix(" and ")
+        return (self.guard, rest) if self.guard else ()
+
     @cached_property
     def guarding(self) -> Expression:
         """The compiled guard."""
@@ -185,7 +191,7 @@ class Rule:
     @cached_property
     def rest(self) -> Expression:
         """The compiled condition without its guard."""
-        return self._compile(self.source[len(self.guard) :].removeprefix(" and "))
+        return self._compile(self.parts[1])
 
     @cached_property
     def when(self) -> Expression:
