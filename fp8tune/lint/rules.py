@@ -23,7 +23,7 @@ from fp8tune.trainers.trainer import NAMES, trainer
 if TYPE_CHECKING:
     from fp8tune.lint.repair import Repair
 
-_BRACKETS = re.compile(r"\([^()]*\)")
+_BRACKETS = r"\([^()]*\)"
 
 CONSEQUENCES = {
     "rejected": "the trainer refuses the config at start",
@@ -129,7 +129,7 @@ class Rule:
         """Whether no ``or`` and no ``if`` stands outside of brackets."""
         flat, inner = self.source, ""
         while flat != inner and (" or " in flat or " if " in flat):
-            flat, inner = _BRACKETS.sub("", flat), flat
+            flat, inner = re.sub(_BRACKETS, "", flat), flat
         return " or " not in flat and " if " not in flat
 
     @property
@@ -178,7 +178,7 @@ class Rule:
         return [_example(entry) for entry in self.data.get("good", [])]
 
     @property
-    def parts(self) -> tuple[str, str] | tuple[()]:
+    def parts(self) -> tuple[str, ...]:
         """The guard of a condition, if it has one, and what follows."""
         rest = self.source[len(self.guard) :].removeprefix(" and ")
         return (self.guard, rest) if self.guard else ()

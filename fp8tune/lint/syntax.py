@@ -7,6 +7,7 @@ built-in rules can lie ready in a wheel. Nothing is ever ``eval``-ed.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 MAX_LENGTH = 2000
@@ -88,35 +89,38 @@ class _Reader:
         self.source = source
 
     def tree(self, node: ast.expr) -> Tree:
-        match node:
-            case ast.Constant():
-                return self._constant(node)
-            case ast.Name(id=("true" | "false") as name):
-                return ("constant", _CONSTANTS[name])
-            case ast.Name() | ast.Attribute():
-                return ("name", self._dotted(node), self._offset(node))
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                return ("list", *map(self.tree, items))
-            case ast.BoolOp(op=op, values=parts):
-                word = "and" if isinstance(op, ast.And) else "or"
-                return (word, *map(self.tree, parts))
-            case ast.UnaryOp():
-                return self._unary(node)
-            case ast.BinOp(left=left, right=right):
-                return (self._operator(node), self.tree(left), self.tree(right))
-            case ast.Compare():
-                return self._compare(node)
-            case ast.IfExp(test=test, body=then, orelse=other):
-                return ("if", *map(self.tree, (test, then, other)))
-            case ast.Call():
-                return self._call(node)
-        raise self._fail(node, f"{type(node).__name__} is not of the rule language")
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise self._fail(node, f"{type(node).__name__} is not of the rule language")
+        return handler(self, node)
 
     def _constant(self, node: ast.Constant) -> Tree:
         if not isinstance(node.value, (bool, int, float, str)):
             reason = "only numbers, strings and true or false are constants"
             raise self._fail(node, reason)
         return ("constant", node.value)
+
+    def _name(self, node: ast.Name | ast.Attribute) -> Tree:
+        name = self._dotted(node)
+        if name in _CONSTANTS:
+            return ("constant", _CONSTANTS[name])
+        return ("name", name, self._offset(node))
+
+    def _list(self, node: ast.Tuple | ast.List) -> Tree:
+        return ("list", *map(self.tree, node.elts))
+
+    def _logic(self, node: ast.BoolOp) -> Tree:
+        word = "and" if isinstance(node.op, ast.And) else "or"
+        return (word, *map(self.tree, node.values))
+
+    def _arithmetic(self, node: ast.BinOp) -> Tree:
+        if type(node.op) not in _ARITHMETIC:
+            raise self._fail(node, "this operator is not of the rule language")
+        word = _ARITHMETIC[type(node.op)]
+        return (word, self.tree(node.left), self.tree(node.right))
+
+    def _if(self, node: ast.IfExp) -> Tree:
+        return ("if", *map(self.tree, (node.test, node.body, node.orelse)))
 
     def _dotted(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
@@ -130,11 +134,6 @@ class _Reader:
             word = "not" if isinstance(node.op, ast.Not) else "-"
             return (word, self.tree(node.operand))
         raise self._fail(node, "this operator is not of the rule language")
-
-    def _operator(self, node: ast.BinOp) -> str:
-        if type(node.op) not in _ARITHMETIC:
-            raise self._fail(node, "this operator is not of the rule language")
-        return _ARITHMETIC[type(node.op)]
 
     def _compare(self, node: ast.Compare) -> Tree:
         parts: list[Any] = [self.tree(node.left)]
@@ -159,6 +158,21 @@ class _Reader:
         text = f"({self.source}".split("\n")[line - 1].encode()
         column = len(text[: getattr(node, "col_offset", 0)].decode())
         return _offset_in(self.source, line, column)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[_Reader, Any], Tree]] = {
+    ast.Attribute: _Reader._name,
+    ast.BinOp: _Reader._arithmetic,
+    ast.BoolOp: _Reader._logic,
+    ast.Call: _Reader._call,
+    ast.Compare: _Reader._compare,
+    ast.Constant: _Reader._constant,
+    ast.IfExp: _Reader._if,
+    ast.List: _Reader._list,
+    ast.Name: _Reader._name,
+    ast.Tuple: _Reader._list,
+    ast.UnaryOp: _Reader._unary,
+}
 
 
 def _closes(source: str) -> bool:
