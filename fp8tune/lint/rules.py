@@ -208,9 +208,16 @@ class Rule:
         """The compiled help line."""
         return compile_template(self.front.get("help", ""), self._compile)
 
+    @cached_property
+    def _labels(self) -> dict[int, Template]:
+        return {}
+
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
-        return compile_template(self.at[index].label, self._compile)
+        if index not in self._labels:
+            template = compile_template(self.at[index].label, self._compile)
+            self._labels[index] = template
+        return self._labels[index]
 
     @cached_property
     def fixes(self) -> list[Repair]:
