@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from fp8tune.estimate.gaps import which, why
+from fp8tune.estimate.gaps import why
 from fp8tune.estimate.grid import ASSUMED, Cell
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.whole import Estimate
@@ -63,7 +63,8 @@ def _refused(said: Prediction) -> Iterator[str]:
 def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
     if memory is None:
-        yield from _wrapped(f"memory: unknown{why(said.missing, 'memory.peak_gib')}")
+        reason = why(said.missing, "memory.peak_gib", gpu)
+        yield from _wrapped(f"memory: unknown{reason}")
         return
     digits = 1 if memory.value >= TINY else 4
     band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
@@ -74,9 +75,7 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
     yield from _wrapped(", ".join(shown), "  ", "  ")
     yield from _by_runs(memory)
-    reason = why(said.missing, "memory.fit") if said.fit == "unknown" else ""
-    if said.missing.get("memory.fit") == "gpu.memory_gib":
-        reason = which(gpu) or reason
+    reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
     if said.usable_gib is not None and not reason:
         rest = said.usable_gib / FULLEST - said.usable_gib
         reason = (
@@ -106,7 +105,7 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
 def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     speed = said.speed
     if speed is None:
-        reason = which(gpu) or why(said.missing, "speed.tokens_per_second")
+        reason = why(said.missing, "speed.tokens_per_second", gpu)
         yield from _wrapped(f"speed: unknown{reason}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
@@ -122,7 +121,7 @@ def _pays(said: Prediction, gpu: str) -> Iterator[str]:
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
     elif said.pays == "unknown":
-        gain = which(gpu) or why(said.missing, "speed.fp8_gain")
+        gain = why(said.missing, "speed.fp8_gain", gpu)
     if said.impossible and said.pays == "unknown":
         return
     yield from _wrapped(f"does FP8 pay here? {said.pays}{gain}")

@@ -17,9 +17,12 @@ from fp8tune.estimate.grid import (
 )
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.facts.calibration import Band
+from fp8tune.facts.gpus import find
 from fp8tune.job import Job, Target, Unknown
 
 _GPU = ("gpu", "gpu.memory_gib")
+EXAMPLE = "h200"
+"""The GPU of which most is known."""
 
 
 class Estimate(NamedTuple):
@@ -61,7 +64,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     return Estimate(
         variants.target,
         _known(job, "micro_batch", 0),
-        said,
+        said._replace(missing=_asked(job, said.missing)),
         sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
         gemms(job) if runs else [],
@@ -77,6 +80,29 @@ def _instead(job: Job, said: Prediction) -> str:
     if said.memory is None or said.memory.runs or said.fit in ("fits", "unknown"):
         return ""
     return str(_known(job, "memory.advice", ""))
+
+
+def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
+    """What is missing, and ``gpu`` just where naming one would tell."""
+    names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
+    jobs = [_on_gpu(job, name) for name in names]
+    lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
+    return {
+        fact: name if not jobs else "gpu" if "" in lacking[fact] else lacking[fact][0]
+        for fact, name in missing.items()
+    }
+
+
+def _on_gpu(job: Job, name: str) -> Job:
+    return Job(job.words, job.given, job.written, job.target._replace(gpu=name))
+
+
+def _lacking(job: Job, fact: str) -> str:
+    try:
+        job[fact]
+    except Unknown as error:
+        return str(error.args[0])
+    return ""
 
 
 def _known(job: Job, name: str, instead: Any) -> Any:

@@ -427,3 +427,20 @@ def test_why_a_precision_cannot_run_is_what_keeps_it_from_running(fp8tune, proje
     out = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "64").out
     assert "this fails all the same: 30 samples over 64 ranks" in out
     assert "fp8 cannot run: `model.vocab_size = 50257` is not a multiple" in out
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fit", "speed"),
+    [
+        ("", "say --gpu h100", "say --gpu h100"),
+        ("a100", "say --gpu a100-40gb or a100-80gb", "not covered: other GPUs than"),
+        ("gh200", "say --gpu gh200-96gb or gh200-144gb", "say --gpu gh200-96gb or "),
+        ("h800", "not covered: what torch sees of this", None),
+    ],
+)
+def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, speed):
+    project({"a.toml": SEVEN_B})
+    target = ("--world-size", "8", *(("--gpu", gpu) if gpu else ()))
+    out = " ".join(fp8tune("estimate", "a.toml", *target).out.split())
+    assert f"fit: unknown: {fit}" in out
+    assert (f"speed: unknown: {speed}" in out) is (speed is not None)
