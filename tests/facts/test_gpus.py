@@ -136,6 +136,8 @@ def test_no_name_means_two_gpus():
         ("GH200", "gh200"),
         ("RTX 4090", "rtx-4090"),
         ("AMD Instinct MI300X", "mi300x"),
+        ("A100 PCIe", "a100"),
+        ("H200 141GB HBM3e", "h200"),
     ],
 )
 def test_resolve(written, name):
@@ -149,6 +151,8 @@ def test_resolve(written, name):
         ("h10", "h100"),
         ("a10gg", "a10g"),
         ("h100nvl", "h100-nvl"),
+        ("h20-141gb", ""),
+        ("h200-142gb", "h200-141gb"),
         ("", ""),
         ("tpu-v5", ""),
         ("b100", ""),
