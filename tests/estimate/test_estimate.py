@@ -444,3 +444,17 @@ def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, spee
     out = " ".join(fp8tune("estimate", "a.toml", *target).out.split())
     assert f"fit: unknown: {fit}" in out
     assert (f"speed: unknown: {speed}" in out) is (speed is not None)
+
+
+@pytest.mark.parametrize(("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1)])
+def test_a_smaller_micro_batch_keeps_the_sequences_of_a_step(
+    fp8tune, project, batch, accum
+):
+    text = SEVEN_B.replace("batch_size = 8", f"batch_size = {batch}")
+    project({"a.toml": text.replace("steps = 4", f"steps = {accum}")})
+    savings = fp8tune("estimate", "a.toml", *H200, *JSON).json["savings"]
+    changes = [s["change"] for s in savings if s["change"].startswith("micro-batch")]
+    for words in changes:
+        half, accumulated = (int(word) for word in words.split() if word.isdigit())
+        assert half * accumulated == batch * accum
+    assert changes or accum == 1
