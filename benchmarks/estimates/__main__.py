@@ -40,7 +40,7 @@ where the runs of a group differ in little, that is little evidence. Both are he
 and 64 H200, either misses the other by 2 %. They print 0.99 GiB of difference, where
 shards of weights, moments and gradients alone (16 bytes per parameter) differ by 1.87,
 so about 0.9 GiB of what was reserved moves for a reason that neither report nor code
-shows. Not understood either: 70B with TP8, and why a B200 needs less than an H100.
+shows. Not understood either: 70B with TP8, and eager torchtitan, 5 % too low.
 
 What torch has not allocated is not predicted: the CUDA context, NCCL's buffers and the
 blocks that the allocator keeps, which it gives back before it runs out. The only
