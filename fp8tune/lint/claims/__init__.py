@@ -2,7 +2,7 @@
 
 A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
 ``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). ``prose``
-finds the comments and tells which sentences count, ``quantities`` and ``modes`` read
+finds the comments, ``speech`` tells which sentences count, ``quantities`` and ``modes`` read
 the claims, ``contradiction`` holds them against the keys.
 """
 

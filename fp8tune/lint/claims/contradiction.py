@@ -12,8 +12,9 @@ from typing import Any
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
-from fp8tune.lint.claims.prose import Comments, hedged
+from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.quantities import quantities
+from fp8tune.lint.claims.speech import describes, hedged
 from fp8tune.lint.directive import Directive
 from fp8tune.toml import Span
 from fp8tune.toml.document import Document
@@ -27,6 +28,19 @@ _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
 _ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
 _GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
 _OTHER = r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b"
+_WHOLE_TITLE = (
+    "wrong-gpus-in-comment",
+    "wrong-precision-in-comment",
+    "no-checkpoint-in-comment",
+)
+_OF_ALL = (
+    "wrong-batch-in-comment",
+    "wrong-tokens-in-comment",
+    "wrong-size-in-comment",
+)
+_SHARE = r"(?<![0-9] )(?<![0-9]-)\b(?:gpu|rank|device|card|node|expert|stage)\b"
+_ITEM = r"\n[ \t]*#+[ \t]*[A-Z]"
+"""A line that begins anew."""
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -121,8 +135,30 @@ class _Reader:
             words, paragraph, first = self.comments.sentence(claim.span)
             there = claim.line.header and paragraph < claim.within
             placed = (there or not claim.within) and (first or not claim.first)
-            self._stated[claim.span] = placed and not hedged(words)
+            title = claim.line.header and paragraph == 0 and first
+            of_this = not hedged(words) and self._of_this(claim, words, title=title)
+            self._stated[claim.span] = placed and of_this
         return self._stated[claim.span]
+
+    def _of_this(self, claim: Claim, words: str, *, title: bool) -> bool:
+        """Whether a sentence without hedges speaks of this run, and of all of it."""
+        if claim.kind in _WHOLE_TITLE:
+            return True
+        start, end = claim.span
+        text = self.document.text
+        if claim.kind in _OF_ALL and re.search(_SHARE, words.lower()):
+            return False
+        if claim.name == "ac" and text[end : end + 1] == ":":
+            return False  # the label of a figure, in a list of modes as may be
+        before, _, behind = words.partition(text[start:end])
+        beside = f"{before} {re.split(_ITEM, behind, maxsplit=1)[0]}"
+        return describes(beside, self._names, title=title)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """What may stand before ``=``: the last words of keys, and degrees."""
+        keys = (key.rpartition(".")[2] for key in self.plain.words.keys)
+        return frozenset((*keys, *_CALLED, *_DEGREES))
 
     def against(self, claim: Claim) -> dict[str, Any]:
         """What speaks against a claim, as facts of a fault; empty if nothing does."""
