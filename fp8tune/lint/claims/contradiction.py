@@ -14,9 +14,8 @@ from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.quantities import quantities
-from fp8tune.lint.claims.speech import describes, hedged
+from fp8tune.lint.claims.stated import Stated
 from fp8tune.lint.directive import Directive
-from fp8tune.toml import Span
 from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
@@ -28,19 +27,6 @@ _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
 _ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
 _GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
 _OTHER = r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b"
-_WHOLE_TITLE = (
-    "wrong-gpus-in-comment",
-    "wrong-precision-in-comment",
-    "no-checkpoint-in-comment",
-)
-_OF_ALL = (
-    "wrong-batch-in-comment",
-    "wrong-tokens-in-comment",
-    "wrong-size-in-comment",
-)
-_SHARE = r"(?<![0-9] )(?<![0-9]-)\b(?:gpu|rank|device|card|node|expert|stage)\b"
-_ITEM = r"\n[ \t]*#+[ \t]*[A-Z]"
-"""A line that begins anew."""
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -60,7 +46,7 @@ def contradictions(
     reader = _Reader(document, known, loaded, directive)
     for claim in reader.claims:
         facts = reader.against(claim)
-        if facts and reader.holds(claim):
+        if facts and reader.stated.holds(claim):
             yield reader.fault(claim, facts)
 
 
@@ -80,7 +66,6 @@ class _Reader:
         self.loaded = _under_header(document, known, loaded)
         self.directive = directive
         self.comments = Comments(document.text)
-        self._stated: dict[Span, bool] = {}
         self.claims = list(islice(self._claims(), MAX_CLAIMS))
 
     def _claims(self) -> Iterator[Claim]:
@@ -88,6 +73,13 @@ class _Reader:
         for line in self.comments.lines():
             yield from quantities(line)
             yield from modes(line)
+
+    @cached_property
+    def stated(self) -> Stated:
+        """The claims that count."""
+        keys = (key.rpartition(".")[2] for key in self.plain.words.keys)
+        names = frozenset((*keys, *_CALLED, *_DEGREES))
+        return Stated(self.comments, self.claims, names)
 
     @cached_property
     def plain(self) -> Job:
@@ -107,7 +99,7 @@ class _Reader:
     def gpus(self) -> tuple[int, int]:
         """How many GPUs the title says, and on which line, or 0."""
         for claim in self.claims:
-            if claim.name == "world_size" and self.holds(claim):
+            if claim.name == "world_size" and self.stated.holds(claim):
                 line = self.document.lines.position(claim.span[0]).line
                 return int(_figure(claim).value), line
         return 0, 0
@@ -119,46 +111,6 @@ class _Reader:
         except Unknown:
             job, words = self.titled
             return job[name], job, words
-
-    def holds(self, claim: Claim) -> bool:
-        """Whether a claim is stated plainly, and no other one disputes it."""
-        return self.states(claim) and not any(
-            other.name == claim.name != BESIDE
-            and _said(other) != _said(claim)
-            and self.states(other)
-            for other in self.claims
-        )
-
-    def states(self, claim: Claim) -> bool:
-        """Whether a claim stands where it counts, in a sentence about this run."""
-        if claim.span not in self._stated:
-            words, paragraph, first = self.comments.sentence(claim.span)
-            there = claim.line.header and paragraph < claim.within
-            placed = (there or not claim.within) and (first or not claim.first)
-            title = claim.line.header and paragraph == 0 and first
-            of_this = not hedged(words) and self._of_this(claim, words, title=title)
-            self._stated[claim.span] = placed and of_this
-        return self._stated[claim.span]
-
-    def _of_this(self, claim: Claim, words: str, *, title: bool) -> bool:
-        """Whether a sentence without hedges speaks of this run, and of all of it."""
-        if claim.kind in _WHOLE_TITLE:
-            return True
-        start, end = claim.span
-        text = self.document.text
-        if claim.kind in _OF_ALL and re.search(_SHARE, words.lower()):
-            return False
-        if claim.name == "ac" and text[end : end + 1] == ":":
-            return False  # the label of a figure, in a list of modes as may be
-        before, _, behind = words.partition(text[start:end])
-        beside = f"{before} {re.split(_ITEM, behind, maxsplit=1)[0]}"
-        return describes(beside, self._names, title=title)
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
-        """What may stand before ``=``: the last words of keys, and degrees."""
-        keys = (key.rpartition(".")[2] for key in self.plain.words.keys)
-        return frozenset((*keys, *_CALLED, *_DEGREES))
 
     def against(self, claim: Claim) -> dict[str, Any]:
         """What speaks against a claim, as facts of a fault; empty if nothing does."""
@@ -301,8 +253,3 @@ def _facts(value: Any, working: str = "") -> dict[str, Any]:
 
 def _figure(claim: Claim) -> Figure:
     return claim.figure or Figure("0")
-
-
-def _said(claim: Claim) -> Any:
-    figure = claim.figure
-    return claim.words or (figure and (figure.value, figure.scale.upper()))
