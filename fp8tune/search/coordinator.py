@@ -148,7 +148,9 @@ class Search:
 
     def _endings(self) -> Iterator[Proposal]:
         """Confirmations, then how FP8 learns; both again if that rejects a setting."""
-        while proposal := self._unfinished() or self._confirmation() or self._compared():
+        while (
+            proposal := self._unfinished() or self._confirmation() or self._compared()
+        ):
             yield proposal
 
     def _confirmation(self) -> Proposal | None:

@@ -49,9 +49,13 @@ from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord, Record, parse_all
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
+from fp8tune.search.stability.course import course
+from fp8tune.search.stability.plan import Terms
+from fp8tune.search.stability.terms import for_records, for_trials
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
+from fp8tune.search.study import timed as speed_trials
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
 
@@ -89,6 +93,7 @@ class Prepared(NamedTuple):
     runner: Runner
     strategy: Strategy
     study: Study
+    terms: Terms | None
 
 
 def search(wishes: Wishes) -> int:
@@ -129,6 +134,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
             limits,
             watch.event,
             wishes.objective,
+            made.terms,
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
@@ -163,7 +169,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    return Prepared(plan, runner, strategy, study)
+    terms = for_trials(config, wishes.allow, standing_for)
+    return Prepared(plan, runner, strategy, study, terms)
 
 
 def _opened(
@@ -179,17 +186,20 @@ def _opened(
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     records, digest = _records(wishes)
     check_records(wishes.objective, records)
-    plan, records = plan_for_records(config, records, wishes.allow)
+    learned = [record for record in records if course(record)]
+    timed = [record for record in records if not course(record)]
+    plan, timed = plan_for_records(config, timed, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)
-    runner = Replay(records, plan.space)
-    for trial in study.trials:
+    runner = Replay(timed, plan.space, learned)
+    for trial in speed_trials(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     for note in plan.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    return Prepared(plan, runner, strategy, study)
+    terms = for_records(config, learned, wishes.allow, runner.offers)
+    return Prepared(plan, runner, strategy, study, terms)
 
 
 def _config(wishes: Wishes) -> Config:

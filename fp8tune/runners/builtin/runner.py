@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import OUTCOMES, Record, tight
+from fp8tune.search.stability.course import STAGE, Course
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -121,6 +124,20 @@ class Builtin:
         found = as_many(found, self.job(knobs), spec.dp_shard)
         return summed_up(found, spec.dp_shard)
 
+    def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
+        """Train one setting for its losses, in a process of its own."""
+        told = {STAGE: course._asdict()}
+        try:
+            spec = self.spec(knobs)
+        except CannotBuild as error:
+            return Record(knobs, "launch", more={"message": str(error), **told})
+        told["tokens_per_step"] = spec.tokens_per_step()
+        spec = spec._replace(
+            seed=course.seed, warmup_steps=course.warmup_steps, steps=course.steps
+        )
+        found = self._trial(knobs, spec, deadline)
+        return found._replace(more={**found.more, **told})
+
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
     ) -> Record:
@@ -201,11 +218,20 @@ def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record
 
 def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
-    more = {"message": message[:500], "stage_reached": heard.stage}
+    more: dict[str, Any] = {"message": message[:500], "stage_reached": heard.stage}
     kind = "launch" if heard.stage == "import" else failed["kind"]
     if kind not in OUTCOMES:
         raise ValueError(kind)
+    if kind == "nan":
+        more |= _curves(heard)
     return base._replace(outcome=kind, more=more)
+
+
+def _curves(heard: Heard) -> dict[str, list[float]]:
+    """Losses and gradient norms of the steps until one was not finite."""
+    told = [(e["loss"], e["grad_norm"]) for e in heard.events if "step" in e]
+    sound = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), told))
+    return {"losses": [a for a, _ in sound], "grad_norms": [b for _, b in sound]}
 
 
 def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
@@ -225,8 +251,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
     about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
     more: dict[str, Any] = {
-        "losses": [event["loss"] for event in steps],
-        "grad_norms": [event["grad_norm"] for event in steps],
+        **_curves(heard),
         "all_step_ms": [event["ms"] for event in steps],
         "environment": _environment(heard),
         "versions": {name: about[name] for name in VERSIONS if name in about},

@@ -79,7 +79,9 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     if any(lost) or any(map(diverged, seeds)):
         return found
     noise = deviation(seeds or bf16)
-    counts = tuple(sum(spikes(run.norms, noise) for run in runs) for runs in (fp8, bf16))
+    counts = tuple(
+        sum(spikes(run.norms, noise) for run in runs) for runs in (fp8, bf16)
+    )
     found = found._replace(spikes=(counts[0], counts[1]))
     middle = statistics.fmean(map(end, bf16))
     gap = statistics.fmean(end(one) - end(other) for one, other in pairs)
@@ -92,7 +94,9 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     found = found._replace(bound=LIKELY[freedom] * unit, spread=spread / middle)
     if len(pairs) < least:
         return found
-    worst = max(_of_gap(found, RARE[freedom] * unit), _of_spikes(found), key=ORDER.index)
+    worst = max(
+        _of_gap(found, RARE[freedom] * unit), _of_spikes(found), key=ORDER.index
+    )
     return found._replace(verdict=worst)
 
 

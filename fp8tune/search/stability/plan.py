@@ -89,9 +89,7 @@ def tested_warmup(terms: Terms, steps: int) -> int:
     return min(terms.warmup_steps, steps // LONGEST)
 
 
-def _rungs(
-    runs: Sequence[Curve], tested: int, steps: int
-) -> Iterator[tuple[int, int]]:
+def _rungs(runs: Sequence[Curve], tested: int, steps: int) -> Iterator[tuple[int, int]]:
     """Warmups and how many seeds each gets, as far as the runs so far tell."""
     yield tested, SEEDS
     found = finding(runs)

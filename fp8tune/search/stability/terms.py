@@ -1,0 +1,45 @@
+"""Whether and how losses can be compared: of real trials, and of recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fp8tune.job import Unknown
+from fp8tune.search.plan import Config, warmup_key
+from fp8tune.search.record import Record
+from fp8tune.search.stability.course import Course, course
+from fp8tune.search.stability.plan import Terms
+
+
+def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Terms:
+    """The terms of a search by real trials, each of which stands for so many ranks."""
+    refusal = ""
+    if ranks > 1:
+        refusal = (
+            f"a trial is one of {ranks} ranks, whose losses are not the run's; compare "
+            "it with its bf16 twin on the GPUs of the run"
+        )
+    try:
+        steps: int = config.job["warmup_steps"]
+    except Unknown as missing:
+        return Terms(0, refusal=refusal or f"{missing} is not known")
+    return Terms(steps, _is_free(config, allow), refusal)
+
+
+def for_records(
+    config: Config,
+    learned: Sequence[Record],
+    allow: Sequence[str],
+    offers: Callable[[dict[str, Any], Course], bool],
+) -> Terms | None:
+    """The terms of a replay; ``None`` where the records hold no run for its losses."""
+    told = [how for record in learned if (how := course(record))]
+    if not told:
+        return None
+    known = for_trials(config, allow, 1)
+    return known._replace(steps=told[0].steps, offered=offers)
+
+
+def _is_free(config: Config, allow: Sequence[str]) -> bool:
+    return bool({"warmup_steps", warmup_key(config.trainer)} & set(allow))
