@@ -107,7 +107,7 @@ class Search:
         found = answer(self.space, self.given, self.study.trials, seconds, self.aim)
         if self.stage is None:
             return found
-        why = self.stage.unchecked(self._trials, found.chosen, self.left)
+        why = self.stage.unchecked(self._trials, found.chosen)
         return found._replace(unchecked=why)
 
     def _proposals(self) -> Iterator[Proposal]:
@@ -148,9 +148,8 @@ class Search:
 
     def _endings(self) -> Iterator[Proposal]:
         """Confirmations, then how FP8 learns; both again if that rejects a setting."""
-        while (
-            proposal := self._unfinished() or self._confirmation() or self._compared()
-        ):
+        steps = (self._unfinished, self._confirmation, self._compared)
+        while proposal := next(filter(None, (step() for step in steps)), None):
             yield proposal
 
     def _confirmation(self) -> Proposal | None:

@@ -146,7 +146,8 @@ def _learning(found: Answer, plan: Plan) -> Iterator[str]:
     if found.learns:
         yield from stability.sentences(found.learns, key)
     if found.unchecked:
-        yield f"stability not checked{' to the end' * bool(found.learns)}: {found.unchecked}"
+        end = " to the end" * bool(found.learns)
+        yield f"stability not checked{end}: {found.unchecked}"
 
 
 def _no_gain(found: Answer) -> Iterator[str]:

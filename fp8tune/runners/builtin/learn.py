@@ -1,4 +1,4 @@
-"""A run for its losses: so many steps, all of them told, none of them timed with care."""
+"""A run for its losses: so many steps, all of them told."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Builtin:
 
     def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
         """Train one setting for its losses, in a process of its own."""
-        told = {STAGE: course._asdict()}
+        told: dict[str, Any] = {STAGE: course._asdict()}
         try:
             spec = self.spec(knobs)
         except CannotBuild as error:

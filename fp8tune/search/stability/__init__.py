@@ -1,1 +1,1 @@
-"""Does FP8 learn as bf16 does? Short runs of both at the setting that a search chose."""
+"""Does FP8 learn as bf16 does: short runs of both at the setting that was chosen."""

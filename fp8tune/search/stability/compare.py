@@ -8,6 +8,7 @@ its bound once in 40 times. benchmarks/search/seeds.py counts how often.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -79,10 +80,8 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     if any(lost) or any(map(diverged, seeds)):
         return found
     noise = deviation(seeds or bf16)
-    counts = tuple(
-        sum(spikes(run.norms, noise) for run in runs) for runs in (fp8, bf16)
-    )
-    found = found._replace(spikes=(counts[0], counts[1]))
+    ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
+    found = found._replace(spikes=(ours, theirs))
     middle = statistics.fmean(map(end, bf16))
     gap = statistics.fmean(end(one) - end(other) for one, other in pairs)
     found = found._replace(gap=gap / middle)
@@ -94,10 +93,8 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     found = found._replace(bound=LIKELY[freedom] * unit, spread=spread / middle)
     if len(pairs) < least:
         return found
-    worst = max(
-        _of_gap(found, RARE[freedom] * unit), _of_spikes(found), key=ORDER.index
-    )
-    return found._replace(verdict=worst)
+    said = _of_gap(found, RARE[freedom] * unit), _of_spikes(found)
+    return found._replace(verdict=max(said, key=ORDER.index))
 
 
 ORDER = (INSIDE, UNSURE, OUTSIDE)
@@ -121,7 +118,7 @@ def _of_spikes(found: Compared) -> str:
 def at_least(heads: int, throws: int) -> float:
     """The chance of so many heads or more in throws of a fair coin."""
     ways = sum(math.comb(throws, k) for k in range(heads, throws + 1))
-    return ways / 2**throws
+    return ways / float(2**throws)
 
 
 def end(curve: Curve) -> float:
@@ -168,7 +165,7 @@ def deviation(curves: Iterable[Curve]) -> float:
 def spikes(norms: Sequence[float], noise: float) -> int:
     """How often the gradient norm rose far above the steps before; a row is one."""
     high = [rise > SPIKE * noise for rise in _rises(norms)]
-    return sum(now and not before for before, now in zip([False, *high], high))
+    return sum(now and not before for before, now in itertools.pairwise([False, *high]))
 
 
 def _rises(norms: Sequence[float]) -> list[float]:

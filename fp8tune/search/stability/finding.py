@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 
     @property
     def harsher(self) -> bool:
-        """Whether the config's warmup is too long for a run, and a shorter one stood."""
+        """Whether the config's warmup is too long for a run, and a shorter stood in."""
         return self.tested.warmup_steps < self.given_warmup
 
     @property

@@ -69,9 +69,7 @@ class Stage(NamedTuple):
         likely = self._likely(trials, Ask(proposal.point, how, ""))
         return min(left, SHORT + SLACK * likely)
 
-    def unchecked(
-        self, trials: Sequence[Trial], point: Point | None, left: float
-    ) -> str:
+    def unchecked(self, trials: Sequence[Trial], point: Point | None) -> str:
         """Why an FP8 setting was not compared to the end; ``""`` where it was."""
         if point is None or not self._applies(point):
             return ""
@@ -91,7 +89,7 @@ class Stage(NamedTuple):
         return f"no time{' to end' if runs else ''}; --budget {minutes}m leaves enough"
 
     def _applies(self, point: Point) -> bool:
-        return self.space.value(point, "precision") == "fp8"
+        return bool(self.space.value(point, "precision") == "fp8")
 
     def _ask(
         self, trials: Sequence[Trial], point: Point | None, left: float
