@@ -79,8 +79,8 @@ def wanted(
                 other = in_precision(space, point, precision)
                 if other is None or not terms.offered(space.values(other), how):
                     return None
-                why = f"{precision} with seed {seed}, warmup {warmup}, {steps} steps"
-                return Ask(other, how, f"does FP8 learn as bf16: {why}")
+                why = f"{precision}, seed {seed}, warmup {warmup}, {steps} steps"
+                return Ask(other, how, f"does FP8 learn as bf16? {why}")
     return None
 
 
