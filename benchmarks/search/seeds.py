@@ -1,8 +1,9 @@
-"""Is the verdict of the stability stage right? bf16 against other seeds of bf16, FP8
-that is worse by so many deviations, FP8 that diverges.
+"""Is the verdict of the stability stage right?
 
-On generated curves whose truth is known, and on real ones of the CPU rehearsal's model
-(``benchmarks/search/curves.py``). The runs are asked for one by one as a search does.
+bf16 against other seeds of bf16, FP8 that is worse by so many deviations between them,
+and FP8 that diverges. On generated curves whose truth is known, and on real ones of
+the CPU rehearsal's model (``benchmarks/search/curves.py``). The runs are asked for one
+by one as a search does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,9 +113,9 @@ def _at(losses: Sequence[float]) -> Iterator[tuple[int, float]]:
 class Pool(NamedTuple):
     """Real runs, by precision and seed."""
 
-    bf16: Mapping[int, Curve]
-    fp8: Mapping[int, Curve]
-    wild: Mapping[int, Curve]
+    bf16: dict[int, Curve]
+    fp8: dict[int, Curve]
+    wild: dict[int, Curve]
 
 
 def pool(path: Path) -> Pool:
@@ -216,8 +217,8 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
             f"{rows[0]['searches']} comparisons each, seeds {first} and up, none of "
             f"them used in tuning. Right is INSIDE where FP8 is one more seed of bf16 "
             f"(to reach: {RIGHT:.0%}), DIVERGED where every run of FP8 diverges (to "
-            f"reach: {FOUND:.0%}). Where FP8 is worse by a few deviations between seeds "
-            "there is no right verdict: the share says from where on it is seen. Real "
+            f"reach: {FOUND:.0%}). Where FP8 is worse by a few deviations between "
+            "seeds no verdict is right: the share says from where on it is seen. Real "
             "runs are of the rehearsal's model on a CPU; the diverging ones have 300 "
             "times its learning rate. Runs: trained for one verdict, on average.",
             "",

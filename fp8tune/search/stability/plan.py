@@ -93,8 +93,11 @@ def _rungs(runs: Sequence[Curve], tested: int, steps: int) -> Iterator[tuple[int
     """Warmups and how many seeds each gets, as far as the runs so far tell."""
     yield tested, SEEDS
     found = finding(runs)
-    if found is None or found.harsher or found.verdict == UNSURE:
-        yield tested, min(MOST_SEEDS, found.tested.seeds + 1 if found else 0)
+    if found is None:
+        return
+    if found.verdict == UNSURE:
+        yield tested, min(MOST_SEEDS, found.tested.seeds + 1)
+    if found.verdict == UNSURE or found.harsher:
         return
     known = {other.warmup_steps: other for other in found.others}
     for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):
@@ -110,10 +113,8 @@ def _ladder(tested: int, steps: int, *, shorter: bool) -> list[int]:
         found = [tested // by for by in RUNGS]
         return [n for n in dict.fromkeys(found) if 0 < n < tested]
     base = tested or max(1, steps // 8)
-    longer = [base * by for by in reversed(RUNGS)] + [steps // LONGEST]
-    start = [base] if not tested else []
-    wider = sorted({*start, *longer})
-    return [n for n in wider if tested < n <= steps // LONGEST]
+    longer = [base, *(base * by for by in reversed(RUNGS))]
+    return [n for n in longer if tested < n <= steps // LONGEST]
 
 
 class Cost(NamedTuple):
