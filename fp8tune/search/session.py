@@ -46,20 +46,18 @@ from fp8tune.search.real import (
     ranks,
 )
 from fp8tune.search.reasons import choices
-from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.record import BadRecord, read_all
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
-from fp8tune.search.stability.course import course
 from fp8tune.search.stability.plan import Terms
-from fp8tune.search.stability.terms import for_records, for_trials
+from fp8tune.search.stability.terms import for_records, for_trials, split
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
-from fp8tune.search.study import BadStudy, Study
-from fp8tune.search.study import timed as speed_trials
+from fp8tune.search.study import BadStudy, Study, timed
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
 
-MAX_RECORDS = 1 << 28
+MAX_CONFIG = 1 << 28
 
 
 class CannotSearch(Exception):
@@ -184,15 +182,16 @@ def _opened(
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    records, digest = _records(wishes)
+    if not wishes.records:
+        raise CannotSearch("--runner replay needs --records FILE")
+    records, digest = read_all(wishes.records)
     check_records(wishes.objective, records)
-    learned = [record for record in records if course(record)]
-    timed = [record for record in records if not course(record)]
-    plan, timed = plan_for_records(config, timed, wishes.allow)
+    speeds, learned = split(records)
+    plan, speeds = plan_for_records(config, speeds, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)
-    runner = Replay(timed, plan.space, learned)
-    for trial in speed_trials(study.trials):
+    runner = Replay(speeds, plan.space, learned)
+    for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     for note in plan.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
@@ -205,7 +204,7 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
 def _config(wishes: Wishes) -> Config:
     try:
         with open(wishes.config, "rb") as file:
-            data = file.read(MAX_RECORDS)
+            data = file.read(MAX_CONFIG)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"
@@ -231,26 +230,6 @@ def _gpu(wishes: Wishes) -> str:
         return resolve(wishes.gpu or found)
     except UnknownGpu:
         return ""
-
-
-def _records(wishes: Wishes) -> tuple[list[Record], str]:
-    import hashlib
-
-    if not wishes.records:
-        raise CannotSearch("--runner replay needs --records FILE")
-    try:
-        with open(wishes.records, "rb") as file:
-            data = file.read(MAX_RECORDS + 1)
-    except OSError as error:
-        raise CannotSearch(f"{wishes.records}: {error.strerror}") from None
-    if len(data) > MAX_RECORDS:
-        raise CannotSearch(f"{wishes.records}: larger than {MAX_RECORDS >> 20} MiB")
-    lines = iter(data.decode(errors="replace").split("\n"))
-    try:
-        records = list(parse_all(lines))
-    except BadRecord as error:
-        raise CannotSearch(f"{wishes.records}: {error}") from None
-    return records, hashlib.sha256(data).hexdigest()
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:

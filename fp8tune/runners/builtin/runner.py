@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import os
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import OUTCOMES, Record, tight
-from fp8tune.search.stability.course import STAGE, Course
+from fp8tune.search.stability.course import STAGE, Course, series
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -132,10 +130,7 @@ class Builtin:
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error), **told})
         told["tokens_per_step"] = spec.tokens_per_step()
-        spec = spec._replace(
-            seed=course.seed, warmup_steps=course.warmup_steps, steps=course.steps
-        )
-        found = self._trial(knobs, spec, deadline)
+        found = self._trial(knobs, spec._replace(**course.training()), deadline)
         return found._replace(more={**found.more, **told})
 
     def _in_part(
@@ -223,15 +218,8 @@ def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     if kind not in OUTCOMES:
         raise ValueError(kind)
     if kind == "nan":
-        more |= _curves(heard)
+        more |= series(heard.events)
     return base._replace(outcome=kind, more=more)
-
-
-def _curves(heard: Heard) -> dict[str, list[float]]:
-    """Losses and gradient norms of the steps until one was not finite."""
-    told = [(e["loss"], e["grad_norm"]) for e in heard.events if "step" in e]
-    sound = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), told))
-    return {"losses": [a for a, _ in sound], "grad_norms": [b for _, b in sound]}
 
 
 def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
@@ -247,12 +235,11 @@ def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
 
 
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
-    steps = [event for event in heard.events if "step" in event]
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
     about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
     more: dict[str, Any] = {
-        **_curves(heard),
-        "all_step_ms": [event["ms"] for event in steps],
+        **series(heard.events),
+        "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
         "environment": _environment(heard),
         "versions": {name: about[name] for name in VERSIONS if name in about},
         "float8_linears": built.get("float8_linears", 0),

@@ -73,7 +73,7 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     how = pairs[0][0].course
     found = Compared(how.warmup_steps, UNSURE, len(pairs), how.steps)
     fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
-    lost = sum(map(diverged, fp8)), sum(map(diverged, bf16))
+    lost = sum(itertools.starmap(is_lost, pairs)), sum(map(diverged, bf16))
     found = found._replace(diverged=lost)
     if lost[0] - lost[1] >= CERTAIN:
         return found._replace(verdict=DIVERGED)
@@ -126,11 +126,20 @@ def end(curve: Curve) -> float:
     return statistics.fmean(curve.losses[-_last(curve.losses) :])
 
 
-def diverged(curve: Curve) -> bool:
-    """Whether a run ended in NaN, or had lost half of what it had learned.
+def is_lost(fp8: Curve, bf16: Curve) -> bool:
+    """Whether FP8 diverged, or learned less than half of what bf16 did beside it."""
+    if diverged(fp8) or diverged(bf16):
+        return diverged(fp8)
+    ours, theirs = (run.losses[0] - end(run) for run in (fp8, bf16))
+    return theirs > SPIKE * _noise(bf16.losses) and ours < FORGOTTEN * theirs
 
-    Learned is what the loss had sunk at most, of means over as many steps as the end
-    has; a rise that may be noise is none.
+
+def diverged(curve: Curve) -> bool:
+    """Whether a run ended in NaN, or worse than it had been.
+
+    Of means over as many steps as the end has: half of what was learned at best is
+    lost again, or the loss rose above that of the untrained model and the end makes up
+    for less than that. A rise that may be noise is none.
     """
     if curve.nan:
         return True
@@ -138,9 +147,12 @@ def diverged(curve: Curve) -> bool:
     means = [
         statistics.fmean(losses[i : i + width]) for i in range(len(losses) - width + 1)
     ]
-    best, start = min(means), means[0]
-    noise = _noise(losses) / math.sqrt(width)
-    return means[-1] - best > max(FORGOTTEN * (start - best), SPIKE * noise)
+    start, best, last = losses[0], min(means), means[-1]
+    noise = SPIKE * _noise(losses)
+    rise = max(means) - start
+    if rise > noise and last > start - rise:
+        return True
+    return last - best > max(FORGOTTEN * (start - best), noise / math.sqrt(width))
 
 
 def _last(losses: Sequence[float]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fp8tune.search.record import MAX_NUMBER, Record
@@ -24,6 +26,10 @@ class Course(NamedTuple):
     given_warmup: int
     free: bool = False
 
+    def training(self) -> dict[str, Any]:
+        """What a trial is told of it."""
+        return dict(zip(self._fields[:3], self[:3], strict=True))
+
 
 class Curve(NamedTuple):
     """A run that was trained: its losses and gradient norms, step by step.
@@ -36,6 +42,13 @@ class Curve(NamedTuple):
     losses: tuple[float, ...]
     norms: tuple[float, ...]
     nan: bool = False
+
+
+def series(events: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
+    """Losses and gradient norms that a worker told, until one was not finite."""
+    told = [(event["loss"], event["grad_norm"]) for event in events if "step" in event]
+    sound = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), told))
+    return {"losses": [a for a, _ in sound], "grad_norms": [b for _, b in sound]}
 
 
 def course(record: Record) -> Course | None:

@@ -12,6 +12,12 @@ from fp8tune.search.stability.course import Course, course
 from fp8tune.search.stability.plan import Terms
 
 
+def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Records that tell a speed, and those of runs for their losses."""
+    learned = [record for record in records if course(record)]
+    return [record for record in records if not course(record)], learned
+
+
 def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Terms:
     """The terms of a search by real trials, each of which stands for so many ranks."""
     refusal = ""

@@ -12,7 +12,7 @@ BEST_TWIN = (2, 1, 1, 0)
 
 def falling(steps=STEPS, by=0.0, seed=0, noise=0.001):
     """Losses that fall from 6 to 3, shifted by a share, with a little noise."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     return tuple(
         (6 - 3 * step / (steps - 1)) * (1 + by + draw.gauss(0, noise))
         for step in range(steps)
@@ -21,7 +21,7 @@ def falling(steps=STEPS, by=0.0, seed=0, noise=0.001):
 
 def calm(steps=STEPS, seed=0):
     """Gradient norms without a spike."""
-    draw = random.Random(f"norms {seed}")  # noqa: S311
+    draw = random.Random(f"norms {seed}")
     return tuple(1 + draw.gauss(0, 0.05) for _ in range(steps))
 
 

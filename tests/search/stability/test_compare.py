@@ -9,6 +9,7 @@ from fp8tune.search.stability.compare import (
     deviation,
     diverged,
     end,
+    is_lost,
     spikes,
 )
 from fp8tune.search.stability.course import Curve
@@ -97,6 +98,24 @@ RISEN = [*falling()[:16], *(4.5 + 0.2 * n for n in range(16))]
 )
 def test_a_run_that_forgets_what_it_learned_has_diverged(losses, lost):
     assert diverged(run(losses)) == lost
+
+
+WILD = [6.3, 6.2, 5.2, 6.5, 7.0, 9.6, 12.0, 12.8, 12.0, 11.2, 10.1, 9.0]
+WILD += [8.0, 7.1, 6.9, 7.2, 6.6, 6.2, 6.1, 5.8, 5.9, 5.9, 5.8, 5.7]
+
+
+def test_a_loss_that_rose_and_never_came_back_has_diverged():
+    assert diverged(run(WILD))
+    early = [6.0, 6.9, 7.3, 6.6, *falling()[4:]]
+    assert not diverged(run(early))
+
+
+@pytest.mark.parametrize(("share", "lost"), [(0.9, False), (0.6, False), (0.3, True)])
+def test_fp8_that_learns_less_than_half_of_what_bf16_does(share, lost):
+    slow = run([6 - share * (6 - loss) for loss in falling()])
+    assert is_lost(slow, curve()) == lost
+    assert not is_lost(run([6.0] * STEPS), run([6.0] * STEPS))
+    assert not is_lost(slow, curve(nan=True))
 
 
 def test_nan_is_divergence():
