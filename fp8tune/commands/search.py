@@ -31,7 +31,7 @@ from fp8tune.cli import Choice, Failure, text_or_json
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option(
-    "--allow", multiple=True, help="A frozen knob to free: precision, warmup_steps, ..."
+    "--allow", multiple=True, help="A frozen knob to free: precision, warmup, ..."
 )
 @click.option(
     "--objective",

@@ -162,7 +162,7 @@ def _learning(case: Case) -> Iterator[str]:
     for line in stability.sentences(found, key) if found else ():
         yield f"{line[:1].upper()}{line[1:]}."
     chosen = case.of_role("chosen")
-    if not found and chosen and chosen.precision == "fp8":
+    if not found and not case.replay and chosen and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
 
 

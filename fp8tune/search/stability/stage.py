@@ -78,13 +78,14 @@ class Stage(NamedTuple):
         if why := self._failure(trials, point):
             return why
         runs = curves(self.space, trials).get(point, [])
+        if (
+            wanted(self.space, point, runs, self.terms, self.terms.steps or LEAST)
+            is None
+        ):
+            return "" if runs else "no run of it is recorded"
         each = cost(self.space, point, trials)
         if each is None:
-            return "" if runs else "no trial tells how long its runs take"
-        steps = runs[0].course.steps if runs else LEAST
-        ask = wanted(self.space, point, runs, self.terms, self.terms.steps or steps)
-        if ask is None:
-            return "" if runs else "no run of it is recorded"
+            return "no trial tells how long its runs take"
         minutes = math.ceil(max(least_budget(each), self.budget + 1) / 60)
         return f"no time{' to end' if runs else ''}; --budget {minutes}m leaves enough"
 

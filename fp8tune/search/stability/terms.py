@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fp8tune.job import Unknown
-from fp8tune.search.plan import Config, warmup_key
+from fp8tune.search.plan import Config, warmup_names
 from fp8tune.search.record import Record
 from fp8tune.search.stability.course import Course, course
 from fp8tune.search.stability.plan import Terms
@@ -48,4 +48,4 @@ def for_records(
 
 
 def _is_free(config: Config, allow: Sequence[str]) -> bool:
-    return bool({"warmup_steps", warmup_key(config.trainer)} & set(allow))
+    return not set(warmup_names(config.trainer)).isdisjoint(allow)

@@ -88,7 +88,7 @@ def warmup(found: Finding, key: str) -> Iterator[str]:
         yield f"warmup: {best} steps, the config's, is the shortest that does{others}"
     else:
         how = "proposed and written" if found.free else "proposed, not written"
-        typed = "" if found.free else "; --allow warmup_steps writes it"
+        typed = "" if found.free else "; --allow warmup writes it"
         short = f"; {PUBLISHED}" if best < min(200, found.given_warmup) else ""
         yield f"warmup: {key} = {best} {how} ({tried}){typed}{short}"
 

@@ -127,7 +127,9 @@ def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
     found = record({}, runner().spec({}), heard, "")
     assert found.outcome == kind
     kept = {"losses": [6.0, 5.0], "grad_norms": [1.0, 2.0]} if kind == "nan" else {}
-    assert {k: v for k, v in found.more.items() if k in ("losses", "grad_norms")} == kept
+    assert {
+        k: v for k, v in found.more.items() if k in ("losses", "grad_norms")
+    } == kept
 
 
 def test_a_whole_stage_on_the_cpu():

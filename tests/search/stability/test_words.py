@@ -60,8 +60,8 @@ def test_a_rejected_setting_is_said_with_what_to_type():
         "(32 steps, warmup 8)" in said
     )
     assert (
-        f"warmup: {KEY} = 16 proposed, not written (16 inside); --allow warmup_steps "
-        "writes it" in said
+        f"warmup: {KEY} = 16 proposed, not written (16 inside); --allow warmup writes it"
+        in said
     )
     assert "no FP8 setting is proposed; --allow precision lets bf16 be chosen" in said
 
