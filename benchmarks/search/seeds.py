@@ -220,7 +220,8 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
             f"reach: {FOUND:.0%}). Where FP8 is worse by a few deviations between "
             "seeds no verdict is right: the share says from where on it is seen. Real "
             "runs are of the rehearsal's model on a CPU; the diverging ones have 300 "
-            "times its learning rate. Runs: trained for one verdict, on average.",
+            "times its learning rate, and were in view when divergence was defined. "
+            "Runs: trained for one verdict, on average.",
             "",
             machine.table([_cells(row) for row in rows], head),
         )

@@ -107,7 +107,8 @@ class Search:
         found = answer(self.space, self.given, self.study.trials, seconds, self.aim)
         if self.stage is None:
             return found
-        why = self.stage.unchecked(self._trials, found.chosen)
+        stopped = self.interrupted
+        why = self.stage.unchecked(self._trials, found.chosen, stopped=stopped)
         return found._replace(unchecked=why)
 
     def _proposals(self) -> Iterator[Proposal]:

@@ -69,7 +69,9 @@ class Stage(NamedTuple):
         likely = self._likely(trials, Ask(proposal.point, how, ""))
         return min(left, SHORT + SLACK * likely)
 
-    def unchecked(self, trials: Sequence[Trial], point: Point | None) -> str:
+    def unchecked(
+        self, trials: Sequence[Trial], point: Point | None, *, stopped: bool
+    ) -> str:
         """Why an FP8 setting was not compared to the end; ``""`` where it was."""
         if point is None or not self._applies(point):
             return ""
@@ -83,6 +85,8 @@ class Stage(NamedTuple):
             is None
         ):
             return "" if runs else "no run of it is recorded"
+        if stopped:
+            return "stopped; the same command goes on"
         each = cost(self.space, point, trials)
         if each is None:
             return "no trial tells how long its runs take"

@@ -76,7 +76,11 @@ def evidence(tested: Compared) -> str:
 
 def warmup(found: Finding, key: str) -> Iterator[str]:
     """What other warmups did, and which is proposed."""
-    if found.harsher or found.verdict == UNSURE:
+    if found.verdict == UNSURE:
+        return
+    if found.harsher:
+        steps = found.tested.steps
+        yield f"warmup: runs of {steps} steps tell nothing of {found.given_warmup}"
         return
     tried = ", ".join(f"{c.warmup_steps} {c.verdict}" for c in found.others)
     best = found.proposed

@@ -180,6 +180,19 @@ def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
     assert found.chosen == BEST
 
 
+def test_a_search_that_is_stopped_says_so():
+    class Stopped(Learning):
+        def learn(self, knobs, course, deadline):
+            if course.seed > SEED:
+                raise KeyboardInterrupt
+            return super().learn(knobs, course, deadline)
+
+    found, study = searched(Stopped)
+    assert (found.chosen, stages(study)[1]) == (BEST, 2)
+    assert found.learns.verdict == "unsure"
+    assert found.unchecked == "stopped; the same command goes on"
+
+
 def test_a_refusal_is_said():
     found, study = searched(terms=TERMS._replace(refusal="one of 8 ranks"))
     assert (stages(study)[1], found.unchecked) == (0, "one of 8 ranks")
