@@ -129,20 +129,30 @@ class Cost(NamedTuple):
 
 
 def cost(space: Space, point: Point, trials: Sequence[Trial]) -> Cost | None:
-    """What a run at an FP8 setting takes, by trials of it and of its bf16 twin."""
-    twin = in_precision(space, point, "bf16")
+    """What a run takes at an FP8 setting, half of them in bf16, by its trials."""
+    every = (in_precision(space, point, name) for name in ("fp8", "bf16"))
+    found = [each for p in every if p and (each := own_cost(space, p, trials))]
+    if not found:
+        return None
+    starts, steps = zip(*found, strict=True)
+    return Cost(statistics.fmean(starts), statistics.fmean(steps))
+
+
+def own_cost(space: Space, point: Point, trials: Sequence[Trial]) -> Cost | None:
+    """What a run takes at one setting, by its own trials."""
     told = [
         trial
         for trial in timed(trials)
         if trial.record.ok
         and trial.record.step_ms
-        and space.point(trial.record.knobs) in (point, twin)
+        and space.point(trial.record.knobs) == point
     ]
     if not told:
         return None
-    steps = [statistics.median(t.record.step_ms) / 1e3 for t in told]
-    starts = [max(0.0, t.record.cost_s - _stepping(t)) for t in told]
-    return Cost(max(starts[-2:]), max(steps))
+    return Cost(
+        statistics.median(max(0.0, t.record.cost_s - _stepping(t)) for t in told),
+        statistics.median(statistics.median(t.record.step_ms) / 1e3 for t in told),
+    )
 
 
 def _stepping(trial: Trial) -> float:

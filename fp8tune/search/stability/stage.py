@@ -18,6 +18,7 @@ from fp8tune.search.stability.plan import (
     Terms,
     cost,
     least_budget,
+    own_cost,
     reserve,
     steps_in,
     wanted,
@@ -126,7 +127,8 @@ class Stage(NamedTuple):
             and self.space.point(trial.record.knobs) == ask.point
             and self._curve(trial)
         ]
-        each = cost(self.space, ask.point, trials) or Cost(0.0, 0.0)
+        each = own_cost(self.space, ask.point, trials)
+        each = each or cost(self.space, ask.point, trials) or Cost(0.0, 0.0)
         return max(own) if own else each.of(ask.course.steps)
 
     def _curve(self, trial: Trial) -> Curve | None:

@@ -13,6 +13,7 @@ from fp8tune.search.stability.plan import (
     Terms,
     cost,
     least_budget,
+    own_cost,
     reserve,
     steps_in,
     wanted,
@@ -120,7 +121,11 @@ TRIED = trials(
 
 
 def test_a_run_costs_what_trials_of_its_setting_did():
-    assert cost(SPACE, BEST, TRIED) == pytest.approx(Cost(5.0, 0.2))
+    fp8, bf16 = Cost(5.0, 0.1), Cost(3.0, 0.2)
+    assert own_cost(SPACE, BEST, TRIED) == pytest.approx(fp8)
+    assert own_cost(SPACE, BEST_TWIN, TRIED) == pytest.approx(bf16)
+    assert cost(SPACE, BEST, TRIED) == pytest.approx(Cost(4.0, 0.15))
+    assert cost(SPACE, BEST, TRIED[:2]) == pytest.approx(fp8)
     assert cost(SPACE, BEST, trials(("search", ran(BEST, outcome="oom")))) is None
 
 
