@@ -28,6 +28,8 @@ LEAST, MOST = 24, 200
 """Steps of a run."""
 SHARE = 0.25
 """Of the budget, for all runs together."""
+USED = 0.8
+"""Of that time, what runs are planned to take: some take longer than others."""
 CORE = 2 * SEEDS
 """Runs that a verdict needs."""
 WHOLE = CORE + 2 * RUNG
@@ -168,7 +170,7 @@ def steps_in(each: Cost, seconds: float) -> int:
     With another warmup if that fits, else as many as a verdict needs.
     """
     for runs in (WHOLE, CORE):
-        steps = int((seconds / runs - each.start) / max(each.step, 1e-6))
+        steps = int((USED * seconds / runs - each.start) / max(each.step, 1e-6))
         if steps >= LEAST:
             return min(MOST, steps)
     return 0
@@ -176,12 +178,11 @@ def steps_in(each: Cost, seconds: float) -> int:
 
 def reserve(each: Cost | None, budget: float) -> float:
     """What a search keeps for the comparison [s]: nothing where it would not fit."""
-    share = SHARE * budget
-    if each is None or CORE * each.of(LEAST) > share:
+    if each is None or least_budget(each) > budget:
         return 0.0
-    return min(share, WHOLE * each.of(MOST))
+    return min(SHARE * budget, WHOLE * each.of(MOST) / USED)
 
 
 def least_budget(each: Cost) -> float:
     """The budget of which the share holds a verdict [s]."""
-    return CORE * each.of(LEAST) / SHARE
+    return CORE * each.of(LEAST) / (SHARE * USED)

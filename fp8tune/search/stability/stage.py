@@ -13,6 +13,7 @@ from fp8tune.search.stability.plan import (
     CORE,
     LEAST,
     SHARE,
+    USED,
     Ask,
     Cost,
     Terms,
@@ -91,7 +92,8 @@ class Stage(NamedTuple):
         each = cost(self.space, point, trials)
         if each is None:
             return "no trial tells how long its runs take"
-        minutes = math.ceil(max(least_budget(each), self.budget + 1) / 60)
+        more = CORE * each.of(runs[0].course.steps) if runs else 0.0
+        minutes = math.ceil(max(least_budget(each), self.budget + more + 1) / 60)
         return f"no time{' to end' if runs else ''}; --budget {minutes}m leaves enough"
 
     def _applies(self, point: Point) -> bool:
@@ -116,7 +118,7 @@ class Stage(NamedTuple):
         if each is None:
             return 0
         steps = steps_in(each, min(left, SHARE * self.budget))
-        return steps or (LEAST if CORE * each.of(LEAST) <= left else 0)
+        return steps or (LEAST if CORE * each.of(LEAST) <= USED * left else 0)
 
     def _likely(self, trials: Sequence[Trial], ask: Ask) -> float:
         """What a run takes, by those of its setting, else by its trials [s]."""

@@ -8,6 +8,7 @@ from fp8tune.search.stability.plan import (
     MOST,
     SEED,
     SHARE,
+    USED,
     WHOLE,
     Cost,
     Terms,
@@ -131,10 +132,11 @@ def test_a_run_costs_what_trials_of_its_setting_did():
 
 def test_runs_are_as_long_as_the_time_allows():
     each = Cost(5.0, 0.2)
-    assert steps_in(each, WHOLE * each.of(50)) == 50
+    assert steps_in(each, WHOLE * each.of(50.01) / USED) == 50
     assert steps_in(each, 1e9) == MOST
-    assert steps_in(each, CORE * each.of(LEAST)) == LEAST
-    assert steps_in(each, CORE * each.of(LEAST) - 1) == 0
+    least = CORE * each.of(LEAST) / USED
+    assert steps_in(each, least + 0.1) == LEAST
+    assert steps_in(each, least - 0.1) == 0
 
 
 def test_time_is_kept_where_a_verdict_fits_into_the_share():
@@ -142,5 +144,5 @@ def test_time_is_kept_where_a_verdict_fits_into_the_share():
     least = least_budget(each)
     assert reserve(each, least) == pytest.approx(SHARE * least)
     assert reserve(each, least - 1) == 0.0
-    assert reserve(each, 1e9) == WHOLE * each.of(MOST)
+    assert reserve(each, 1e9) == WHOLE * each.of(MOST) / USED
     assert reserve(None, 1e9) == 0.0

@@ -113,8 +113,8 @@ def test_time_is_kept_for_it():
 def test_without_time_it_says_what_to_type():
     found, study = searched(budget=900.0)
     assert stages(study)[1] == 0
-    assert found.unchecked == "no time; --budget 28m leaves enough"
-    longer, again = searched(budget=28 * 60.0)
+    assert found.unchecked == "no time; --budget 35m leaves enough"
+    longer, again = searched(budget=35 * 60.0)
     assert (longer.unchecked, stages(again)[1]) == ("", 10)
 
 

@@ -116,3 +116,14 @@ def _panel(
             linewidth=1.3,
             label="FP8, each seed" if not number else None,
         )
+    ends = [(len(run) - 1, run[-1]) for run in fp8 if 0 < len(run) < longest]
+    if ends:
+        axes.plot(
+            *zip(*ends, strict=True),
+            "x",
+            color=style.colours.bad,
+            markeredgewidth=1.8,
+            markersize=7,
+            label="FP8 ended in NaN",
+            zorder=4,
+        )
