@@ -25,7 +25,7 @@ from fp8tune.search.space import Knob, Space
 from fp8tune.search.stability.compare import DIVERGED, INSIDE, MOST_SEEDS
 from fp8tune.search.stability.course import Course, Curve
 from fp8tune.search.stability.finding import finding
-from fp8tune.search.stability.plan import SEED, Terms, wanted
+from fp8tune.search.stability.plan import SEED, Conditions, wanted
 
 SPACE = Space([Knob("train.mixed_precision", ("bf16", "fp8"), "precision")])
 POINT = (1,)
@@ -161,8 +161,8 @@ def recorded(runs: Pool, name: str, draw: random.Random) -> Train:
 
 def verdict(train: Train, steps: int) -> tuple[str, int]:
     """What is said at the config's warmup, and by how many runs."""
-    terms, runs = Terms(WARMUP), list[Curve]()
-    while ask := wanted(SPACE, POINT, runs, terms, steps):
+    conditions, runs = Conditions(WARMUP), list[Curve]()
+    while ask := wanted(SPACE, POINT, runs, conditions, steps):
         if ask.course.warmup_steps != WARMUP:
             break
         runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))

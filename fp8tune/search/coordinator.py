@@ -18,7 +18,7 @@ from fp8tune.search.deadline import deadline, typical
 from fp8tune.search.record import Record
 from fp8tune.search.runner import Runner
 from fp8tune.search.space import Point, Space
-from fp8tune.search.stability.plan import Terms
+from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stability.stage import Stage
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial, timed
@@ -61,7 +61,7 @@ class Search:
         limits: Limits,
         watch: Callable[[Event], None] = lambda _event: None,
         aim: str = SPEED,
-        terms: Terms | None = None,
+        conditions: Conditions | None = None,
     ) -> None:
         self.space = space
         self.given = given
@@ -71,7 +71,7 @@ class Search:
         self.limits = limits
         self.watch = watch
         self.aim = aim
-        self.stage = Stage(space, terms, limits.budget) if terms else None
+        self.stage = Stage(space, conditions, limits.budget) if conditions else None
         self.interrupted = False
         self._begun = runner.now() - study.spent
 

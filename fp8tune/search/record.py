@@ -15,7 +15,6 @@ OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user"
 
 MAX_LINE = 1 << 20
 """Longest line that is read [characters]."""
-MAX_FILE = 1 << 28
 MAX_NUMBER = 1e18
 
 
@@ -143,21 +142,3 @@ def parse_all(lines: Iterator[str]) -> Iterator[Record]:
                 yield parse(line)
             except BadRecord as error:
                 raise BadRecord(f"line {number}: {error}") from None
-
-
-def read_all(path: str) -> tuple[list[Record], str]:
-    """The records of a file and its digest; ``BadRecord`` says what is wrong."""
-    import hashlib
-
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE + 1)
-    except OSError as error:
-        raise BadRecord(f"{path}: {error.strerror}") from None
-    if len(data) > MAX_FILE:
-        raise BadRecord(f"{path}: larger than {MAX_FILE >> 20} MiB")
-    lines = iter(data.decode(errors="replace").split("\n"))
-    try:
-        return list(parse_all(lines)), hashlib.sha256(data).hexdigest()
-    except BadRecord as error:
-        raise BadRecord(f"{path}: {error}") from None

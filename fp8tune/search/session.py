@@ -46,18 +46,17 @@ from fp8tune.search.real import (
     ranks,
 )
 from fp8tune.search.reasons import choices
-from fp8tune.search.record import BadRecord, read_all
+from fp8tune.search.record import BadRecord
+from fp8tune.search.recorded import MAX_BYTES, recorded
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
-from fp8tune.search.stability.plan import Terms
-from fp8tune.search.stability.terms import for_records, for_trials, split
+from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study, timed
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
-
-MAX_CONFIG = 1 << 28
 
 
 class CannotSearch(Exception):
@@ -91,7 +90,7 @@ class Prepared(NamedTuple):
     runner: Runner
     strategy: Strategy
     study: Study
-    terms: Terms | None
+    conditions: Conditions | None
 
 
 def search(wishes: Wishes) -> int:
@@ -132,7 +131,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
             limits,
             watch.event,
             wishes.objective,
-            made.terms,
+            made.conditions,
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
@@ -167,8 +166,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    terms = for_trials(config, wishes.allow, standing_for)
-    return Prepared(plan, runner, strategy, study, terms)
+    conditions = for_trials(config, wishes.allow, standing_for)
+    return Prepared(plan, runner, strategy, study, conditions)
 
 
 def _opened(
@@ -182,11 +181,9 @@ def _opened(
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    if not wishes.records:
-        raise CannotSearch("--runner replay needs --records FILE")
-    records, digest = read_all(wishes.records)
-    check_records(wishes.objective, records)
+    records, digest = recorded(wishes.records)
     speeds, learned = split(records)
+    check_records(wishes.objective, speeds)
     plan, speeds = plan_for_records(config, speeds, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)
@@ -197,14 +194,14 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
         print(f"note: {plain(note)}", file=sys.stderr)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    terms = for_records(config, learned, wishes.allow, runner.offers)
-    return Prepared(plan, runner, strategy, study, terms)
+    conditions = for_records(config, learned, wishes.allow, runner.offers)
+    return Prepared(plan, runner, strategy, study, conditions)
 
 
 def _config(wishes: Wishes) -> Config:
     try:
         with open(wishes.config, "rb") as file:
-            data = file.read(MAX_CONFIG)
+            data = file.read(MAX_BYTES)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"

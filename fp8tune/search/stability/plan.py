@@ -41,7 +41,7 @@ RUNGS = (4, 2)
 """What shorter warmups divide the config's by; longer ones are so many times it."""
 
 
-class Terms(NamedTuple):
+class Conditions(NamedTuple):
     """What a search knows of comparing losses.
 
     ``refusal`` says why that cannot be; ``steps`` is the length of every run where that
@@ -64,31 +64,35 @@ class Ask(NamedTuple):
 
 
 def wanted(
-    space: Space, point: Point, runs: Sequence[Curve], terms: Terms, steps: int
+    space: Space,
+    point: Point,
+    runs: Sequence[Curve],
+    conditions: Conditions,
+    steps: int,
 ) -> Ask | None:
     """The next run at an FP8 setting, after these; ``None`` when all is said.
 
     ``steps`` is the length of runs if none has been made.
     """
     steps = runs[0].course.steps if runs else steps
-    tested = runs[0].course.warmup_steps if runs else tested_warmup(terms, steps)
+    tested = runs[0].course.warmup_steps if runs else tested_warmup(conditions, steps)
     for warmup, seeds in _rungs(runs, tested, steps):
         for seed in range(SEED, SEED + seeds):
-            how = Course(seed, warmup, steps, terms.warmup_steps, terms.free)
+            how = Course(seed, warmup, steps, conditions.warmup_steps, conditions.free)
             for precision in ("bf16", "fp8"):
                 if any(run[:2] == (precision, how) for run in runs):
                     continue
                 other = in_precision(space, point, precision)
-                if other is None or not terms.offered(space.values(other), how):
+                if other is None or not conditions.offered(space.values(other), how):
                     return None
                 why = f"{precision}, seed {seed}, warmup {warmup}, {steps} steps"
                 return Ask(other, how, f"does FP8 learn as bf16? {why}")
     return None
 
 
-def tested_warmup(terms: Terms, steps: int) -> int:
+def tested_warmup(conditions: Conditions, steps: int) -> int:
     """The config's warmup, or the longest that a run of so many steps can hold."""
-    return min(terms.warmup_steps, steps // LONGEST)
+    return min(conditions.warmup_steps, steps // LONGEST)
 
 
 def _rungs(runs: Sequence[Curve], tested: int, steps: int) -> Iterator[tuple[int, int]]:

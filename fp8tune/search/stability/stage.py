@@ -15,8 +15,8 @@ from fp8tune.search.stability.plan import (
     SHARE,
     USED,
     Ask,
+    Conditions,
     Cost,
-    Terms,
     cost,
     least_budget,
     own_cost,
@@ -37,12 +37,12 @@ class Stage(NamedTuple):
     """The comparison of a search; ``budget`` is the whole search's [s]."""
 
     space: Space
-    terms: Terms
+    conditions: Conditions
     budget: float
 
     def reserve(self, trials: Sequence[Trial], point: Point | None) -> float:
         """Time to keep for it while the search goes on [s]."""
-        if point is None or not self._applies(point) or self.terms.refusal:
+        if point is None or not self._applies(point) or self.conditions.refusal:
             return 0.0
         if curves(self.space, trials).get(point):
             return 0.0
@@ -77,13 +77,15 @@ class Stage(NamedTuple):
         """Why an FP8 setting was not compared to the end; ``""`` where it was."""
         if point is None or not self._applies(point):
             return ""
-        if self.terms.refusal:
-            return self.terms.refusal
+        if self.conditions.refusal:
+            return self.conditions.refusal
         if why := self._failure(trials, point):
             return why
         runs = curves(self.space, trials).get(point, [])
         if (
-            wanted(self.space, point, runs, self.terms, self.terms.steps or LEAST)
+            wanted(
+                self.space, point, runs, self.conditions, self.conditions.steps or LEAST
+            )
             is None
         ):
             return "" if runs else "no run of it is recorded"
@@ -102,15 +104,17 @@ class Stage(NamedTuple):
     def _ask(
         self, trials: Sequence[Trial], point: Point | None, left: float
     ) -> Ask | None:
-        if point is None or not self._applies(point) or self.terms.refusal:
+        if point is None or not self._applies(point) or self.conditions.refusal:
             return None
         if self._failure(trials, point):
             return None
         runs = curves(self.space, trials).get(point, [])
-        steps = self.terms.steps or (0 if runs else self._steps(trials, point, left))
+        steps = self.conditions.steps or (
+            0 if runs else self._steps(trials, point, left)
+        )
         if not runs and not steps:
             return None
-        return wanted(self.space, point, runs, self.terms, steps)
+        return wanted(self.space, point, runs, self.conditions, steps)
 
     def _steps(self, trials: Sequence[Trial], point: Point, left: float) -> int:
         """The length of runs at a setting; 0 where there is no time for a verdict."""

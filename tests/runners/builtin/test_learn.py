@@ -16,7 +16,7 @@ from fp8tune.runners.process import Heard
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.space import Knob, Space
 from fp8tune.search.stability.course import STAGE, Course, course, curve
-from fp8tune.search.stability.plan import Terms
+from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
 from tests.runners.builtin.test_builtin import SMALL
@@ -134,9 +134,9 @@ def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
 
 def test_a_whole_stage_on_the_cpu():
     space = Space([Knob(PRECISION, ("fp8", "bf16"), "precision", True)])
-    study, terms = Study(""), Terms(0, steps=6)
+    study, conditions = Study(""), Conditions(0, steps=6)
     found = Search(
-        space, (0,), runner(), InOrder(), study, Limits(1800.0), terms=terms
+        space, (0,), runner(), InOrder(), study, Limits(1800.0), conditions=conditions
     ).run()
     compared = [trial.record for trial in study.trials if trial.stage == STAGE]
     assert [course(r).seed for r in compared[:6]] == [42, 42, 43, 43, 44, 44]

@@ -10,8 +10,8 @@ from fp8tune.search.stability.plan import (
     SHARE,
     USED,
     WHOLE,
+    Conditions,
     Cost,
-    Terms,
     cost,
     least_budget,
     own_cost,
@@ -22,13 +22,13 @@ from fp8tune.search.stability.plan import (
 from tests.search.stability.runs import BEST_TWIN, SPREAD, STEPS, WARMUP, curve
 from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
 
-TERMS = Terms(WARMUP)
+CONDITIONS = Conditions(WARMUP)
 
 
-def asked(train, terms=TERMS, steps=STEPS):
+def asked(train, conditions=CONDITIONS, steps=STEPS):
     """Every run that is asked for: precision, seed, warmup."""
     runs, order = [], []
-    while ask := wanted(SPACE, BEST, runs, terms, steps):
+    while ask := wanted(SPACE, BEST, runs, conditions, steps):
         assert ask.point in (BEST, BEST_TWIN)
         precision = str(SPACE.value(ask.point, "precision"))
         order.append((precision, ask.course.seed - SEED, ask.course.warmup_steps))
@@ -78,23 +78,23 @@ def test_pairs_then_shorter_or_longer_warmups(by, lost, order):
 
 
 def test_a_warmup_longer_than_a_run_is_tested_by_the_longest_that_fits():
-    assert asked(how_good(0.0), Terms(2000)) == pairs(16, 3)
-    assert asked(how_good(0.0, (16,)), Terms(2000)) == pairs(16, 3)
+    assert asked(how_good(0.0), Conditions(2000)) == pairs(16, 3)
+    assert asked(how_good(0.0, (16,)), Conditions(2000)) == pairs(16, 3)
 
 
 def test_no_warmup_is_made_no_shorter():
-    assert asked(how_good(0.0), Terms(0)) == pairs(0, 3)
-    assert asked(how_good(0.5), Terms(0))[6:8] == pairs(4, 1)
+    assert asked(how_good(0.0), Conditions(0)) == pairs(0, 3)
+    assert asked(how_good(0.5), Conditions(0))[6:8] == pairs(4, 1)
 
 
 def test_the_length_of_runs_is_that_of_the_first():
     first = curve("bf16", steps=40)
-    assert wanted(SPACE, BEST, [first], TERMS, 200).course.steps == 40
+    assert wanted(SPACE, BEST, [first], CONDITIONS, 200).course.steps == 40
 
 
 def test_a_run_that_is_not_offered_ends_it():
-    terms = TERMS._replace(offered=lambda _knobs, how: how.seed == SEED)
-    assert asked(how_good(0.0), terms) == pairs(8, 1)
+    conditions = CONDITIONS._replace(offered=lambda _knobs, how: how.seed == SEED)
+    assert asked(how_good(0.0), conditions) == pairs(8, 1)
 
 
 @pytest.mark.parametrize("kept", range(10))
@@ -102,9 +102,9 @@ def test_what_comes_next_follows_from_the_runs_so_far(kept):
     train = how_good(0.0)
     whole, runs = asked(train), []
     for _ in range(kept):
-        ask = wanted(SPACE, BEST, runs, TERMS, STEPS)
+        ask = wanted(SPACE, BEST, runs, CONDITIONS, STEPS)
         runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))
-    ask = wanted(SPACE, BEST, runs, TERMS, 5)
+    ask = wanted(SPACE, BEST, runs, CONDITIONS, 5)
     if kept:
         told = str(SPACE.value(ask.point, "precision")), ask.course.seed - SEED
         assert told == whole[kept][:2]

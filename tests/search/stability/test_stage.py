@@ -6,7 +6,7 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.record import Record
 from fp8tune.search.stability.course import STAGE
-from fp8tune.search.stability.plan import SEED, SHARE, Terms
+from fp8tune.search.stability.plan import SEED, SHARE, Conditions
 from fp8tune.search.study import Study, timed
 from tests.search.stability.runs import BEST_TWIN, SPREAD, WARMUP, curve, learned
 from tests.search.test_coordinator import InOrder, space_of
@@ -18,7 +18,7 @@ RECORDS = [
     for point, speed in ((GIVEN, 100), (TWIN, 90), (BEST, 150), (BEST_TWIN, 120))
 ]
 RECORDS.append(ran(OTHER, outcome="oom", cost_s=30.0))
-TERMS = Terms(WARMUP)
+CONDITIONS = Conditions(WARMUP)
 
 
 class Learning(Replay):
@@ -55,14 +55,18 @@ def runner(**how):
     return type("Made", (Learning,), how)
 
 
-def searched(made=Learning, budget=7200.0, terms=TERMS, records=RECORDS, study=None):
+def searched(
+    made=Learning, budget=7200.0, conditions=CONDITIONS, records=RECORDS, study=None
+):
     space = space_of(records)
     study = study or Study("")
     replay = made(records, space)
     for trial in timed(study.trials):
         replay.skip(space.point(trial.record.knobs))
     strategy = InOrder(OTHER, BEST)
-    search = Search(space, GIVEN, replay, strategy, study, Limits(budget), terms=terms)
+    search = Search(
+        space, GIVEN, replay, strategy, study, Limits(budget), conditions=conditions
+    )
     return search.run(), study
 
 
@@ -87,7 +91,7 @@ def space_point(trial):
 
 
 def test_speeds_are_those_of_a_search_without_it():
-    with_it, without = searched()[0], searched(terms=None)[0]
+    with_it, without = searched()[0], searched(conditions=None)[0]
     names = ("chosen", "verdict", "speed", "given", "twin", "fp8", "record", "number")
     for name in names:
         assert getattr(with_it, name) == getattr(without, name), name
@@ -149,14 +153,14 @@ def test_bf16_is_next_where_precision_may_change():
         InOrder(OTHER, BEST),
         study,
         Limits(7200.0),
-        terms=TERMS,
+        conditions=CONDITIONS,
     ).run()
     assert (found.chosen, found.verdict, found.unchecked) == (BEST_TWIN, "faster", "")
     assert list(found.rejected) == [BEST]
 
 
 def test_a_longer_warmup_is_written_where_it_may_change():
-    found, _ = searched(runner(nan=(8,)), terms=TERMS._replace(free=True))
+    found, _ = searched(runner(nan=(8,)), conditions=CONDITIONS._replace(free=True))
     assert (found.chosen, found.learns.verdict) == (BEST, "diverged")
     assert (found.learns.proposed, found.rejected) == (16, {})
     found, _ = searched(runner(nan=(8,)))
@@ -194,7 +198,7 @@ def test_a_search_that_is_stopped_says_so():
 
 
 def test_a_refusal_is_said():
-    found, study = searched(terms=TERMS._replace(refusal="one of 8 ranks"))
+    found, study = searched(conditions=CONDITIONS._replace(refusal="one of 8 ranks"))
     assert (stages(study)[1], found.unchecked) == (0, "one of 8 ranks")
 
 
@@ -203,7 +207,7 @@ def test_bf16_has_nothing_to_compare():
     space, study = space_of(records), Study("")
     replay, strategy = Learning(records, space), InOrder(BEST_TWIN)
     found = Search(
-        space, TWIN, replay, strategy, study, Limits(7200.0), terms=TERMS
+        space, TWIN, replay, strategy, study, Limits(7200.0), conditions=CONDITIONS
     ).run()
     assert (found.chosen, found.unchecked, stages(study)[1]) == (BEST_TWIN, "", 0)
 
@@ -215,10 +219,16 @@ def test_recorded_runs_are_replayed():
     space = space_of(records)
     replay = Replay(records, space, learned_ones)
     steps = learned_ones[0].more[STAGE]["steps"]
-    terms = TERMS._replace(steps=steps, offered=replay.offers)
+    conditions = CONDITIONS._replace(steps=steps, offered=replay.offers)
     again = Study("")
     found = Search(
-        space, GIVEN, replay, InOrder(OTHER, BEST), again, Limits(7200.0), terms=terms
+        space,
+        GIVEN,
+        replay,
+        InOrder(OTHER, BEST),
+        again,
+        Limits(7200.0),
+        conditions=conditions,
     ).run()
     assert found.learns == searched()[0].learns
     assert stages(again)[1] == 10
@@ -226,6 +236,6 @@ def test_recorded_runs_are_replayed():
 
 def test_a_replay_ends_where_the_records_do():
     replay = Replay(RECORDS, space_of(RECORDS), [])
-    terms = TERMS._replace(steps=32, offered=replay.offers)
-    found, study = searched(terms=terms)
+    conditions = CONDITIONS._replace(steps=32, offered=replay.offers)
+    found, study = searched(conditions=conditions)
     assert (stages(study)[1], found.unchecked) == (0, "no run of it is recorded")

@@ -9,7 +9,7 @@ from fp8tune.job import Unknown
 from fp8tune.search.plan import Config, warmup_names
 from fp8tune.search.record import Record
 from fp8tune.search.stability.course import Course, course
-from fp8tune.search.stability.plan import Terms
+from fp8tune.search.stability.plan import Conditions
 
 
 def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -18,8 +18,8 @@ def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     return [record for record in records if not course(record)], learned
 
 
-def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Terms:
-    """The terms of a search by real trials, each of which stands for so many ranks."""
+def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Conditions:
+    """Those of a search by real trials, each of which stands for so many ranks."""
     refusal = ""
     if ranks > 1:
         refusal = (
@@ -29,8 +29,8 @@ def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Terms:
     try:
         steps: int = config.job["warmup_steps"]
     except Unknown as missing:
-        return Terms(0, refusal=refusal or f"{missing} is not known")
-    return Terms(steps, _is_free(config, allow), refusal)
+        return Conditions(0, refusal=refusal or f"{missing} is not known")
+    return Conditions(steps, _is_free(config, allow), refusal)
 
 
 def for_records(
@@ -38,8 +38,8 @@ def for_records(
     learned: Sequence[Record],
     allow: Sequence[str],
     offers: Callable[[dict[str, Any], Course], bool],
-) -> Terms | None:
-    """The terms of a replay; ``None`` where the records hold no run for its losses."""
+) -> Conditions | None:
+    """Those of a replay; ``None`` where the records hold no run for its losses."""
     told = [how for record in learned if (how := course(record))]
     if not told:
         return None
