@@ -129,7 +129,7 @@ class Builtin:
             spec = self.spec(knobs)
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error), **told})
-        told["tokens_per_step"] = spec.tokens_per_step()
+        told |= spec.data()
         found = self._trial(knobs, spec._replace(**course.training()), deadline)
         return found._replace(more={**found.more, **told})
 

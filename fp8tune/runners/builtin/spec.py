@@ -75,6 +75,11 @@ class Spec(NamedTuple):
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
 
+    def data(self) -> dict[str, Any]:
+        """What a record says of the data that a run sees."""
+        made_up = not self.data_files
+        return {"tokens_per_step": self.tokens_per_step(), "made_up_data": made_up}
+
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets; all others are fields of the job."""

@@ -28,6 +28,8 @@ def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Conditions:
         )
     try:
         steps: int = config.job["warmup_steps"]
+        if config.job["schedule"] == "none":
+            return Conditions(0, refusal=refusal, scheduled=False)
     except Unknown as missing:
         return Conditions(0, refusal=refusal or f"{missing} is not known")
     return Conditions(steps, _is_free(config, allow), refusal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.compare import (
@@ -14,7 +14,7 @@ from fp8tune.search.stability.compare import (
     Pair,
     compare,
 )
-from fp8tune.search.stability.course import STAGE, Curve, curve
+from fp8tune.search.stability.course import STAGE, Curve, course, curve
 from fp8tune.search.study import Trial
 
 RUNG = 2
@@ -27,7 +27,8 @@ class Finding(NamedTuple):
     """FP8 beside bf16 at the config's warmup, or at the nearest one that a run holds.
 
     ``others`` are the warmups tried besides; ``proposed`` is the shortest of all that
-    stays inside the spread, ``None`` where none does. ``tokens`` are those of one run.
+    stays inside the spread, ``None`` where none does. ``tokens`` are those of one run,
+    and ``made_up`` says that they are none of the config's data.
     """
 
     tested: Compared
@@ -36,6 +37,7 @@ class Finding(NamedTuple):
     given_warmup: int
     free: bool
     tokens: int = 0
+    made_up: bool = False
 
     @property
     def verdict(self) -> str:
@@ -82,28 +84,23 @@ def in_precision(space: Space, point: Point, name: str) -> Point | None:
 
 def findings(space: Space, trials: Sequence[Trial]) -> dict[Point, Finding]:
     """What is known of each setting that was compared, in the order of the runs."""
-    tokens = {
-        belongs(space, trial): _tokens(trial)
-        for trial in trials
-        if trial.stage == STAGE
+    seen = {
+        belongs(space, trial): _seen(trial) for trial in trials if trial.stage == STAGE
     }
     every = curves(space, trials)
     made = ((point, finding(runs)) for point, runs in every.items())
     return {
-        point: found._replace(tokens=tokens.get(point, 0))
+        point: found._replace(**seen.get(point, {}))
         for point, found in made
         if found is not None
     }
 
 
-def _tokens(trial: Trial) -> int:
-    told = trial.record.more.get("tokens_per_step")
-    steps = trial.record.more[STAGE].get("steps", 0) if _is_told(trial) else 0
-    return told * steps if type(told) is int and type(steps) is int else 0
-
-
-def _is_told(trial: Trial) -> bool:
-    return isinstance(trial.record.more.get(STAGE), dict)
+def _seen(trial: Trial) -> dict[str, Any]:
+    """The data of a run: how many tokens, and whether they are made up."""
+    how, told = course(trial.record), trial.record.more.get("tokens_per_step")
+    tokens = told * how.steps if how and type(told) is int else 0
+    return {"tokens": tokens, "made_up": trial.record.more.get("made_up_data") is True}
 
 
 def rejected(space: Space, trials: Sequence[Trial]) -> set[Point]:

@@ -45,7 +45,8 @@ class Conditions(NamedTuple):
     """What a search knows of comparing losses.
 
     ``refusal`` says why that cannot be; ``steps`` is the length of every run where that
-    is fixed, and ``offered`` tells which runs can be had, where not all can.
+    is fixed, and ``offered`` tells which runs can be had, where not all can. Without a
+    schedule there is no warmup to change: ``scheduled`` is false.
     """
 
     warmup_steps: int
@@ -53,6 +54,7 @@ class Conditions(NamedTuple):
     refusal: str = ""
     steps: int = 0
     offered: Callable[[dict[str, Any], Course], bool] = lambda _knobs, _course: True
+    scheduled: bool = True
 
 
 class Ask(NamedTuple):
@@ -76,7 +78,7 @@ def wanted(
     """
     steps = runs[0].course.steps if runs else steps
     tested = runs[0].course.warmup_steps if runs else tested_warmup(conditions, steps)
-    for warmup, seeds in _rungs(runs, tested, steps):
+    for warmup, seeds in _rungs(runs, tested, steps, conditions.scheduled):
         for seed in range(SEED, SEED + seeds):
             how = Course(seed, warmup, steps, conditions.warmup_steps, conditions.free)
             for precision in ("bf16", "fp8"):
@@ -95,7 +97,9 @@ def tested_warmup(conditions: Conditions, steps: int) -> int:
     return min(conditions.warmup_steps, steps // LONGEST)
 
 
-def _rungs(runs: Sequence[Curve], tested: int, steps: int) -> Iterator[tuple[int, int]]:
+def _rungs(
+    runs: Sequence[Curve], tested: int, steps: int, scheduled: bool
+) -> Iterator[tuple[int, int]]:
     """Warmups and how many seeds each gets, as far as the runs so far tell."""
     yield tested, SEEDS
     found = finding(runs)
@@ -103,7 +107,7 @@ def _rungs(runs: Sequence[Curve], tested: int, steps: int) -> Iterator[tuple[int
         return
     if found.verdict == UNSURE:
         yield tested, min(MOST_SEEDS, found.tested.seeds + 1)
-    if found.verdict == UNSURE or found.harsher:
+    if found.verdict == UNSURE or found.harsher or not scheduled:
         return
     known = {other.warmup_steps: other for other in found.others}
     for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):

@@ -27,7 +27,8 @@ def sentences(found: Finding, key: str) -> Iterator[str]:
     """The lines at a search's end; ``key`` is the config's name of the warmup."""
     yield f"stability: {verdict(found)}"
     yield from warmup(found, key)
-    seen = f"; each run saw {_tokens(found.tokens)}" if found.tokens else ""
+    data = " of made-up text" if found.made_up else ""
+    seen = f"; each run saw {_tokens(found.tokens)}{data}" if found.tokens else ""
     yield f"{LIMITS}{seen}"
 
 
@@ -121,6 +122,8 @@ def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:
         "other_warmups": [
             {"verdict": other.verdict, **_plain(other)} for other in found.others
         ],
+        "tokens": found.tokens,
+        "made_up_data": found.made_up,
         "limits": LIMITS,
     }
 

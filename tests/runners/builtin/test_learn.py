@@ -90,6 +90,7 @@ def test_a_run_of_its_own_process():
     made = curve(found, "fp8")
     assert (made.course, len(made.losses), len(made.norms)) == (HOW, 5, 5)
     assert found.more["tokens_per_step"] == 2 * 2 * 32
+    assert found.more["made_up_data"] is True
     assert found.more["float8_matmuls"] > 0
     assert found.more["rehearsal"] is True
 

@@ -98,6 +98,14 @@ def test_what_such_a_run_cannot_show_is_always_said():
         assert last == f"{words.LIMITS}; each run saw 32.8K tokens"
 
 
+def test_text_that_was_made_up_is_said():
+    tried = study(*both())
+    for trial in tried:
+        trial.record.more["made_up_data"] = True
+    last = list(words.sentences(answer(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
+    assert last.endswith("; each run saw 32.8K tokens of made-up text")
+
+
 def test_both_that_diverge_are_no_fault_of_fp8():
     lost = [run._replace(nan=True) for run in both()]
     said = words.verdict(found(*lost).learns)
