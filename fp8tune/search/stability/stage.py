@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.space import Point, Space
-from fp8tune.search.stability.course import STAGE, Curve, course, curve
+from fp8tune.search.stability.course import STAGE, course, curve
 from fp8tune.search.stability.finding import belongs, curves
 from fp8tune.search.stability.plan import (
     CORE,
@@ -82,12 +82,8 @@ class Stage(NamedTuple):
         if why := self._failure(trials, point):
             return why
         runs = curves(self.space, trials).get(point, [])
-        if (
-            wanted(
-                self.space, point, runs, self.conditions, self.conditions.steps or LEAST
-            )
-            is None
-        ):
+        steps = self.conditions.steps or LEAST
+        if wanted(self.space, point, runs, self.conditions, steps) is None:
             return "" if runs else "no run of it is recorded"
         if stopped:
             return "stopped; the same command goes on"
@@ -109,9 +105,9 @@ class Stage(NamedTuple):
         if self._failure(trials, point):
             return None
         runs = curves(self.space, trials).get(point, [])
-        steps = self.conditions.steps or (
-            0 if runs else self._steps(trials, point, left)
-        )
+        steps = self.conditions.steps
+        if not runs and not steps:
+            steps = self._steps(trials, point, left)
         if not runs and not steps:
             return None
         return wanted(self.space, point, runs, self.conditions, steps)
@@ -131,14 +127,11 @@ class Stage(NamedTuple):
             for trial in trials
             if trial.stage == STAGE
             and self.space.point(trial.record.knobs) == ask.point
-            and self._curve(trial)
+            and _is_whole(trial)
         ]
         each = own_cost(self.space, ask.point, trials)
         each = each or cost(self.space, ask.point, trials) or Cost(0.0, 0.0)
         return max(own) if own else each.of(ask.course.steps)
-
-    def _curve(self, trial: Trial) -> Curve | None:
-        return curve(trial.record, "")
 
     def _failure(self, trials: Sequence[Trial], point: Point) -> str:
         """Why no more runs are tried at a setting; ``""`` where they may be."""
@@ -148,10 +141,15 @@ class Stage(NamedTuple):
             if trial.stage == STAGE
             and belongs(self.space, trial) == point
             and course(trial.record) is not None
-            and self._curve(trial) is None
+            and not _is_whole(trial)
         ]
         if lost and (lost[-1].outcome == "oom" or len(lost) >= LOST):
             said = lost[-1].more.get("message")
             why = f": {said}" if isinstance(said, str) and said else ""
             return f"a run ended with `{lost[-1].outcome}`{why}"
         return ""
+
+
+def _is_whole(trial: Trial) -> bool:
+    """Whether a run can be compared: it came to its end, or diverged."""
+    return curve(trial.record, "") is not None
