@@ -138,12 +138,14 @@ def _typed(
 def _trials(variants: Variants, folder: str) -> list[Run]:
     """What the trials of a search have measured of the config's variants.
 
-    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed. A
-    trial that ran out of memory says that it needs more than there is.
+    Rehearsals on a CPU say nothing of a GPU, a rank by itself nothing of speed, and
+    runs for their losses nothing at all. A trial that ran out of memory says that it
+    needs more than there is.
     """
     from fp8tune.facts.calibration import BadCalibration, of_job
     from fp8tune.job import Unknown
     from fp8tune.search.record import BadRecord, parse_all
+    from fp8tune.search.stability.course import course
 
     path = os.path.join(folder, "trials.jsonl")
     found: list[Run] = []
@@ -156,7 +158,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
     for record in records:
         more, values = record.more, dict(record.knobs)
         ran_out = record.outcome == "oom"
-        if not (record.ok or ran_out) or more.get("rehearsal"):
+        if not (record.ok or ran_out) or more.get("rehearsal") or course(record):
             continue
         if "grad_accum" in more:
             values.setdefault(accumulation, more["grad_accum"])

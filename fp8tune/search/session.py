@@ -46,16 +46,17 @@ from fp8tune.search.real import (
     ranks,
 )
 from fp8tune.search.reasons import choices
-from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.record import BadRecord
+from fp8tune.search.recorded import MAX_BYTES, recorded
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
+from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
-from fp8tune.search.study import BadStudy, Study
+from fp8tune.search.study import BadStudy, Study, timed
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
-
-MAX_RECORDS = 1 << 28
 
 
 class CannotSearch(Exception):
@@ -89,6 +90,7 @@ class Prepared(NamedTuple):
     runner: Runner
     strategy: Strategy
     study: Study
+    conditions: Conditions | None
 
 
 def search(wishes: Wishes) -> int:
@@ -129,6 +131,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
             limits,
             watch.event,
             wishes.objective,
+            made.conditions,
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
@@ -163,7 +166,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    return Prepared(plan, runner, strategy, study)
+    conditions = for_trials(config, wishes.allow, standing_for)
+    return Prepared(plan, runner, strategy, study, conditions)
 
 
 def _opened(
@@ -177,25 +181,27 @@ def _opened(
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    records, digest = _records(wishes)
-    check_records(wishes.objective, records)
-    plan, records = plan_for_records(config, records, wishes.allow)
+    records, digest = recorded(wishes.records)
+    speeds, learned = split(records)
+    check_records(wishes.objective, speeds)
+    plan, speeds = plan_for_records(config, speeds, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study = _opened(wishes, plan, about, held)
-    runner = Replay(records, plan.space)
-    for trial in study.trials:
+    runner = Replay(speeds, plan.space, learned)
+    for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     for note in plan.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
     prior = from_job(plan.space, config.job)
     strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    return Prepared(plan, runner, strategy, study)
+    conditions = for_records(config, learned, wishes.allow, runner.offers)
+    return Prepared(plan, runner, strategy, study, conditions)
 
 
 def _config(wishes: Wishes) -> Config:
     try:
         with open(wishes.config, "rb") as file:
-            data = file.read(MAX_RECORDS)
+            data = file.read(MAX_BYTES)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"
@@ -221,26 +227,6 @@ def _gpu(wishes: Wishes) -> str:
         return resolve(wishes.gpu or found)
     except UnknownGpu:
         return ""
-
-
-def _records(wishes: Wishes) -> tuple[list[Record], str]:
-    import hashlib
-
-    if not wishes.records:
-        raise CannotSearch("--runner replay needs --records FILE")
-    try:
-        with open(wishes.records, "rb") as file:
-            data = file.read(MAX_RECORDS + 1)
-    except OSError as error:
-        raise CannotSearch(f"{wishes.records}: {error.strerror}") from None
-    if len(data) > MAX_RECORDS:
-        raise CannotSearch(f"{wishes.records}: larger than {MAX_RECORDS >> 20} MiB")
-    lines = iter(data.decode(errors="replace").split("\n"))
-    try:
-        records = list(parse_all(lines))
-    except BadRecord as error:
-        raise CannotSearch(f"{wishes.records}: {error}") from None
-    return records, hashlib.sha256(data).hexdigest()
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:

@@ -280,7 +280,9 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
         "grad_accum": 8,
         "extrapolated": "rank 0 of 16, without communication",
     }
-    lines = [trial, {**trial, "rehearsal": True}, {"knobs": {}, "outcome": "oom"}]
+    how = {"seed": 42, "warmup_steps": 8, "steps": 32, "given_warmup": 8, "free": False}
+    unlike = [{**trial, "rehearsal": True}, {**trial, "stability": how}]
+    lines = [trial, *unlike, {"knobs": {}, "outcome": "oom"}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     folder = project({"a.toml": SEVEN_B, ".fp8tune/s/trials.jsonl": text})
     said = fp8tune("estimate", "a.toml", *H200, *JSON, "--study", ".fp8tune/s").json
