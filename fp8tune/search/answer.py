@@ -202,5 +202,5 @@ def _confirmed(trials: Sequence[Trial]) -> list[Record]:
 
 
 def _last(trials: Sequence[Trial]) -> Trial | None:
-    measured = [trial for trial in trials if trial.record.ok]
+    measured = [trial for trial in trials if trial.record.measured]
     return measured[-1] if measured else None

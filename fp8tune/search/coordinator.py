@@ -14,9 +14,10 @@ from typing import NamedTuple
 from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.answer import Answer, answer
 from fp8tune.search.confirm import again, settings
-from fp8tune.search.deadline import deadline, typical
+from fp8tune.search.deadline import deadline, extended, typical
+from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
-from fp8tune.search.runner import Runner
+from fp8tune.search.runner import Runner, Terms
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
@@ -146,12 +147,20 @@ class Search:
     def _try(self, proposal: Proposal) -> None:
         self.watch(Event(proposal, None, self.left))
         limit = deadline(self.space, self.study.trials, proposal.point, self.left)
-        record = self.runner.run(self.space.values(proposal.point), limit)
+        terms = self._terms(proposal)
+        record = self.runner.run(self.space.values(proposal.point), limit, terms)
         if proposal.stage == "confirm" or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
             record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
+
+    def _terms(self, proposal: Proposal) -> Terms:
+        """Only what searches may end early: all else is measured in full."""
+        most = extended(self.study.trials, self.left)
+        if proposal.stage != "search" or self.aim != SPEED:
+            return Terms(most=most)
+        return Terms(floor(self.space, self.given, self._trials), most)
 
 
 def _budget(trial: Trial) -> float:

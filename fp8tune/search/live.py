@@ -89,6 +89,7 @@ class Board:
             said = Text(WORDS[record.outcome], style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
         mark = "~" if extrapolation(record) else ""
+        mark += "" if record.measured else "<"
         rate, said = f"{mark}{record.tokens_per_second:,.0f}", self._said(trial)
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), said, cost]
@@ -99,6 +100,8 @@ class Board:
             return Text("your config")
         mine = self._given()
         own = speed([trial.record])
+        if not trial.record.measured:
+            return Text("slow, ended early")
         if mine is None or own is None:
             return Text("")
         said = verdict(own, mine)

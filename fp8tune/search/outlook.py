@@ -63,10 +63,9 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     """What to expect of points that were not tried; something must have run."""
     seen, logs = _measured(known.runs)
     mapped = known.expected
-    told = all(
-        p in mapped and mapped[p].tokens_per_second > 0 for p in (*seen, *points)
-    )
-    speed = Speed(known.space, _features(known, seen, told), logs, told)
+    ran = [point for point, record in known.runs if record.ok]
+    told = all(p in mapped and mapped[p].tokens_per_second > 0 for p in (*ran, *points))
+    speed = _learned(known, seen, logs, told)
     fit = known.memory.fit(points)
     chance = fit.probability * works(known.space, points, known.runs)
     best = _best(known, speed, seen, logs, told)
@@ -82,6 +81,24 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     return Outlook(points, fit.probability, fit.deviation, gain, drawn, draws)
 
 
+def _learned(known: Known, seen: Sequence[Point], logs: Array, told: bool) -> Speed:
+    """What trials tell of speed.
+
+    A trial that was ended early says between which bounds its setting is: it is taken
+    to be there as the others have it, or at the nearer bound.
+    """
+    speed = Speed(known.space, _features(known, seen, told), logs, told)
+    cut = {p: r for p, r in known.runs if r.ok and not r.measured and p not in seen}
+    if not cut:
+        return speed
+    features = _features(known, list(cut), told)
+    ends = [(max(r.least, 1e-9), r.tokens_per_second) for r in cut.values()]
+    low, high = np.log(np.array(ends)).T
+    likely = np.clip(speed.predict(features).mean, low, high)
+    every = _features(known, [*seen, *cut], told)
+    return Speed(known.space, every, np.concatenate([logs, likely]), told)
+
+
 def _best(
     known: Known, speed: Speed, seen: Sequence[Point], logs: Array, told: bool
 ) -> float:
@@ -94,10 +111,14 @@ def _best(
 
 
 def _measured(runs: Runs) -> tuple[list[Point], Array]:
-    """The points that ran, and the mean log of their tokens/s."""
+    """The points that were measured, and the mean log of their tokens/s.
+
+    Where none was, those of which only a bound is known.
+    """
     logs: dict[Point, list[float]] = defaultdict(list)
+    full = any(record.measured for _, record in runs)
     for point, record in runs:
-        if record.ok:
+        if record.measured or (record.ok and not full):
             logs[point].append(float(np.log(record.tokens_per_second)))
     return list(logs), np.array([np.mean(values) for values in logs.values()])
 

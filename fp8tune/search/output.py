@@ -72,8 +72,10 @@ def outcome(record: Record) -> str:
         return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
-    rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
-    return f"{rate}{peak}, {shown(record.cost_s)}{why}"
+    slow = "" if record.measured else "under "
+    rate = f"{slow}{record.tokens_per_second:,.0f} tokens/s{band(record)}"
+    early = ", ended early" * (not record.measured)
+    return f"{rate}{peak}, {shown(record.cost_s)}{early}{why}"
 
 
 WORDS = {

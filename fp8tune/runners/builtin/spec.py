@@ -64,6 +64,7 @@ class Spec(NamedTuple):
     max_steps: int = 40
     warm_steps: int = 3
     precise: float = 0.005
+    floor: float = 0.0
 
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""

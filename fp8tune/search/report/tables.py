@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fp8tune import __version__
 from fp8tune.search.answer import by_point
 from fp8tune.search.duration import shown
+from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, label, number
 from fp8tune.search.report.words import clean, gib, plural, rate
 from fp8tune.search.statistics import Speed, speed, spread
@@ -57,7 +58,7 @@ def _row(case: Case, trial: Trial, deviation: float) -> Row:
         trial.stage,
         label(case.plan.space.knobs, point),
         record.outcome,
-        _speed(speed([record], deviation)),
+        _speed(speed([record], deviation)) if record.measured else _under(record),
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(matmuls) if type(matmuls) is int else "-",
@@ -70,8 +71,14 @@ def _speed(found: Speed | None) -> str:
     return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
 
 
+def _under(record: Record) -> str:
+    return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
+
+
 def _remarks(trial: Trial) -> Iterator[str]:
     more = trial.record.more
+    if trial.record.ok and not trial.record.measured:
+        yield "ended early: surely slower than the best"
     if isinstance(more.get("message"), str):
         yield clean(more["message"])
     for name, word in (

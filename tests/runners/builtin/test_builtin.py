@@ -16,9 +16,10 @@ from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
 from fp8tune.runners.builtin.data import TooFew, batches, made_up
 from fp8tune.runners.builtin.model import Decoder
-from fp8tune.runners.builtin.runner import Builtin, Setup, record
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
 from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
+from fp8tune.runners.builtin.told import record
 from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
 from fp8tune.trainers.trainer import trainer
