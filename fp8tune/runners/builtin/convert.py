@@ -111,7 +111,7 @@ def build(
 
     One rank of many never holds the whole model: it is built without storage, and gets
     its share of the weights when it is sharded. Tied weights would come apart so, and
-    are built whole. ``built`` hears when the plain model is there, before its conversion.
+    are built whole. ``built`` hears when the plain model is there, to be converted.
     """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":

@@ -72,7 +72,9 @@ class Spec(NamedTuple):
 
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
-"""Fields that the runner sets; all others are fields of the job."""
+"""Fields that the runner sets."""
+OURS = ("precise", "floor")
+"""How far a trial goes; all others are fields of the job."""
 
 
 class CannotBuild(Exception):
@@ -85,7 +87,7 @@ def from_job(job: Job, **given: Any) -> Spec:
         refusal = job["trial_refusal"]
         if refusal:
             raise CannotBuild(f"no trial can stand for {refusal}")
-        names = [name for name in Spec._fields if name not in (*GIVEN, "precise")]
+        names = [name for name in Spec._fields if name not in (*GIVEN, *OURS)]
         return Spec(**{name: job[name] for name in names}, **given)
     except Unknown as missing:
         raise CannotBuild(f"{missing} is not known from the config") from None

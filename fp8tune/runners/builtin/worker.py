@@ -2,9 +2,9 @@
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
 line: ``{"stage": ...}`` when a stage begins (import, build, convert, compile where that
-is asked for, first_step, steady, profile), ``{"step": ...}`` after each step, and at the
-end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process id it gets, holds
-the stages to deadlines.
+is asked for, first_step, steady, profile), ``{"step": ...}`` after each step, and at
+the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process id it gets,
+holds the stages to deadlines.
 """
 
 from __future__ import annotations

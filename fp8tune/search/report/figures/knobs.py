@@ -111,14 +111,8 @@ def _panel(axes: Axes, effect: Effect, style: Style) -> None:
     for line in effect.lines:
         if line.chosen:
             _line(axes, line, style, "all other knobs as chosen")
-    lost = sorted(
-        {
-            at
-            for line in effect.lines
-            for at, how in line.failed
-            if not how.startswith(SLOW)
-        }
-    )
+    without = {part for line in effect.lines for part in line.failed}
+    lost = sorted({at for at, how in without if not how.startswith(SLOW)})
     if lost:
         mark_lost(axes, lost, style, "a setting failed here")
     said = textwrap.fill(effect.said, 42)
