@@ -84,7 +84,7 @@ WORDS = {
     "compile": "did not compile",
     "nan": "lost its loss (NaN)",
     "launch": "did not start",
-    "throttled": "the GPU throttled",
+    "throttled": "the GPU did not run at its full speed",
     "user": "the config's own code failed",
 }
 

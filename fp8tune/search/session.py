@@ -15,6 +15,7 @@ from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
+from fp8tune.runners import smi
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
@@ -40,7 +41,6 @@ from fp8tune.search.plan import (
 from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.real import (
     circumstances,
-    gpu_name,
     larger_gib,
     plan_for_trials,
     ranks,
@@ -213,7 +213,7 @@ def _gpu(wishes: Wishes) -> str:
     """The GPU as the table knows it: the one named, else this machine's."""
     if wishes.runner == "replay" or wishes.device == "cpu":
         return wishes.gpu
-    found = gpu_name()
+    found = smi.name()
     if not found:
         hint = "run on a GPU node, or rehearse with --device cpu"
         raise CannotSearch(f"no NVIDIA GPU found; {hint}")
