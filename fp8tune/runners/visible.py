@@ -30,12 +30,10 @@ class Visible(NamedTuple):
 def found(wanted: str, listing: str) -> Visible:
     """What a name stands for, by what ``nvidia-smi -L`` lists."""
     for index, uuid, slices in _gpus(listing):
-        named = wanted == index or (
-            wanted.startswith("GPU-") and uuid.startswith(wanted)
-        )
+        named = wanted == index or uuid.startswith(wanted)
         for profile, own in slices:
             # a GPU with slices has no whole: torch takes the first
-            if named or (wanted.startswith("MIG-") and own.startswith(wanted)):
+            if named or own.startswith(wanted):
                 return Visible(index, profile)
         if named:
             return Visible(wanted if wanted == index else uuid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from fp8tune.runners import smi
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
-from fp8tune.search.aftermath import aftermath
+from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
@@ -46,7 +45,9 @@ from fp8tune.search.real import (
     ranks,
 )
 from fp8tune.search.reasons import choices
-from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.record import BadRecord
+from fp8tune.search.recorded import MAX_BYTES, recorded
+from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
 from fp8tune.search.stop import CODE, Stop
@@ -54,8 +55,6 @@ from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
-
-MAX_RECORDS = 1 << 28
 
 
 class CannotSearch(Exception):
@@ -106,6 +105,11 @@ def search(wishes: Wishes) -> int:
         line, column = error.position
         place = f"{wishes.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, mostly
+        place = f"{error.filename}: " if error.filename else ""
+        raise CannotSearch(f"{place}{error.strerror}") from None
     except ValueError as error:
         raise CannotSearch(str(error)) from None
 
@@ -132,8 +136,9 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
-    hint = [] if stop.asked else list(_advice(wishes, made, found))
-    _say(wishes, made, found, output, hint)
+    _say(
+        wishes, made, found, output, [] if stop.asked else _advice(wishes, made, found)
+    )
     write_at_end(made.study.folder, out)
     if stop.asked:
         return CODE
@@ -177,7 +182,7 @@ def _opened(
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    records, digest = _records(wishes)
+    records, digest = recorded(wishes.records)
     check_records(wishes.objective, records)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
@@ -195,7 +200,7 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
 def _config(wishes: Wishes) -> Config:
     try:
         with open(wishes.config, "rb") as file:
-            data = file.read(MAX_RECORDS)
+            data = file.read(MAX_BYTES)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"
@@ -223,39 +228,20 @@ def _gpu(wishes: Wishes) -> str:
         return ""
 
 
-def _records(wishes: Wishes) -> tuple[list[Record], str]:
-    import hashlib
-
-    if not wishes.records:
-        raise CannotSearch("--runner replay needs --records FILE")
-    try:
-        with open(wishes.records, "rb") as file:
-            data = file.read(MAX_RECORDS + 1)
-    except OSError as error:
-        raise CannotSearch(f"{wishes.records}: {error.strerror}") from None
-    if len(data) > MAX_RECORDS:
-        raise CannotSearch(f"{wishes.records}: larger than {MAX_RECORDS >> 20} MiB")
-    lines = iter(data.decode(errors="replace").split("\n"))
-    try:
-        records = list(parse_all(lines))
-    except BadRecord as error:
-        raise CannotSearch(f"{wishes.records}: {error}") from None
-    return records, hashlib.sha256(data).hexdigest()
-
-
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
     chosen = choices(made.plan, found, made.study.name)
     if not chosen:
         return ""
+    path, target = _asked(wishes), config.job.target
     after = write_back(config.data, chosen)
-    path = _asked(wishes)
+    after = with_measured(path, after, found.record, target)
     if wishes.in_place and not wishes.diff and changed(path, config.data):
         path = tuned(path)
         edited = f"{config.path} was changed during the search and is left alone"
         print(f"note: {plain(edited)}: see {path}", file=sys.stderr)
-    for line in aftermath(path, config.data, after, config.job.target):
+    for line in notes(path, config, after, chosen):
         print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
         from fp8tune.toml.diff import unified_diff
@@ -278,10 +264,10 @@ def _asked(wishes: Wishes) -> str:
     return wishes.output or tuned(wishes.config)
 
 
-def _advice(wishes: Wishes, made: Prepared, found: Answer) -> Iterator[str]:
-    if found.chosen is None:
-        budget = parse_duration(wishes.budget)
-        yield from advice(made.plan, made.study.trials, budget)
+def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
+    if found.chosen is not None:
+        return []
+    return list(advice(made.plan, made.study.trials, parse_duration(wishes.budget)))
 
 
 def _say(

@@ -158,7 +158,7 @@ def test_a_program_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
 
 
 def test_memory_is_waited_for():
-    used = iter([1.0, 70.0, 70.0, 1.2])
+    used = iter([1.0, 70.0, 70.0, 1.2, 1.2])
     guard = Guard(lambda: Sample(used_gib=next(used)), list)
     assert guard.free(100.0) == {"gpu_used_gib": 1.2}
 
