@@ -57,6 +57,10 @@ from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
 
 
+PART = 1 / 60
+"""Of the budget: the time of steps from which a trial makes do with the fewest."""
+
+
 class CannotSearch(Exception):
     """The search cannot start, or its outcome cannot be written: one line."""
 
@@ -158,7 +162,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     more = circumstances(config.job, wishes.device)
     about = plan.about(allow=list(wishes.allow), **more)
     study = _opened(wishes, plan, about, held)
-    setup = Setup(wishes.device, standing_for)
+    enough_s = PART * parse_duration(wishes.budget)
+    setup = Setup(wishes.device, standing_for, enough_s=enough_s)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:

@@ -66,6 +66,7 @@ def measure(
 ) -> dict[str, Any]:
     """Train until the median step time is known to ``spec.precise``.
 
+    After ``spec.enough_s`` the fewest steps have to do.
     ``first_ms`` is the time of step 0. What counts is told by ``runners.steady``: not
     the ``warm_steps``, nor what is before the last recompile or growth of memory. One
     that is surely slower than ``spec.floor`` tokens/s ends there, ``censored``: its
@@ -113,7 +114,8 @@ def _precise(times: list[float], events: dict[int, str], spec: Spec) -> bool:
     found = steady(times, events, spec.warm_steps + 1)
     kept = times[found.start :]
     enough = found.settled and len(kept) >= spec.min_steps
-    return enough and half_width(kept) <= spec.precise
+    late = sum(times[1:]) > spec.enough_s * 1e3
+    return enough and (late or half_width(kept) <= spec.precise)
 
 
 def _hopeless(times: list[float], events: dict[int, str], spec: Spec) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -49,7 +50,7 @@ class Setup(NamedTuple):
     """Where and how long trials run; ``min_steps`` and so on as in ``Spec``.
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0.
+    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
     """
 
     device: str
@@ -58,6 +59,7 @@ class Setup(NamedTuple):
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
+    enough_s: float = math.inf
 
 
 class Builtin:

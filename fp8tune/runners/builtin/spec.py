@@ -5,6 +5,7 @@ Plain values, because the worker is another process and gets them as JSON.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
@@ -65,6 +66,7 @@ class Spec(NamedTuple):
     warm_steps: int = 3
     precise: float = 0.005
     floor: float = 0.0
+    enough_s: float = math.inf
 
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
@@ -73,7 +75,7 @@ class Spec(NamedTuple):
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "floor")
+OURS = ("precise", "floor", "enough_s")
 """How far a trial goes; all others are fields of the job."""
 
 

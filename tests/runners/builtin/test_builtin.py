@@ -352,6 +352,15 @@ def test_a_slow_trial_ends_before_its_full_sample():
     assert 0 < cut.least <= cut.tokens_per_second
 
 
+def test_where_time_is_short_the_fewest_steps_have_to_do():
+    made = runner()
+    made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
+    found = made.run({}, 300)
+    assert found.measured
+    assert 6 <= len(found.step_ms)
+    assert len(found.more["all_step_ms"]) < 2 + 40
+
+
 def test_a_trial_that_is_given_no_time():
     found = runner().run({}, 0.3)
     assert (found.outcome, found.step_ms) == ("launch", ())
