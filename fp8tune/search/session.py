@@ -56,7 +56,6 @@ from fp8tune.search.study import BadStudy, Study
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
 
-
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
 

@@ -357,7 +357,7 @@ def test_where_time_is_short_the_fewest_steps_have_to_do():
     made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
     found = made.run({}, 300)
     assert found.measured
-    assert 6 <= len(found.step_ms)
+    assert len(found.step_ms) >= 6
     assert len(found.more["all_step_ms"]) < 2 + 40
 
 
