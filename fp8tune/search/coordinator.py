@@ -124,6 +124,7 @@ class Search:
     def _searching(self) -> bool:
         """Whether a trial more leaves time for the confirmation, not yet begun.
 
+        The first one is tried whatever it leaves.
         One that a smaller budget led to does not end the search of a larger one.
         """
         trials = self._trials
@@ -133,8 +134,10 @@ class Search:
         if len(trials) >= TRIES and all(map(_never_began, trials)):
             return False
         points = settings(self.space, self.given, trials)
-        reserve = sum(typical(self.space, trials, point) for point in points)
-        return self.left > min(reserve, self.limits.budget / 4)
+        costs = [typical(self.space, trials, point) for point in points]
+        found = any(t.stage == "search" and t.record.ok for t in trials)
+        left = self.left - (costs[0] if costs and found else 0.0)
+        return left > min(sum(costs), self.limits.budget / 4)
 
     def _confirmations(self) -> Iterator[Proposal]:
         while True:

@@ -85,6 +85,12 @@ def test_time_is_kept_for_the_confirmation():
     assert found.chosen == BEST
 
 
+def test_a_trial_that_would_leave_no_time_for_the_confirmation_is_not_begun():
+    _, found, stages = searched(budget=300.0, points=(BEST, OTHER))
+    assert stages[2:] == [("search", BEST), ("confirm", BEST)]
+    assert found.chosen == BEST
+
+
 def test_a_given_one_without_records_is_not_tried():
     _, found, stages = searched(RECORDS[1:])
     assert stages[0] == ("twin", TWIN)
