@@ -181,11 +181,11 @@ def fp8_gain_suspicious(speed_fp8_gain: float) -> bool:
 
 
 def tokens_per_second(
+    speed_bf16_seconds: Any,
     precision: str,
     optimizer: str,
     hidden_size: int,
     speed_step: Any,
-    speed_bf16_seconds: Any,
     speed_fp8_seconds: Any = None,
 ) -> float:
     """Tokens/s of all GPUs together [tokens/s].

@@ -26,7 +26,7 @@ _DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
 _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
 _ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
 _GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
-_OTHER = re.compile(r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b")
+_OTHER = r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b"
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -171,7 +171,7 @@ class _Reader:
     def _memory(self, claim: Claim) -> dict[str, Any]:
         """Against less memory than the run needs; more may be reserved beside it."""
         words, _, _ = self.comments.sentence(claim.span)
-        if _OTHER.search(words.lower()):
+        if re.search(_OTHER, words.lower()):
             return {}  # of another mode than the run's, as may be
         least, job, basis = self.value(claim.name)
         if not _figure(claim).below(least):

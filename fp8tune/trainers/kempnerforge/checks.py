@@ -6,7 +6,7 @@ an odd type passes or fails as it does there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
@@ -33,21 +33,21 @@ class Problem(NamedTuple):
     path: Path = ()
 
 
-def out_of_range(spec: Key, value: Any) -> Iterator[Problem]:
+def out_of_range(spec: Key, value: Any) -> Iterable[Problem]:
     """Why ``__post_init__`` refuses the value of a number, pair or weight table."""
     if spec.base == "tuple[float, float]":
-        yield from _pair(spec, value)
-    elif spec.base == "dict[str, float]":
-        yield from _weights(spec, value)
-    else:
-        yield from _number(spec, value)
+        return _pair(spec, value)
+    if spec.base == "dict[str, float]":
+        return _weights(spec, value)
+    return _number(spec, value)
 
 
-def _number(spec: Key, value: Any) -> Iterator[Problem]:
+def _number(spec: Key, value: Any) -> tuple[Problem, ...]:
     if not isinstance(value, (int, float)):
-        yield Problem(value, NUMBERS[spec.base], None)
-    elif not _inside(spec, value):
-        yield Problem(value, NUMBERS[spec.base], spec.bound)
+        return (Problem(value, NUMBERS[spec.base], None),)
+    if not _inside(spec, value):
+        return (Problem(value, NUMBERS[spec.base], spec.bound),)
+    return ()
 
 
 def _pair(spec: Key, value: Any) -> Iterator[Problem]:

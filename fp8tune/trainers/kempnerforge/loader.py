@@ -17,7 +17,7 @@ from typing import Any
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks, freeze
-from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
+from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, PLAIN, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
@@ -199,6 +199,8 @@ class _Loader:
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value after the loader's coercion."""
         base = spec.base
+        if type(raw) is PLAIN.get(base) and raw == raw:  # not "not a number"
+            return raw
         coerce = COERCIONS.get(base)
         value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
         if value is not _FAULTY:
