@@ -8,7 +8,7 @@ from typing import Any
 
 from fp8tune.runners.early import ended_early
 from fp8tune.search.record import Record
-from fp8tune.search.runner import WHOLE, Terms
+from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.search.space import Point, Space
 
 
@@ -28,7 +28,7 @@ class Replay:
         return self._now
 
     def run(
-        self, knobs: dict[str, Any], deadline: float, terms: Terms = WHOLE
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
     ) -> Record:
         """The next record of a setting; one that takes too long is cut off.
 
@@ -38,8 +38,8 @@ class Replay:
         known = self._records[point]
         record = known[self._asked[point] % len(known)]
         self._asked[point] += 1
-        record = ended_early(record, terms.floor)
-        longest = max(deadline, terms.most * bool(record.step_ms))
+        record = ended_early(record, leeway.floor)
+        longest = max(deadline, leeway.most * bool(record.step_ms))
         if record.cost_s > longest:
             record = Record(knobs, "hang", cost_s=longest)
         self._now += record.cost_s

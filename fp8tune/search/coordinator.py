@@ -17,7 +17,7 @@ from fp8tune.search.confirm import again, settings
 from fp8tune.search.deadline import deadline, extended, typical
 from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
-from fp8tune.search.runner import Runner, Terms
+from fp8tune.search.runner import Leeway, Runner
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial
@@ -150,20 +150,20 @@ class Search:
     def _try(self, proposal: Proposal) -> None:
         self.watch(Event(proposal, None, self.left))
         limit = deadline(self.space, self.study.trials, proposal.point, self.left)
-        terms = self._terms(proposal)
-        record = self.runner.run(self.space.values(proposal.point), limit, terms)
+        leeway = self._leeway(proposal)
+        record = self.runner.run(self.space.values(proposal.point), limit, leeway)
         if proposal.stage == "confirm" or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
             record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
 
-    def _terms(self, proposal: Proposal) -> Terms:
+    def _leeway(self, proposal: Proposal) -> Leeway:
         """Only what searches may end early: all else is measured in full."""
         most = extended(self.study.trials, self.left)
         if proposal.stage != "search" or self.aim != SPEED:
-            return Terms(most=most)
-        return Terms(floor(self.space, self.given, self._trials), most)
+            return Leeway(most=most)
+        return Leeway(floor(self.space, self.given, self._trials), most)
 
 
 def _budget(trial: Trial) -> float:

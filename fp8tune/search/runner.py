@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from fp8tune.search.record import Record
 
 
-class Terms(NamedTuple):
+class Leeway(NamedTuple):
     """When a trial may end before its full sample, and when after its deadline.
 
     Slower than ``floor`` tokens/s it need go no further, and is then ``censored``;
@@ -18,7 +18,7 @@ class Terms(NamedTuple):
     most: float = 0.0
 
 
-WHOLE = Terms()
+WHOLE = Leeway()
 """All steps, and not a second more than the deadline."""
 
 
@@ -34,7 +34,7 @@ class Runner(Protocol):
         ...
 
     def run(
-        self, knobs: dict[str, Any], deadline: float, terms: Terms = WHOLE
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
     ) -> Record:
         """Try one setting and return within ``deadline`` seconds whatever happens.
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.runner import Terms
+from fp8tune.search.runner import Leeway
 from tests.search.tries import BEST, GIVEN, SPACE, ran
 
 RECORDS = [ran(GIVEN, 1), ran(BEST, 9), ran(GIVEN, 2, cost_s=100.0)]
@@ -26,8 +26,10 @@ def test_what_takes_too_long_is_cut_off_at_the_deadline():
 
 def test_what_makes_steps_may_go_on():
     slow = ran(GIVEN, cost_s=1000.0, step_ms=(90.0,))
-    assert Replay([slow], SPACE).run(SPACE.values(GIVEN), 900, Terms(most=2000)) == slow
-    late = Replay([slow], SPACE).run(SPACE.values(GIVEN), 900, Terms(most=950))
+    assert (
+        Replay([slow], SPACE).run(SPACE.values(GIVEN), 900, Leeway(most=2000)) == slow
+    )
+    late = Replay([slow], SPACE).run(SPACE.values(GIVEN), 900, Leeway(most=950))
     assert (late.outcome, late.cost_s) == ("hang", 950)
 
 

@@ -106,10 +106,10 @@ def test_the_twin_of_what_fails_is_not_tried_at_first(outcome):
 
 def test_ctrl_c_ends_with_what_is_known():
     class Interrupted(Replay):
-        def run(self, knobs, deadline, terms):
+        def run(self, knobs, deadline, leeway):
             if knobs["train.batch_size"] == 4:
                 raise KeyboardInterrupt
-            return super().run(knobs, deadline, terms)
+            return super().run(knobs, deadline, leeway)
 
     search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
     assert search.interrupted

@@ -93,6 +93,17 @@ def measure(
         censored = number < last and _hopeless(times, events, spec)
         if censored:
             break
+    return {
+        **_counted(times, events, spec, censored=censored),
+        "losses": losses,
+        "recompiles": seen.graphs,
+    }
+
+
+def _counted(
+    times: list[float], events: dict[int, str], spec: Spec, *, censored: bool
+) -> dict[str, Any]:
+    """Which steps count, and the tokens/s that they make: at most, where censored."""
     found = steady(times, events, spec.warm_steps + 1)
     kept = times[found.start :]
     middle = interval(kept)[0] if censored else statistics.median(kept)
@@ -102,8 +113,6 @@ def measure(
         "discarded": [left._asdict() for left in found.left],
         "settled": found.settled,
         "tokens_per_second_per_rank": spec.tokens_per_step() / middle * 1e3,
-        "losses": losses,
-        "recompiles": seen.graphs,
     }
 
 

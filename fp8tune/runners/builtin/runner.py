@@ -21,7 +21,7 @@ from fp8tune.runners.builtin.told import record
 from fp8tune.runners.process import Heard, listen
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import Record, tight
-from fp8tune.search.runner import WHOLE, Terms
+from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -104,11 +104,11 @@ class Builtin:
         return from_job(self.job(knobs), **given)
 
     def run(
-        self, knobs: dict[str, Any], deadline: float, terms: Terms = WHOLE
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
     ) -> Record:
         """Try one setting in a process of its own; never longer than ``deadline``.
 
-        One that makes steps may go on to the end of its terms.
+        One that makes steps may go on for as long as its leeway says.
         """
         try:
             spec = self.spec(knobs)
@@ -116,8 +116,8 @@ class Builtin:
             return Record(knobs, "launch", more={"message": str(error)})
         until = self.now() + deadline
         # without communication, which is added later, a rank is the faster
-        slow = spec._replace(floor=terms.floor / max(1, spec.dp_shard))
-        found = self._trial(knobs, slow, deadline, terms.most)
+        slow = spec._replace(floor=leeway.floor / max(1, spec.dp_shard))
+        found = self._trial(knobs, slow, deadline, leeway.most)
         if found.ok and not found.measured and found.tokens_per_second >= slow.floor:
             # without its throttled steps it is not that slow
             found = found._replace(outcome="throttled")

@@ -22,7 +22,7 @@ from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
 from fp8tune.runners.builtin.told import record
 from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
-from fp8tune.search.runner import Terms
+from fp8tune.search.runner import Leeway
 from fp8tune.trainers.trainer import trainer
 from tests.conftest import REPOSITORY
 from tests.sample import SMALL_MODEL
@@ -314,7 +314,7 @@ def stages(text, floor=0.0):
     """The stages of a whole trial, and its record."""
     made, heard = runner(text), []
     made.hear = lambda line: heard.append(line.get("stage"))
-    found = made.run({}, 300, Terms(floor=floor))
+    found = made.run({}, 300, Leeway(floor=floor))
     return [stage for stage in heard if stage], found
 
 
@@ -344,7 +344,7 @@ def test_a_slow_trial_ends_before_its_full_sample():
     made = runner()
     made.setup = made.setup._replace(max_steps=30)
     whole = made.run({}, 300)
-    cut = made.run({}, 300, Terms(floor=100 * whole.tokens_per_second))
+    cut = made.run({}, 300, Leeway(floor=100 * whole.tokens_per_second))
     assert (cut.ok, cut.measured) == (True, False)
     assert len(cut.step_ms) >= 5
     assert len(cut.more["all_step_ms"]) < 2 + 30
