@@ -79,7 +79,7 @@ def _frozen(space: Space, trial: Trial) -> optuna.trial.FrozenTrial:
     measured = {"peak_gib": record.peak_gib, "cost_s": record.cost_s}
     return optuna.trial.create_trial(
         state=state,
-        value=record.tokens_per_second if record.ok else None,
+        value=record.tokens_per_second if record.measured else None,
         params=record.knobs,
         distributions=_distributions(space),
         user_attrs={**attributes, **measured},
