@@ -161,7 +161,9 @@ class Search:
     def _leeway(self, proposal: Proposal) -> Leeway:
         """Only what searches may end early: all else is measured in full."""
         most = extended(self.study.trials, self.left)
-        if proposal.stage != "search" or self.aim != SPEED:
+        kept = (self.given, self.space.twin(self.given))
+        searches = proposal.stage == "search" and proposal.point not in kept
+        if not searches or self.aim != SPEED:
             return Leeway(most=most)
         return Leeway(floor(self.space, self.given, self._trials), most)
 

@@ -132,6 +132,21 @@ def test_a_search_ends_slow_trials_early_but_no_other():
     assert runner.now() == pytest.approx(60 * len(study.trials) - 0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("point", [GIVEN, TWIN])
+def test_ones_own_config_and_its_twin_are_measured_in_full_whenever(point):
+    failed = ran(point, outcome="launch", cost_s=1.0)
+    points = {GIVEN: 100, TWIN: 90, BEST: 200}
+    records = [ran(p, value, step_ms=STEPS) for p, value in points.items()]
+    records.insert(0, failed)
+    space = Space(KNOBS, points)
+    study = Study("")
+    limits = Limits(7200.0)
+    runner = Replay(records, space)
+    Search(space, GIVEN, runner, InOrder(BEST, point), study, limits).run()
+    found = [t.record for t in study.trials if t.stage == "search"]
+    assert [record.measured for record in found] == [True, True]
+
+
 def test_another_aim_than_speed_needs_every_step():
     more = {"tokens_per_joule": 1.0}
     points = {GIVEN: 100, OTHER: 60}
