@@ -264,3 +264,19 @@ BY_CLASS: dict[str, tuple[Check, ...]] = {
     "MoMaConfig": (_freeze_schedule, _modalities("moma_modalities"), _experts),
 }
 """Checks by config class, in the order of the trainer's ``__post_init__``."""
+
+
+def default(spec: Key) -> str:
+    """What to write instead of a value out of range, if there is a default."""
+    value = spec.effective_default
+    return "" if value is None else f"leave it out for the default, {value}"
+
+
+def as_written(problem: Problem, raw: Any) -> dict[str, Any]:
+    """The value and the bound, with what the value becomes if it is coerced."""
+    value = problem.value
+    if problem.path or not isinstance(raw, (bool, float, str)):
+        return {"value": value, "bound": problem.bound}
+    was, is_now = str(raw).lower()[:20], str(value).lower()[:20]
+    becomes = "" if was == is_now else f" ({was} becomes {is_now})"
+    return {"value": raw, "bound": f"{problem.bound}{becomes}"}
