@@ -65,7 +65,8 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     mapped = known.expected
     ran = [point for point, record in known.runs if record.ok]
     told = all(p in mapped and mapped[p].tokens_per_second > 0 for p in (*ran, *points))
-    speed = _learned(known, seen, logs, told)
+    learned, every = _with_bounds(known, seen, logs, told)
+    speed = Speed(known.space, _features(known, learned, told), every, told)
     fit = known.memory.fit(points)
     chance = fit.probability * works(known.space, points, known.runs)
     best = _best(known, speed, seen, logs, told)
@@ -81,22 +82,22 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     return Outlook(points, fit.probability, fit.deviation, gain, drawn, draws)
 
 
-def _learned(known: Known, seen: Sequence[Point], logs: Array, told: bool) -> Speed:
-    """What trials tell of speed.
+def _with_bounds(
+    known: Known, seen: Sequence[Point], logs: Array, told: bool
+) -> tuple[Sequence[Point], Array]:
+    """What was measured, and the points whose trials ended early.
 
-    A trial that was ended early says between which bounds its setting is: it is taken
-    to be there as the others have it, or at the nearer bound.
+    Such a trial says between which bounds its setting is: it is taken to be there as
+    the others have it, or at the nearer bound.
     """
-    speed = Speed(known.space, _features(known, seen, told), logs, told)
     cut = {p: r for p, r in known.runs if r.ok and not r.measured and p not in seen}
     if not cut:
-        return speed
-    features = _features(known, list(cut), told)
+        return seen, logs
     ends = [(max(r.least, 1e-9), r.tokens_per_second) for r in cut.values()]
     low, high = np.log(np.array(ends)).T
-    likely = np.clip(speed.predict(features).mean, low, high)
-    every = _features(known, [*seen, *cut], told)
-    return Speed(known.space, every, np.concatenate([logs, likely]), told)
+    speed = Speed(known.space, _features(known, seen, told), logs, told)
+    likely = speed.predict(_features(known, list(cut), told)).mean
+    return [*seen, *cut], np.concatenate([logs, np.clip(likely, low, high)])
 
 
 def _best(
