@@ -77,13 +77,14 @@ class Variant(NamedTuple):
 
     ``error`` is the relative error of an estimate of memory and of speed, 0 for no
     estimate; without ``usual`` nothing is known of AC and compile beforehand either, so
-    that the prior is flat.
+    that the prior is flat. Without ``early`` every trial takes its full sample.
     """
 
     error: float = 0.0
     sure: tuple[float, ...] = SURE
     usual: bool = True
     peaks: bool = True
+    early: bool = True
 
 
 def ours(world: World, variant: Variant) -> Result:
@@ -120,10 +121,7 @@ class _Ended(NamedTuple):
 
 def _search(world: World, variant: Variant, budget: float) -> _Ended:
     space = world.space if variant.usual else _nameless(world.space)
-    records = [
-        record if variant.peaks else record._replace(peak_gib=0.0, reserved_gib=0.0)
-        for record in world.records()
-    ]
+    records = [_without(record, variant) for record in world.records()]
     prior = estimate(world, variant.error) if variant.error else flat
     strategy = Guided(space, world.given, prior, sure=variant.sure)
     study = Study("")
@@ -134,6 +132,13 @@ def _search(world: World, variant: Variant, budget: float) -> _Ended:
     first = [(space.point(t.record.knobs), t.record) for t in study.trials[:TRIALS]]
     after = world.fraction(best_measured(world, first))
     return _Ended(found.chosen, after, found.oom_trials, found.trials, found.seconds)
+
+
+def _without(record: Record, variant: Variant) -> Record:
+    """A record without what the variant leaves out."""
+    if not variant.peaks:
+        record = record._replace(peak_gib=0.0, reserved_gib=0.0)
+    return record if variant.early else record._replace(step_ms=())
 
 
 def _nameless(space: Space) -> Space:

@@ -39,7 +39,7 @@ def summary(found: Mapping[str, Sequence[Result]], first: int) -> dict[str, Any]
         if name != names[0]:
             own["ours_minus_this"] = {
                 time: interval(_differences(found[names[0]], results, time))
-                for time in TIMES
+                for time in (*TIMES, "minutes")
             }
         said["arms"][name] = own
     said["reached"] = _reached(said["arms"], names)
@@ -151,5 +151,8 @@ def _gaps(arms: dict[str, Any]) -> str:
             cells = (
                 f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]" for mean, low, high in gaps
             )
-            rows.append((name, *cells))
-    return table(rows, ("strategy", "10 trials", "30 min", "60 min", "120 min"))
+            spent = arm["ours_minus_this"]["minutes"]
+            longer = "{:+.1f} [{:+.1f}, {:+.1f}]".format(*spent)
+            rows.append((name, *cells, longer))
+    times = ("10 trials", "30 min", "60 min", "120 min", "minutes until the end")
+    return table(rows, ("strategy", *times))

@@ -162,7 +162,8 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
             continue
         if "grad_accum" in more:
             values.setdefault(accumulation, more["grad_accum"])
-        tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
+        whole = record.measured and "extrapolated" not in more
+        tokens = record.tokens_per_second if whole else 0.0
         torch = str(more.get("environment", "")).rpartition("torch ")[2]
         with contextlib.suppress(Unknown, BadCalibration):
             job = variants.job.with_values(values)

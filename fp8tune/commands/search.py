@@ -48,6 +48,10 @@ from fp8tune.cli import Choice, Failure, text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
     """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
 
+    It changes micro-batch, gradient accumulation with it, activation checkpointing and
+    compile; with --allow precision also bf16 or FP8. A chunked loss is no knob: in
+    KempnerForge it saves no memory (fp8tune explain chunked-loss-saves-nothing).
+
     Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
     could not start; 130: interrupted (the study is kept, the best so far is written).
     """

@@ -44,11 +44,13 @@ def listen(
     total: float,
     errors: IO[bytes] | int = subprocess.DEVNULL,
     hear: Callable[[dict[str, Any]], None] = lambda _event: None,
+    needs: Callable[[dict[str, Any]], float] = lambda _event: 0.0,
 ) -> Heard:
     """Run a worker to its end, or to a deadline, and leave nothing of it.
 
     ``total`` is for all of it; ``stages`` for the time between two lines within a
-    stage [s]; ``hear`` gets each line as it comes. The worker gets a session of its
+    stage [s]; ``hear`` gets each line as it comes, ``needs`` tells by it how many
+    seconds there have to be, if more than that. The worker gets a session of its
     own, which is killed whole, and with it every process that left it.
     """
     start = time.monotonic()
@@ -61,7 +63,7 @@ def listen(
         env={**os.environ, MARK: mark},
         start_new_session=True,
     )
-    hearing = _Hearing(process, stages, start + total, hear)
+    hearing = _Hearing(process, stages, start + total, hear, needs)
     try:
         ended = hearing.run()
     finally:
@@ -81,12 +83,14 @@ class _Hearing:
         stages: Mapping[str, float],
         end: float,
         hear: Callable[[dict[str, Any]], None],
+        needs: Callable[[dict[str, Any]], float],
     ) -> None:
         assert process.stdout is not None
         self.descriptor = process.stdout.fileno()
         self.stages = stages
         self.end = end
         self.hear = hear
+        self.needs = needs
         self.stage = "start"
         self.events: list[dict[str, Any]] = []
         self._said = 0
@@ -126,6 +130,7 @@ class _Hearing:
         if isinstance(event, dict):
             self.events.append(event)
             self.hear(event)
+            self.end = max(self.end, _now() + self.needs(event))
             self.stage = str(event.get("stage", self.stage))
             self._due = self._deadline()
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from fp8tune.runners.early import ended_early
 from fp8tune.search.record import Record
+from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.course import STAGE, Course, course
 
@@ -33,14 +35,21 @@ class Replay:
         """Simulated seconds."""
         return self._now
 
-    def run(self, knobs: dict[str, Any], deadline: float) -> Record:
-        """The next record of a setting; one that takes too long is cut off."""
+    def run(
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
+    ) -> Record:
+        """The next record of a setting; one that takes too long is cut off.
+
+        A slow one ends early, as it would have done.
+        """
         point = self.space.point(knobs)
         known = self._records[point]
         record = known[self._asked[point] % len(known)]
         self._asked[point] += 1
-        if record.cost_s > deadline:
-            record = Record(knobs, "hang", cost_s=deadline)
+        record = ended_early(record, leeway.floor)
+        longest = max(deadline, leeway.most * bool(record.step_ms))
+        if record.cost_s > longest:
+            record = Record(knobs, "hang", cost_s=longest)
         self._now += record.cost_s
         return record._replace(knobs=knobs)
 

@@ -14,7 +14,10 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import NamedTuple
+
+from fp8tune.runners.visible import Visible, found
 
 DEADLINE_S = 10.0
 """An answer of a driver that hangs is not waited for [s]."""
@@ -25,6 +28,7 @@ STATE = (
     "power.draw",
     "temperature.gpu",
     "memory.used",
+    "utilization.gpu",
     "clocks_event_reasons.active",
 )
 OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
@@ -49,7 +53,10 @@ Row = Mapping[str, str]
 
 
 class Sample(NamedTuple):
-    """The GPU at one moment; what is unknown is ``None``."""
+    """The GPU at one moment; what is unknown is ``None``.
+
+    ``busy`` is the share of the last moments in which something computed.
+    """
 
     time: float | None = None
     sm_mhz: float | None = None
@@ -57,6 +64,7 @@ class Sample(NamedTuple):
     temperature_c: float | None = None
     used_gib: float | None = None
     reasons: int | None = None
+    busy: float | None = None
 
 
 class Process(NamedTuple):
@@ -67,10 +75,17 @@ class Process(NamedTuple):
     gib: float | None
 
 
-def device(environment: Mapping[str, str] = os.environ) -> str:
-    """The GPU that torch takes as its first, as ``nvidia-smi -i`` names it."""
-    visible = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    return visible or "0"
+def device(environment: Mapping[str, str] = os.environ) -> Visible:
+    """The GPU that torch takes as its first, or the slice of one."""
+    wanted = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    return found(wanted or "0", _listing(environment.get("PATH", "")))
+
+
+@cache
+def _listing(_path: str) -> str:
+    """What ``nvidia-smi -L`` prints, asked once for each ``PATH``."""
+    program = shutil.which("nvidia-smi")
+    return "" if program is None else _output([program, "-L"]) or ""
 
 
 def ask(query: str, fields: Sequence[str]) -> list[dict[str, str]]:
@@ -113,7 +128,7 @@ def end(process: subprocess.Popen[str]) -> None:
 def command(program: str, query: str, fields: Sequence[str]) -> list[str]:
     """The command line of a query."""
     wanted = f"--query-{query}={','.join(fields)}"
-    return [program, "-i", device(), wanted, "--format=csv,nounits"]
+    return [program, "-i", device().name, wanted, "--format=csv,nounits"]
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -130,7 +145,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def sample(row: Row) -> Sample:
     """A row of ``STATE``."""
-    used = _number(row.get("memory.used"))
+    used, busy = (_number(row.get(k)) for k in ("memory.used", "utilization.gpu"))
     return Sample(
         _time(row.get("timestamp", "")),
         _number(row.get("clocks.current.sm")),
@@ -138,25 +153,39 @@ def sample(row: Row) -> Sample:
         _number(row.get("temperature.gpu")),
         None if used is None else used / 1024,
         _bits(row),
+        None if busy is None else busy / 100,
     )
 
 
 def processes() -> list[Process]:
-    """The processes that compute on the GPU, as far as they are shown."""
+    """The processes that compute on the GPU, as far as they are shown.
+
+    None of a slice: they may be on others.
+    """
+    if device().profile:
+        return []
     fields = ("pid", "process_name", "used_gpu_memory")
-    return [found for row in ask("compute-apps", fields) for found in _process(row)]
+    return [one for row in ask("compute-apps", fields) for one in _process(row)]
+
+
+def name() -> str:
+    """The GPU's name, with the profile of a slice; ``""`` where there is none."""
+    said = ask("gpu", ("name",))
+    profile = device().profile
+    whole = said[0].get("name", "") if said else ""
+    return f"{whole} MIG {profile}" if whole and profile else whole
 
 
 def driver() -> str:
     """The version of the driver; ``""`` where it is unknown."""
-    found = ask("gpu", ("driver_version",))
-    return found[0].get("driver_version", "") if found else ""
+    said = ask("gpu", ("driver_version",))
+    return said[0].get("driver_version", "") if said else ""
 
 
 def state() -> Sample:
-    """The GPU now."""
-    found = ask("gpu", STATE)
-    return sample(found[0]) if found else Sample()
+    """The GPU now; nothing of a slice, because it would be of the whole GPU."""
+    said = ask("gpu", STATE) if not device().profile else []
+    return sample(said[0]) if said else Sample()
 
 
 def named_reasons(bits: int) -> list[str]:

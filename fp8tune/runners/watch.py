@@ -23,6 +23,10 @@ SLACK_GIB = 0.5
 CROWDED_GIB = 2.0
 """Memory in use before a trial, more than a driver takes alone, from which running out
 of it says nothing of the setting."""
+BUSY = 0.25
+"""Share of the time in which something computes, from which it slows a trial."""
+LOOKS = 4
+"""Times that a GPU is looked at until it is idle: the last trial may echo."""
 SHARE = 0.1
 """Share of the steady time from which a harmful slowdown spoils a trial."""
 
@@ -69,11 +73,29 @@ class Guard:
         return {"gpu_used_gib": round(used, 2), **self.beside({})}
 
     def beside(self, before: dict[str, Any]) -> dict[str, Any]:
-        """The other processes now, and those that ``before`` tells of."""
+        """The other processes now and what they do, and what ``before`` tells of them.
+
+        Asked while no trial runs.
+        """
         known = {other["pid"]: other for other in before.get("others", [])}
-        if self.sees:
-            known = {p.pid: p._asdict() for p in self._others()} | known
-        return {"others": list(known.values())} if known else {}
+        if not self.sees:
+            return {"others": list(known.values())} if known else {}
+        known = {p.pid: p._asdict() for p in self._others()} | known
+        busy = max(self._busy(), before.get("gpu_busy", 0.0))
+        return {
+            **({"others": list(known.values())} if known else {}),
+            **({"gpu_busy": round(busy, 2)} if busy > BUSY else {}),
+        }
+
+    def _busy(self) -> float:
+        """The share of the time in which others compute, while no trial runs."""
+        least = 1.0
+        for look in range(LOOKS):
+            time.sleep(0.5 * bool(look))
+            least = min(least, self._look().busy or 0.0)
+            if least <= BUSY:
+                break
+        return least
 
 
 def sharers(record_more: dict[str, Any]) -> str:
@@ -165,16 +187,25 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
 def beside(found: Record, before: dict[str, Any], steady: dict[str, Any]) -> Record:
     """A record with what was seen of the GPU, and what that makes of its outcome.
 
-    Out of memory beside another process, or a figure of a GPU that slowed itself down,
-    say nothing of the setting: both may pass.
+    Out of memory or short of it beside another process, and a figure of a GPU that
+    slowed itself down or that others computed on, say nothing of the setting: all may
+    pass.
     """
     more = {**found.more, **before, **steady}
     others = sharers(more)
     used = before.get("gpu_used_gib", 0.0)
-    if found.outcome == "oom" and (others or used > CROWDED_GIB):
-        taken = others or f"{used:.1f} GiB that were in use before"
+    crowded = others or used > CROWDED_GIB
+    taken = others or f"{used:.1f} GiB that were in use before"
+    if found.outcome == "oom" and crowded:
         more["message"] = f"out of memory beside {taken}"
         return found._replace(outcome="launch", more=more)
+    if found.ok and crowded and more.get("alloc_retries"):
+        more["message"] = f"allocator retries beside {taken}"
+        return found._replace(outcome="launch", more=more)
+    if found.ok and (busy := before.get("gpu_busy", 0.0)):
+        who = others or "a process that is not shown"
+        more["message"] = f"{who} computes on the GPU, {100 * busy:.0f} % of the time"
+        return found._replace(outcome="throttled", more=more)
     if found.ok and steady.get("slowed", 0.0) > SHARE:
         reasons = ", ".join(steady["clock_reasons"])
         more["message"] = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
@@ -17,6 +17,9 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import selected
 from fp8tune.lint.settings import BadSettings, settings_for
+from fp8tune.search.plan import Config, role_of
+from fp8tune.search.stale import Change, stale
+from fp8tune.search.writeback import Choice
 
 
 def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterator[str]:
@@ -24,7 +27,7 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
 
     ``path`` is where it will stand; what the project ignores is not told.
     """
-    rules = _rules(path)
+    rules = rules_for(path)
     old, new = (
         {(found.rule, _line(data, found)): found for found in reversed(report)}
         for data in (before, after)
@@ -41,7 +44,24 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
             yield f"{path}:{found.region.line}: {found.message} [{rule}]"
 
 
-def _rules(path: str) -> Rules:
+def notes(
+    path: str, config: Config, after: bytes, choices: Iterable[Choice]
+) -> Iterator[str]:
+    """What a user should look at in a tuned config: lint's findings come first."""
+    found = list(aftermath(path, config.data, after, config.job.target))
+    yield from found
+    told = {line.split(": ", 1)[0] for line in found}
+    changes = [
+        Change(key, role_of(config.trainer, key), config.loaded.values.get(key), value)
+        for key, value, _ in choices
+    ]
+    for line in stale(path, after, changes):
+        if line.split(": ", 1)[0] not in told:
+            yield line
+
+
+def rules_for(path: str) -> Rules:
+    """The rules for a file there, without those that its project ignores."""
     try:
         ignored = settings_for(os.path.dirname(os.path.abspath(path))).ignore
     except BadSettings:

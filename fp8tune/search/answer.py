@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
@@ -30,6 +30,13 @@ class Beside(NamedTuple):
     twin: Speed | None = None
 
 
+class Pair(NamedTuple):
+    """What FP8's gain is of: a setting in FP8, and the fastest that bf16 was."""
+
+    fp8: Point
+    bf16: Point
+
+
 class Answer(NamedTuple):
     """The outcome of a search.
 
@@ -37,10 +44,11 @@ class Answer(NamedTuple):
     ``twin`` is the fastest that bf16 was, at its own best batch; ``fp8_gain`` is how
     FP8 does beside it. Where the chosen setting was not measured in bf16, both are of
     the given one, so that the gain is of nothing else.
-    ``fp8`` is that gain with its interval. ``verdict`` is of the ``aim``; ``energy`` is
-    tokens per joule where watts are known. ``unfit`` says why settings that ran leave
-    too little memory. ``stability`` holds how FP8 learns beside bf16, at each setting
-    where that was compared; ``unchecked`` says why it was not at the chosen one.
+    ``fp8`` is that gain with its interval, ``pair`` what it compares. ``verdict`` is of
+    the ``aim``; ``energy`` is tokens per joule where watts are known. ``unfit`` says
+    why settings that ran leave too little memory. ``stability`` holds how FP8 learns
+    beside bf16, at each setting where that was compared; ``unchecked`` says why it was
+    not at the chosen one.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -62,6 +70,7 @@ class Answer(NamedTuple):
     aim: str = SPEED
     energy: Beside = Beside()
     unfit: Mapping[Point, str] = {}
+    pair: Pair | None = None
     stability: Mapping[Point, Finding] = {}
     unchecked: str = ""
 
@@ -88,10 +97,12 @@ def answer(
     best = ranked(space, given, wanted)
     diverges = lesson(space, given) in rejected(space, trials)
     chosen, said = _choice(by_point(space, wanted), best, given, diverges)
+    if best == [given] and _is_alone(space, given, timed(trials)):
+        said = "unsure"
     runs = by_point(space, trials)
     last = _last(runs.get(chosen, [])) if chosen is not None else None
     points = [given if chosen is None else chosen, given]
-    twin, fp8 = _fp8(space, runs, points)
+    twin, fp8, pair = _fp8(space, runs, points)
     energies = by_point(space, aimed(trials, ENERGY))
     return Answer(
         chosen,
@@ -114,6 +125,7 @@ def answer(
             _fp8(space, energies, points)[0],
         ),
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
+        pair,
         findings(space, trials),
     )
 
@@ -134,30 +146,36 @@ def _choice(
     return best[0], said
 
 
+def _is_alone(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
+    """Whether nothing but the given setting was tried, though there is more."""
+    others = any(point != given for point in space.points(given))
+    tried = {space.point(trial.record.knobs) for trial in trials} - {given}
+    return others and not any(space.allows(point, given) for point in tried)
+
+
 def _fp8(
     space: Space, runs: Runs, points: Sequence[Point]
-) -> tuple[Speed | None, Speed | None]:
-    """The fastest that bf16 was, and what FP8 gains over it.
+) -> tuple[Speed | None, Speed | None, Pair | None]:
+    """The fastest that bf16 was, what FP8 gains over it, and of what that is.
 
     The gain is that of the first of these points that was measured in both, the
     chosen and the given one; bf16 may have another batch.
     """
-    pairs = [
-        tuple(speed_of(runs, space.with_precision(point, name)) for name in PRECISIONS)
-        for point in points
+    versions = [
+        [space.with_precision(point, name) for name in PRECISIONS] for point in points
     ]
-    chosen_in_bf16 = pairs[0][1]
     in_bf16 = [p for p in runs if space.value(p, "precision") == "bf16"]
     sound = [p for p in in_bf16 if _confirmed(runs[p]) and not is_unfit(runs[p])]
-    every = [speed_of(runs, p) for p in sound]
-    fastest = _fastest([bf16 for _, bf16 in pairs] + every * bool(chosen_in_bf16))
-    both = next((fp8 for fp8, bf16 in pairs if fp8 and bf16), None)
-    return fastest, ratio(both, fastest) if both and fastest else None
-
-
-def _fastest(speeds: Iterable[Speed | None]) -> Speed | None:
-    measured = [speed for speed in speeds if speed is not None]
-    return max(measured, key=lambda speed: speed.value, default=None)
+    beside = speed_of(runs, versions[0][1])
+    every = [bf16 for _, bf16 in versions] + sound * bool(beside)
+    speeds = {p: found for p in every if p and (found := speed_of(runs, p))}
+    bf16 = max(speeds, key=lambda p: speeds[p].value, default=None)
+    if bf16 is None:
+        return None, None, None
+    for fp8, same in versions:
+        if fp8 and same in speeds and (found := speed_of(runs, fp8)):
+            return speeds[bf16], ratio(found, speeds[bf16]), Pair(fp8, bf16)
+    return speeds[bf16], None, None
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
@@ -223,5 +241,5 @@ def _confirmed(trials: Sequence[Trial]) -> list[Record]:
 
 
 def _last(trials: Sequence[Trial]) -> Trial | None:
-    measured = [trial for trial in trials if trial.record.ok]
+    measured = [trial for trial in trials if trial.record.measured]
     return measured[-1] if measured else None

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.answer import Answer, answer
 from fp8tune.search.confirm import again, settings
-from fp8tune.search.deadline import deadline, typical
+from fp8tune.search.deadline import deadline, extended, typical
+from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
-from fp8tune.search.runner import Runner
+from fp8tune.search.runner import Leeway, Runner
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stability.stage import Stage
@@ -135,6 +136,7 @@ class Search:
     def _searching(self) -> bool:
         """Whether a trial more leaves time for the confirmation, not yet begun.
 
+        The first one is tried whatever it leaves.
         One that a smaller budget led to does not end the search of a larger one.
         """
         trials = self._trials
@@ -144,8 +146,11 @@ class Search:
         if len(trials) >= TRIES and all(map(_never_began, trials)):
             return False
         points = settings(self.space, self.given, trials)
-        reserve = sum(typical(self.space, timed(trials), point) for point in points)
-        return self.left > min(reserve, self.limits.budget / 4) + self._kept()
+        clocked = timed(trials)
+        costs = [typical(self.space, clocked, point) for point in points]
+        found = any(t.stage == "search" and t.record.ok for t in trials)
+        left = self.left - (costs[0] if costs and found else 0.0)
+        return left > min(sum(costs), self.limits.budget / 4) + self._kept()
 
     def _endings(self) -> Iterator[Proposal]:
         """Confirmations, then how FP8 learns; both again if that rejects a setting."""
@@ -193,7 +198,16 @@ class Search:
             limit = self.stage.limit(trials, proposal, self.left)
             return self.runner.learn(values, proposal.course, limit), limit
         limit = deadline(self.space, timed(trials), proposal.point, self.left)
-        return self.runner.run(values, limit), limit
+        return self.runner.run(values, limit, self._leeway(proposal)), limit
+
+    def _leeway(self, proposal: Proposal) -> Leeway:
+        """Only what searches may end early: all else is measured in full."""
+        most = extended(timed(self.study.trials), self.left)
+        kept = (self.given, self.space.twin(self.given))
+        searches = proposal.stage == "search" and proposal.point not in kept
+        if not searches or self.aim != SPEED:
+            return Leeway(most=most)
+        return Leeway(floor(self.space, self.given, self._trials), most)
 
 
 def _budget(trial: Trial) -> float:

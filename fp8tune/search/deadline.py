@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from fp8tune.search.space import Point, Space
 from fp8tune.search.study import Trial
 
-LONGEST = 900.0
-"""A trial of which nothing is known [s]; twice as long after each that ran into it."""
+LONGEST, PART = 900.0, 1 / 8
+"""A trial of which nothing is known [s], or that part of what is left; twice as long
+after each that ran into it."""
 SHORT = 300.0
 """What even the first trial of a small budget may take [s]."""
 SLACK = 3.0
@@ -20,7 +21,8 @@ def deadline(space: Space, trials: Sequence[Trial], point: Point, left: float) -
     """Seconds until a trial is given up, of ``left`` that it may have at most.
 
     Trials are alike that are both compiled, or both not; while none like it has run,
-    it may take a third of the time that is left.
+    it may take a third of the time that is left. While none has run at all, it may go
+    on as long as it makes steps: see ``extended``.
     """
     like = _costs(space, trials, point)
     every = [trial.record.cost_s for trial in trials if trial.record.ok]
@@ -31,8 +33,17 @@ def deadline(space: Space, trials: Sequence[Trial], point: Point, left: float) -
         allowed = min(allowed, max(LONGEST / 2, 2 * SLACK * max(every)))
     else:
         hung = sum(trial.record.outcome == "hang" for trial in trials)
-        allowed = min(max(left / 3, SHORT), LONGEST * 2**hung)
+        patience = max(LONGEST, PART * left) * 2**hung
+        allowed = min(max(left / 3, SHORT), patience)
     return min(left, allowed)
+
+
+def extended(trials: Sequence[Trial], left: float) -> float:
+    """Seconds that a trial may take while it makes steps, if more than its deadline.
+
+    A large model that steps slowly does not hang.
+    """
+    return 0.0 if any(trial.record.ok for trial in trials) else left
 
 
 def typical(space: Space, trials: Sequence[Trial], point: Point) -> float:

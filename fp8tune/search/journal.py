@@ -65,20 +65,21 @@ def _frozen(space: Space, trial: Trial) -> optuna.trial.FrozenTrial:
     """A trial as Optuna has it: one that ran out of memory broke a constraint.
 
     It is no failed one, which Optuna's samplers would leave out of what they learn.
+    What was ended early for being slow is pruned, as Optuna calls that.
     """
     import optuna
 
     record = trial.record
     state = optuna.trial.TrialState.FAIL
-    if record.ok:
+    if record.measured:
         state = optuna.trial.TrialState.COMPLETE
-    elif record.outcome == "oom":
+    elif record.ok or record.outcome == "oom":
         state = optuna.trial.TrialState.PRUNED
     attributes = {"outcome": record.outcome, "stage": trial.stage}
     measured = {"peak_gib": record.peak_gib, "cost_s": record.cost_s}
     return optuna.trial.create_trial(
         state=state,
-        value=record.tokens_per_second if record.ok else None,
+        value=record.tokens_per_second if record.measured else None,
         params=record.knobs,
         distributions=_distributions(space),
         user_attrs={**attributes, **measured},

@@ -92,6 +92,7 @@ class Board:
             told = Text(outcome(record).rpartition(",")[0])
             return [str(trial.number + 1), plain(name), "", "", told, cost]
         mark = "~" if extrapolation(record) else ""
+        mark += "" if record.measured else "<"
         rate, said = f"{mark}{record.tokens_per_second:,.0f}", self._said(trial)
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), said, cost]
@@ -102,6 +103,8 @@ class Board:
             return Text("your config")
         mine = self._given()
         own = speed([trial.record])
+        if not trial.record.measured:
+            return Text("slow, ended early")
         if mine is None or own is None:
             return Text("")
         said = verdict(own, mine)

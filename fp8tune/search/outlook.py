@@ -63,10 +63,10 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     """What to expect of points that were not tried; something must have run."""
     seen, logs = _measured(known.runs)
     mapped = known.expected
-    told = all(
-        p in mapped and mapped[p].tokens_per_second > 0 for p in (*seen, *points)
-    )
-    speed = Speed(known.space, _features(known, seen, told), logs, told)
+    ran = [point for point, record in known.runs if record.ok]
+    told = all(p in mapped and mapped[p].tokens_per_second > 0 for p in (*ran, *points))
+    learned, every = _with_bounds(known, seen, logs, told)
+    speed = Speed(known.space, _features(known, learned, told), every, told)
     fit = known.memory.fit(points)
     chance = fit.probability * works(known.space, points, known.runs)
     best = _best(known, speed, seen, logs, told)
@@ -82,6 +82,24 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     return Outlook(points, fit.probability, fit.deviation, gain, drawn, draws)
 
 
+def _with_bounds(
+    known: Known, seen: Sequence[Point], logs: Array, told: bool
+) -> tuple[Sequence[Point], Array]:
+    """What was measured, and the points whose trials ended early.
+
+    Such a trial says between which bounds its setting is: it is taken to be there as
+    the others have it, or at the nearer bound.
+    """
+    cut = {p: r for p, r in known.runs if r.ok and not r.measured and p not in seen}
+    if not cut:
+        return seen, logs
+    ends = [(max(r.least, 1e-9), r.tokens_per_second) for r in cut.values()]
+    low, high = np.log(np.array(ends)).T
+    speed = Speed(known.space, _features(known, seen, told), logs, told)
+    likely = speed.predict(_features(known, list(cut), told)).mean
+    return [*seen, *cut], np.concatenate([logs, np.clip(likely, low, high)])
+
+
 def _best(
     known: Known, speed: Speed, seen: Sequence[Point], logs: Array, told: bool
 ) -> float:
@@ -94,10 +112,14 @@ def _best(
 
 
 def _measured(runs: Runs) -> tuple[list[Point], Array]:
-    """The points that ran, and the mean log of their tokens/s."""
+    """The points that were measured, and the mean log of their tokens/s.
+
+    Where none was, those of which only a bound is known.
+    """
     logs: dict[Point, list[float]] = defaultdict(list)
+    full = any(record.measured for _, record in runs)
     for point, record in runs:
-        if record.ok:
+        if record.measured or (record.ok and not full):
             logs[point].append(float(np.log(record.tokens_per_second)))
     return list(logs), np.array([np.mean(values) for values in logs.values()])
 

@@ -34,6 +34,8 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "gain": _speed(_gain(found)),
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
+        "fp8_gain_of": found.pair
+        and {name: space.values(p) for name, p in found.pair._asdict().items()},
         "objective": found.aim,
         "tokens_per_joule": {
             "chosen": _speed(found.energy.chosen),
@@ -83,8 +85,10 @@ def outcome(record: Record) -> str:
         return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
-    rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
-    return f"{rate}{peak}, {shown(record.cost_s)}{why}"
+    slow = "" if record.measured else "under "
+    rate = f"{slow}{record.tokens_per_second:,.0f} tokens/s{band(record)}"
+    early = ", ended early" * (not record.measured)
+    return f"{rate}{peak}, {shown(record.cost_s)}{early}{why}"
 
 
 def _last(record: Record, name: str) -> str:
@@ -98,7 +102,7 @@ WORDS = {
     "compile": "did not compile",
     "nan": "lost its loss (NaN)",
     "launch": "did not start",
-    "throttled": "the GPU throttled",
+    "throttled": "the GPU did not run at its full speed",
     "user": "the config's own code failed",
 }
 
@@ -121,7 +125,8 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     if why := found.unfit.get(plan.given):
         yield f"your config leaves too little memory for a long run: {why}"
     if found.twin is not None:
-        yield f"bf16 twin {_interval(found.twin)}{_fp8_gain(found)}"
+        what = _reference(found, plan)
+        yield f"{what} {_interval(found.twin)}{_fp8_gain(found)}"
     yield from _energy(found)
     if said := sentence(found.record):
         yield said
@@ -173,6 +178,9 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{found.verdict}: {describe(plan, found.chosen)}"
         yield f"{_interval(found.given)} -> {_interval(found.speed)}"
         yield f"{_change(gain)}{JOULES * (found.aim == ENERGY)}"
+    elif found.chosen == plan.given and found.verdict == "unsure":
+        yield f"no other setting was tried: yours stays, {_maybe(found.speed)}"
+        yield "give a larger --budget to learn more"
     elif found.chosen == plan.given and found.runner_up is None:
         yield f"no other setting ran: yours stays, {_maybe(found.speed)}"
     elif found.chosen == plan.given:
@@ -205,6 +213,19 @@ def _energy(found: Answer) -> Iterator[str]:
     if each:
         yours = f", yours {before.value:.3g}" if before else ""
         yield f"{each.value:.3g} tokens per joule{yours}"
+
+
+def _reference(found: Answer, plan: Plan) -> str:
+    """Which bf16 it is that FP8 is held against."""
+    if found.pair is None:
+        return "bf16 twin"
+    fp8, bf16 = found.pair
+    space = plan.space
+    if bf16 == space.with_precision(fp8, "bf16"):
+        mine = fp8 == space.with_precision(plan.given, "fp8")
+        return f"bf16 twin of {'your config' if mine else 'this setting'}"
+    alike = plan._replace(given=space.with_precision(fp8, "bf16") or fp8)
+    return f"bf16 at its best, {describe(alike, bf16)},"
 
 
 def _fp8_gain(found: Answer) -> str:

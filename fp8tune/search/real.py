@@ -60,7 +60,7 @@ def circumstances(job: Job, device: str) -> dict[str, Any]:
 
     Figures of one GPU, driver, torch or data set do not answer for another's.
     """
-    machine = {"machine": gpu_name(), "driver": smi.driver()}
+    machine = {"machine": smi.name(), "driver": smi.driver()}
     return {
         "device": device,
         **(machine if device == "cuda" else {}),
@@ -109,7 +109,7 @@ def _has_fp8(config: Config, device: str) -> bool:
     except Unknown:
         known = []
     try:
-        here = resolve(gpu_name()) if device == "cuda" else ""
+        here = resolve(smi.name()) if device == "cuda" else ""
         known += [find(here).fp8_matmul] if here else []
     except UnknownGpu:
         pass
@@ -125,13 +125,7 @@ def _allowed(config: Config, role: str) -> tuple[str, ...]:
 def larger_gib(job: Job) -> float:
     """Memory of the job's GPU [GiB] where this machine's has less; else 0."""
     try:
-        here, wanted = find(resolve(gpu_name())).memory_gib, job["gpu.memory_gib"]
+        here, wanted = find(resolve(smi.name())).memory_gib, job["gpu.memory_gib"]
     except (Unknown, UnknownGpu):
         return 0.0
     return float(wanted) if here and wanted > here else 0.0
-
-
-def gpu_name() -> str:
-    """The GPU's name as its driver tells it; ``""`` where there is none."""
-    found = smi.ask("gpu", ("name",))
-    return found[0].get("name", "") if found else ""

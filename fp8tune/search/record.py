@@ -43,8 +43,27 @@ class Record(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the trial measured its setting."""
+        """Whether the setting ran."""
         return self.outcome == "ok"
+
+    @property
+    def measured(self) -> bool:
+        """Whether its tokens/s are a figure.
+
+        Those of a trial that was ended early for being slow are an upper bound.
+        """
+        return self.ok and self.more.get("censored") is not True
+
+    @property
+    def least(self) -> float:
+        """What the steps of a trial that was ended early allow at least [tokens/s].
+
+        0 where that is unknown; ``tokens_per_second`` is what they allow at most.
+        """
+        match self.more.get("median_step_ms_95"):
+            case [int() | float() as low, int() | float() as high] if 0 < low <= high:
+                return self.tokens_per_second * low / high
+        return 0.0
 
     def line(self) -> str:
         """The record as one line of JSON, without its line ending."""

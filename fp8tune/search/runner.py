@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fp8tune.search.record import Record
 from fp8tune.search.stability.course import Course
+
+
+class Leeway(NamedTuple):
+    """When a trial may end before its full sample, and when after its deadline.
+
+    Slower than ``floor`` tokens/s it need go no further, and is then ``censored``;
+    while it makes steps it may take up to ``most`` seconds.
+    """
+
+    floor: float = 0.0
+    most: float = 0.0
+
+
+WHOLE = Leeway()
+"""All steps, and not a second more than the deadline."""
 
 
 class Runner(Protocol):
@@ -19,7 +34,9 @@ class Runner(Protocol):
         """Seconds on the runner's clock."""
         ...
 
-    def run(self, knobs: dict[str, Any], deadline: float) -> Record:
+    def run(
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
+    ) -> Record:
         """Try one setting and return within ``deadline`` seconds whatever happens.
 
         A trial that is not done by then is killed with all its processes and comes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -15,10 +14,11 @@ from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
+from fp8tune.runners import smi
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
-from fp8tune.search.aftermath import aftermath
+from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Limits, Search
@@ -40,7 +40,6 @@ from fp8tune.search.plan import (
 from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.real import (
     circumstances,
-    gpu_name,
     larger_gib,
     plan_for_trials,
     ranks,
@@ -48,6 +47,7 @@ from fp8tune.search.real import (
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
 from fp8tune.search.recorded import MAX_BYTES, recorded
+from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
 from fp8tune.search.stability.conditions import for_records, for_trials, split
@@ -57,6 +57,9 @@ from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study, timed
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
+
+PART = 1 / 60
+"""Of the budget: the time of steps from which a trial makes do with the fewest."""
 
 
 class CannotSearch(Exception):
@@ -108,6 +111,11 @@ def search(wishes: Wishes) -> int:
         line, column = error.position
         place = f"{wishes.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, mostly
+        place = f"{error.filename}: " if error.filename else ""
+        raise CannotSearch(f"{place}{error.strerror}") from None
     except ValueError as error:
         raise CannotSearch(str(error)) from None
 
@@ -135,8 +143,9 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
-    hint = [] if stop.asked else list(_advice(wishes, made, found))
-    _say(wishes, made, found, output, hint)
+    _say(
+        wishes, made, found, output, [] if stop.asked else _advice(wishes, made, found)
+    )
     write_at_end(made.study.folder, out)
     if stop.asked:
         return CODE
@@ -156,7 +165,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     more = circumstances(config.job, wishes.device)
     about = plan.about(allow=list(wishes.allow), **more)
     study = _opened(wishes, plan, about, held)
-    setup = Setup(wishes.device, standing_for)
+    enough_s = PART * parse_duration(wishes.budget)
+    setup = Setup(wishes.device, standing_for, enough_s=enough_s)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
@@ -219,7 +229,7 @@ def _gpu(wishes: Wishes) -> str:
     """The GPU as the table knows it: the one named, else this machine's."""
     if wishes.runner == "replay" or wishes.device == "cpu":
         return wishes.gpu
-    found = gpu_name()
+    found = smi.name()
     if not found:
         hint = "run on a GPU node, or rehearse with --device cpu"
         raise CannotSearch(f"no NVIDIA GPU found; {hint}")
@@ -235,13 +245,14 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     chosen = choices(made.plan, found, made.study.name)
     if not chosen:
         return ""
+    path, target = _asked(wishes), config.job.target
     after = write_back(config.data, chosen)
-    path = _asked(wishes)
+    after = with_measured(path, after, found.record, target)
     if wishes.in_place and not wishes.diff and changed(path, config.data):
         path = tuned(path)
         edited = f"{config.path} was changed during the search and is left alone"
         print(f"note: {plain(edited)}: see {path}", file=sys.stderr)
-    for line in aftermath(path, config.data, after, config.job.target):
+    for line in notes(path, config, after, chosen):
         print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
         from fp8tune.toml.diff import unified_diff
@@ -264,10 +275,10 @@ def _asked(wishes: Wishes) -> str:
     return wishes.output or tuned(wishes.config)
 
 
-def _advice(wishes: Wishes, made: Prepared, found: Answer) -> Iterator[str]:
-    if found.chosen is None:
-        budget = parse_duration(wishes.budget)
-        yield from advice(made.plan, made.study.trials, budget)
+def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
+    if found.chosen is not None:
+        return []
+    return list(advice(made.plan, made.study.trials, parse_duration(wishes.budget)))
 
 
 def _say(

@@ -48,7 +48,7 @@ def spread(settings: Iterable[Sequence[Record]]) -> float:
     """
     total, freedom = PRIOR_RUNS * RUN_SPREAD**2, PRIOR_RUNS
     for records in settings:
-        values = [record.tokens_per_second for record in records if record.ok]
+        values = [record.tokens_per_second for record in records if record.measured]
         if len(values) > 1:
             middle = statistics.fmean(values)
             total += sum((value / middle - 1) ** 2 for value in values)
@@ -70,7 +70,7 @@ def student(freedom: float) -> float:
 
 def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | None:
     """The speed of one setting from its runs, which differ by ``deviation``."""
-    values = [record.tokens_per_second for record in records if record.ok]
+    values = [record.tokens_per_second for record in records if record.measured]
     if not values:
         return None
     middle = middle_of(values)

@@ -6,6 +6,8 @@ what is searched, so that the same command finds its own study again.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterable
@@ -73,7 +75,7 @@ class Study:
             raise BadStudy(f"{error.filename}: {error.strerror}") from None
 
     def add(self, stage: str, record: Record) -> Trial:
-        """Append a trial and see it onto the disk."""
+        """Append a trial and see it onto the disk; raises ``BadStudy``."""
         trial = Trial(len(self.trials), stage, record)
         if self.folder:
             self._append(trial)
@@ -85,10 +87,26 @@ class Study:
         more = {**record.more, "trial": trial.number, "stage": trial.stage}
         line = record._replace(more=more).line()
         path = os.path.join(self.folder, "trials.jsonl")
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
-            file.flush()
+        try:
+            _append_line(path, f"{line}\n".encode())
+        except OSError as error:
+            hint = "the trials before are kept: the same command goes on with them"
+            raise BadStudy(f"{path}: {error.strerror}; {hint}") from None
+
+
+def _append_line(path: str, line: bytes) -> None:
+    """Append a line whole or not at all: half of one would spoil the next."""
+    with open(path, "ab", buffering=0) as file:
+        size = file.tell()
+        try:
+            written = file.write(line)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(size)
+            raise
 
 
 def _read(path: str) -> list[Trial]:

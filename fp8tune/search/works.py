@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +14,9 @@ from fp8tune.search.space import Point, Space
 Runs = Sequence[tuple[Point, Record]]
 PASSING = ("throttled", "launch")
 """Outcomes that a second trial may not have."""
+HOPELESS = 2
+"""Trials of a cell that failed for what no batch changes, and none ran, until its other
+batches are not tried."""
 FAR = 0.25
 """How much less a failure says of a setting per knob in which that differs."""
 
@@ -21,11 +24,13 @@ FAR = 0.25
 def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
     """Tells the points that need no trial.
 
-    Those that had one, unless the failure may pass; and a larger batch than one that
-    ran out of memory in the same cell, or nearly did.
+    Those that had one, unless the failure may pass; a larger batch than one that ran
+    out of memory in the same cell, or nearly did; and all of a cell that does not
+    compile, or otherwise never runs.
     """
     tried: dict[Point, list[Record]] = defaultdict(list)
     limits: dict[Point, float] = {}
+    lost = _lost(space, runs)
     for point, record in runs:
         tried[point].append(record)
         batch = space.batch(point)
@@ -38,9 +43,22 @@ def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
         again = len(records) == 1 and records[0].outcome in PASSING
         if records and not again:
             return True
-        return space.batch(point) >= limits.get(space.cell(point), np.inf)
+        cell = space.cell(point)
+        return cell in lost or space.batch(point) >= limits.get(cell, np.inf)
 
     return shut
+
+
+def _lost(space: Space, runs: Runs) -> set[Point]:
+    """The cells in which nothing runs, whatever the batch."""
+    ran = {space.cell(point) for point, record in runs if record.ok}
+    failures = Counter(
+        space.cell(point)
+        for point, record in runs
+        if not record.ok and record.outcome not in ("oom", *PASSING)
+    )
+    found = {cell for cell, count in failures.items() if count >= HOPELESS}
+    return found - ran if space.has_batches else set()
 
 
 def works(space: Space, points: Sequence[Point], runs: Runs) -> Array:

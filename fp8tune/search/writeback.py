@@ -16,6 +16,8 @@ from fp8tune.toml.document import Document, parse
 from fp8tune.toml.edit import CannotEdit, Edit, apply, set_values
 
 MARK = "# fp8tune search: "
+MEASURED = "fp8tune search measured"
+"""How the reason of an ignore comment begins that a search has written."""
 WIDTH = 100
 """Longest line of a comment [characters]."""
 
@@ -92,10 +94,15 @@ def _own_start(text: str, start: int) -> int:
     """Where the comment of an earlier search begins that ends at ``start``."""
     while start:
         above = text.rfind("\n", 0, start - 1) + 1
-        if not text[above:start].lstrip().startswith(MARK):
+        if not _is_own(text[above:start].lstrip()):
             break
         start = above
     return start
+
+
+def _is_own(line: str) -> bool:
+    ignores = line.startswith("# fp8tune: ignore[") and f" -- {MEASURED}" in line
+    return ignores or line.startswith(MARK)
 
 
 def _path(choice: Choice) -> Path:

@@ -13,6 +13,12 @@ SCRIPT = """\
 import sys, time
 VALUES = {values!r}
 KNOWN = {known!r}
+if "-L" in sys.argv:
+    print({listing!r})
+    sys.exit()
+if {wanted!r} and {wanted!r} != sys.argv[sys.argv.index("-i") + 1]:
+    print("No devices were found")
+    sys.exit(6)
 arguments = [a for a in sys.argv[1:] if a.startswith("--query-")]
 query, _, fields = arguments[0].partition("=")
 fields = fields.split(",")
@@ -21,7 +27,7 @@ for field in fields:
         print(f'Field "{{field}}" is not a valid field to query.')
         sys.exit(2)
 unit = {{"memory.used": " [MiB]", "used_gpu_memory": " [MiB]", "power.draw": " [W]",
-        "clocks.current.sm": " [MHz]"}}
+        "clocks.current.sm": " [MHz]", "utilization.gpu": " [%]"}}
 print(", ".join(field + unit.get(field, "") for field in fields))
 def moment():
     now = time.time()
@@ -47,14 +53,18 @@ VALUES = {
     "clocks.current.sm": "1755",
     "power.draw": "652.31",
     "temperature.gpu": "61",
+    "utilization.gpu": "0",
     "clocks_event_reasons.active": "0x0000000000000004",
     "clocks_throttle_reasons.active": "0x0000000000000004",
 }
 APPS = ("pid", "process_name", "used_gpu_memory")
 
 
-def install(folder, monkeypatch, apps=(), unknown=(), **changed):
-    """Put the program first on PATH; ``unknown`` are fields that it does not have."""
+def install(folder, monkeypatch, apps=(), unknown=(), listing="", wanted="", **changed):
+    """Put the program first on PATH; ``unknown`` are fields that it does not have.
+
+    ``listing`` is what -L prints; ``wanted`` the only GPU that it knows, if not any.
+    """
     changed = {name.replace("__", "."): value for name, value in changed.items()}
     known = [n for n in (*VALUES, *APPS, "timestamp") if n not in unknown]
     text = SCRIPT.format(
@@ -62,6 +72,8 @@ def install(folder, monkeypatch, apps=(), unknown=(), **changed):
         values=VALUES | changed,
         known=known,
         apps=[list(app) for app in apps],
+        listing=listing,
+        wanted=wanted,
     )
     path = folder / "nvidia-smi"
     path.write_text(text)

@@ -70,3 +70,23 @@ def test_children_are_killed_too(tmp_path, first):
     assert heard(code, total=5.0).ended == "late"
     said = Path("/proc", note.read_text(), "cmdline")
     assert not said.exists() or said.read_bytes() == b""  # gone, or a zombie
+
+
+SLOW_STEPS = """
+import time
+for step in range(4):
+    time.sleep(0.4)
+    print('{"step": %d}' % step, flush=True)
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "needs", "ended", "steps"),
+    [("pass", 30.0, "exit", 4), ("time.sleep(30)", 0.5, "late", 1)],
+)
+def test_what_makes_steps_gets_the_time_that_it_needs(then, needs, ended, steps):
+    code = SLOW_STEPS.replace("{then}", then)
+    command = [sys.executable, "-c", code]
+    said = listen(command, {}, 0.7, needs=lambda event: needs * ("step" in event))
+    assert (said.ended, len(said.events)) == (ended, steps)

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
+from fp8tune.search.runner import Leeway
 from tests.search.tries import BEST, GIVEN, SPACE, ran
 
 RECORDS = [ran(GIVEN, 1), ran(BEST, 9), ran(GIVEN, 2, cost_s=100.0)]
@@ -21,6 +22,15 @@ def test_what_takes_too_long_is_cut_off_at_the_deadline():
         GIVEN, outcome="hang", cost_s=77.0
     )
     assert runner.now() == 77
+
+
+def test_what_makes_steps_may_go_on():
+    slow = ran(GIVEN, cost_s=1000.0, step_ms=(90.0,))
+    assert (
+        Replay([slow], SPACE).run(SPACE.values(GIVEN), 900, Leeway(most=2000)) == slow
+    )
+    late = Replay([slow], SPACE).run(SPACE.values(GIVEN), 900, Leeway(most=950))
+    assert (late.outcome, late.cost_s) == ("hang", 950)
 
 
 @pytest.mark.parametrize("skipped", range(4))

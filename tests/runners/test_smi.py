@@ -7,7 +7,9 @@ import pytest
 
 from fp8tune.runners import smi
 from fp8tune.runners.smi import Process, Sample
+from fp8tune.runners.visible import Visible, found
 from fp8tune.runners.watch import Guard, Sampler, beside, between, sharers, summary
+from fp8tune.search.record import tight
 from tests.runners.fake_smi import install
 from tests.search.tries import GIVEN, ran
 
@@ -60,7 +62,41 @@ def test_what_is_no_table(text):
     ],
 )
 def test_the_gpu_that_torch_takes(environment, name):
-    assert smi.device(environment) == name
+    assert smi.device({"PATH": "", **environment}) == Visible(name)
+
+
+LISTING = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11aa)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22bb)
+  MIG 1g.10gb     Device  0: (UUID: MIG-33cc)
+  MIG 2g.20gb     Device  1: (UUID: MIG-44dd)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_"),
+    [
+        ("0", Visible("0")),
+        ("GPU-11", Visible("GPU-11aa")),
+        ("1", Visible("1", "1g.10gb")),
+        ("GPU-22bb", Visible("1", "1g.10gb")),
+        ("MIG-44dd", Visible("1", "2g.20gb")),
+        ("MIG-GPU-22bb/1/0", Visible("GPU-22bb", "slice")),
+        ("MIG-unknown", Visible("MIG-unknown")),
+        ("7", Visible("7")),
+    ],
+)
+def test_a_slice_is_asked_for_by_its_gpu(wanted, is_):
+    assert found(wanted, LISTING) == is_
+
+
+def test_of_a_slice_nothing_is_told_that_is_of_its_gpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-44dd")
+    install(tmp_path, monkeypatch, [("12", "other", "9000")], (), LISTING, "1")
+    assert smi.name() == "NVIDIA H100 80GB HBM3 MIG 2g.20gb"
+    assert smi.driver() == "580.82.07"
+    assert (smi.state(), smi.processes()) == (Sample(), [])
+    assert not Guard().sees
 
 
 def test_without_a_driver_nothing_is_known(tmp_path, monkeypatch):
@@ -81,7 +117,7 @@ def test_without_a_driver_nothing_is_known(tmp_path, monkeypatch):
 def test_a_driver_is_asked_by_the_names_that_it_knows(tmp_path, monkeypatch, unknown):
     install(tmp_path, monkeypatch, unknown=unknown)
     assert smi.state()._replace(time=None) == Sample(
-        None, 1755, 652.31, 61, 520 / 1024, 4
+        None, 1755, 652.31, 61, 520 / 1024, 4, 0.0
     )
     start, sampler = time.time(), Sampler()
     with sampler.running():
@@ -122,7 +158,7 @@ def test_a_program_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
 
 
 def test_memory_is_waited_for():
-    used = iter([1.0, 70.0, 70.0, 1.2])
+    used = iter([1.0, 70.0, 70.0, 1.2, 1.2])
     guard = Guard(lambda: Sample(used_gib=next(used)), list)
     assert guard.free(100.0) == {"gpu_used_gib": 1.2}
 
@@ -152,6 +188,26 @@ def test_a_driver_that_stops_answering_is_asked_no_more():
     assert [guard.free(100.0), guard.free(100.0), guard.sees] == [{}, {}, False]
 
 
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([0.0], {}),
+        ([0.9, 0.9, 0.1], {}),
+        ([0.9] * 4, {"gpu_busy": 0.9}),
+        ([None], {}),
+    ],
+)
+def test_who_computes_while_no_trial_does_is_seen(looks, told):
+    answers = iter([None, *looks])
+    guard = Guard(lambda: Sample(used_gib=1.0, busy=next(answers)), list)
+    assert guard.beside({}) == told
+
+
+def test_what_computed_before_a_trial_is_not_forgotten_after_it():
+    guard = Guard(lambda: Sample(used_gib=1.0, busy=0.0), list)
+    assert guard.beside({"gpu_busy": 0.5}) == {"gpu_busy": 0.5}
+
+
 OTHERS = {"others": [Process(7, "python", 69.0)._asdict()]}
 HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
 
@@ -172,6 +228,21 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
         ),
         ("oom", {"gpu_used_gib": 0.5}, {}, "oom", None),
         ("ok", {"gpu_used_gib": 60.0}, {}, "ok", None),
+        (
+            "ok",
+            {**OTHERS, "gpu_busy": 0.9},
+            {},
+            "throttled",
+            "python (pid 7, 69.0 GiB) computes on the GPU, 90 % of the time",
+        ),
+        (
+            "ok",
+            {"gpu_busy": 0.3},
+            {},
+            "throttled",
+            "a process that is not shown computes on the GPU, 30 % of the time",
+        ),
+        ("nan", {"gpu_busy": 0.3}, {}, "nan", None),
         ("ok", {}, HOT, "throttled", "40 % of the time: hardware thermal slowdown"),
         ("nan", {}, HOT, "nan", None),
     ],
@@ -180,6 +251,16 @@ def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
     found = beside(ran(GIVEN, outcome=outcome), before, steady)
     assert (found.outcome, found.more.get("message")) == (then, message)
     assert found.more.items() >= {**before, **steady}.items()
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [({}, "ok"), (OTHERS, "launch"), ({"gpu_used_gib": 60.0}, "launch")],
+)
+def test_memory_that_others_hold_is_no_lack_of_the_setting(before, then):
+    found = beside(ran(GIVEN, more={"alloc_retries": 2}), before, {})
+    assert found.outcome == then
+    assert bool(tight(found)) == (then == "ok")
 
 
 def test_the_share_of_a_hot_time():

@@ -52,7 +52,7 @@ def test_the_whole_answer():
         ([], (None, "unsure", None)),
         ([("given", ran(GIVEN, outcome="hang"))], (None, "unsure", None)),
         ([("twin", ran(TWIN, 300))], (None, "unsure", None)),
-        ([("given", ran(GIVEN))], (GIVEN, "same", 100)),
+        ([("given", ran(GIVEN))], (GIVEN, "unsure", 100)),
         (
             [("given", ran(GIVEN)), ("search", ran(BEST, 100.8))],
             (GIVEN, "same", 100),
@@ -71,7 +71,11 @@ def test_the_whole_answer():
             [("given", ran(GIVEN, outcome="hang")), ("search", ran(BEST))],
             (BEST, "unsure", 100),
         ),
-        ([("given", ran(GIVEN)), ("twin", ran(TWIN, 300))], (GIVEN, "same", 100)),
+        ([("given", ran(GIVEN)), ("twin", ran(TWIN, 300))], (GIVEN, "unsure", 100)),
+        (
+            [("given", ran(GIVEN)), ("search", ran(BEST, outcome="oom"))],
+            (GIVEN, "same", 100),
+        ),
     ],
 )
 def test_choices(pairs, expected):
@@ -91,6 +95,7 @@ def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
     pairs = ("given", ran(GIVEN)), ("twin", ran(TWIN, 80)), ("search", ran(BEST, 160))
     found = answer(SPACE, GIVEN, trials(*pairs), 1.0)
     assert (found.chosen, found.twin.value, found.fp8_gain) == (BEST, 80, 1.25)
+    assert found.pair == (GIVEN, TWIN)
 
 
 def test_luck_does_not_beat_a_confirmation():
@@ -156,7 +161,7 @@ def test_enough_memory_or_nothing_known_of_it(fields):
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        ([], (GIVEN, "same")),
+        ([], (GIVEN, "unsure")),
         ([("search", ran(OTHER, 90))], (OTHER, "slower")),
         ([("search", ran(OTHER, 120))], (OTHER, "faster")),
         ([("search", ran(OTHER, 90, **RETRIED))], (GIVEN, "same")),

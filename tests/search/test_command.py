@@ -79,6 +79,10 @@ def test_the_whole_answer(replay, tmp_path):
         "verdict": "faster",
         "tokens_per_second": {"chosen": 150, "given": 100, "bf16_twin": 120},
         "fp8_gain": 1.25,
+        "fp8_gain_of": {
+            name: {BATCH: 4, AC: "full", COMPILE: True, PRECISION: name}
+            for name in ("fp8", "bf16")
+        },
         "objective": "tokens-per-second",
         "tokens_per_joule": {"chosen": None, "given": None, "bf16_twin": None},
         "unfit": [],
@@ -133,7 +137,7 @@ def test_what_people_read(replay):
         "faster: batch_size = 4",
         "10,000 tokens/s (9,925 to 10,075) -> 15,000 tokens/s (14,888 to 15,112)",
         "+50.0 % (+48.4 to +51.6)",
-        "bf16 twin 12,000 tokens/s (11,910 to 12,090): "
+        "bf16 twin of this setting 12,000 tokens/s (11,910 to 12,090): "
         "FP8 gains +25.0 % (+23.7 to +26.3)",
         "10 trials, 1 out of memory, 10 min",
         "wrote a.tuned.toml",

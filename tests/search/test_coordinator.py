@@ -85,6 +85,12 @@ def test_time_is_kept_for_the_confirmation():
     assert found.chosen == BEST
 
 
+def test_a_trial_that_would_leave_no_time_for_the_confirmation_is_not_begun():
+    _, found, stages = searched(budget=300.0, points=(BEST, OTHER))
+    assert stages[2:] == [("search", BEST), ("confirm", BEST)]
+    assert found.chosen == BEST
+
+
 def test_a_given_one_without_records_is_not_tried():
     _, found, stages = searched(RECORDS[1:])
     assert stages[0] == ("twin", TWIN)
@@ -100,10 +106,10 @@ def test_the_twin_of_what_fails_is_not_tried_at_first(outcome):
 
 def test_ctrl_c_ends_with_what_is_known():
     class Interrupted(Replay):
-        def run(self, knobs, deadline):
+        def run(self, knobs, deadline, leeway):
             if knobs["train.batch_size"] == 4:
                 raise KeyboardInterrupt
-            return super().run(knobs, deadline)
+            return super().run(knobs, deadline, leeway)
 
     search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
     assert search.interrupted

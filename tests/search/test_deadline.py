@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.deadline import deadline, typical
+from fp8tune.search.deadline import deadline, extended, typical
 from fp8tune.search.space import Space
 from tests.search.tries import BEST, GIVEN, KNOBS, SPACE, ran, trials
 
@@ -14,6 +14,7 @@ HUNG = ran(GIVEN, outcome="hang")
     ("records", "left", "seconds"),
     [
         ([], 7200, 900),
+        ([], 8 * 3600, 3600),
         ([], 1800, 600),
         ([], 600, 300),
         ([], 20, 20),
@@ -31,6 +32,12 @@ HUNG = ran(GIVEN, outcome="hang")
 def test_deadlines(records, left, seconds):
     tried = trials(*(("search", record) for record in records))
     assert deadline(SPACE, tried, BEST, left) == seconds
+
+
+def test_while_nothing_has_run_a_trial_that_steps_may_go_on():
+    assert extended([], 7200) == 7200
+    assert extended(trials(("given", HUNG)), 7200) == 7200
+    assert extended(trials(("given", ran(GIVEN))), 7200) == 0
 
 
 def test_typical_costs():

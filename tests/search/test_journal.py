@@ -62,6 +62,13 @@ def test_a_folder_that_cannot_be_written_to_is_no_matter(tmp_path):
     Journal(str(tmp_path / "file"), SPACE).write(TRIALS)
 
 
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_what_ended_early_is_pruned(tmp_path):
+    cut = trials(("search", ran(BEST, 90, more={"censored": True})))
+    Journal(str(tmp_path), SPACE).write(cut)
+    assert seen(read(tmp_path)) == [("PRUNED", None, SPACE.values(BEST), "ok")]
+
+
 def test_values_of_all_types(tmp_path):
     space = Space([Knob("x", (1, True, 1.5, "1", None))])
     found = trials(*(("search", ran((i,), space=space)) for i in range(5)), space=space)

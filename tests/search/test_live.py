@@ -65,6 +65,22 @@ def test_the_whole_table(plan):
     ]
 
 
+def test_a_trial_that_ended_early_shows_a_bound(plan):
+    cut = trials(TRIALS[0][1:], ("search", ran(BEST, 9_000, more={"censored": True})))
+    board = Board(plan, study_of(cut))
+    line = " ".join(drawn(board)[2].split())
+    assert line == "2 batch_size = 4 <9,000 slow, ended early 60 s"
+    assert "best so far: your config" in "".join(drawn(board))
+
+
+@pytest.mark.parametrize("stage", ["convert", "compile"])
+def test_the_stage_of_the_running_trial_is_shown(plan, stage):
+    board = Board(plan, study_of(TRIALS))
+    board.take(Event(Proposal(GIVEN, "confirm", "measured again"), None, 3600.0))
+    board.hear({"stage": stage})
+    assert any(f"your config {stage} " in " ".join(x.split()) for x in drawn(board))
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("height", [3, 10, 50])
 @pytest.mark.parametrize("count", [0, 1, 5, 200])

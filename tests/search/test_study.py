@@ -1,6 +1,7 @@
 """Studies on disk: nothing is lost but a line that was cut off."""
 
 import json
+import resource
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +30,22 @@ def filled(folder) -> Study:
     for trial in TRIALS:
         study.add(trial.stage, trial.record)
     return study
+
+
+@pytest.mark.parametrize("room", [0, 40])
+def test_a_full_disk_loses_only_the_trial_that_it_cannot_hold(tmp_path, room):
+    study = filled(tmp_path / "s")
+    path = tmp_path / "s" / "trials.jsonl"
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, limits[1]))
+    try:
+        with pytest.raises(BadStudy, match=r"trials\.jsonl: .* kept"):
+            study.add("search", ran(BEST, 120))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert study.trials == opened(tmp_path / "s").trials == TRIALS
 
 
 def test_what_is_added_is_there_again(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.search.space import Knob, Space
 from fp8tune.search.works import closed, works
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
+from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, SPACE, ran
 
 
 def runs(*pairs):
@@ -37,6 +37,30 @@ def test_a_larger_batch_than_one_without_memory_is_closed_in_its_cell():
     assert [tell((batch, 1, 1, 1)) for batch in range(4)] == [False, False, True, True]
     assert [tell((batch, 0, 1, 1)) for batch in range(4)] == [False] * 3 + [True]
     assert not tell((3, 1, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "shut"),
+    [
+        (["compile"], False),
+        (["compile", "compile"], True),
+        (["hang", "nan"], True),
+        (["compile", "compile", "ok"], False),
+        (["compile", "launch"], False),
+        (["throttled", "launch"], False),
+    ],
+)
+def test_a_cell_in_which_nothing_runs_is_closed(outcomes, shut):
+    pairs = (((batch, 1, 1, 1), outcome) for batch, outcome in enumerate(outcomes))
+    tell = closed(SPACE, runs(*pairs))
+    assert tell((3, 1, 1, 1)) == shut
+    assert not tell((3, 0, 1, 1))
+
+
+def test_without_batches_no_cell_is_closed():
+    space = Space(KNOBS[1:3])
+    tried = [(p, ran(p, outcome="compile", space=space)) for p in ((0, 0), (0, 1))]
+    assert not closed(space, tried)((1, 1))
 
 
 def test_a_larger_batch_than_one_that_nearly_filled_the_gpu_is_closed():

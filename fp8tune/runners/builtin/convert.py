@@ -7,6 +7,7 @@ checkpointing wraps blocks before FSDP2 shards them, and the whole is compiled l
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -103,12 +104,14 @@ def avoid_slow_kernels(spec: Spec) -> None:
     torch.backends.mkldnn.set_flags(spec.precision != "fp8")
 
 
-def build(spec: Spec) -> tuple[nn.Module, dict[str, int]]:
+def build(
+    spec: Spec, built: Callable[[], None] = lambda: None
+) -> tuple[nn.Module, dict[str, int]]:
     """The model, ready to train, and counts of what was converted and wrapped.
 
     One rank of many never holds the whole model: it is built without storage, and gets
     its share of the weights when it is sharded. Tied weights would come apart so, and
-    are built whole.
+    are built whole. ``built`` hears when the plain model is there, to be converted.
     """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":
@@ -117,6 +120,7 @@ def build(spec: Spec) -> tuple[nn.Module, dict[str, int]]:
     with torch.device("meta" if in_part else spec.device):
         model = Decoder(spec)
     model = model.to(DTYPES[spec.precision])
+    built()
     counts = {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "linears": sum(isinstance(m, nn.Linear) for m in model.modules()),

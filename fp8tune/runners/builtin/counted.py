@@ -63,7 +63,7 @@ def summed_up(found: Record, ranks: int) -> Record:
         more["median_step_ms"] = statistics.median(found.step_ms)
         more["median_step_ms_95"] = list(interval(found.step_ms))
     watts = more.get("power_w")
-    if isinstance(watts, (int, float)) and watts > 0:
+    if isinstance(watts, (int, float)) and watts > 0 and found.measured:
         step_ms = statistics.median(found.step_ms) + (more.get("communication_ms") or 0)
         more["joules_per_step"] = round(watts * step_ms / 1e3, 3)
         each = found.tokens_per_second / max(1, ranks)

@@ -12,7 +12,8 @@ import torch
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Step, Training
-from fp8tune.runners.steady import half_width, steady
+from fp8tune.runners.early import is_hopeless
+from fp8tune.runners.steady import half_width, interval, steady
 
 GIB = 2**30
 FLOAT8_MATMULS = ("aten::_scaled_mm", "aten::_scaled_mm_v2")
@@ -65,14 +66,18 @@ def measure(
 ) -> dict[str, Any]:
     """Train until the median step time is known to ``spec.precise``.
 
+    After ``spec.enough_s`` the fewest steps have to do.
     ``first_ms`` is the time of step 0. What counts is told by ``runners.steady``: not
-    the ``warm_steps``, nor what is before the last recompile or growth of memory.
+    the ``warm_steps``, nor what is before the last recompile or growth of memory. One
+    that is surely slower than ``spec.floor`` tokens/s ends there, ``censored``: its
+    tokens/s are their upper bound.
     Raises ``ArithmeticError`` where loss or gradient is not finite.
     """
-    times, losses = [first_ms], []
+    times, losses, censored = [first_ms], [], False
     events: dict[int, str] = {}
     seen = _Seen(device)
-    for number in range(1, spec.warm_steps + spec.max_steps + 1):
+    last = spec.warm_steps + spec.max_steps
+    for number in range(1, last + 1):
         start = time.perf_counter()
         step = training.step()
         device.wait()
@@ -84,15 +89,29 @@ def measure(
             events[number] = why
         if _precise(times, events, spec):
             break
-    found = steady(times, events, spec.warm_steps + 1)
-    middle = statistics.median(times[found.start :])
+        censored = number < last and _hopeless(times, events, spec)
+        if censored:
+            break
     return {
-        "step_ms": times[found.start :],
+        **_counted(times, events, spec, censored=censored),
+        "losses": losses,
+        "recompiles": seen.graphs,
+    }
+
+
+def _counted(
+    times: list[float], events: dict[int, str], spec: Spec, *, censored: bool
+) -> dict[str, Any]:
+    """Which steps count, and the tokens/s that they make: at most, where censored."""
+    found = steady(times, events, spec.warm_steps + 1)
+    kept = times[found.start :]
+    middle = interval(kept)[0] if censored else statistics.median(kept)
+    return {
+        **({"censored": True} if censored else {}),
+        "step_ms": kept,
         "discarded": [left._asdict() for left in found.left],
         "settled": found.settled,
         "tokens_per_second_per_rank": spec.tokens_per_step() / middle * 1e3,
-        "losses": losses,
-        "recompiles": seen.graphs,
     }
 
 
@@ -109,7 +128,17 @@ def _precise(times: list[float], events: dict[int, str], spec: Spec) -> bool:
     found = steady(times, events, spec.warm_steps + 1)
     kept = times[found.start :]
     enough = found.settled and len(kept) >= spec.min_steps
-    return enough and half_width(kept) <= spec.precise
+    late = sum(times[1:]) > spec.enough_s * 1e3
+    return enough and (late or half_width(kept) <= spec.precise)
+
+
+def _hopeless(times: list[float], events: dict[int, str], spec: Spec) -> bool:
+    """Whether the steady steps so far are surely too slow to go on."""
+    if not spec.floor:
+        return False
+    found = steady(times, events, spec.warm_steps + 1)
+    kept = times[found.start :]
+    return found.settled and is_hopeless(kept, spec.tokens_per_step(), spec.floor)
 
 
 class _Seen:

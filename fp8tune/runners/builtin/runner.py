@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -16,10 +17,12 @@ from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.counted import summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
+from fp8tune.runners.builtin.told import record
 from fp8tune.runners.process import Heard, listen
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
-from fp8tune.search.record import OUTCOMES, Record, tight
-from fp8tune.search.stability.course import STAGE, Course, series
+from fp8tune.search.record import Record, tight
+from fp8tune.search.runner import WHOLE, Leeway
+from fp8tune.search.stability.course import STAGE, Course
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -27,37 +30,28 @@ SILENCE_S = {
     "start": 60.0,
     "import": 300.0,
     "build": 600.0,
+    "convert": 600.0,
+    "compile": 1800.0,
     "first_step": 1800.0,
     "steady": 600.0,
     "profile": 300.0,
 }
 """Longest silence of a worker by stage [s]; importing torch takes minutes on some
-cluster file systems, the first step compiles. The search's own deadline is shorter."""
+cluster file systems, a first step may compile once more. The search's own deadline is
+shorter."""
 
-KEPT = (
-    "capacity_gib",
-    "alloc_retries",
-    "recompiles",
-    "float8_matmuls",
-    "discarded",
-    "settled",
-)
-"""What the worker says at its end that goes into the record as it is."""
-
-VERSIONS = ("torch", "torchao", "cuda", "driver")
-"""What the worker says of its software."""
+SLACK = 2.0
+"""How much longer than its last step the following ones may take."""
 
 WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""
-
-_LATE = {"start": "launch", "import": "launch", "build": "launch"}
 
 
 class Setup(NamedTuple):
     """Where and how long trials run; ``min_steps`` and so on as in ``Spec``.
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0.
+    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
     """
 
     device: str
@@ -66,6 +60,7 @@ class Setup(NamedTuple):
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
+    enough_s: float = math.inf
 
 
 class Builtin:
@@ -109,14 +104,24 @@ class Builtin:
         del given["larger_gib"]
         return from_job(self.job(knobs), **given)
 
-    def run(self, knobs: dict[str, Any], deadline: float) -> Record:
-        """Try one setting in a process of its own; never longer than ``deadline``."""
+    def run(
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
+    ) -> Record:
+        """Try one setting in a process of its own; never longer than ``deadline``.
+
+        One that makes steps may go on for as long as its leeway says.
+        """
         try:
             spec = self.spec(knobs)
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
         until = self.now() + deadline
-        found = self._trial(knobs, spec, deadline)
+        # without communication, which is added later, a rank is the faster
+        slow = spec._replace(floor=leeway.floor / max(1, spec.dp_shard))
+        found = self._trial(knobs, slow, deadline, leeway.most)
+        if found.ok and not found.measured and found.tokens_per_second >= slow.floor:
+            # without its throttled steps it is not that slow
+            found = found._replace(outcome="throttled")
         if self.setup.larger_gib and (found.outcome == "oom" or tight(found)):
             found = self._in_part(knobs, spec, found, until)
         found = as_many(found, self.job(knobs), spec.dp_shard)
@@ -157,9 +162,15 @@ class Builtin:
                 return found[0][1]._replace(cost_s=spent)
         return whole._replace(cost_s=spent)
 
-    def _trial(self, knobs: dict[str, Any], spec: Spec, deadline: float) -> Record:
+    def _trial(
+        self, knobs: dict[str, Any], spec: Spec, deadline: float, most: float = 0.0
+    ) -> Record:
         """One worker's life, as a record of its rank alone, with the GPU beside it."""
         start = time.monotonic()
+
+        def needs(line: dict[str, Any]) -> float:
+            return min(still_needed(spec, line), start + most - time.monotonic())
+
         before = self.guard.free(deadline / 2) if self.guard else {}
         waited = time.monotonic() - start
         sampler = Sampler() if self.guard and self.guard.sees else None
@@ -171,7 +182,8 @@ class Builtin:
             if sampler:
                 held.enter_context(sampler.running())
             command = [*self.worker, str(path), str(os.getpid())]
-            heard = listen(command, SILENCE_S, deadline - waited, errors, self.hear)
+            left = deadline - waited
+            heard = listen(command, SILENCE_S, left, errors, self.hear, needs)
             found = record(knobs, spec, heard, _last_line(said))
         if self.guard:
             before |= self.guard.beside(before)
@@ -184,6 +196,15 @@ class Builtin:
         """Every trial has ended with its own call."""
 
 
+def still_needed(spec: Spec, line: dict[str, Any]) -> float:
+    """Seconds that a trial surely ends within, by the time of its last step."""
+    step, took = line.get("step"), line.get("ms")
+    if not isinstance(step, int) or not isinstance(took, (int, float)):
+        return 0.0
+    left = spec.warm_steps + spec.max_steps + 2 - step
+    return SLACK * max(0, left) * took / 1e3
+
+
 def _steady(heard: Heard) -> tuple[float, float]:
     """When the steady steps began and ended [s since 1970]."""
     at = {str(event.get("stage")): event.get("at") for event in heard.events}
@@ -191,105 +212,6 @@ def _steady(heard: Heard) -> tuple[float, float]:
     if isinstance(start, float) and isinstance(end, float):
         return start, end
     return 0.0, 0.0
-
-
-def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
-    """What a worker's lines amount to; ``said`` is its last word on stderr."""
-    base = Record(knobs, "launch", cost_s=heard.seconds)
-    done, failed = _event(heard, "done"), _event(heard, "failed")
-    try:
-        if done is not None:
-            return _measured(base, spec, heard, done)
-        if failed is not None:
-            return _failed(base, heard, failed)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"the worker's report cannot be read: {type(error).__name__} {error}"
-        return base._replace(more={"message": message[:500]})
-    outcome, message = _unfinished(spec, heard)
-    said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
-    more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
-    return base._replace(outcome=outcome, more=more)
-
-
-def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
-    message = f"{failed['error']}: {failed['message']}"
-    more: dict[str, Any] = {"message": message[:500], "stage_reached": heard.stage}
-    kind = "launch" if heard.stage == "import" else failed["kind"]
-    if kind not in OUTCOMES:
-        raise ValueError(kind)
-    if kind == "nan":
-        more |= series(heard.events)
-    return base._replace(outcome=kind, more=more)
-
-
-def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
-    """The outcome of a worker that neither finished nor said why."""
-    if heard.ended == "late":
-        late = _LATE.get(heard.stage, "hang")
-        if heard.stage == "first_step" and spec.compile:
-            late = "compile"
-        return late, f"nothing more in stage {heard.stage}"
-    if heard.code == -9:
-        return "launch", "killed by the system, probably for host memory"
-    return "launch", f"the worker ended with code {heard.code}"
-
-
-def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
-    built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
-    about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
-    more: dict[str, Any] = {
-        **series(heard.events),
-        "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
-        "environment": _environment(heard),
-        "versions": {name: about[name] for name in VERSIONS if name in about},
-        "float8_linears": built.get("float8_linears", 0),
-        "checkpointed": built.get("checkpointed", 0),
-        "grad_accum": spec.grad_accum,
-        "rehearsal": spec.device == "cpu",
-        **{name: done[name] for name in KEPT if name in done},
-    }
-    outcome = "ok"
-    if why := _missing_float8(spec, more):
-        outcome, more["message"] = "user", why
-    return base._replace(
-        outcome=outcome,
-        tokens_per_second=done["tokens_per_second_per_rank"],
-        step_ms=tuple(done["step_ms"]),
-        peak_gib=done["peak_gib"],
-        reserved_gib=done["reserved_gib"],
-        more=more,
-    )
-
-
-def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:
-    """Why a trial was not in FP8 though that was asked for; ``""`` where it was.
-
-    Each FP8 linear has a matmul forward and one for each gradient, in every
-    micro-batch; activation checkpointing adds to them. The recipe that keeps the
-    weights' gradient in high precision has one less.
-    """
-    if spec.precision != "fp8":
-        return ""
-    ran = more.get("float8_matmuls", 0)
-    if not ran:
-        return "FP8 was asked for, and no FP8 matmul ran"
-    each = 2 if spec.fp8_recipe == "rowwise_with_gw_hp" else 3
-    least = more["float8_linears"] * spec.grad_accum * each
-    missing = f"only {ran} FP8 matmuls ran in a step, of {least} of its FP8 linears"
-    return missing if ran < least else ""
-
-
-def _environment(heard: Heard) -> str:
-    about = _event(heard, "torch", whole=True) or {}
-    return f"{about.get('device', '?')}, torch {about.get('torch', '?')}"
-
-
-def _event(heard: Heard, name: str, *, whole: bool = False) -> dict[str, Any] | None:
-    """The event with that field: the field's value, or the event itself."""
-    for event in heard.events:
-        if name in event:
-            return event if whole else event[name]
-    return None
 
 
 def _last_line(path: Path) -> str:

@@ -5,6 +5,7 @@ Plain values, because the worker is another process and gets them as JSON.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
@@ -70,6 +71,8 @@ class Spec(NamedTuple):
     max_steps: int = 40
     warm_steps: int = 3
     precise: float = 0.005
+    floor: float = 0.0
+    enough_s: float = math.inf
 
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
@@ -82,9 +85,9 @@ class Spec(NamedTuple):
 
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
-"""Fields that the runner sets; all others are fields of the job."""
-KEPT = ("precise", "data_seed", "steps")
-"""Fields that have their defaults until the runner replaces them."""
+"""Fields that the runner sets."""
+OURS = ("precise", "floor", "enough_s", "data_seed", "steps")
+"""How far a trial goes, and on what; all others are fields of the job."""
 
 
 class CannotBuild(Exception):
@@ -97,7 +100,7 @@ def from_job(job: Job, **given: Any) -> Spec:
         refusal = job["trial_refusal"]
         if refusal:
             raise CannotBuild(f"no trial can stand for {refusal}")
-        names = [name for name in Spec._fields if name not in (*GIVEN, *KEPT)]
+        names = [name for name in Spec._fields if name not in (*GIVEN, *OURS)]
         return Spec(**{name: job[name] for name in names}, **given)
     except Unknown as missing:
         raise CannotBuild(f"{missing} is not known from the config") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -30,6 +31,16 @@ class Training:
         self.data = data
         self.optimizer = adamw(model, spec)
         self.taken = 0
+
+    def compile(self) -> None:
+        """Forward and backward of one micro-batch, for the compiler to do its work.
+
+        The gradients are dropped and the batch comes again: nothing is learned.
+        """
+        batch = next(self.data)
+        self.data = itertools.chain((batch,), self.data)
+        cross_entropy(self.model(batch[0]), batch[1], self.spec).backward()
+        self.optimizer.zero_grad()
 
     def step(self) -> Step:
         """Accumulate, clip, update; waits for the device."""

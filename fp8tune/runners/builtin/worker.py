@@ -1,7 +1,8 @@
 """The process of one trial: reads a spec, trains, tells what happens line by line.
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
-line: ``{"stage": ...}`` when a stage begins, ``{"step": ...}`` after each step, and at
+line: ``{"stage": ...}`` when a stage begins (import, build, convert, compile where that
+is asked for, first_step, steady, profile), ``{"step": ...}`` after each step, and at
 the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process id it gets,
 holds the stages to deadlines.
 """
@@ -17,8 +18,6 @@ from typing import Any
 
 from fp8tune.runners import smi
 from fp8tune.runners.orphan import die_with
-
-STAGES = ("import", "build", "first_step", "steady", "profile")
 
 
 def say(**fields: Any) -> None:
@@ -53,8 +52,12 @@ def _run(path: str) -> None:
         spec = from_json(json.load(file))
     device = Device(spec.device)
     say(stage="build", device=device.name, **_versions())
-    model, counts = build(spec)
+    model, counts = build(spec, lambda: say(stage="convert"))
     training = Training(model, spec, batches(spec))
+    if spec.compile:
+        say(stage="compile")
+        training.compile()
+        device.wait()
     say(stage="first_step", **counts)
     first = _timed(training.step, device.wait)
     say(step=0, ms=first[0], loss=first[1].loss, grad_norm=first[1].grad_norm)

@@ -37,8 +37,8 @@ class Setting(NamedTuple):
     the precision. ``roles`` are keys of ``ROLES``. Memory is
     the most that any of its runs had [GiB], 0 where none told; ``outcome`` is ``ok``
     where one run succeeded, else how the last one failed; ``free`` says whether it
-    might be chosen, ``front`` whether no other such setting is both faster and
-    smaller.
+    might be chosen, ``under`` what its tokens/s are below where its trial ended early
+    (else 0), ``front`` whether no other such setting is both faster and smaller.
     """
 
     point: Point
@@ -53,6 +53,7 @@ class Setting(NamedTuple):
     peak_gib: float
     reserved_gib: float
     expected: Expected
+    under: float = 0.0
     front: bool = False
 
     @property
@@ -135,11 +136,20 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             max(t.record.peak_gib for t in own),
             max(t.record.reserved_gib for t in own),
             expected(point),
+            _under(own),
         )
         for point, own in runs.items()
     ]
     front = frontier(every)
     return [setting._replace(front=setting.point in front) for setting in every]
+
+
+def _under(own: Sequence[Trial]) -> float:
+    """The least bound of a setting's trials that ended early; 0 where one did not."""
+    ran = [trial.record for trial in own if trial.record.ok]
+    if any(record.measured for record in ran):
+        return 0.0
+    return min((record.tokens_per_second for record in ran), default=0.0)
 
 
 def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:

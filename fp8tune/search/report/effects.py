@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.report.data import Case, Setting, middle, worded
-from fp8tune.search.report.words import clean, percent
+from fp8tune.search.report.words import clean, percent, rate
 from fp8tune.search.space import Knob, Point
+
+SLOW = "under"
+"""How a setting ended that was not measured to the end because it is slow."""
 
 
 class Line(NamedTuple):
@@ -76,8 +79,12 @@ def _line(group: Sequence[Setting], place: int, chosen: bool) -> Line:
     return Line(
         chosen,
         tuple((s.point[place], s.speed.value) for s in ordered if s.speed),
-        tuple((s.point[place], s.outcome) for s in ordered if not s.speed),
+        tuple((s.point[place], _ended(s)) for s in ordered if not s.speed),
     )
+
+
+def _ended(setting: Setting) -> str:
+    return f"{SLOW} {rate(setting.under)}" if setting.under else setting.outcome
 
 
 def _renumbered(line: Line, index: dict[int, int]) -> Line:

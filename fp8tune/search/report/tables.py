@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fp8tune import __version__
 from fp8tune.search.answer import by_point
 from fp8tune.search.duration import shown
+from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, label, number
 from fp8tune.search.report.words import clean, gib, plural, rate
 from fp8tune.search.stability.course import course
@@ -58,7 +59,7 @@ def _row(case: Case, trial: Trial, deviation: float) -> Row:
         trial.stage,
         label(case.plan.space.knobs, point),
         record.outcome,
-        _loss(trial) or _speed(speed([record], deviation)),
+        _loss(trial) or _rate(record, deviation),
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(matmuls) if type(matmuls) is int else "-",
@@ -71,6 +72,12 @@ def _speed(found: Speed | None) -> str:
     return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
 
 
+def _rate(record: Record, deviation: float) -> str:
+    if record.measured:
+        return _speed(speed([record], deviation))
+    return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
+
+
 def _loss(trial: Trial) -> str:
     """``-`` where a run was made for its losses: its steps were not timed with care."""
     return "-" if trial.stage == "stability" else ""
@@ -78,6 +85,8 @@ def _loss(trial: Trial) -> str:
 
 def _remarks(trial: Trial) -> Iterator[str]:
     more = trial.record.more
+    if trial.record.ok and not trial.record.measured:
+        yield "ended early: surely slower than the best"
     if how := course(trial.record):
         yield f"seed {how.seed}, warmup {how.warmup_steps}, {how.steps} steps"
     if isinstance(more.get("message"), str):

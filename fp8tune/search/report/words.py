@@ -22,10 +22,10 @@ def rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def interval(speed: Speed | None) -> str:
-    """Tokens/s with its 95 % interval."""
+def interval(speed: Speed | None, under: float = 0.0) -> str:
+    """Tokens/s with its 95 % interval, or what they are surely below."""
     if speed is None:
-        return "not measured"
+        return f"under {rate(under)}" if under else "not measured"
     return f"{rate(speed.value)} ({rate(speed.low)} to {rate(speed.high)})"
 
 

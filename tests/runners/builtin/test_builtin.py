@@ -16,11 +16,13 @@ from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
 from fp8tune.runners.builtin.data import TooFew, batches, made_up
 from fp8tune.runners.builtin.model import Decoder
-from fp8tune.runners.builtin.runner import Builtin, Setup, record
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import CannotBuild, from_job
 from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
+from fp8tune.runners.builtin.told import record
 from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
+from fp8tune.search.runner import Leeway
 from fp8tune.trainers.trainer import trainer
 from tests.conftest import REPOSITORY
 from tests.sample import SMALL_MODEL
@@ -308,6 +310,57 @@ def test_a_whole_trial_with_proof_of_fp8():
     assert json.loads(found.line())["outcome"] == "ok"
 
 
+def stages(text, floor=0.0):
+    """The stages of a whole trial, and its record."""
+    made, heard = runner(text), []
+    made.hear = lambda line: heard.append(line.get("stage"))
+    found = made.run({}, 300, Leeway(floor=floor))
+    return [stage for stage in heard if stage], found
+
+
+def test_a_trial_tells_its_stages():
+    eager, found = stages(SMALL)
+    assert found.ok
+    assert eager == ["import", "build", "convert", "first_step", "steady", "profile"]
+
+
+def test_compiling_is_a_stage_and_what_fails_in_it_did_not_compile(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
+    seen, found = stages(SMALL.replace("compile_model = false", "compile_model = true"))
+    assert seen == ["import", "build", "convert", "compile"]
+    assert (found.outcome, found.more["stage_reached"]) == ("compile", "compile")
+
+
+def test_compiling_teaches_the_model_nothing():
+    made = spec(mixed_precision="bf16")
+    plain = Training(build(made)[0], made, batches(made))
+    compiled = Training(build(made)[0], made, batches(made))
+    compiled.compile()
+    assert [compiled.step() for _ in range(2)] == [plain.step() for _ in range(2)]
+
+
+def test_a_slow_trial_ends_before_its_full_sample():
+    made = runner()
+    made.setup = made.setup._replace(max_steps=30)
+    whole = made.run({}, 300)
+    cut = made.run({}, 300, Leeway(floor=100 * whole.tokens_per_second))
+    assert (cut.ok, cut.measured) == (True, False)
+    assert len(cut.step_ms) >= 5
+    assert len(cut.more["all_step_ms"]) < 2 + 30
+    assert cut.more["float8_matmuls"] == whole.more["float8_matmuls"]
+    assert 0 < cut.least <= cut.tokens_per_second
+
+
+def test_where_time_is_short_the_fewest_steps_have_to_do():
+    made = runner()
+    made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
+    found = made.run({}, 300)
+    assert found.measured
+    assert len(found.step_ms) >= 6
+    assert len(found.more["all_step_ms"]) < 2 + 40
+
+
 def test_a_trial_that_is_given_no_time():
     found = runner().run({}, 0.3)
     assert (found.outcome, found.step_ms) == ("launch", ())
@@ -338,6 +391,9 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
     assert [trial["stage"] for trial in trials[:2]] == ["given", "twin"]
 
 
+USER = {"kind": "user", "error": "E", "message": "m"}
+
+
 def said(*events, ended="exit", stage="steady", code=1):
     return Heard(list(events), ended, stage, code, 1.0)
 
@@ -350,6 +406,14 @@ def said(*events, ended="exit", stage="steady", code=1):
         (said(ended="late", stage="steady"), "hang"),
         (said(ended="late", stage="build"), "launch"),
         (said(ended="late", stage="first_step"), "hang"),
+        (said({"failed": USER}), "user"),
+        (said({"failed": USER}, stage="import"), "launch"),
+        (said({"failed": USER}, stage="compile"), "compile"),
+        (said({"failed": {**USER, "kind": "oom"}}, stage="compile"), "oom"),
+        (said(ended="late", stage="convert"), "launch"),
+        (said(ended="late", stage="compile"), "compile"),
+        (said(code=-11, stage="compile"), "compile"),
+        (said(code=-9, stage="compile"), "launch"),
         (said(code=-9), "launch"),
         (said(code=1), "launch"),
     ],

@@ -7,13 +7,16 @@ from fp8tune.search.prior import Expected
 from fp8tune.search.report.curves import Pair, Steps, pair, timed
 from fp8tune.search.report.data import Setting, case, frontier, label, series
 from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.figures.memory import memory
 from fp8tune.search.report.figures.predicted import quantities
+from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import Story, story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.space import Knob
 from fp8tune.search.statistics import Speed
 from tests.search.report.studies import (
+    LARGER,
     STEPS,
     WHOLE,
     confirmed,
@@ -300,3 +303,17 @@ def test_labels(knob, value, words):
 )
 def test_series(value, found):
     assert series(ran(GIVEN, more={"x": value}), "x") == found
+
+
+def test_a_trial_that_ended_early_is_a_bound_everywhere(tmp_path):
+    cut = ("search", told(LARGER, 90, more={"censored": True}))
+    found = shown(tmp_path / "s", [*WHOLE, cut])
+    (setting,) = (s for s in found.settings if s.point == LARGER)
+    assert (setting.speed, setting.under, setting.outcome) == (None, 90.0, "ok")
+    assert not setting.front
+    (row,) = (row for row in every_trial(found) if "under 90" in row)
+    assert row[-1].startswith("ended early: surely slower than the best")
+    assert any("under 90" in row for row in memory(found).rows)
+    batch = effects(found)[0]
+    assert [how for line in batch.lines for _, how in line.failed] == ["under 90"]
+    assert "ended early" in page(found, figures(found))

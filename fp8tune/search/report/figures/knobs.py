@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
 
 from fp8tune.search.report.data import Case
-from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.effects import SLOW, Effect, Line, effects
 from fp8tune.search.report.figures.canvas import (
     Absent,
     Figure,
@@ -111,7 +111,8 @@ def _panel(axes: Axes, effect: Effect, style: Style) -> None:
     for line in effect.lines:
         if line.chosen:
             _line(axes, line, style, "all other knobs as chosen")
-    lost = sorted({at for line in effect.lines for at, how in line.failed})
+    without = {part for line in effect.lines for part in line.failed}
+    lost = sorted({at for at, how in without if not how.startswith(SLOW)})
     if lost:
         mark_lost(axes, lost, style, "a setting failed here")
     said = textwrap.fill(effect.said, 42)

@@ -38,7 +38,7 @@ def memory(case: Case) -> Figure | Absent:
             s.marked,
             s.outcome,
             str(s.runs),
-            interval(s.speed),
+            interval(s.speed, s.under),
             gib(s.peak_gib),
             "yes" if s.front else "",
         )

@@ -1,0 +1,131 @@
+"""What the lines of a trial's worker amount to: its record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fp8tune.runners.builtin.spec import Spec
+from fp8tune.runners.process import Heard
+from fp8tune.search.record import OUTCOMES, Record
+from fp8tune.search.stability.course import series
+
+KEPT = (
+    "censored",
+    "capacity_gib",
+    "alloc_retries",
+    "recompiles",
+    "float8_matmuls",
+    "discarded",
+    "settled",
+)
+"""What the worker says at its end that goes into the record as it is."""
+
+VERSIONS = ("torch", "torchao", "cuda", "driver")
+"""What the worker says of its software."""
+
+_LATE = {
+    "start": "launch",
+    "import": "launch",
+    "build": "launch",
+    "convert": "launch",
+    "compile": "compile",
+}
+
+
+def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
+    """What a worker's lines amount to; ``said`` is its last word on stderr."""
+    base = Record(knobs, "launch", cost_s=heard.seconds)
+    done, failed = _event(heard, "done"), _event(heard, "failed")
+    try:
+        if done is not None:
+            return _measured(base, spec, heard, done)
+        if failed is not None:
+            return _failed(base, heard, failed)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"the worker's report cannot be read: {type(error).__name__} {error}"
+        return base._replace(more={"message": message[:500]})
+    outcome, message = _unfinished(heard)
+    said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
+    more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
+    return base._replace(outcome=outcome, more=more)
+
+
+def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
+    message = f"{failed['error']}: {failed['message']}"
+    more: dict[str, Any] = {"message": message[:500], "stage_reached": heard.stage}
+    kind = "launch" if heard.stage == "import" else failed["kind"]
+    if heard.stage == "compile" and kind == "user":
+        kind = "compile"
+    if kind not in OUTCOMES:
+        raise ValueError(kind)
+    if kind == "nan":
+        more |= series(heard.events)
+    return base._replace(outcome=kind, more=more)
+
+
+def _unfinished(heard: Heard) -> tuple[str, str]:
+    """The outcome of a worker that neither finished nor said why."""
+    if heard.ended == "late":
+        return _LATE.get(heard.stage, "hang"), f"nothing more in stage {heard.stage}"
+    if heard.code == -9:
+        return "launch", "killed by the system, probably for host memory"
+    kind = "compile" if heard.stage == "compile" else "launch"
+    return kind, f"the worker ended with code {heard.code}"
+
+
+def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
+    built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
+    about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
+    more: dict[str, Any] = {
+        **series(heard.events),
+        "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
+        "environment": _environment(heard),
+        "versions": {name: about[name] for name in VERSIONS if name in about},
+        "float8_linears": built.get("float8_linears", 0),
+        "checkpointed": built.get("checkpointed", 0),
+        "grad_accum": spec.grad_accum,
+        "rehearsal": spec.device == "cpu",
+        **{name: done[name] for name in KEPT if name in done},
+    }
+    outcome = "ok"
+    if why := _missing_float8(spec, more):
+        outcome, more["message"] = "user", why
+    return base._replace(
+        outcome=outcome,
+        tokens_per_second=done["tokens_per_second_per_rank"],
+        step_ms=tuple(done["step_ms"]),
+        peak_gib=done["peak_gib"],
+        reserved_gib=done["reserved_gib"],
+        more=more,
+    )
+
+
+def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:
+    """Why a trial was not in FP8 though that was asked for; ``""`` where it was.
+
+    Each FP8 linear has a matmul forward and one for each gradient, in every
+    micro-batch; activation checkpointing adds to them. The recipe that keeps the
+    weights' gradient in high precision has one less.
+    """
+    if spec.precision != "fp8":
+        return ""
+    ran = more.get("float8_matmuls", 0)
+    if not ran:
+        return "FP8 was asked for, and no FP8 matmul ran"
+    each = 2 if spec.fp8_recipe == "rowwise_with_gw_hp" else 3
+    least = more["float8_linears"] * spec.grad_accum * each
+    missing = f"only {ran} FP8 matmuls ran in a step, of {least} of its FP8 linears"
+    return missing if ran < least else ""
+
+
+def _environment(heard: Heard) -> str:
+    about = _event(heard, "torch", whole=True) or {}
+    return f"{about.get('device', '?')}, torch {about.get('torch', '?')}"
+
+
+def _event(heard: Heard, name: str, *, whole: bool = False) -> dict[str, Any] | None:
+    """The event with that field: the field's value, or the event itself."""
+    for event in heard.events:
+        if name in event:
+            return event if whole else event[name]
+    return None

@@ -1,0 +1,43 @@
+"""What lint predicts of a tuned config's memory, and trials have shown to be otherwise.
+
+A measured fit is no finding: the written file says so where lint would object.
+"""
+
+from __future__ import annotations
+
+from fp8tune.job import Target
+from fp8tune.lint.engine import check
+from fp8tune.lint.ignores import with_ignores
+from fp8tune.search.aftermath import rules_for
+from fp8tune.search.record import Record, tight
+from fp8tune.search.writeback import MEASURED
+from fp8tune.toml.document import parse
+from fp8tune.toml.edit import apply
+
+PREDICTED = ("out-of-memory", "tight-memory")
+"""Rules that predict whether a run fits."""
+
+
+def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> bytes:
+    """The config with an ignore comment above each prediction that a trial refutes.
+
+    A rehearsal refutes none, nor does what was not measured as it stands there.
+    """
+    if record is None or not _shows_memory(record):
+        return data
+    found = check(path, data, rules_for(path), to).diagnostics
+    wrong = [finding for finding in found if finding.rule in PREDICTED]
+    if not wrong:
+        return data
+    document = parse(data)
+    peak, all_of_it = record.peak_gib, record.more["capacity_gib"]
+    words = f" -- {MEASURED} {peak:.1f} of {all_of_it:.1f} GiB"
+    text = apply(document.text, with_ignores(document, wrong, words))
+    return f"{chr(0xFEFF) * document.bom}{text}".encode()
+
+
+def _shows_memory(record: Record) -> bool:
+    capacity = record.more.get("capacity_gib")
+    told = isinstance(capacity, float) and 0 < record.peak_gib < capacity
+    guessed = any(record.more.get(name) for name in ("rehearsal", "extrapolated"))
+    return told and not guessed and not tight(record)

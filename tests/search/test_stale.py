@@ -1,0 +1,74 @@
+"""Comments that speak of a value which the search has changed."""
+
+import pytest
+
+from fp8tune.search.stale import Change, stale
+
+BATCH = Change("train.batch_size", "micro_batch", 2, 8)
+ACCUMULATION = Change("train.grad_accum_steps", "grad_accum", 4, 1)
+COMPILE = Change("train.compile_model", "compile", True, False)
+AC = Change("train.activation_checkpointing", "ac", "full", "none")
+CHANGES = (BATCH, ACCUMULATION, COMPILE, AC)
+FILE = """\
+# {header}
+[train]
+# fp8tune search: 2 -> 8: micro-batch 2 was slower
+batch_size = 8  # {behind}
+seq_len = 4096  # {elsewhere}
+grad_accum_steps = 1
+compile_model = false
+activation_checkpointing = "none"
+"""
+
+
+def lines(header="", behind="", elsewhere=""):
+    text = FILE.format(header=header, behind=behind, elsewhere=elsewhere)
+    return list(stale("a.toml", text.encode(), CHANGES))
+
+
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        ("7B at micro-batch 2", "`train.batch_size` was 2, is 8"),
+        ("batch size of 2 and full AC", "`train.batch_size` was 2, is 8"),
+        ("batch_size = 2", "`train.batch_size` was 2, is 8"),
+        ("2 sequences per GPU", "`train.batch_size` was 2, is 8"),
+        ("4 accumulation steps", "`train.grad_accum_steps` was 4, is 1"),
+        ("gradient accumulation: 4", "`train.grad_accum_steps` was 4, is 1"),
+        ("compiled, as FP8 needs", "`train.compile_model` was true, is false"),
+    ],
+)
+def test_a_comment_that_names_a_changed_setting(said, change):
+    told = f"the comment may no longer hold: {change}"
+    assert lines(header=said) == [f"a.toml:1: {told}"]
+    assert lines(elsewhere=said) == [f"a.toml:5: {told}"]
+
+
+def test_a_comment_behind_a_changed_key_with_its_old_value():
+    assert lines(behind="2 fit") == [
+        "a.toml:4: the comment may no longer hold: `train.batch_size` was 2, is 8"
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Llama-3 7B on 2 GPUs",
+        "64 sequences per step, 2.5 TB of data",
+        "batch sizes as in the paper",
+        "see issue 2",
+        "micro-batch 24",
+        "12 sequences",
+        "nothing is accumulated in 4 runs",
+        "full attention",
+        "eager to learn",
+        "fp8tune: ignore[slow] -- batch 2",
+    ],
+)
+def test_other_comments_are_left_alone(said):
+    assert lines(header=said) == []
+
+
+@pytest.mark.parametrize("said", ["24 GB", "v2", "2.5 GB", "12", "a2a"])
+def test_a_number_that_is_another(said):
+    assert lines(behind=said) == []
