@@ -7,15 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
+from fp8tune.search.line import PRIOR_NOISE
 from fp8tune.search.space import Point, Space
 from fp8tune.search.surrogate import usual
 
 
 class Expected(NamedTuple):
-    """Peak memory of the fullest GPU [GiB], and tokens/s on any scale; 0: unknown."""
+    """Peak memory of the fullest GPU [GiB], and tokens/s on any scale; 0: unknown.
+
+    ``error`` is the relative deviation of the peak.
+    """
 
     peak_gib: float = 0.0
     tokens_per_second: float = 0.0
+    error: float = PRIOR_NOISE
 
 
 Prior = Callable[[Point], Expected]
