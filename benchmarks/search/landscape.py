@@ -255,7 +255,7 @@ class Arbitrary(Shape):
         self.rise = draw.uniform(0.1, 0.5)
         self.peak_at = draw.uniform(0.4, 1.3)
         self.largest = max(knobs[0].values)
-        self.salts = ((1.0, draw.random()),)
+        self.salts: tuple[tuple[float, float], ...] = ((1.0, draw.random()),)
 
     def _effect(self, *what: Any) -> float:
         draws = ((w, random.Random(repr((salt, *what)))) for w, salt in self.salts)  # noqa: S311

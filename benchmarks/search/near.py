@@ -79,5 +79,5 @@ def _changed(shape: Shape, draw: random.Random) -> Shape:
     }
     if isinstance(shape, Arbitrary):
         shape.peak_at *= draw.gauss(1, 0.1)
-        shape.salts = (*shape.salts, (draw.uniform(0.0, 0.1), draw.random()))
+        shape.salts += ((draw.uniform(0.0, 0.1), draw.random()),)
     return shape

@@ -25,7 +25,8 @@ class Past(NamedTuple):
     """A trial of an earlier study.
 
     ``point`` has its values but for the batch, which is ``batch`` sequences of this
-    study's length; ``used`` is the share of the GPU's memory that it took, 0 if unknown.
+    study's length; ``used`` is the share of the GPU's memory that it took, 0 where
+    that is not known; ``expected`` are the tokens/s that were expected of it.
     """
 
     point: Point
@@ -97,9 +98,7 @@ def earlier(
     return Earlier(name, tuple(found))
 
 
-def _placed(
-    space: Space, record: Record, scale: float
-) -> tuple[Point, float] | None:
+def _placed(space: Space, record: Record, scale: float) -> tuple[Point, float] | None:
     """Where a record lies in this space, and its batch; ``None`` if nowhere."""
     batch = space.knob("micro_batch")
     values = dict(record.knobs)

@@ -218,14 +218,19 @@ def _scaled(
     Where one is further from its trial than it may be, none is sure any more.
     """
     known = {guess.point: guess for guess in prior}
-    ran = [run for run in told if run.peak_gib and run.point in known]
-    pairs = [(run.peak_gib / known[run.point].peak_gib, known[run.point]) for run in ran]
-    if any(abs(math.log(by)) > WRONG * guess.error for by, guess in pairs if guess.sure):
+    told = [run for run in told if run.peak_gib and run.point in known]
+    pairs = [(run.peak_gib / known[run.point].peak_gib, run.point) for run in told]
+    ratios = [(by, known[point]) for by, point in pairs]
+    if any(guess.sure and _is_off(by, guess.error) for by, guess in ratios):
         ends = [guess._replace(error=PRIOR_NOISE) for guess in ends]
-        pairs = [(by, guess._replace(error=PRIOR_NOISE)) for by, guess in pairs]
+        ratios = [(by, guess._replace(error=PRIOR_NOISE)) for by, guess in ratios]
 
     def scale(guess: Guess) -> float:
-        alike = [by for by, other in pairs if other.sure == guess.sure]
-        return float(np.median(alike or [by for by, _ in pairs] or [1.0]))
+        alike = [by for by, other in ratios if other.sure == guess.sure]
+        return float(np.median(alike or [by for by, _ in ratios] or [1.0]))
 
     return [g._replace(peak_gib=g.peak_gib * scale(g)) for g in ends]
+
+
+def _is_off(ratio: float, error: float) -> bool:
+    return abs(math.log(ratio)) > WRONG * error

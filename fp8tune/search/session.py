@@ -21,11 +21,11 @@ from fp8tune.runners.watch import Guard
 from fp8tune.search.aftermath import aftermath
 from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
+from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import CannotPut, changed, check_place, tuned
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
-from fp8tune.search.guided import Guided
 from fp8tune.search.lock import Busy
 from fp8tune.search.opening import opened
 from fp8tune.search.output import advice, as_json, closing
@@ -37,7 +37,6 @@ from fp8tune.search.plan import (
     read_config,
     study_name,
 )
-from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.real import (
     circumstances,
     gpu_name,
@@ -46,16 +45,16 @@ from fp8tune.search.real import (
     ranks,
 )
 from fp8tune.search.reasons import choices
-from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.record import BadRecord
+from fp8tune.search.recorded import MAX_BYTES, recorded
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
+from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
-
-MAX_RECORDS = 1 << 28
 
 
 class CannotSearch(Exception):
@@ -80,6 +79,7 @@ class Wishes(NamedTuple):
     studies: str
     as_json: bool
     objective: str = SPEED
+    start_from: str = ""
 
 
 class Prepared(NamedTuple):
@@ -89,6 +89,7 @@ class Prepared(NamedTuple):
     runner: Runner
     strategy: Strategy
     study: Study
+    begun: Start
 
 
 def search(wishes: Wishes) -> int:
@@ -117,6 +118,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     made = _prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
+    if made.begun.said:
+        print(plain(made.begun.said), file=out, flush=True)
     with display(made.plan, made.study, out) as watch:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
@@ -135,6 +138,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     hint = [] if stop.asked else list(_advice(wishes, made, found))
     _say(wishes, made, found, output, hint)
     write_at_end(made.study.folder, out)
+    if isinstance(made.runner, Builtin) and wishes.device == "cuda":
+        _keep(wishes, made)
     if stop.asked:
         return CODE
     return 0 if found.chosen is not None else 1
@@ -152,7 +157,7 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     more = circumstances(config.job, wishes.device)
     about = plan.about(allow=list(wishes.allow), **more)
-    study = _opened(wishes, plan, about, held)
+    study, begun = _opened(wishes, plan, about, held)
     setup = Setup(wishes.device, standing_for)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
@@ -161,41 +166,43 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     target = config.job.target
     guard = Guard() if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
-    prior = from_job(plan.space, config.job)
-    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    return Prepared(plan, runner, strategy, study)
+    guide = strategy(plan, about, begun, wishes.objective)
+    return Prepared(plan, runner, guide, study, begun)
 
 
 def _opened(
     wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
-) -> Study:
-    """The study of this search, for us alone until ``held`` is closed."""
+) -> tuple[Study, Start]:
+    """The study of this search, for us alone until ``held`` is closed; its start."""
     if wishes.objective != SPEED:
         about["objective"] = wishes.objective
+    if wishes.start_from:
+        about["start_from"] = wishes.start_from
     folder = os.path.join(wishes.studies, study_name(plan, about))
-    return opened(folder, plan.space, about, held)
+    begun = start(plan, about, folder, wishes.studies, wishes.start_from)
+    about["start"] = begun.about()
+    return opened(folder, plan.space, about, held), begun
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    records, digest = _records(wishes)
+    records, digest = recorded(wishes.records)
     check_records(wishes.objective, records)
     plan, records = plan_for_records(config, records, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
-    study = _opened(wishes, plan, about, held)
+    study, begun = _opened(wishes, plan, about, held)
     runner = Replay(records, plan.space)
     for trial in study.trials:
         runner.skip(plan.space.point(trial.record.knobs))
     for note in plan.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
-    prior = from_job(plan.space, config.job)
-    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
-    return Prepared(plan, runner, strategy, study)
+    guide = strategy(plan, about, begun, wishes.objective)
+    return Prepared(plan, runner, guide, study, begun)
 
 
 def _config(wishes: Wishes) -> Config:
     try:
         with open(wishes.config, "rb") as file:
-            data = file.read(MAX_RECORDS)
+            data = file.read(MAX_BYTES)
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"
@@ -221,26 +228,6 @@ def _gpu(wishes: Wishes) -> str:
         return resolve(wishes.gpu or found)
     except UnknownGpu:
         return ""
-
-
-def _records(wishes: Wishes) -> tuple[list[Record], str]:
-    import hashlib
-
-    if not wishes.records:
-        raise CannotSearch("--runner replay needs --records FILE")
-    try:
-        with open(wishes.records, "rb") as file:
-            data = file.read(MAX_RECORDS + 1)
-    except OSError as error:
-        raise CannotSearch(f"{wishes.records}: {error.strerror}") from None
-    if len(data) > MAX_RECORDS:
-        raise CannotSearch(f"{wishes.records}: larger than {MAX_RECORDS >> 20} MiB")
-    lines = iter(data.decode(errors="replace").split("\n"))
-    try:
-        records = list(parse_all(lines))
-    except BadRecord as error:
-        raise CannotSearch(f"{wishes.records}: {error}") from None
-    return records, hashlib.sha256(data).hexdigest()
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
@@ -271,6 +258,14 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     return path
 
 
+def _keep(wishes: Wishes, made: Prepared) -> None:
+    """Leave what was measured to later estimates."""
+    records = [trial.record for trial in made.study.trials]
+    odd = keep(wishes.studies, made.plan.config.job, records)
+    if odd:
+        print(f"note: {plain(odd)}", file=sys.stderr)
+
+
 def _asked(wishes: Wishes) -> str:
     """The path to write, if nothing speaks against it."""
     if wishes.in_place:
@@ -292,4 +287,5 @@ def _say(
         print(plain(line), file=out)
     if wishes.as_json:
         said = as_json(found, made.plan.space, output, made.study.folder)
+        said["starts_from"] = made.begun.study or None
         print(json.dumps(said, indent=2))
