@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fp8tune.facts.calibration import BadCalibration, Run, add, of_job, read
@@ -33,23 +33,21 @@ def measured(job: Job, records: Iterable[Record]) -> list[Run]:
         tells = record.ok or record.outcome == "oom"
         if tells and not record.more.get("rehearsal"):
             last[repr(sorted(record.knobs.items()))] = record
-    found: list[Run] = []
-    for record in last.values():
-        with contextlib.suppress(Unknown, BadCalibration):
-            found += _runs(job, record)
-    return found
+    return [run for record in last.values() for run in _runs(job, record)]
 
 
-def _runs(job: Job, record: Record) -> list[Run]:
+def _runs(job: Job, record: Record) -> Iterator[Run]:
+    """What one trial has measured; what cannot be or was not predicted is left out."""
     key, more = job.words.renamed.get("grad_accum"), record.more
     values = dict(record.knobs)
     if key is not None and isinstance(more.get("grad_accum"), int):
         values.setdefault(key, more["grad_accum"])
     changed, versions = with_knobs(job, values), _versions(more)
-    if not record.ok:
-        return of_job(changed, versions=versions, ran_out=True)
     tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
-    return of_job(changed, record.peak_gib, tokens, versions)
+    values = ((record.peak_gib, 0.0), (0.0, tokens)) if record.ok else ((0.0, 0.0),)
+    for peak, rate in values:
+        with contextlib.suppress(Unknown, BadCalibration):
+            yield from of_job(changed, peak, rate, versions, ran_out=not record.ok)
 
 
 def _versions(more: Mapping[str, Any]) -> dict[str, str]:

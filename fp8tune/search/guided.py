@@ -58,7 +58,7 @@ class Guided:
         self.given = given
         self._card_gib = card_gib
         self._sure = sure
-        self._earlier = earlier
+        self.earlier = earlier
         self._points = list(space.points(given))
         points = dict.fromkeys([*self._points, given, space.twin(given) or given])
         self._expected = completed(space, {point: prior(point) for point in points})
@@ -77,7 +77,7 @@ class Guided:
             return None
         memory = Memory(self.space, runs, self._card_gib, self._peaks)
         known = Known(
-            self.space, self.given, self._expected, runs, memory, self._earlier
+            self.space, self.given, self._expected, runs, memory, self.earlier
         )
         if not any(record.ok for _, record in runs):
             return _anything(known, points)
