@@ -21,6 +21,10 @@ from fp8tune.search.space import Point, Space, is_count
 from fp8tune.search.surrogate import Features, elsewhere, features
 
 
+FIRM = 3
+"""How often a failure of an earlier study counts: the versions are the same."""
+
+
 class Past(NamedTuple):
     """A trial of an earlier study.
 
@@ -43,9 +47,15 @@ class Earlier(NamedTuple):
     past: tuple[Past, ...] = ()
 
     @property
-    def cells(self) -> list[tuple[Point, Record]]:
+    def points(self) -> list[Point]:
         """Where it went, whatever the batch."""
-        return [(past.point, past.record) for past in self.past]
+        return [past.point for past in self.past]
+
+    @property
+    def failures(self) -> list[tuple[Point, Record]]:
+        """What failed there, as often as it counts here."""
+        failed = [past for past in self.past if not past.record.ok]
+        return [(past.point, past.record) for past in failed] * FIRM
 
     def measured(self, space: Space, told: bool) -> tuple[Features, Array]:
         """What the model of speed sees of its settings, and their mean logs.

@@ -16,7 +16,7 @@ from fp8tune.search.capacity import Memory
 from fp8tune.search.earlier import NOTHING, Earlier
 from fp8tune.search.line import Guess
 from fp8tune.search.normal import Mask
-from fp8tune.search.outlook import Known, Outlook, outlook
+from fp8tune.search.outlook import SHOWN, Known, Outlook, outlook
 from fp8tune.search.prior import Prior, completed, flat
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal
@@ -25,9 +25,8 @@ from fp8tune.search.works import closed, works
 
 ENOUGH = 0.003
 """Expected gain of all further trials together below which the search ends."""
-SHOWN, ENOUGH_SHOWN = 0.97, 0.01
-"""How probable it must be that an earlier study tells of this one, and the expected
-gain below which the search ends then: that study has looked for the rest."""
+ENOUGH_SHOWN = 0.01
+"""The same where an earlier study tells of this one: it has looked for the rest."""
 SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
 """How sure it must be that a setting fits, by how many trials ran out of memory."""
 CAREFUL = 0.5
@@ -149,7 +148,7 @@ def _uncovered(known: Known, ahead: Outlook, sure: Mask) -> Proposal | None:
     """The best setting with a value that no trial has had yet, if one surely fits."""
     space = known.space
     tried = [point for point, _ in known.runs]
-    tried += [point for point, _ in known.earlier.cells] if _shown(ahead) else []
+    tried += known.earlier.points if _shown(ahead) else []
     batch = space.place("micro_batch")
     for place, knob in enumerate(space.knobs):
         if place == batch or len(knob.values) > LEVELS:

@@ -22,8 +22,9 @@ DRAWS = 96
 DRAWN = 160
 """Points that are drawn together, those of the largest expected gain."""
 
-LIKELY = 0.8
-"""How probable it is beforehand that a study on a near config tells of this one."""
+LIKELY, SHOWN = 0.8, 0.97
+"""How probable it is beforehand that a study on a near config tells of this one, and
+how probable it has to become for more than its speeds to count."""
 
 Runs = Sequence[tuple[Point, Record]]
 
@@ -81,7 +82,8 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     )
     models = _models(known, seen, logs, told)
     fit = known.memory.fit(points)
-    tried = [*known.runs, *known.earlier.cells]
+    agreed = models[0].share if len(models) > 1 else 0.0
+    tried = [*known.runs, *(known.earlier.failures if agreed > SHOWN else ())]
     chance = fit.probability * works(known.space, points, tried)
     bests = [_best(known, model.speed, seen, logs, told) for model in models]
     every = _features(known, points, told)
@@ -102,7 +104,6 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     lucky = np.random.default_rng(seed).random(draws.shape) < chance[drawn]
     draws = np.where(lucky, draws, 0.0).clip(0.0)
     shares = np.repeat([model.share / DRAWS for model in models], DRAWS)
-    agreed = models[0].share if len(models) > 1 else 0.0
     return Outlook(
         points, fit.probability, fit.deviation, gain, drawn, draws, shares, agreed
     )
