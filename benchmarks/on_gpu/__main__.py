@@ -1,9 +1,10 @@
-"""``python -m benchmarks.on_gpu linears|landscape|search|transfer CONFIG``: one command.
+"""``python -m benchmarks.on_gpu COMMAND CONFIG``: one command each.
 
 ``linears`` times every linear of the config in bf16 and FP8. ``landscape`` runs every
 setting once (give it again until it says that nothing is left), ``search`` searches as
 a user would, ``transfer`` does so on a near config as well (give it again until no
-search is left). Results are data under benchmarks/results/on_gpu, with their environment.
+search is left). Results are data under benchmarks/results/on_gpu, with their
+environment.
 """
 
 from __future__ import annotations

@@ -66,12 +66,7 @@ def told(answer: dict[str, Any]) -> dict[str, Any]:
 
 def lines(steps: dict[str, Any]) -> list[str]:
     """What the second search has cost, from nothing and from the first study."""
-    said = [
-        f"{name}: {steps[name]['trials'].get('search', 0)} trials chosen by the search, "
-        f"{sum(steps[name]['trials'].values())} in all, {steps[name]['seconds']:.0f} s"
-        for name in STEPS
-        if name in steps
-    ]
+    said = [_line(name, steps[name]) for name in STEPS if name in steps]
     if len(said) < len(STEPS):
         return [*said, f"{len(STEPS) - len(said)} searches left"]
     fresh, started = (steps[name]["trials"].get("search", 0) for name in STEPS[1:])
@@ -79,3 +74,9 @@ def lines(steps: dict[str, Any]) -> list[str]:
     speeds = [steps[name]["tokens_per_second"] for name in STEPS[1:]]
     shown = " and ".join(f"{one['value']:,.0f}" for one in speeds if one)
     return [*said, f"{shown} tokens/s; at most half the trials: {verdict}"]
+
+
+def _line(name: str, step: dict[str, Any]) -> str:
+    chosen, every = step["trials"].get("search", 0), sum(step["trials"].values())
+    count = f"{chosen} trials chosen by the search, {every} in all"
+    return f"{name}: {count}, {step['seconds']:.0f} s"

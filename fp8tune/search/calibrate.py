@@ -44,8 +44,8 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
         values.setdefault(key, more["grad_accum"])
     changed, versions = with_knobs(job, values), _versions(more)
     tokens = 0.0 if "extrapolated" in more else record.tokens_per_second
-    values = ((record.peak_gib, 0.0), (0.0, tokens)) if record.ok else ((0.0, 0.0),)
-    for peak, rate in values:
+    told: list[tuple[float, float]] = [(record.peak_gib, 0.0), (0.0, tokens)]
+    for peak, rate in told if record.ok else [(0.0, 0.0)]:
         with contextlib.suppress(Unknown, BadCalibration):
             yield from of_job(changed, peak, rate, versions, ran_out=not record.ok)
 

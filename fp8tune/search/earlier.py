@@ -20,7 +20,6 @@ from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space, is_count
 from fp8tune.search.surrogate import Features, elsewhere, features
 
-
 FIRM = 3
 """How often a failure of an earlier study counts: the versions are the same."""
 

@@ -299,3 +299,12 @@ def test_labels(knob, value, words):
 )
 def test_series(value, found):
     assert series(ran(GIVEN, more={"x": value}), "x") == found
+
+
+def test_an_earlier_study_is_named_and_its_trials_are_not_counted(tmp_path):
+    start = {"study": ".fp8tune/old", "said": "starts from old: another replay"}
+    told = story(shown(tmp_path / "s", WHOLE, start=start)).sentences
+    line = "The search starts from old: another replay. None of that study's trials is"
+    assert [sentence for sentence in told if sentence.startswith(line)]
+    plain = story(shown(tmp_path / "t", WHOLE, start={"study": ""})).sentences
+    assert len(plain) == len(told) - 1
