@@ -106,8 +106,11 @@ def main(arguments: list[str] | None = None) -> None:
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    whole = arguments is None
+    if whole:  # a short life makes little garbage: look for it seldom, not at the end
+        gc.set_threshold(100_000)
     code = _delivered(_run(arguments))
-    if arguments is None:  # the process ends here: no search for garbage at its exit
+    if whole:
         gc.freeze()
     sys.exit(code)
 

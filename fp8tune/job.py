@@ -8,6 +8,7 @@ config keys (``train.batch_size``), fields of the job (``micro_batch``), and fac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -57,12 +58,18 @@ class Source(NamedTuple):
     """A function of the job: its parameters name what it reads.
 
     One that is ``of_job`` gets the job before them, to ask what other values give.
+    They are worked out in order: one that a user may have to supply comes first.
     """
 
     call: Callable[..., Any]
-    parameters: tuple[str, ...]
-    optional: tuple[str, ...]
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
     of_job: bool = False
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """All names that it reads."""
+        return self.required + self.optional
 
 
 def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
@@ -76,7 +83,7 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
                 required = len(names) - len(value.__defaults__ or ())
                 of_job = names[:1] == ("job",)
                 found[prefix + name] = Source(
-                    value, names[of_job:], names[required:], of_job
+                    value, names[of_job:required], names[required:], of_job
                 )
     return found
 
@@ -193,16 +200,16 @@ class Job(dict[str, Any]):
         return Job(self.words, self.given | changed, self.written, target)
 
     def _call(self, source: Source) -> Any:
-        arguments: dict[str, Any] = {"job": self} if source.of_job else {}
         spelled = self.words.spelled
-        for name in source.parameters:
-            try:
-                arguments[name] = self[spelled.get(name, name)]
-            except Unknown:
-                if name not in source.optional:
-                    raise
+        required = [self[spelled.get(name, name)] for name in source.required]
+        if source.of_job:
+            required.insert(0, self)
+        optional = {}
+        for name in source.optional:
+            with suppress(Unknown):
+                optional[name] = self[spelled.get(name, name)]
         try:
-            return source.call(**arguments)
+            return source.call(*required, **optional)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise Unknown(source.call.__name__) from error
 

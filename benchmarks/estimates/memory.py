@@ -157,15 +157,27 @@ def targets(found: list[Row]) -> Iterator[tuple[str, str, bool]]:
     )
     promise = "other trainers, uncalibrated: median error at most 10 %"
     yield promise, percent(median), median <= OTHERS_MEDIAN
-    for promise, worst in (
-        (
-            "calibrated by the other runs of the group",
-            _worst([r.left_out for r in others]),
-        ),
-        ("calibrated by any one run of the group", _worst([r.one_run for r in others])),
+    for promise, calibrated in (
+        ("the other runs of the group", [(row, row.left_out) for row in others]),
+        ("any one run of the group", [(row, row.one_run) for row in others]),
     ):
-        met = worst is not None and abs(worst) <= OTHERS_LEFT_OUT
-        yield f"other trainers, {promise}: at most 2 %", percent(worst), met
+        yield _calibrated(promise, calibrated)
+
+
+def _calibrated(
+    by: str, errors: list[tuple[Row, float | None]]
+) -> tuple[str, str, bool]:
+    """What is left after calibration by others: median, worst, and who misses."""
+    known = [(row, error) for row, error in errors if error is not None]
+    sizes = [abs(error) for _, error in known]
+    far = [
+        f"{row.point.name} {100 * error:+.2f} %"
+        for row, error in known
+        if abs(error) > OTHERS_LEFT_OUT
+    ]
+    said = f"median {percent(statistics.median(sizes))}, worst {percent(max(sizes))}"
+    said += f"; not {', '.join(far)}" if far else ""
+    return f"other trainers, calibrated by {by}: at most 2 %", said, not far
 
 
 def percent(value: float | None) -> str:

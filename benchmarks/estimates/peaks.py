@@ -125,14 +125,17 @@ def _shape(row: dict[str, Any]) -> Point:
     """A run of a trainer without an adapter.
 
     Tensor parallelism splits all that a token keeps. Reserved beside the peak are: the
-    last block, which stays whole after its forward pass; the buffer that the group of
-    embedding and head was gathered in, which belongs to another stream
-    (torch.distributed.fsdp, _fsdp_collectives.py); and the block of the bf16 logits,
-    too small for the fp32 tensors that come after them.
+    last block, which stays whole after its forward pass; the buffers of another stream;
+    and the block of the bf16 logits, too small for the fp32 tensors that come after.
+    That stream has gathered embedding and head from a bf16 copy of the shard, and still
+    holds them when it gathers the first block (torch.distributed.fsdp,
+    ``_get_param_all_gather_inputs`` and ``FSDPParamGroup.wait_for_unshard``). Where the
+    tables are groups of their own, one of them at a time, and no last block.
     """
     stack, model = OTHERS["stack"][row["stack"]], OTHERS["model"][row["model"]]
     tp = row.get("tp", 1)
-    kept, whole = _block_bytes(model, row["ac"])
+    apart = stack.get("tables_apart", False)
+    kept, whole = _block_bytes(model, row["ac"], stack.get("saves_attention", True))
     fields = (
         FP32_STATE
         | model
@@ -150,17 +153,26 @@ def _shape(row: dict[str, Any]) -> Point:
         }
     )
     found = _job(fields)
-    root, block = 2 * found["params.root"] / tp, 2 * found["params.block"] / tp
-    job = _job(fields | {"head_bytes": root / row["tokens"]})
+    block = 2 * found["params.block"] / tp
+    table = 2 * found["params.embedding"] / tp
+    group = table if apart else 2 * found["params.root"] / tp
+    fields["head_bytes"] = group / row["tokens"]
+    if apart:
+        fields["memory.gathered_gib"] = (2 * table + 4 * block) / GIB
+    job = _job(fields)
+    shard = group * tp / row["shards"]
     freed = row["tokens"] * model["vocab_size"] * stack["freed_logit_bytes"] / tp
-    return _point(row, job, (root + block) / GIB, freed / GIB, row["card_gib"])
+    cached = shard + group + (1 if apart else 2) * block
+    return _point(row, job, cached / GIB, freed / GIB, row["card_gib"])
 
 
 def _job(fields: dict[str, Any]) -> Job:
     return Job(vocabulary(frozenset(fields), {}, FACTS), fields, set(), Target())
 
 
-def _block_bytes(model: dict[str, Any], ac: str) -> tuple[float, float]:
+def _block_bytes(
+    model: dict[str, Any], ac: str, saves_attention: bool
+) -> tuple[float, float]:
     """Bytes per token that a block keeps, and that it has when computed anew.
 
     Full AC keeps the input. Selective AC "op" also every second product and attention
@@ -171,7 +183,8 @@ def _block_bytes(model: dict[str, Any], ac: str) -> tuple[float, float]:
     pairs = 2 * model["kv_heads"] * model["head_dim"]
     sums = 4 * model["heads"]
     whole = 2 * (4 * hidden + 2 * queries + pairs + 4 * ffn) + sums
-    saved = 2 * (2 * hidden + 2 * queries + pairs / 2 + ffn) + sums
+    attention = 2 * queries + sums if saves_attention else 0
+    saved = 2 * (2 * hidden + queries + pairs / 2 + ffn) + attention
     kept = 2.0 * hidden if ac == "full" else saved
     return kept, whole - kept
 

@@ -30,7 +30,9 @@ from fp8tune.cli import Choice, Failure, text_or_json
     help="Where trials run; on a CPU they are a rehearsal.",
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
-@click.option("--allow", multiple=True, help="A frozen knob to free, e.g. precision.")
+@click.option(
+    "--allow", multiple=True, help="A frozen knob to free: precision, warmup, ..."
+)
 @click.option(
     "--objective",
     type=Choice(["tokens-per-second", "tokens-per-joule"]),

@@ -14,6 +14,7 @@ WORDS = {
     "attention_passes": _VLM,
     "gemms": _VLM,
     "vlm_positions": _VLM,
+    "vlm_visual_tokens": _VLM,
     "extra_parameters": "vision encoders other than the random one, other frozen parts",
     "block_copies": "MoMa blocks",
     "cross_blocks": "cross-attention without its interval",
@@ -42,17 +43,19 @@ WORDS = {
 }
 
 
-def which(gpu: str) -> str:
-    """Which GPU to say where a name means several, or nothing."""
-    from fp8tune.facts.gpus import find
-
-    names = find(gpu).members if gpu else ()
-    return f": say --gpu {' or '.join(names)}" if names else ""
-
-
-def why(missing: dict[str, str], fact: str) -> str:
-    """Why a fact is not known: ``: ...``, or nothing if there are no words for it."""
+def why(missing: dict[str, str], fact: str, gpu: str) -> str:
+    """Why a fact is not known: ``: ...``, or nothing if it is."""
     name = missing.get(fact, "")
+    if name == "gpu":
+        return f": say --gpu {' or '.join(_members(gpu)) or 'h100'}"
     if name in ASKED:
         return f": say {ASKED[name]}"
-    return f": not covered: {WORDS[name]}" if name in WORDS else ""
+    if name in WORDS:
+        return f": not covered: {WORDS[name]}"
+    return f": `{name}` is not known" if name else ""
+
+
+def _members(gpu: str) -> tuple[str, ...]:
+    from fp8tune.facts.gpus import find
+
+    return find(gpu).members if gpu else ()

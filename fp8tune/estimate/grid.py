@@ -250,11 +250,10 @@ def _changes(job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
             {"grad_accum": 1},
         )
     if batch > 1:
-        half = batch // 2
-        accumulated = batch * accum // half
+        half = next(n for n in range(batch // 2, 0, -1) if rows % n == 0)
         yield (
-            f"micro-batch {half} with {accumulated} accumulated",
-            {"micro_batch": half, "grad_accum": accumulated},
+            f"micro-batch {half} with {rows // half} accumulated",
+            {"micro_batch": half, "grad_accum": rows // half},
         )
     if job["ac"] != "full":
         yield "full activation checkpointing", {"ac": "full"}

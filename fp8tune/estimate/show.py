@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from fp8tune.estimate.gaps import which, why
+from fp8tune.estimate.gaps import why
 from fp8tune.estimate.grid import ASSUMED, Cell
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.whole import Estimate
@@ -20,8 +20,8 @@ FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
 SAID = ("--", "the comment", "pyproject")
 """Beginnings of origins by which the user himself says how many GPUs there are."""
 
-SMALL = 10
-"""Below so many GiB figures have a decimal."""
+SMALL, TINY = 10, 0.05
+"""Below so many GiB figures of the grid have a decimal, those of the peak four."""
 
 
 def text(path: str, found: Estimate) -> Iterator[str]:
@@ -38,7 +38,7 @@ def text(path: str, found: Estimate) -> Iterator[str]:
         yield from _speed(said, found.target.gpu)
     yield from _pays(said, found.target.gpu)
     yield from _gemms(found)
-    yield from _grid(found.cells)
+    yield from _grid(found.cells, found.micro_batch)
     yield from _advice(found)
 
 
@@ -63,17 +63,19 @@ def _refused(said: Prediction) -> Iterator[str]:
 def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
     if memory is None:
-        yield from _wrapped(f"memory: unknown{why(said.missing, 'memory.peak_gib')}")
+        reason = why(said.missing, "memory.peak_gib", gpu)
+        yield from _wrapped(f"memory: unknown{reason}")
         return
-    band = f"{memory.low:.1f} to {memory.high:.1f}"
+    digits = 1 if memory.value >= TINY else 4
+    band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
     where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
-    yield f"memory: {memory.value:.1f} GiB per {where} ({band}), at the {said.peak_at}"
-    parts = [f"{name} {gib:.1f}" for name, gib in said.breakdown_gib.items() if gib]
-    yield from _wrapped(", ".join(parts), "  ", "  ")
+    peak = f"{memory.value:.{digits}f} GiB per {where}"
+    yield from _wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
+    parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
+    shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
+    yield from _wrapped(", ".join(shown), "  ", "  ")
     yield from _by_runs(memory)
-    reason = why(said.missing, "memory.fit") if said.fit == "unknown" else ""
-    if said.missing.get("memory.fit") == "gpu.memory_gib":
-        reason = which(gpu) or reason
+    reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
     if said.usable_gib is not None and not reason:
         rest = said.usable_gib / FULLEST - said.usable_gib
         reason = (
@@ -103,7 +105,7 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
 def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     speed = said.speed
     if speed is None:
-        reason = which(gpu) or why(said.missing, "speed.tokens_per_second")
+        reason = why(said.missing, "speed.tokens_per_second", gpu)
         yield from _wrapped(f"speed: unknown{reason}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
@@ -119,7 +121,7 @@ def _pays(said: Prediction, gpu: str) -> Iterator[str]:
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
     elif said.pays == "unknown":
-        gain = which(gpu) or why(said.missing, "speed.fp8_gain")
+        gain = why(said.missing, "speed.fp8_gain", gpu)
     if said.impossible and said.pays == "unknown":
         return
     yield from _wrapped(f"does FP8 pay here? {said.pays}{gain}")
@@ -132,7 +134,8 @@ def _gemms(found: Estimate) -> Iterator[str]:
     if not found.gemms:
         return
     yield ""
-    yield f"{'GEMM':<12}{'M':>8}{'K':>8}{'N':>8}{'count':>7}{'FLOPs':>8}  on H100"
+    where = "  on H100" if any(row["speedup"] for row in found.gemms) else ""
+    yield f"{'GEMM':<12}{'M':>8}{'K':>8}{'N':>8}{'count':>7}{'FLOPs':>8}{where}"
     for row in found.gemms:
         sizes = "".join(f"{row[key] or '':>8}" for key in ("m", "k", "n"))
         share = f"{row['flop_share']:.1%}"
@@ -141,20 +144,25 @@ def _gemms(found: Estimate) -> Iterator[str]:
         yield f"{row['name']:<12}{sizes}{row['count'] or '':>7}{share:>8}  {gain}"
 
 
-def _grid(cells: list[Cell]) -> Iterator[str]:
+def _grid(cells: list[Cell], own: int) -> Iterator[str]:
     if not any(cell.prediction.memory for cell in cells):
         return
-    cells = _in_reach(cells)
+    cells = _in_reach(cells, own)
     batches = list(dict.fromkeys(cell.micro_batch for cell in cells))
     small = _small(cell.prediction for cell in cells)
     yield ""
     yield f"{'micro-batch':<16}" + "".join(f"{batch:>8}" for batch in batches)
+    accumulated = {cell.micro_batch: cell.grad_accum for cell in cells}
+    if max(accumulated.values()) > 1:
+        counts = "".join(f"{accumulated[batch]:>8}" for batch in batches)
+        yield f"{'accumulation':<16}{counts}"
     never: dict[str, str] = {}
     shown: list[Cell] = []
     for precision, ac in dict.fromkeys((cell.precision, cell.ac) for cell in cells):
         mine = [c for c in cells if (c.precision, c.ac) == (precision, ac)]
         if all(cell.prediction.impossible for cell in mine):
-            never[precision] = mine[0].prediction.refused[0].message
+            refused = mine[0].prediction.refused
+            never[precision] = next(one.message for one in refused if one.voids)
             continue
         shown += mine
         memory = "".join(f"{_gib(cell.prediction, small):>8}" for cell in mine)
@@ -166,18 +174,24 @@ def _grid(cells: list[Cell]) -> Iterator[str]:
     yield from _wrapped(_legend(shown))
 
 
-def _in_reach(cells: list[Cell]) -> list[Cell]:
-    """Without the micro-batches that are larger than one that nothing fits."""
+def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
+    """Without the largest micro-batches at which nothing fits, but for one of them.
+
+    The config's own stays. A larger one may need less, as it accumulates less.
+    """
     sizes = sorted({cell.micro_batch for cell in cells})
-    out = ("out-of-memory", "unknown")
-    for size in sizes:
-        column = [c.prediction for c in cells if c.micro_batch == size]
-        if any(one.fit == "out-of-memory" for one in column) and all(
-            one.fit in out and (one.impossible or one.fit != "unknown")
-            for one in column
-        ):
-            return [cell for cell in cells if cell.micro_batch <= size]
-    return cells
+    reached = [
+        size
+        for size in sizes
+        if any(_may_fit(c.prediction) for c in cells if c.micro_batch == size)
+    ]
+    largest = max(own, *reached, 0)
+    rest = [size for size in sizes if size > largest]
+    return [cell for cell in cells if cell.micro_batch not in rest[1:]]
+
+
+def _may_fit(said: Prediction) -> bool:
+    return said.fit != "out-of-memory" and not said.impossible
 
 
 def _legend(cells: list[Cell]) -> str:
@@ -188,11 +202,18 @@ def _legend(cells: list[Cell]) -> str:
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
         "? tight": any(one.fit == "tight" for one in said),
         "x out of memory": any(one.fit == "out-of-memory" for one in said),
+        "unmarked: not judged": any(
+            one.memory and one.fit == "unknown" for one in said
+        ),
         "- not covered": any(not one.memory and not one.impossible for one in said),
         "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
     }
     return ", ".join(words for words, there in marks.items() if there)
+
+
+def _judged(said: Prediction) -> bool:
+    return said.fit != "unknown"
 
 
 def _small(said: Iterable[Prediction]) -> bool:
@@ -223,19 +244,26 @@ def _advice(found: Estimate) -> Iterator[str]:
         setting = (
             f"{best.precision}, micro-batch {best.micro_batch}, accumulation "
             f"{best.grad_accum}, "
-            f"AC {best.ac}: {best.prediction.memory.value:.0f} GiB"
+            f"AC {best.ac}: {_figure(best.prediction.memory.value)} GiB"
         )
         yield ""
         if best.tokens:
             speed = f"{best.tokens:,.0f} tokens/s"
             yield from _wrapped(f"start with {setting}, {speed}")
         else:
-            yield from _wrapped(f"the most that fits is {setting} (speed unknown)")
+            yield from _wrapped(f"the largest of these that fits is {setting}")
+    if found.instead:
+        yield ""
+        yield from _wrapped(f"none of these surely fits: {found.instead}")
     if found.savings:
         yield ""
         yield "what frees memory:"
         for saving in found.savings:
             yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
+
+
+def _figure(gib: float) -> str:
+    return f"{gib:.{int(gib < SMALL)}f}"
 
 
 def _wrapped(words: str, first: str = "", rest: str = "  ") -> list[str]:

@@ -17,25 +17,32 @@ from fp8tune.estimate.grid import (
 )
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.facts.calibration import Band
-from fp8tune.job import Target
+from fp8tune.facts.gpus import find
+from fp8tune.job import Job, Target, Unknown
 
 _GPU = ("gpu", "gpu.memory_gib")
+EXAMPLE = "h200"
+"""The GPU of which most is known."""
 
 
 class Estimate(NamedTuple):
     """The config's own prediction and those around it.
 
     ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
-    by verdict) where the GPU's memory is not known. ``target`` is what is estimated.
+    by verdict) where the GPU's memory is not known, ``instead`` (what would fit) where
+    no cell does. ``target`` is what is estimated, ``micro_batch`` the config's own, 0
+    if unknown.
     """
 
     target: Target
+    micro_batch: int
     said: Prediction
     world_sizes: dict[int, Prediction]
     gpus: dict[str, list[str]]
     gemms: list[dict[str, Any]]
     cells: list[Cell]
     start: Cell | None
+    instead: str
     savings: list[Saving]
 
 
@@ -53,16 +60,56 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     said = _judged(variants)
     cells = grid(variants)
     runs = not all(cell.prediction.impossible for cell in cells)
+    best = start(cells, precision)
     return Estimate(
         variants.target,
-        said,
+        _known(job, "micro_batch", 0),
+        said._replace(missing=_asked(job, said.missing)),
         sizes,
         by_gpu(job, said) if said.missing.get("memory.fit") in _GPU else {},
         gemms(job) if runs else [],
         cells,
-        start(cells, precision),
+        best,
+        "" if best else _instead(job, said),
         savings(variants, said),
     )
+
+
+def _instead(job: Job, said: Prediction) -> str:
+    """What lint would set where nothing surely fits, of estimates as they are."""
+    if said.memory is None or said.memory.runs or said.fit in ("fits", "unknown"):
+        return ""
+    return str(_known(job, "memory.advice", ""))
+
+
+def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
+    """What is missing, and ``gpu`` just where naming one would tell."""
+    names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
+    jobs = [_on_gpu(job, name) for name in names]
+    lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
+    return {
+        fact: name if not jobs else "gpu" if "" in lacking[fact] else lacking[fact][0]
+        for fact, name in missing.items()
+    }
+
+
+def _on_gpu(job: Job, name: str) -> Job:
+    return Job(job.words, job.given, job.written, job.target._replace(gpu=name))
+
+
+def _lacking(job: Job, fact: str) -> str:
+    try:
+        job[fact]
+    except Unknown as error:
+        return str(error.args[0])
+    return ""
+
+
+def _known(job: Job, name: str, instead: Any) -> Any:
+    try:
+        return job[name]
+    except Unknown:
+        return instead
 
 
 def _judged(variants: Variants) -> Prediction:
@@ -103,6 +150,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "gemms": found.gemms,
         "grid": [_cell(cell) for cell in found.cells],
         "start": _cell(found.start) if found.start else None,
+        "instead": found.instead or None,
         "savings": [saving._asdict() for saving in found.savings],
     }
 
@@ -124,6 +172,7 @@ def _memory(said: Prediction) -> dict[str, Any]:
         "low_gib": memory["low"],
         "high_gib": memory["high"],
         "at": said.peak_at,
+        "usable_gib": said.usable_gib,
         "breakdown_gib": said.breakdown_gib,
         "calibration": memory["calibration"],
     }

@@ -20,7 +20,7 @@ SLOPES = (0.32, 0.18, 0.33)
 SMALLEST = 256
 """Below that it is not followed."""
 
-SCALE, POWER = 1.38, 0.648
+SCALE, POWER = 1.38, 0.659
 """Tensorwise speed-up = SCALE x rowwise speed-up ** POWER."""
 
 CEILING = 1.83
@@ -37,7 +37,7 @@ ERROR = 0.15
 def cells() -> dict[tuple[int, int, int], float]:
     """Speed-up of the rowwise recipe by M, K, N."""
     path = os.path.join(os.path.dirname(__file__), "fp8_gemm_h100.csv")
-    with open(path, encoding="ascii") as file:
+    with open(path, encoding="utf-8") as file:
         lines = [line.split(",") for line in file if line[0].isdigit()]
     return {
         (int(m), int(k), n): float(value)

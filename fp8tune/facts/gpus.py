@@ -89,8 +89,19 @@ def resolve(name: str) -> str:
         return gpu.name
     from fp8tune.suggest import closest
 
-    near = closest(_plain(name), table())
+    near = closest(_plain(name), _alike(_plain(name)))
     raise UnknownGpu(name, near if _is_typo(_plain(name), near) else "")
+
+
+def _alike(name: str) -> list[str]:
+    """Names of the model that is meant, where one is; else all."""
+    model = _MODEL.match(name)
+    same = [known for known in table() if _is_of(known, model[0] if model else "")]
+    return same or list(table())
+
+
+def _is_of(known: str, model: str) -> bool:
+    return known == model or known.startswith(f"{model}-")
 
 
 def _is_typo(name: str, near: str) -> bool:

@@ -27,7 +27,7 @@ class Choice(NamedTuple):
     gain: float
 
 
-def lighter_ac(job: Job, ac: str, speed_tokens_per_second: float) -> Any:
+def lighter_ac(job: Job, speed_tokens_per_second: float, ac: str) -> Any:
     """The fastest AC mode but full that surely fits; unknown if none does."""
     if ac != "full":
         raise Unknown("instead.lighter_ac")
@@ -51,7 +51,7 @@ def ac_gain(instead_lighter_ac: Any) -> float:
 
 
 def larger_batch(
-    job: Job, micro_batch: int, grad_accum: int, speed_tokens_per_second: float
+    job: Job, speed_tokens_per_second: float, micro_batch: int, grad_accum: int
 ) -> Any:
     """The fastest larger micro-batch, with less accumulation, that surely fits.
 
@@ -84,11 +84,11 @@ def batch_gain(instead_larger_batch: Any) -> float:
 
 def fsdp_alone(
     job: Job,
+    speed_tokens_per_second: float,
     tp: int,
     dp_shard: int,
     micro_batch: int,
     grad_accum: int,
-    speed_tokens_per_second: float,
 ) -> Any:
     """The fastest batch that surely fits if FSDP has the GPUs of tensor parallelism.
 

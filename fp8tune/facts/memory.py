@@ -7,19 +7,38 @@ per token is its adapter's to say.
 
 from __future__ import annotations
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
+WORKSPACES = {9.0: 32 * MIB, 9.4: 128 * MIB}
+"""Bytes of a cuBLAS workspace by compute capability (9.4: MI300X); else 8,519,680.
+
+CublasHandlePool.cpp, parseChosenWorkspaceSize; torch allocates it like a tensor
+(https://github.com/pytorch/pytorch/issues/95668).
+"""
+
+
+def workspaces_gib(gpu_compute_capability: float = 0.0) -> float:
+    """Workspaces of cuBLAS: one of the forward, one of the backward thread [GiB].
+
+    None where the GPU is not known.
+    """
+    each = WORKSPACES.get(gpu_compute_capability, 8_519_680)
+    return 2 * each / GIB if gpu_compute_capability else 0.0
 
 
 def state_gib(
     params_rank: float,
     weight_bytes: int,
-    optimizer_bytes: int,
-    kept_gradient_bytes: int,
+    optimizer_bytes: float,
+    kept_gradient_bytes: float,
     shards: int,
+    memory_workspaces_gib: float,
 ) -> float:
-    """Sharded weights and optimizer state, and gradients that outlive a step [GiB]."""
+    """What is held from the first step on [GiB].
+
+    Sharded weights and optimizer state, gradients that outlive a step, workspaces.
+    """
     bytes_each = weight_bytes + optimizer_bytes + kept_gradient_bytes
-    return params_rank * bytes_each / shards / GIB
+    return params_rank * bytes_each / shards / GIB + memory_workspaces_gib
 
 
 def gradients_gib(

@@ -18,9 +18,9 @@ def breakdown(
     memory_init_gib: float,
     params_rank: float,
     weight_bytes: int,
-    optimizer_bytes: int,
+    optimizer_bytes: float,
     optimizer_temporary_bytes: int,
-    kept_gradient_bytes: int,
+    kept_gradient_bytes: float,
     shards: int,
     memory_gradients_gib: float,
     memory_late_gradients_gib: float,
@@ -35,6 +35,7 @@ def breakdown(
     memory_routers_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    memory_workspaces_gib: float,
     stage_layers: int,
     moe_layers: int,
 ) -> dict[str, float]:
@@ -73,6 +74,7 @@ def breakdown(
     found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
+    found["cuBLAS workspaces"] = memory_workspaces_gib
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
@@ -128,15 +130,20 @@ def advice(
     grad_accum: int,
     ac: str,
     ac_modes: tuple[str, ...],
+    pp: int,
     memory_fit: str,
-    memory_largest_micro_batch: int,
+    memory_largest_micro_batch: int | None = None,
 ) -> str:
     """What to set where the run does not surely fit, in words.
 
     A smaller micro-batch or full AC if either surely fits, else both, else less
     accumulation, whose gradients may be whole; values with which it hardly fits if
-    there are no better; else on how many GPUs the least of the run would fit.
+    there are no better; else on how many GPUs the least of the run would fit. No values
+    where nothing is known to fit: how much of the GPU is usable, or a pipeline's last
+    stage.
     """
+    if memory_largest_micro_batch is None or pp > 1:
+        return Prose(_what_matters(job, micro_batch, ac, ac_modes))
     full = {"ac": "full"} if "full" in ac_modes and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     if memory_largest_micro_batch:
@@ -153,6 +160,17 @@ def advice(
                 hardly = ", which hardly fits" if wanted == "tight" else ""
                 return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
     return Prose(_on_more_gpus(job, full | once | {"micro_batch": 1}))
+
+
+def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
+    fuller = "full" in modes and ac != "full"
+    options = (
+        f"a smaller `{job.key('micro_batch')}`" if micro_batch > 1 else "",
+        f'`{job.key("ac")} = "full"`' if fuller else "",
+        "more GPUs",
+    )
+    *some, last = filter(None, options)
+    return f"it takes {', '.join(some)}{', or ' if some else ''}{last}"
 
 
 def _with_batch(

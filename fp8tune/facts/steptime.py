@@ -18,16 +18,6 @@ LAUNCH = 5e-6
 """Start and tail of one GEMM kernel [s]: 1024 cubed takes 11 us, of which 3.3 us
 are FLOPs (https://github.com/pytorch/ao/pull/940)."""
 
-GATHER = 0.25
-"""What FP8 all-gather is counted on to save at most, of what FP8 products save.
-
-About a fifth of the gain is of the all-gather, the rest of the products
-(https://github.com/pytorch/torchtitan/issues/687): 1.25 with it against 1.195 without
-on 8 GPUs (``docs/accuracy.md``); on 64 none was seen
-(https://github.com/pytorch/torchtitan/issues/653). Half the bytes would save more of a
-step that waits for them, but nobody has published that.
-"""
-
 NVLINK = 300.0
 """Bus bandwidth of collectives within a node [GB/s]; the rates are relative to it."""
 
@@ -42,9 +32,8 @@ class Chip(NamedTuple):
 class Step(NamedTuple):
     """What a rank computes and sends in one micro-batch.
 
-    ``weights`` are those of one rank's layers before FSDP shards them, ``gathered``
-    the bytes per weight that FSDP gathers (2 in bf16). ``forwards`` is 4 where
-    activation checkpointing repeats the forward pass, else 3.
+    ``weights`` are those of one rank's layers before FSDP shards them. ``forwards`` is
+    4 where activation checkpointing repeats the forward pass, else 3.
     """
 
     gemms: tuple[Gemm, ...]
@@ -74,16 +63,16 @@ class Rates(NamedTuple):
     ``fp8_power`` the tensorwise correction of ``gemm_speed``.
     """
 
-    matmul: float = 0.9135
-    attention: float = 0.5437
-    elementwise: float = 1.306
-    eager: float = 4.788
-    sharded: float = 1.058
-    pipelined: float = 1.329
-    contention: float = 0.7814
-    exposed: float = 1.195
-    network: float = 73.74
-    tensor: float = 63.59
+    matmul: float = 0.9134
+    attention: float = 0.5532
+    elementwise: float = 1.267
+    eager: float = 4.812
+    sharded: float = 1.055
+    pipelined: float = 1.336
+    contention: float = 0.8453
+    exposed: float = 0.9484
+    network: float = 58.41
+    tensor: float = 62.8
     fp8_scale: float = gemm_speed.SCALE
     fp8_power: float = gemm_speed.POWER
 
@@ -109,19 +98,22 @@ def seconds(
 ) -> Parts:
     """Seconds of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise".
 
-    ``gather`` tells whether a tensorwise run gathers its weights in FP8.
+    ``gather`` tells whether a tensorwise run gathers its FP8 weights in FP8. That is
+    counted on for no more than the FP8 products save: no gain is published where they
+    lose, and on 64 GPUs one report saw nothing of it
+    (https://github.com/pytorch/torchtitan/issues/653).
     """
-    found = _parts(step, chip, recipe, 2.0, rates)
+    found = _parts(step, chip, recipe, rates, gather=False)
     if recipe != "tensorwise" or not gather:
         return found
-    won = _parts(step, chip, "", 2.0, rates).total - found.total
-    least = found.communication - GATHER * max(won, 0.0)
-    whole = _parts(step, chip, recipe, 1.0, rates).communication
+    won = _parts(step, chip, "", rates, gather=False).total - found.total
+    least = found.communication - max(won, 0.0)
+    whole = _parts(step, chip, recipe, rates, gather=True).communication
     return _with_communication(step, found, max(whole, least))
 
 
-def _parts(step: Step, chip: Chip, recipe: str, gathered: float, rates: Rates) -> Parts:
-    """The same with weights gathered in ``gathered`` bytes each."""
+def _parts(step: Step, chip: Chip, recipe: str, rates: Rates, *, gather: bool) -> Parts:
+    """The same with FP8 weights gathered in FP8, or all in bf16."""
     memory = 0.85 * chip.gb_per_s * GIGA
     stage = rates.pipelined / step.pp if step.pp > 1 else 1.0
     stage *= rates.sharded if step.shards > 1 and step.tp == 1 else 1.0
@@ -131,7 +123,7 @@ def _parts(step: Step, chip: Chip, recipe: str, gathered: float, rates: Rates) -
     elementwise = stage * _elementwise_bytes(step, rates) / memory
     optimizer = stage * _optimizer_bytes(step) / memory
     compute = linears + attention + elementwise + optimizer
-    communication = _fsdp(step, compute, gathered, rates)
+    communication = _fsdp(step, compute, _gathered_bytes(step, fp8=gather), rates)
     if step.tp > 1:
         communication += _tensor_parallel(step, recipe, rates)
     parts = Parts(linears, attention, elementwise, optimizer, 0.0, 0.0)
@@ -178,10 +170,17 @@ def _optimizer_bytes(step: Step) -> float:
     return (14.0 * step.weights / step.shards + accumulation) / step.grad_accum
 
 
+def _gathered_bytes(step: Step, *, fp8: bool) -> float:
+    """What FSDP gathers of the weights for one pass: bf16, or FP8 of FP8 linears."""
+    halved = sum(gemm.weights for gemm in step.gemms if gemm.fp8)
+    return 2 * step.weights - (halved if fp8 else 0)
+
+
 def _fsdp(step: Step, compute: float, gathered: float, rates: Rates) -> float:
-    """Of gathers and reductions of weights, ``gathered`` bytes each."""
+    """Of gathers and reductions of weights: ``gathered`` bytes, twice; fp32."""
     others = (step.shards - 1) / step.shards
-    moved = others * step.weights / step.pp * (2 * gathered + 4.0 / step.grad_accum)
+    sent = 2 * gathered + 4.0 * step.weights / step.grad_accum
+    moved = others * sent / step.pp
     inside = moved / (NVLINK * GIGA)
     outside = moved / (rates.network * GIGA)
     if step.tp > 1:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.lint.rules import CATEGORIES, Rule, read_text
+from fp8tune.lint.syntax import KNOWN
 
-_HEAD = re.compile(
-    r"""^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$""", re.MULTILINE
-)
+_HEAD = r"""(?m)^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$"""
 
 
 def builtin_folder() -> str:
@@ -35,9 +34,10 @@ def read_builtin() -> list[Rule]:
     """The built-in rules, trusted to be well-formed; tests check them."""
     folder = builtin_folder()
     try:
-        from fp8tune._index import RULES
+        from fp8tune._index import RULES, TREES
     except ImportError:  # in a checkout
         return [_builtin(path, category) for category, path in rule_files(folder)]
+    KNOWN.update(TREES)
     return [indexed(os.path.join(folder, *place), front) for *place, front in RULES]
 
 
@@ -45,7 +45,7 @@ def _builtin(path: str, category: str) -> Rule:
     """A rule of a checkout, of which only the head is looked at."""
     text = read_text(path)
     head, _, _ = text.partition("\n[[")
-    fields = {match[1]: match[3] for match in _HEAD.finditer(head)}
+    fields = {match[1]: match[3] for match in re.finditer(_HEAD, head)}
     rule = Rule(path, category, fields, text)
     rule.builtin = True
     return rule

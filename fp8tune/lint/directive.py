@@ -16,12 +16,12 @@ from fp8tune.toml import Span
 MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20
 MAX_LENGTH = 200
-_COMMENT = re.compile(
-    r"^[ \t]*#[ \t]*fp8tune(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
-    r"[ \t]*(?P<words>.*?)[ \t\r]*$",
-    re.MULTILINE,
+_COMMENT = (
+    r"(?m)^[ \t]*#[ \t]*fp8tune"
+    r"(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
+    r"[ \t]*(?P<words>.*?)[ \t\r]*$"
 )
-_TABLE = re.compile(r"^[ \t]*\[\[?[^\[\],\n]+\]", re.MULTILINE)
+_TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"
 _NAMES = ("gpu", "world-size", "gpus-per-node")
 
 
@@ -59,10 +59,10 @@ def read_directive(text: str) -> Directive:
     """Read the header comments of a config."""
     if "fp8tune" not in text:
         return Directive()
-    table = _TABLE.search(text)
+    table = re.search(_TABLE, text)
     end = table.start() if table else len(text)
     found = Directive()
-    for match in islice(_COMMENT.finditer(text), MAX_COMMENTS):
+    for match in islice(re.finditer(_COMMENT, text), MAX_COMMENTS):
         if match["words"].startswith("ignore"):
             continue
         line = text.count("\n", 0, match.start()) + 1

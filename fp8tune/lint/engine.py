@@ -113,7 +113,9 @@ class _Case:
     def report(self) -> Report:
         sieve = Sieve(self.document, datetime.date.today())
         found = [d for d in (*self._faults(), *self._conditions()) if sieve.keeps(d)]
-        found += self._findings_of(sieve.faults(self.rules.names, self._judged(sieve)))
+        if sieve.broken or sieve.ignores:
+            judged = self._judged(sieve)
+            found += self._findings_of(sieve.faults(self.rules.names, judged))
         found.sort(key=lambda d: (d.region, d.code))
         lines = {
             number: self.document.lines.line(number)
@@ -166,11 +168,9 @@ class _Case:
         for (name, guard), rules in self.rules.conditions.items():
             if name in ("", self.trainer):
                 held = self._held(rules[0]) if guard else None
-                if held is not False:
-                    for rule in rules:
-                        yield from self._condition(
-                            rule, rule.rest if held else rule.when
-                        )
+                for rule in rules if held is not False else ():
+                    if self._fires(rule, rule.rest if held else rule.when):
+                        yield from self._finding(rule, self.job, None)
 
     def _held(self, rule: Rule) -> bool | None:
         """Whether the guard of a rule holds; ``None`` where that is unknown."""
@@ -179,14 +179,13 @@ class _Case:
         except Unknown:
             return None
 
-    def _condition(self, rule: Rule, condition: Expression) -> Iterator[Diagnostic]:
+    def _fires(self, rule: Rule, condition: Expression) -> bool:
+        """Whether a condition holds; not where that is unknown."""
         try:
-            fires = condition.evaluate(self.job)
+            return bool(condition.evaluate(self.job))
         except Unknown as missing:
             self._lacks(rule, missing)
-        else:
-            if fires:
-                yield from self._finding(rule, self.job, None)
+            return False
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
         """Note that a rule does not apply for want of a fact that a user can give."""

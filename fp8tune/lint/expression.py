@@ -9,14 +9,13 @@ false and ``or`` true if any part is true, else unknown parts win. Unknown raise
 
 from __future__ import annotations
 
-import ast
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.job import Prose, Unknown
 from fp8tune.lint.kleene import Compiled, every, some
-from fp8tune.lint.syntax import ExpressionError, offset_in, parse
+from fp8tune.lint.syntax import ExpressionError, Tree, parse
 
 Compared = Callable[[Any, Any], Any]
 
@@ -26,23 +25,23 @@ def _round(value: Any, digits: int = 0) -> Any:
     return round(value, max(-15, min(15, digits))) if digits else round(value)
 
 
-_COMPARE: dict[type[ast.cmpop], Compared] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda left, right: left in right,
-    ast.NotIn: lambda left, right: left not in right,
+_COMPARE: dict[str, Compared] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": lambda left, right: left in right,
+    "not in": lambda left, right: left not in right,
 }
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": len,
@@ -51,7 +50,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "round": _round,
 }
-_CONSTANTS = {"true": True, "false": False}
 
 
 class Expression(NamedTuple):
@@ -94,80 +92,50 @@ class _Compiler:
         self.names: dict[str, None] = {}
         self.calls = 0
 
-    def fail(self, node: ast.AST, reason: str) -> ExpressionError:
-        line = getattr(node, "lineno", 1)
-        text = f"({self.source}".split("\n")[line - 1].encode()
-        column = len(text[: getattr(node, "col_offset", 0)].decode())
-        return ExpressionError(reason, offset_in(self.source, line, column))
+    def node(self, tree: Tree) -> Compiled:
+        return _HANDLERS.get(tree[0], _Compiler._arithmetic)(self, tree)
 
-    def node(self, node: ast.expr) -> Compiled:
-        handler = _HANDLERS.get(type(node))
-        if handler is None:
-            raise self.fail(node, f"{type(node).__name__} is not of the rule language")
-        return handler(self, node)
-
-    def _constant(self, node: ast.Constant) -> Compiled:
-        value = node.value
-        if not isinstance(value, (bool, int, float, str)):
-            raise self.fail(
-                node, "only numbers, strings and true or false are constants"
-            )
+    def _constant(self, tree: Tree) -> Compiled:
+        value = tree[1]
         constant = Prose(value) if isinstance(value, str) else value
         return lambda _scope: constant
 
-    def _name(self, node: ast.Name) -> Compiled:
-        if node.id in _CONSTANTS:
-            value = _CONSTANTS[node.id]
-            return lambda _scope: value
-        return self._read(node, node.id)
-
-    def _attribute(self, node: ast.Attribute) -> Compiled:
-        return self._read(node, self._dotted(node))
-
-    def _dotted(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Name):
-            return node.id
-        if isinstance(node, ast.Attribute):
-            return f"{self._dotted(node.value)}.{node.attr}"
-        raise self.fail(node, "only names have parts")
-
-    def _read(self, node: ast.expr, name: str) -> Compiled:
+    def _name(self, tree: Tree) -> Compiled:
+        _, name, offset = tree
         if not self.knows(name):
-            raise self.fail(node, f"unknown name `{name}`")
+            raise ExpressionError(f"unknown name `{name}`", offset)
         self.names[name] = None
         return operator.itemgetter(name)
 
-    def _tuple(self, node: ast.Tuple | ast.List) -> Compiled:
-        items = [self.node(item) for item in node.elts]
+    def _list(self, tree: Tree) -> Compiled:
+        items = [self.node(item) for item in tree[1:]]
         return lambda scope: [item(scope) for item in items]
 
-    def _boolop(self, node: ast.BoolOp) -> Compiled:
-        if isinstance(node.op, ast.And):
-            return every([self._part(value) for value in node.values])
-        return some([self.node(value) for value in node.values])
+    def _and(self, tree: Tree) -> Compiled:
+        return every([self._part(part) for part in tree[1:]])
 
-    def _part(self, node: ast.expr) -> tuple[Compiled, tuple[str, ...]]:
+    def _part(self, tree: Tree) -> tuple[Compiled, tuple[str, ...]]:
         """A part of an ``and``, and the names that it cannot do without."""
         before, calls = self.names, self.calls
         self.names = {}
-        compiled = self.node(node)
+        compiled = self.node(tree)
         names = () if self.calls > calls else tuple(self.names)
         self.names = before | self.names
         return compiled, names
 
-    def _unaryop(self, node: ast.UnaryOp) -> Compiled:
-        operand = self.node(node.operand)
-        if isinstance(node.op, ast.Not):
-            return lambda scope: not operand(scope)
-        if isinstance(node.op, ast.USub):
-            return lambda scope: -_number(operand(scope))
-        raise self.fail(node, "this operator is not of the rule language")
+    def _or(self, tree: Tree) -> Compiled:
+        return some([self.node(part) for part in tree[1:]])
 
-    def _binop(self, node: ast.BinOp) -> Compiled:
-        apply = _ARITHMETIC.get(type(node.op))
-        if apply is None:
-            raise self.fail(node, "this operator is not of the rule language")
-        left, right = self.node(node.left), self.node(node.right)
+    def _not(self, tree: Tree) -> Compiled:
+        operand = self.node(tree[1])
+        return lambda scope: not operand(scope)
+
+    def _arithmetic(self, tree: Tree) -> Compiled:
+        if len(tree) == 2:
+            operand = self.node(tree[1])
+            return lambda scope: -_number(operand(scope))
+        apply = _ARITHMETIC[tree[0]]
+        left, right = self.node(tree[1]), self.node(tree[2])
 
         def evaluate(scope: Any) -> Any:
             try:
@@ -177,17 +145,12 @@ class _Compiler:
 
         return evaluate
 
-    def _compare(self, node: ast.Compare) -> Compiled:
-        first = self.node(node.left)
-        rest = [
-            (_COMPARE[type(op)], self.node(right))
-            for op, right in zip(node.ops, node.comparators, strict=True)
-            if type(op) in _COMPARE
-        ]
-        if len(rest) < len(node.ops):
-            raise self.fail(node, "`is` is not of the rule language; write ==")
-        if len(rest) == 1:
-            return self._compare_two(first, *rest[0], node.comparators[0])
+    def _compare(self, tree: Tree) -> Compiled:
+        if len(tree) == 4:
+            return self._compare_two(tree)
+        first = self.node(tree[1])
+        operators = (_COMPARE[word] for word in tree[2::2])
+        rest = list(zip(operators, map(self.node, tree[3::2]), strict=True))
 
         def evaluate(scope: Any) -> bool:
             left = first(scope)
@@ -203,12 +166,11 @@ class _Compiler:
 
         return evaluate
 
-    def _compare_two(
-        self, first: Compiled, compare: Compared, second: Compiled, node: ast.expr
-    ) -> Compiled:
+    def _compare_two(self, tree: Tree) -> Compiled:
         """One comparison, with a constant on its right as a rule: nearly all are."""
-        if isinstance(node, ast.Constant):
-            value = node.value
+        first, compare = self.node(tree[1]), _COMPARE[tree[2]]
+        if tree[3][0] == "constant":
+            value = tree[3][1]
 
             def beside_constant(scope: Any) -> bool:
                 left = first(scope)
@@ -218,6 +180,7 @@ class _Compiler:
                     raise Unknown(self.source) from None
 
             return beside_constant
+        second = self.node(tree[3])
 
         def evaluate(scope: Any) -> bool:
             left, right = first(scope), second(scope)
@@ -228,25 +191,23 @@ class _Compiler:
 
         return evaluate
 
-    def _ifexp(self, node: ast.IfExp) -> Compiled:
-        test, then, other = map(self.node, (node.test, node.body, node.orelse))
+    def _if(self, tree: Tree) -> Compiled:
+        test, then, other = map(self.node, tree[1:])
         return lambda scope: then(scope) if test(scope) else other(scope)
 
-    def _call(self, node: ast.Call) -> Compiled:
+    def _call(self, tree: Tree) -> Compiled:
         self.calls += 1
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if node.keywords:
-            raise self.fail(node, "functions take no named arguments")
+        _, name, offset, *arguments = tree
         if name in self.on_scope:
-            return self._call_on_name(node, name)
+            return self._call_on_name(name, offset, arguments)
         function = _FUNCTIONS.get(name)
         if function is None:
             allowed = ", ".join([*self.on_scope, *_FUNCTIONS])
-            raise self.fail(node, f"no such function; there are {allowed}")
-        arguments = [self.node(argument) for argument in node.args]
+            raise ExpressionError(f"no such function; there are {allowed}", offset)
+        parts = [self.node(argument) for argument in arguments]
 
         def evaluate(scope: Any) -> Any:
-            values = [argument(scope) for argument in arguments]
+            values = [part(scope) for part in parts]
             try:
                 return function(*values)
             except (TypeError, ValueError, ArithmeticError):
@@ -254,27 +215,25 @@ class _Compiler:
 
         return evaluate
 
-    def _call_on_name(self, node: ast.Call, name: str) -> Compiled:
-        if len(node.args) != 1:
-            raise self.fail(node, f"{name}() takes one name")
-        target = self._dotted(node.args[0])
-        self._read(node.args[0], target)
+    def _call_on_name(self, name: str, offset: int, arguments: list[Tree]) -> Compiled:
+        if len(arguments) != 1 or arguments[0][0] != "name":
+            raise ExpressionError(f"{name}() takes one name", offset)
+        self._name(arguments[0])
+        target = arguments[0][1]
         function = self.on_scope[name]
         return lambda scope: function(scope, target)
 
 
-_HANDLERS: dict[type[ast.expr], Callable[[_Compiler, Any], Compiled]] = {
-    ast.Attribute: _Compiler._attribute,
-    ast.BinOp: _Compiler._binop,
-    ast.BoolOp: _Compiler._boolop,
-    ast.Call: _Compiler._call,
-    ast.Compare: _Compiler._compare,
-    ast.Constant: _Compiler._constant,
-    ast.IfExp: _Compiler._ifexp,
-    ast.List: _Compiler._tuple,
-    ast.Name: _Compiler._name,
-    ast.Tuple: _Compiler._tuple,
-    ast.UnaryOp: _Compiler._unaryop,
+_HANDLERS: dict[str, Callable[[_Compiler, Tree], Compiled]] = {
+    "and": _Compiler._and,
+    "call": _Compiler._call,
+    "compare": _Compiler._compare,
+    "constant": _Compiler._constant,
+    "if": _Compiler._if,
+    "list": _Compiler._list,
+    "name": _Compiler._name,
+    "not": _Compiler._not,
+    "or": _Compiler._or,
 }
 
 

@@ -23,7 +23,7 @@ from fp8tune.trainers.trainer import NAMES, trainer
 if TYPE_CHECKING:
     from fp8tune.lint.repair import Repair
 
-_BRACKETS = re.compile(r"\([^()]*\)")
+_BRACKETS = r"\([^()]*\)"
 
 CONSEQUENCES = {
     "rejected": "the trainer refuses the config at start",
@@ -129,7 +129,7 @@ class Rule:
         """Whether no ``or`` and no ``if`` stands outside of brackets."""
         flat, inner = self.source, ""
         while flat != inner and (" or " in flat or " if " in flat):
-            flat, inner = _BRACKETS.sub("", flat), flat
+            flat, inner = re.sub(_BRACKETS, "", flat), flat
         return " or " not in flat and " if " not in flat
 
     @property
@@ -177,6 +177,12 @@ class Rule:
         """Configs that the rule is silent on."""
         return [_example(entry) for entry in self.data.get("good", [])]
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The guard of a condition, if it has one, and what follows."""
+        rest = self.source[len(self.guard) :].removeprefix(" and ")
+        return (self.guard, rest) if self.guard else ()
+
     @cached_property
     def guarding(self) -> Expression:
         """The compiled guard."""
@@ -185,7 +191,7 @@ class Rule:
     @cached_property
     def rest(self) -> Expression:
         """The compiled condition without its guard."""
-        return self._compile(self.source[len(self.guard) :].removeprefix(" and "))
+        return self._compile(self.parts[1])
 
     @cached_property
     def when(self) -> Expression:
@@ -202,9 +208,16 @@ class Rule:
         """The compiled help line."""
         return compile_template(self.front.get("help", ""), self._compile)
 
+    @cached_property
+    def _labels(self) -> dict[int, Template]:
+        return {}
+
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
-        return compile_template(self.at[index].label, self._compile)
+        if index not in self._labels:
+            template = compile_template(self.at[index].label, self._compile)
+            self._labels[index] = template
+        return self._labels[index]
 
     @cached_property
     def fixes(self) -> list[Repair]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label
@@ -114,11 +113,14 @@ def _cells(text: str) -> tuple[str, int]:
     safe = plain(text.replace("\t", "    "))
     if safe.isascii():
         return safe, len(safe)
-    wide = sum(_width(character) for character in safe)
-    return safe, wide
+    return safe, _width(safe)
 
 
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+def _width(text: str) -> int:
+    from unicodedata import combining, east_asian_width
+
+    return sum(
+        1 + (east_asian_width(character) in "WF")
+        for character in text
+        if not combining(character)
+    )

@@ -20,11 +20,11 @@ from fp8tune.trainers.faults import Fault
 
 MAX_COMMENTS = 200
 _MARK = "fp8tune: ignore"
-_FORM = re.compile(
+_FORM = (
     r"#[ \t]*fp8tune:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
-_NAME = re.compile(r"[^\s,](?:[^,]*[^\s,])?")
+_NAME = r"[^\s,](?:[^,]*[^\s,])?"
 
 
 class Ignore(NamedTuple):
@@ -59,12 +59,12 @@ def read_ignores(document: Document) -> list[Ignore]:
 
 def _ignore(document: Document, span: Span) -> Ignore:
     lines = _lines(document, span)
-    form = _FORM.match(document.text[span[0] : span[1]])
+    form = re.match(_FORM, document.text[span[0] : span[1]])
     if form is None:
         problem = "write `# fp8tune: ignore[rule-name] until=YYYY-MM-DD -- reason`"
         return Ignore(span, lines, (), None, problem)
     offset = span[0] + form.start("names")
-    found = list(_NAME.finditer(form["names"]))
+    found = list(re.finditer(_NAME, form["names"]))
     names = tuple(match[0] for match in found)
     places = tuple((offset + m.start(), offset + m.end()) for m in found)
     problem = "" if names else "name the rules between the brackets"

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
+from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
 from fp8tune.search.statistics import Speed, ratio, speed, spread, verdict
-from fp8tune.search.study import Trial
+from fp8tune.search.study import Trial, timed
 
 UNFIT = ("oom", "nan", "user", "compile")
 """Outcomes that a setting never has where it is sound."""
@@ -38,7 +39,8 @@ class Answer(NamedTuple):
     the given one, so that the gain is of nothing else.
     ``fp8`` is that gain with its interval. ``verdict`` is of the ``aim``; ``energy`` is
     tokens per joule where watts are known. ``unfit`` says why settings that ran leave
-    too little memory.
+    too little memory. ``stability`` holds how FP8 learns beside bf16, at each setting
+    where that was compared; ``unchecked`` says why it was not at the chosen one.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -60,6 +62,18 @@ class Answer(NamedTuple):
     aim: str = SPEED
     energy: Beside = Beside()
     unfit: Mapping[Point, str] = {}
+    stability: Mapping[Point, Finding] = {}
+    unchecked: str = ""
+
+    @property
+    def learns(self) -> Finding | None:
+        """How FP8 learns at the chosen setting, if it was compared there."""
+        return None if self.chosen is None else self.stability.get(self.chosen)
+
+    @property
+    def rejected(self) -> Mapping[Point, Finding]:
+        """The settings that were not chosen because FP8 diverges there."""
+        return {point: f for point, f in self.stability.items() if f.rejects}
 
 
 def answer(
@@ -72,7 +86,8 @@ def answer(
     """Choose: the best setting, or the given one where that is as good."""
     wanted = aimed(trials, aim)
     best = ranked(space, given, wanted)
-    chosen, said = _choice(by_point(space, wanted), best, given)
+    diverges = lesson(space, given) in rejected(space, trials)
+    chosen, said = _choice(by_point(space, wanted), best, given, diverges)
     runs = by_point(space, trials)
     last = _last(runs.get(chosen, [])) if chosen is not None else None
     points = [given if chosen is None else chosen, given]
@@ -99,18 +114,22 @@ def answer(
             _fp8(space, energies, points)[0],
         ),
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
+        findings(space, trials),
     )
 
 
-def _choice(runs: Runs, best: list[Point], given: Point) -> tuple[Point | None, str]:
-    """The setting to take, and what it is to the given one."""
+def _choice(
+    runs: Runs, best: list[Point], given: Point, diverges: bool
+) -> tuple[Point | None, str]:
+    """The setting to take, and what it is to the given one, which may diverge."""
     if not best:
         return None, "unsure"
     fastest, before = speed_of(runs, best[0]), speed_of(runs, given)
+    unfit = diverges or is_unfit(runs[given])
     if before is None or fastest is None:
-        return best[0], "faster" if is_unfit(runs[given]) else "unsure"
+        return best[0], "faster" if unfit else "unsure"
     said = verdict(fastest, before)
-    if said in ("same", "slower") and not is_unfit(runs[given]):
+    if said in ("same", "slower") and not unfit:
         return given, "same"
     return best[0], said
 
@@ -146,24 +165,26 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
 
     What was not confirmed counts as slower by one deviation between runs, because it
     was picked for its luck; what once failed for good comes last, as does the given
-    one where it leaves too little memory. Others that do may not be chosen.
+    one where it leaves too little memory. Others that do may not be chosen, nor what
+    diverges.
     """
     runs = by_point(space, trials)
     deviation = _spread(runs)
+    wrong = rejected(space, trials)
     values: dict[Point, tuple[bool, float]] = {}
     for point, own in runs.items():
         found = speed(_telling(own), deviation)
         may = space.allows(point, given) and (point == given or not lacks_memory(own))
-        if found is not None and may:
+        if found is not None and may and lesson(space, point) not in wrong:
             lucky = 0.0 if _confirmed(own) else deviation
             values[point] = (not is_unfit(own), found.value * (1 - lucky))
     return sorted(values, key=lambda point: values[point], reverse=True)
 
 
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
-    """The trials of each point, in the order in which they were run."""
+    """The trials of each point that tell its speed, in the order of the runs."""
     runs: Runs = defaultdict(list)
-    for trial in trials:
+    for trial in timed(trials):
         runs[space.point(trial.record.knobs)].append(trial)
     return runs
 

@@ -15,6 +15,7 @@ from typing import Any
 from fp8tune.facts.calibration import BadCalibration, Run, add, of_job, read
 from fp8tune.job import Job, Unknown
 from fp8tune.search.record import Record
+from fp8tune.search.stability.course import course
 from fp8tune.search.tokens import with_knobs
 
 NAME = "calibration.jsonl"
@@ -25,13 +26,14 @@ MOST = 400
 def measured(job: Job, records: Iterable[Record]) -> list[Run]:
     """What trials of a config have measured, once for each of its settings.
 
-    Rehearsals on a CPU say nothing of a GPU, and a rank by itself nothing of speed. A
-    trial that ran out of memory says that it needs more than there is.
+    Rehearsals on a CPU say nothing of a GPU, a rank by itself nothing of speed, and
+    runs for their losses nothing at all. A trial that ran out of memory says that it
+    needs more than there is.
     """
     last: dict[str, Record] = {}
     for record in records:
         tells = record.ok or record.outcome == "oom"
-        if tells and not record.more.get("rehearsal"):
+        if tells and not record.more.get("rehearsal") and not course(record):
             last[repr(sorted(record.knobs.items()))] = record
     return [run for record in last.values() for run in _runs(job, record)]
 

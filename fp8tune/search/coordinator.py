@@ -18,11 +18,16 @@ from fp8tune.search.deadline import deadline, typical
 from fp8tune.search.record import Record
 from fp8tune.search.runner import Runner
 from fp8tune.search.space import Point, Space
+from fp8tune.search.stability.plan import Conditions
+from fp8tune.search.stability.stage import Stage
 from fp8tune.search.strategy import Proposal, Strategy
-from fp8tune.search.study import Study, Trial
+from fp8tune.search.study import Study, Trial, timed
 
 TRIES = 4
 """Trials that may fail before they build anything, until none is taken to start."""
+
+ENDING = ("confirm", "stability")
+"""Stages after which the search proposes nothing new."""
 
 
 class Limits(NamedTuple):
@@ -56,6 +61,7 @@ class Search:
         limits: Limits,
         watch: Callable[[Event], None] = lambda _event: None,
         aim: str = SPEED,
+        conditions: Conditions | None = None,
     ) -> None:
         self.space = space
         self.given = given
@@ -65,6 +71,7 @@ class Search:
         self.limits = limits
         self.watch = watch
         self.aim = aim
+        self.stage = Stage(space, conditions, limits.budget) if conditions else None
         self.interrupted = False
         self._begun = runner.now() - study.spent
 
@@ -82,7 +89,7 @@ class Search:
 
     def _was_cut_short(self, trial: Trial) -> bool:
         """Whether a trial was given up for a smaller budget than there is now."""
-        return trial.stage != "confirm" and _budget(trial) < self.limits.budget
+        return trial.stage not in ENDING and _budget(trial) < self.limits.budget
 
     def run(self) -> Answer:
         """Search until nothing is gained or the budget is spent; then answer.
@@ -97,16 +104,21 @@ class Search:
         finally:
             self.runner.close()
         seconds = self.limits.budget - self.limits.write - self.left
-        return answer(self.space, self.given, self.study.trials, seconds, self.aim)
+        found = answer(self.space, self.given, self.study.trials, seconds, self.aim)
+        if self.stage is None:
+            return found
+        stopped = self.interrupted
+        why = self.stage.unchecked(self._trials, found.chosen, stopped=stopped)
+        return found._replace(unchecked=why)
 
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()
         while self._searching():
-            proposal = self.strategy.propose(self._trials)
+            proposal = self.strategy.propose(timed(self._trials))
             if proposal is None:
                 break
             yield proposal
-        yield from self._confirmations()
+        yield from self._endings()
 
     def _first(self) -> Iterator[Proposal]:
         """The user's config and its bf16 twin, which is not tried if that failed."""
@@ -126,32 +138,62 @@ class Search:
         One that a smaller budget led to does not end the search of a larger one.
         """
         trials = self._trials
-        ending = [trial for trial in trials if trial.stage == "confirm"]
+        ending = [trial for trial in trials if trial.stage in ENDING]
         if self.left <= 0 or any(_budget(t) >= self.limits.budget for t in ending):
             return False
         if len(trials) >= TRIES and all(map(_never_began, trials)):
             return False
         points = settings(self.space, self.given, trials)
-        reserve = sum(typical(self.space, trials, point) for point in points)
-        return self.left > min(reserve, self.limits.budget / 4)
+        reserve = sum(typical(self.space, timed(trials), point) for point in points)
+        return self.left > min(reserve, self.limits.budget / 4) + self._kept()
 
-    def _confirmations(self) -> Iterator[Proposal]:
-        while True:
-            trials = self._trials
-            point = again(self.space, self.given, trials)
-            if point is None or self.left <= typical(self.space, trials, point):
-                return
-            yield Proposal(point, "confirm", "measured again")
+    def _endings(self) -> Iterator[Proposal]:
+        """Confirmations, then how FP8 learns; both again if that rejects a setting."""
+        steps = (self._unfinished, self._confirmation, self._compared)
+        while proposal := next(filter(None, (step() for step in steps)), None):
+            yield proposal
+
+    def _confirmation(self) -> Proposal | None:
+        trials = self._trials
+        point = again(self.space, self.given, trials)
+        if point is None:
+            return None
+        if self.left <= typical(self.space, timed(trials), point) + self._kept():
+            return None
+        return Proposal(point, "confirm", "measured again")
+
+    def _kept(self) -> float:
+        """Time to keep for comparing what FP8 and bf16 learn [s]."""
+        return self.stage.reserve(self._trials, self._chosen()) if self.stage else 0.0
+
+    def _unfinished(self) -> Proposal | None:
+        return self.stage.begun(self._trials, self.left) if self.stage else None
+
+    def _compared(self) -> Proposal | None:
+        if self.stage is None:
+            return None
+        return self.stage.next(self._trials, self._chosen(), self.left)
+
+    def _chosen(self) -> Point | None:
+        return answer(self.space, self.given, self._trials, 0.0).chosen
 
     def _try(self, proposal: Proposal) -> None:
         self.watch(Event(proposal, None, self.left))
-        limit = deadline(self.space, self.study.trials, proposal.point, self.left)
-        record = self.runner.run(self.space.values(proposal.point), limit)
-        if proposal.stage == "confirm" or _is_late(record, limit):
+        record, limit = self._run(proposal)
+        if proposal.stage in ENDING or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
             record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
+
+    def _run(self, proposal: Proposal) -> tuple[Record, float]:
+        """The record of a trial, and what it was allowed to take [s]."""
+        values, trials = self.space.values(proposal.point), self.study.trials
+        if proposal.course and self.stage:
+            limit = self.stage.limit(trials, proposal, self.left)
+            return self.runner.learn(values, proposal.course, limit), limit
+        limit = deadline(self.space, timed(trials), proposal.point, self.left)
+        return self.runner.run(values, limit), limit
 
 
 def _budget(trial: Trial) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.search.space import Space
-from fp8tune.search.study import Trial
+from fp8tune.search.study import Trial, timed
 
 if TYPE_CHECKING:
     import optuna
@@ -42,7 +42,7 @@ class Journal:
             if self._study is None:
                 optuna.logging.set_verbosity(optuna.logging.WARNING)
                 self._study = self._fresh()
-            for trial in trials[self._written :]:
+            for trial in timed(trials)[self._written :]:
                 self._study.add_trial(_frozen(self._space, trial))
                 self._written += 1
 

@@ -20,7 +20,7 @@ from fp8tune.search.answer import by_point, ranked, speed_of
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.output import WORDS, describe
+from fp8tune.search.output import WORDS, describe, outcome
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
 from fp8tune.search.statistics import Speed, ratio, speed, verdict
@@ -83,11 +83,14 @@ class Board:
     def _row(self, trial: Trial) -> list[RenderableType]:
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
-        name += " (again)" if trial.stage == "confirm" else ""
+        name += {"confirm": " (again)", "stability": " (losses)"}.get(trial.stage, "")
         cost = shown(record.cost_s)
         if not record.ok:
             said = Text(WORDS[record.outcome], style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
+        if trial.stage == "stability":
+            told = Text(outcome(record).rpartition(",")[0])
+            return [str(trial.number + 1), plain(name), "", "", told, cost]
         mark = "~" if extrapolation(record) else ""
         rate, said = f"{mark}{record.tokens_per_second:,.0f}", self._said(trial)
         number = str(trial.number + 1)

@@ -11,9 +11,11 @@ from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import band, extrapolation, sentence
-from fp8tune.search.plan import Plan
+from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
+from fp8tune.search.stability import words as stability
+from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import SAME, Speed, ratio
 from fp8tune.search.study import Trial
 
@@ -48,7 +50,14 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "output": output or None,
         "study": study,
         "extrapolated": extrapolation(found.record),
+        "stability": _stability(found),
     }
+
+
+def _stability(found: Answer) -> dict[str, Any] | None:
+    """How FP8 learns at the chosen setting, else at the one that this rejected."""
+    told = found.learns or next(iter(found.rejected.values()), None)
+    return stability.as_json(told, found.unchecked)
 
 
 def _speed(measured: Speed | None) -> dict[str, float] | None:
@@ -66,6 +75,8 @@ def progress(event: Event, plan: Plan) -> str:
 
 def outcome(record: Record) -> str:
     """How a trial ended, in a few words."""
+    if record.ok and course(record):
+        return f"loss {_last(record, 'losses')}, {shown(record.cost_s)}"
     if not record.ok:
         said = record.more.get("message")
         why = f": {said}" if isinstance(said, str) and said else ""
@@ -74,6 +85,11 @@ def outcome(record: Record) -> str:
     why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
     rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
     return f"{rate}{peak}, {shown(record.cost_s)}{why}"
+
+
+def _last(record: Record, name: str) -> str:
+    values = record.more.get(name)
+    return f"{values[-1]:.4g}" if isinstance(values, list) and values else "unknown"
 
 
 WORDS = {
@@ -109,6 +125,7 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     yield from _energy(found)
     if said := sentence(found.record):
         yield said
+    yield from _learning(found, plan)
     count = f"{found.trials} trial{'s' * (found.trials != 1)}"
     full = len(found.unfit)
     unfit = f", {full} setting{'s' * (full != 1)} with too little memory left"
@@ -116,6 +133,21 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     yield f"{counted}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def _learning(found: Answer, plan: Plan) -> Iterator[str]:
+    """Whether FP8 learns as bf16 does, or that this is not known."""
+    key = warmup_key(plan.config.trainer)
+    for point, wrong in found.rejected.items():
+        yield f"rejected: {describe(plan, point)}: {stability.verdict(wrong)}"
+        yield from stability.warmup(wrong, key)
+    if found.rejected and found.chosen is None:
+        yield "no FP8 setting is proposed; --allow precision lets bf16 be chosen"
+    if found.learns:
+        yield from stability.sentences(found.learns, key)
+    if found.unchecked:
+        end = " to the end" * bool(found.learns)
+        yield f"stability not checked{end}: {found.unchecked}"
 
 
 def _no_gain(found: Answer) -> Iterator[str]:
@@ -136,8 +168,7 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     """What was chosen, and how it does beside the given setting."""
     gain = _gain(found)
     if found.chosen is None:
-        short = "no setting that ran leaves enough memory"
-        yield short if found.unfit else "no trial succeeded"
+        yield _none_chosen(found)
     elif found.speed and found.given and gain and found.chosen != plan.given:
         yield f"{found.verdict}: {describe(plan, found.chosen)}"
         yield f"{_interval(found.given)} -> {_interval(found.speed)}"
@@ -149,6 +180,13 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(found.speed)}"
         yield "your config was not measured or did not run: no gain can be told"
+
+
+def _none_chosen(found: Answer) -> str:
+    if found.rejected:
+        return "no setting is proposed: FP8 diverges where bf16 does not"
+    short = "no setting that ran leaves enough memory"
+    return short if found.unfit else "no trial succeeded"
 
 
 JOULES = " tokens per joule"

@@ -103,7 +103,7 @@ def plan_for_records(
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotPlan("the records name no knob")
-    check_allowed(keys, allow)
+    check_allowed([*keys, *warmup_names(config.trainer)], allow)
     mine = {key: _given(config.job, key) for key in keys}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, mine[key]) for key in keys})
@@ -128,6 +128,16 @@ def check_allowed(keys: Sequence[str], allow: Sequence[str]) -> None:
             near = closest(name, [*keys, *FIELDS])
             hint = f"; did you mean `{near}`?" if near else ""
             raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
+
+
+def warmup_key(known: Trainer) -> str:
+    """The trainer's key of the warmup: no knob of the search, but of its last stage."""
+    return known.schema.job.get("warmup_steps", "")
+
+
+def warmup_names(known: Trainer) -> tuple[str, ...]:
+    """What ``--allow`` calls it."""
+    return "warmup", "warmup_steps", warmup_key(known)
 
 
 def role_of(known: Trainer, key: str) -> str:

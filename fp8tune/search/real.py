@@ -11,7 +11,7 @@ from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
 from fp8tune.runners import smi
-from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed
+from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_names
 from fp8tune.search.space import Knob, Space
 
 MAX_BATCH = 256
@@ -41,7 +41,8 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     keys = config.trainer.schema.job
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, device):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
-    check_allowed([keys[role] for role in values], allow)
+    known = [*(keys[role] for role in values), *warmup_names(config.trainer)]
+    check_allowed(known, allow)
     knobs = [
         Knob(
             keys[role],

@@ -9,16 +9,20 @@ from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.extrapolation import sentence
-from fp8tune.search.plan import Plan
+from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.space import Point
+from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed, ratio
 from fp8tune.search.writeback import Choice
 
 
 def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
     """The changed keys, and what follows them, with reasons."""
-    if found.chosen is None or found.chosen == plan.given:
+    if found.chosen is None:
         return []
+    learned = list(_warmup(plan, found))
+    if found.chosen == plan.given:
+        return learned
     before, after = plan.space.values(plan.given), plan.space.values(found.chosen)
     pairs = zip(plan.space.knobs, plan.given, found.chosen, strict=True)
     changed = [knob.key for knob, old, new in pairs if old != new]
@@ -27,7 +31,14 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
         Choice(key, after[key], (_change(before[key], after[key], found), *evidence))
         for key in changed
     ]
-    return [*made, *_accumulation(plan, before, after)]
+    return [*made, *_accumulation(plan, before, after), *learned]
+
+
+def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
+    """Another warmup, where the search was allowed to change it."""
+    asked = stability.change(found.learns) if found.learns else None
+    if asked:
+        yield Choice(warmup_key(plan.config.trainer), asked[0], (asked[1],))
 
 
 def _change(old: Any, new: Any, found: Answer) -> str:
@@ -56,6 +67,10 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+    if found.learns:
+        yield f"stability: {stability.verdict(found.learns)}"
+    elif found.unchecked:
+        yield f"stability not checked: {found.unchecked}"
     if why := found.unfit.get(plan.given):
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fp8tune.search.record import Record
+from fp8tune.search.stability.course import Course
 
 
 class Runner(Protocol):
@@ -24,6 +25,10 @@ class Runner(Protocol):
         A trial that is not done by then is killed with all its processes and comes
         back as ``hang`` (or ``launch``, ``compile``, by the stage it reached).
         """
+        ...
+
+    def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
+        """Train one setting as told, for its losses; else as ``run``."""
         ...
 
     def close(self) -> None:

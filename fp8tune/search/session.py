@@ -49,10 +49,12 @@ from fp8tune.search.record import BadRecord
 from fp8tune.search.recorded import MAX_BYTES, recorded
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
+from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
-from fp8tune.search.study import BadStudy, Study
+from fp8tune.search.study import BadStudy, Study, timed
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
 
@@ -90,6 +92,7 @@ class Prepared(NamedTuple):
     strategy: Strategy
     study: Study
     begun: Start
+    conditions: Conditions | None
 
 
 def search(wishes: Wishes) -> int:
@@ -132,6 +135,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
             limits,
             watch.event,
             wishes.objective,
+            made.conditions,
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
@@ -167,7 +171,8 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     guard = Guard() if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     guide = strategy(plan, about, begun, wishes.objective)
-    return Prepared(plan, runner, guide, study, begun)
+    conditions = for_trials(config, wishes.allow, standing_for)
+    return Prepared(plan, runner, guide, study, begun, conditions)
 
 
 def _opened(
@@ -186,17 +191,19 @@ def _opened(
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     records, digest = recorded(wishes.records)
-    check_records(wishes.objective, records)
-    plan, records = plan_for_records(config, records, wishes.allow)
+    speeds, learned = split(records)
+    check_records(wishes.objective, speeds)
+    plan, speeds = plan_for_records(config, speeds, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study, begun = _opened(wishes, plan, about, held)
-    runner = Replay(records, plan.space)
-    for trial in study.trials:
+    runner = Replay(speeds, plan.space, learned)
+    for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     for note in plan.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
-    return Prepared(plan, runner, guide, study, begun)
+    conditions = for_records(config, learned, wishes.allow, runner.offers)
+    return Prepared(plan, runner, guide, study, begun, conditions)
 
 
 def _config(wishes: Wishes) -> Config:

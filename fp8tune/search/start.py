@@ -20,6 +20,7 @@ from fp8tune.search.near import VERSIONS, Found, found_in, nearest
 from fp8tune.search.plan import CannotPlan, Plan
 from fp8tune.search.prior import Expected, card_gib, completed, from_job
 from fp8tune.search.record import Record
+from fp8tune.search.study import timed
 
 NONE = "none"
 """What is said for no earlier study."""
@@ -64,7 +65,7 @@ def start(
             said += f"{'; ' * bool(said)}the estimate is not corrected: {error}"
     if found is None:
         return Start(said=said, runs=tuple(runs))
-    records = [trial.record for trial in found.study.trials]
+    records = [trial.record for trial in timed(found.study.trials)]
     own = measured(found.study.plan.config.job, records)
     runs += [run for run in own if run not in runs]
     return Start(found.folder, len(records), said, tuple(runs))
@@ -122,7 +123,7 @@ def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Ea
     if found is None or found.wrong:
         return NOTHING
     job, other = plan.config.job, found.study.plan
-    trials = aimed(found.study.trials[: begun.trials], aim)
+    trials = aimed(timed(found.study.trials)[: begun.trials], aim)
     records = [trial.record for trial in trials]
     points = {other.space.point(record.knobs) for record in records}
     prior = from_job(other.space, other.config.job, begun.runs)

@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from fp8tune.search.space import Point
+from fp8tune.search.stability.course import Course
 from fp8tune.search.study import Trial
 
 
 class Proposal(NamedTuple):
-    """A point to try, the stage that it belongs to, and why, in a few words."""
+    """A point to try, the stage that it belongs to, and why, in a few words.
+
+    With a ``course`` it is trained that way, and not timed.
+    """
 
     point: Point
     stage: str
     reason: str
+    course: Course | None = None
 
 
 class Strategy(Protocol):

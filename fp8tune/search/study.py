@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from fp8tune import atomic
 from fp8tune.search.record import BadRecord, Record, parse
 
 MAX_BYTES = 1 << 28
-STAGES = ("given", "twin", "search", "confirm")
+STAGES = ("given", "twin", "search", "confirm", "stability")
 
 
 class BadStudy(Exception):
@@ -26,12 +27,17 @@ class Trial(NamedTuple):
     """A record with its place in the study.
 
     ``stage`` is why it was run: the user's config, its bf16 twin, the search itself,
-    or the confirmation at the end.
+    the confirmation at the end, or to compare what FP8 and bf16 learn.
     """
 
     number: int
     stage: str
     record: Record
+
+
+def timed(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials that tell how fast a setting is: all but those that compare losses."""
+    return [trial for trial in trials if trial.stage != "stability"]
 
 
 class Study:

@@ -24,7 +24,7 @@ MAX_KEY_PARTS = 100
 """Longest dotted key; ``tomllib`` needs time quadratic in this."""
 
 _BOM = "\ufeff"
-_WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_WHERE = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 _KEY = rf"(?:(?<![\w-]){BARE_KEY}|{STRING})"
 _DOTTED = rf"(?:[ \t]*\.[ \t]*{_KEY})"
 
@@ -170,7 +170,7 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def _invalid(text: str, message: str) -> InvalidToml:
-    where = _WHERE.search(message)
+    where = re.search(_WHERE, message)
     if where is None:
         return InvalidToml(message, Position(1, 1), text)
     reason = _reason(message[: where.start()])

@@ -9,7 +9,7 @@ from typing import Any
 from fp8tune.job import Words
 from fp8tune.toml import Path
 
-_NAME = re.compile(r"did you mean [`\[]([\w.]+)[`\]]\?")
+_NAME = r"did you mean [`\[]([\w.]+)[`\]]\?"
 
 
 def key_meant(hint: str, path: Path, keys: Container[str]) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def key_meant(hint: str, path: Path, keys: Container[str]) -> dict[str, Any]:
     ``meant`` is a key of the same table, ``sure`` if it is the same word; ``home`` is
     the key of the same name in another section.
     """
-    match = _NAME.fullmatch(hint)
+    match = re.fullmatch(_NAME, hint)
     if match is None:
         return {}
     name = match[1].removeprefix(f"{path[0]}.") if len(path) == 2 else match[1]

@@ -30,7 +30,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
 """Top-level tables by which other TOML files are known."""
 
 
-_HEADER = re.compile(r"^[ \t]*\[+[ \t]*([A-Za-z_-]+)", re.MULTILINE)
+_HEADER = r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)"
 
 
 class Trainer:
@@ -88,7 +88,7 @@ def may_be_config(text: str, *, explicit: bool) -> bool:
     A file that the user named may be one unless it has tables of another kind of
     file and none of a trainer; another file needs two of a trainer's sections.
     """
-    names = set(_HEADER.findall(text))
+    names = set(re.findall(_HEADER, text))
     mine = max(len(names & trainer(name).schema.sections.keys()) for name in NAMES)
     foreign = any(names.intersection(tables) for tables in FOREIGN.values())
     return mine > 1 or (explicit and (mine > 0 or not foreign))

@@ -280,7 +280,9 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
         "grad_accum": 8,
         "extrapolated": "rank 0 of 16, without communication",
     }
-    lines = [trial, {**trial, "rehearsal": True}, {"knobs": {}, "outcome": "oom"}]
+    how = {"seed": 42, "warmup_steps": 8, "steps": 32, "given_warmup": 8, "free": False}
+    unlike = [{**trial, "rehearsal": True}, {**trial, "stability": how}]
+    lines = [trial, *unlike, {"knobs": {}, "outcome": "oom"}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     folder = project({"a.toml": SEVEN_B, ".fp8tune/s/trials.jsonl": text})
     said = fp8tune("estimate", "a.toml", *H200, *JSON, "--study", ".fp8tune/s").json
@@ -332,3 +334,129 @@ def test_what_cannot_be_estimated(fp8tune, project, name, text, said):
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+ONE_GPU = "configs/llama3_7b_1xh200_fp8.toml"
+
+
+def row(text, name):
+    (line,) = (line for line in text.splitlines() if line.startswith(name))
+    return line.removeprefix(name).split()
+
+
+def test_the_grid_has_the_configs_own_column(estimate):
+    """Less accumulation needs less: the last column may fit where earlier do not."""
+    text = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU).out
+    assert row(text, "micro-batch") == ["1", "2", "4", "8"]
+    assert row(text, "accumulation") == ["8", "4", "2", "1"]
+    assert row(text, "fp8  full")[-1] == "45x"
+    moe = "configs/moe_9b_8xh200_bf16.toml"
+    text = estimate("--gpu", "l40s", "--world-size", "8", config=moe).out
+    assert row(text, "bf16 full") == ["51x", "60x", "50?"]
+
+
+def test_of_columns_that_cannot_fit_one_is_shown(estimate):
+    text = estimate("--gpu", "h200", "--world-size", "24", config=ONE_GPU).out
+    shown = row(text, "bf16 none")
+    assert [cell[-1] for cell in shown].count("x") <= 1
+    assert len(row(text, "micro-batch")) == len(shown)
+
+
+def test_what_would_fit_is_said_where_nothing_does(estimate):
+    outcome = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU)
+    assert "none of these surely fits: set `train.batch_size = 3`" in outcome.out
+    said = estimate("--gpu", "4090", "--world-size", "8", *JSON, config=ONE_GPU).json
+    assert said["start"] is None
+    assert said["instead"] == "set `train.batch_size = 3`"
+    assert said["memory"]["usable_gib"] == pytest.approx(0.915 * 23.64)
+    assert estimate(*JSON).json["instead"] is None
+
+
+def test_without_a_speed_the_largest_of_the_grid_is_named(estimate):
+    text = estimate("--gpu", "b200", "--world-size", "8", config=ONE_GPU).out
+    assert "the largest of these that fits is fp8, micro-batch 8" in text
+
+
+def test_a_peak_of_megabytes_has_figures(estimate):
+    text = estimate("--world-size", "8", config="configs/rehearsal_cpu.toml").out
+    peak = text.split("memory: ")[1].split()[0]
+    assert 0 < float(peak) < 0.05
+    assert " 0.0," not in text.split("fit:")[0]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "judged"), [((), False), (("--gpu", "a100"), False), (H200[:2], True)]
+)
+def test_figures_that_no_gpu_judges_are_said_to_be(fp8tune, project, gpu, judged):
+    project({"a.toml": SEVEN_B})
+    text = fp8tune("estimate", "a.toml", "--world-size", "8", *gpu).out
+    assert ("unmarked: not judged" not in text) is judged
+
+
+VLM = """[model]
+dim = 256
+n_layers = 4
+n_heads = 4
+n_kv_heads = 4
+vocab_size = 50257
+max_seq_len = 576
+[train]
+batch_size = 2
+seq_len = 576
+compile_model = false
+[vision_encoder]
+type = "{encoder}"
+feature_dim = {features}
+num_tokens = {tokens}
+[vlm]
+[data]
+hf_dataset_name = "sayakpaul/coco-30-val-2014"
+tokenizer_path = "gpt2"
+"""
+
+
+@pytest.mark.parametrize("gpu", [(), H200[:2]])
+def test_what_is_unknown_has_its_reason(fp8tune, project, gpu):
+    project({"a.toml": VLM.format(encoder="siglip2", features=0, tokens=0)})
+    out = fp8tune("estimate", "a.toml", *gpu).out
+    assert "speed: unknown: not covered: vision-language models" in out
+    assert "memory: unknown: not covered: " in out
+
+
+def test_why_a_precision_cannot_run_is_what_keeps_it_from_running(fp8tune, project):
+    """Too few samples fail in either precision; only FP8 has an unaligned head."""
+    project({"a.toml": VLM.format(encoder="random", features=384, tokens=64)})
+    out = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "64").out
+    assert "this fails all the same: 30 samples over 64 ranks" in out
+    assert "fp8 cannot run: `model.vocab_size = 50257` is not a multiple" in out
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fit", "speed"),
+    [
+        ("", "say --gpu h100", "say --gpu h100"),
+        ("a100", "say --gpu a100-40gb or a100-80gb", "not covered: other GPUs than"),
+        ("gh200", "say --gpu gh200-96gb or gh200-144gb", "say --gpu gh200-96gb or "),
+        ("h800", "not covered: what torch sees of this", None),
+    ],
+)
+def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, speed):
+    project({"a.toml": SEVEN_B})
+    target = ("--world-size", "8", *(("--gpu", gpu) if gpu else ()))
+    out = " ".join(fp8tune("estimate", "a.toml", *target).out.split())
+    assert f"fit: unknown: {fit}" in out
+    assert (f"speed: unknown: {speed}" in out) is (speed is not None)
+
+
+@pytest.mark.parametrize(("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1)])
+def test_a_smaller_micro_batch_keeps_the_sequences_of_a_step(
+    fp8tune, project, batch, accum
+):
+    text = SEVEN_B.replace("batch_size = 8", f"batch_size = {batch}")
+    project({"a.toml": text.replace("steps = 4", f"steps = {accum}")})
+    savings = fp8tune("estimate", "a.toml", *H200, *JSON).json["savings"]
+    changes = [s["change"] for s in savings if s["change"].startswith("micro-batch")]
+    for words in changes:
+        half, accumulated = (int(word) for word in words.split() if word.isdigit())
+        assert half * accumulated == batch * accum
+    assert changes or accum == 1

@@ -136,6 +136,8 @@ def test_no_name_means_two_gpus():
         ("GH200", "gh200"),
         ("RTX 4090", "rtx-4090"),
         ("AMD Instinct MI300X", "mi300x"),
+        ("A100 PCIe", "a100"),
+        ("H200 141GB HBM3e", "h200"),
     ],
 )
 def test_resolve(written, name):
@@ -149,6 +151,8 @@ def test_resolve(written, name):
         ("h10", "h100"),
         ("a10gg", "a10g"),
         ("h100nvl", "h100-nvl"),
+        ("h20-141gb", ""),
+        ("h200-142gb", "h200-141gb"),
         ("", ""),
         ("tpu-v5", ""),
         ("b100", ""),
@@ -180,7 +184,8 @@ def test_a_family_has_the_figures_on_which_its_members_agree(entry):
     [
         ("h100-sxm", "NVIDIA H100 SXM 80 GB", 9.0, True, 79.11),
         ("a100", "NVIDIA A100", 8.0, False, None),
-        ("h100-pcie", "NVIDIA H100 PCIe 80 GB", 9.0, True, None),
+        ("h100-pcie", "NVIDIA H100 PCIe 80 GB", 9.0, True, 79.18),
+        ("h800", "NVIDIA H800 SXM 80 GB", 9.0, True, None),
         ("a10g", "NVIDIA A10G 24 GB", 8.6, False, 22.19),
     ],
 )

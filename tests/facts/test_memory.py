@@ -9,7 +9,15 @@ GIB = 2**30
 
 @pytest.mark.parametrize(("shards", "gib"), [(1, 64.0), (16, 4.0)])
 def test_state(shards, gib):
-    assert memory.state_gib(8 * GIB, 2, 4, 2, shards) == gib
+    assert memory.state_gib(8 * GIB, 2, 4, 2, shards, 0.5) == gib + 0.5
+
+
+@pytest.mark.parametrize(
+    ("capability", "mib"),
+    [(0.0, 0), (8.0, 16.25), (9.0, 64), (9.4, 256), (10.0, 16.25)],
+)
+def test_cublas_has_a_workspace_forward_and_backward(capability, mib):
+    assert memory.workspaces_gib(capability) == mib / 1024
 
 
 @pytest.mark.parametrize(

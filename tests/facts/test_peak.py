@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fp8tune.facts import peak
 from fp8tune.job import Unknown
-from tests.facts.shapes import ANY, built
+from tests.facts.shapes import ANY, built, gpus
 
 FILTERED = [HealthCheck.filter_too_much]
 
@@ -60,7 +60,7 @@ def gib(shape, end="peak"):
 GROWS = st.sampled_from(["batch", "seq", "layers"])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=200, deadline=None, suppress_health_check=FILTERED)
 @given(ANY, GROWS, st.sampled_from(["peak", "low", "high"]), st.booleans())
 def test_memory_never_falls_when_something_grows(shape, what, end, fp8):
     shape |= {"precision": "fp8" if fp8 else "bf16"}
@@ -77,18 +77,21 @@ def test_the_low_end_of_one_gpu_never_falls_with_the_batch(config):
         assert lows == sorted(lows)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
-@given(ANY)
-def test_more_shards_never_raise_it(shape):
+@settings(max_examples=200, deadline=None, suppress_health_check=FILTERED)
+@given(ANY, st.sampled_from(["peak", "low", "high"]))
+def test_more_shards_never_raise_it(shape, end):
     """From two GPUs on: with the second come the buffers of FSDP."""
-    shape |= {"world_size": max(2 * shape["tp"], shape["world_size"])}
-    assert gib(shape | {"world_size": 2 * shape["world_size"]}) <= gib(shape)
+    shape |= {"replicas": 1}
+    shape |= {"shards": max(2 if gpus(shape) == 1 else 1, shape["shards"])}
+    assert gib(shape | {"shards": 2 * shape["shards"]}, end) <= gib(shape, end)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=FILTERED)
-@given(ANY)
-def test_fp8_alone_does_not_lower_it(shape):
-    assert gib(shape | {"precision": "fp8"}) >= gib(shape | {"precision": "bf16"})
+@settings(max_examples=200, deadline=None, suppress_health_check=FILTERED)
+@given(ANY, st.sampled_from(["peak", "high"]))
+def test_fp8_alone_does_not_lower_it(shape, end):
+    """But for the low end: of what compiled blocks keep in FP8 less is sure."""
+    fp8, bf16 = (gib(shape | {"precision": name}, end) for name in ("fp8", "bf16"))
+    assert fp8 >= bf16
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from fp8tune.lint import index
 from fp8tune.lint.builtin import builtin_folder, indexed, read_builtin
+from fp8tune.lint.syntax import parse
 from fp8tune.trainers import schema
 from fp8tune.trainers.trainer import NAMES
 
@@ -44,6 +45,12 @@ def test_rule_is_the_same(rules, rule):
         k: rule.front.get(k) for k in SPOKEN
     }
     assert other.data == rule.data
+
+
+@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+def test_conditions_lie_ready(written, rule):
+    wanted = [source for source in (rule.source, *rule.parts) if source]
+    assert [written["TREES"][source] for source in wanted] == list(map(parse, wanted))
 
 
 @pytest.mark.parametrize("name", NAMES)

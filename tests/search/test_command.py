@@ -87,6 +87,7 @@ def test_the_whole_answer(replay, tmp_path):
         "seconds": 570.0,
         "output": "a.tuned.toml",
         "extrapolated": None,
+        "stability": None,
     }
     for speed in (*said["tokens_per_second"].values(), *intervals):
         assert speed.keys() == {"value", "low", "high"}

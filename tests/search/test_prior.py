@@ -11,7 +11,7 @@ SPACE = Space([Knob("train.batch_size", (1, 2, 4), "micro_batch")])
 
 def job_of(computed, **target):
     named = {
-        name: Source(call, ("train_batch_size",), ()) for name, call in computed.items()
+        name: Source(call, ("train_batch_size",)) for name, call in computed.items()
     }
     words = vocabulary(frozenset(["train.batch_size"]), {}, named)
     return Job(words, {"train.batch_size": 2}, set(), Target(**target))

@@ -2,8 +2,8 @@
 
 A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
 ``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). ``prose``
-finds the comments and tells which sentences count, ``quantities`` and ``modes`` read
-the claims, ``contradiction`` holds them against the keys.
+finds the comments, ``speech`` tells which sentences count, ``quantities`` and ``modes``
+read the claims, ``contradiction`` holds them against the keys.
 """
 
 from __future__ import annotations

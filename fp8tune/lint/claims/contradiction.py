@@ -12,10 +12,10 @@ from typing import Any
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
-from fp8tune.lint.claims.prose import Comments, hedged
+from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.quantities import quantities
+from fp8tune.lint.claims.stated import Stated
 from fp8tune.lint.directive import Directive
-from fp8tune.toml import Span
 from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
@@ -26,7 +26,7 @@ _DEGREES = ("dp_replicate", "tp", "pp", "cp", "ep")
 _CALLED = {"dp": "step.ranks", "fsdp": "dp_shard", "dp_shard": "dp_shard"}
 _ABOUT = {"world_size": "dp_shard", "parameters": "layers"}
 _GPUS = r"([0-9]{1,9}) ?[x\u00d7]?[ -]?(?:GPU|[AHB][12]00)"
-_OTHER = re.compile(r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b")
+_OTHER = r"\b(?:ac|checkpoint\w*|batch\w*|bf16|fp8|fp16|fp32)\b"
 _FACTORS = {
     "step.sequences": ("micro_batch", "grad_accum", "step.ranks"),
     "step.tokens": ("micro_batch", "grad_accum", "step.ranks", "seq_len"),
@@ -46,7 +46,7 @@ def contradictions(
     reader = _Reader(document, known, loaded, directive)
     for claim in reader.claims:
         facts = reader.against(claim)
-        if facts and reader.holds(claim):
+        if facts and reader.stated.holds(claim):
             yield reader.fault(claim, facts)
 
 
@@ -66,7 +66,6 @@ class _Reader:
         self.loaded = _under_header(document, known, loaded)
         self.directive = directive
         self.comments = Comments(document.text)
-        self._stated: dict[Span, bool] = {}
         self.claims = list(islice(self._claims(), MAX_CLAIMS))
 
     def _claims(self) -> Iterator[Claim]:
@@ -74,6 +73,13 @@ class _Reader:
         for line in self.comments.lines():
             yield from quantities(line)
             yield from modes(line)
+
+    @cached_property
+    def stated(self) -> Stated:
+        """The claims that count."""
+        keys = (key.rpartition(".")[2] for key in self.plain.words.keys)
+        names = frozenset((*keys, *_CALLED, *_DEGREES))
+        return Stated(self.comments, self.claims, names)
 
     @cached_property
     def plain(self) -> Job:
@@ -93,7 +99,7 @@ class _Reader:
     def gpus(self) -> tuple[int, int]:
         """How many GPUs the title says, and on which line, or 0."""
         for claim in self.claims:
-            if claim.name == "world_size" and self.holds(claim):
+            if claim.name == "world_size" and self.stated.holds(claim):
                 line = self.document.lines.position(claim.span[0]).line
                 return int(_figure(claim).value), line
         return 0, 0
@@ -105,24 +111,6 @@ class _Reader:
         except Unknown:
             job, words = self.titled
             return job[name], job, words
-
-    def holds(self, claim: Claim) -> bool:
-        """Whether a claim is stated plainly, and no other one disputes it."""
-        return self.states(claim) and not any(
-            other.name == claim.name != BESIDE
-            and _said(other) != _said(claim)
-            and self.states(other)
-            for other in self.claims
-        )
-
-    def states(self, claim: Claim) -> bool:
-        """Whether a claim stands where it counts, in a sentence about this run."""
-        if claim.span not in self._stated:
-            words, paragraph, first = self.comments.sentence(claim.span)
-            there = claim.line.header and paragraph < claim.within
-            placed = (there or not claim.within) and (first or not claim.first)
-            self._stated[claim.span] = placed and not hedged(words)
-        return self._stated[claim.span]
 
     def against(self, claim: Claim) -> dict[str, Any]:
         """What speaks against a claim, as facts of a fault; empty if nothing does."""
@@ -171,7 +159,7 @@ class _Reader:
     def _memory(self, claim: Claim) -> dict[str, Any]:
         """Against less memory than the run needs; more may be reserved beside it."""
         words, _, _ = self.comments.sentence(claim.span)
-        if _OTHER.search(words.lower()):
+        if re.search(_OTHER, words.lower()):
             return {}  # of another mode than the run's, as may be
         least, job, basis = self.value(claim.name)
         if not _figure(claim).below(least):
@@ -265,8 +253,3 @@ def _facts(value: Any, working: str = "") -> dict[str, Any]:
 
 def _figure(claim: Claim) -> Figure:
     return claim.figure or Figure("0")
-
-
-def _said(claim: Claim) -> Any:
-    figure = claim.figure
-    return claim.words or (figure and (figure.value, figure.scale.upper()))

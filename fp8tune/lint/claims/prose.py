@@ -1,15 +1,11 @@
-"""The comments of a config as prose: lines, paragraphs, sentences.
-
-A statement counts only in a sentence that speaks plainly of this run. One that
-compares, advises, supposes, quotes a command or names another file is hedged.
-"""
+"""The comments of a config as prose: lines, paragraphs, sentences."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,22 +17,6 @@ MAX_LENGTH = 400
 WINDOW = 1000
 """How far a sentence is read on either side [characters]."""
 
-_HEDGES = (
-    "vs versus against unlike like than twin instead rather compare compared "
-    "comparison relative equivalent alternative alternatives alternatively if when "
-    "whether unless once where e.g example suppose assume assumes assumed assuming "
-    "use try tried switch set reduce increase lower raise drop scale scaled double "
-    "halve override overridden change consider recommend recommended should would "
-    "could may might can cannot was were previous previously before after original "
-    "originally formerly old new future planned intended todo fixme need needs "
-    "needed require requires required typical typically default defaults paper "
-    "published other others another sibling base baseline fallback also either or "
-    "not without oom ooms oomed fail fails failed fit fits works tested faster "
-    "slower better worse less fewer larger smaller bigger higher variant variants"
-)
-_SIGNS = ("<", ">", "\u2264", "\u2265", "?", "--", "$", "same run", "same config")
-_FILES = (".toml", ".py", ".sh", ".yaml")
-_WORDS = re.compile(r"[a-z][a-z.]*")
 _HEADER = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?\n)*+(?:[ \t]*+#[^\n]*+)?+")
 _COMMENT = re.compile(r"#[^\n0-9]*+([0-9]?)[^\n]*+")
 _BREAK = (
@@ -163,18 +143,3 @@ class Comments:
 def _lower(text: str) -> str:
     """The text in lower case, each character in its place."""
     return text.replace("\u0130", "I").lower()  # or it would become two
-
-
-@cache
-def _hedges() -> frozenset[str]:
-    return frozenset(_HEDGES.split())
-
-
-def hedged(words: str) -> bool:
-    """Whether a sentence does not state plainly what this run is."""
-    lowered = words.lower()
-    if any(sign in lowered.replace("->", "") for sign in _SIGNS):
-        return True
-    if any(ending in lowered for ending in _FILES):
-        return True
-    return not _hedges().isdisjoint(w.rstrip(".") for w in _WORDS.findall(lowered))

@@ -27,8 +27,8 @@ _UNITS |= {unit: unit for unit in ("steps", "total", "layers", "heads", "experts
 _UNITS |= {"kv_heads": "kv_heads"}
 _CARDS = ("gpu", "h100", "h200", "h800", "a100", "a800", "b100", "b200", "l40")
 _RICH = ("batch", "total", "=", "fsdp over", "memory", *_CARDS)
-_GIGABYTES = re.compile(r"(?P<of> ?/ ?[0-9.]+)? ?gi?b\b(?: per gpu)?")
-_PEAK = re.compile(r"peak (?:gpu )?memory(?: per gpu)?(?: is| of)?[ :=]*$")
+_GIGABYTES = r"(?P<of> ?/ ?[0-9.]+)? ?gi?b\b(?: per gpu)?"
+_PEAK = r"peak (?:gpu )?memory(?: per gpu)?(?: is| of)?[ :=]*$"
 
 _LIMITS = ("to", "than", "least", "most", "max", "maximum", "min", "minimum")
 _JOINS = ("and", "or", "through")
@@ -49,10 +49,13 @@ _PER_STEP = tuple(
 def quantities(line: Line) -> Iterator[Claim]:
     """All figures of a comment that claim something."""
     end = 0
-    rich = any(part in line.lowered for part in (_RICH if line.header else _RICH[:2]))
+    rich: bool | None = None
     for match in _NUMBER.finditer(line.text):
         word = _WORD.match(line.lowered, match.end())
         unit = word if word and word[1] in _UNITS else None
+        if unit is None and rich is None:
+            words = _RICH if line.header else _RICH[:2]
+            rich = any(part in line.lowered for part in words)
         if (unit or rich) and match.start() >= end:
             claim = _Number(line, match, unit).claim()
             if claim is not None:
@@ -184,15 +187,15 @@ class _Number:
 
     def _memory(self) -> Claim | None:
         """The peak of a GPU, or what is used of its memory."""
-        size = _GIGABYTES.match(self.line.lowered, self.end)
+        size = re.match(_GIGABYTES, self.line.lowered[self.end :])
         if size is None or self.scale or not self.line.header:
             return None
-        peak = _PEAK.search(self.before)
+        peak = re.search(_PEAK, self.before)
         if not peak and not (size["of"] and self.before.strip(" :=-*") == "memory"):
             return None
         start = peak.start() if peak else self.before.index("memory")
         kind = "wrong-memory-in-comment"
-        return self._made(kind, "memory.low_gib", size.end(), start)
+        return self._made(kind, "memory.low_gib", self.end + size.end(), start)
 
     def _per_step(self, unit: str, end: int) -> Claim | None:
         rest = self.line.lowered[end:]

@@ -33,7 +33,7 @@ def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
 
 def made_up(spec: Spec) -> Iterator[Tensor]:
     """Token ids [micro_batch, seq_len + 1]."""
-    generator = torch.Generator().manual_seed(spec.seed)
+    generator = torch.Generator().manual_seed(spec.data_seed)
     rule = torch.randperm(spec.vocab_size, generator=generator)
     words = [torch.arange(spec.vocab_size)]
     for _ in range(WORD - 1):

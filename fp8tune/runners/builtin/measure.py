@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fp8tune.runners.builtin.spec import Spec
-from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.builtin.step import Step, Training
 from fp8tune.runners.steady import half_width, steady
 
 GIB = 2**30
@@ -78,8 +78,7 @@ def measure(
         device.wait()
         times.append((time.perf_counter() - start) * 1e3)
         say(step=number, ms=times[-1], loss=step.loss, grad_norm=step.grad_norm)
-        if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):
-            raise ArithmeticError("NaN or infinity in loss or gradient")
+        check_finite(step)
         losses.append(step.loss)
         if why := seen.new():
             events[number] = why
@@ -95,6 +94,12 @@ def measure(
         "losses": losses,
         "recompiles": seen.graphs,
     }
+
+
+def check_finite(step: Step) -> None:
+    """Raise ``ArithmeticError`` where loss or gradient is not finite."""
+    if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):
+        raise ArithmeticError("NaN or infinity in loss or gradient")
 
 
 def _precise(times: list[float], events: dict[int, str], spec: Spec) -> bool:

@@ -19,6 +19,7 @@ from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.process import Heard, listen
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import OUTCOMES, Record, tight
+from fp8tune.search.stability.course import STAGE, Course, series
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 
@@ -121,6 +122,17 @@ class Builtin:
         found = as_many(found, self.job(knobs), spec.dp_shard)
         return summed_up(found, spec.dp_shard)
 
+    def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
+        """Train one setting for its losses, in a process of its own."""
+        told: dict[str, Any] = {STAGE: course._asdict()}
+        try:
+            spec = self.spec(knobs)
+        except CannotBuild as error:
+            return Record(knobs, "launch", more={"message": str(error), **told})
+        told |= spec.data()
+        found = self._trial(knobs, spec._replace(**course.training()), deadline)
+        return found._replace(more={**found.more, **told})
+
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
     ) -> Record:
@@ -201,10 +213,12 @@ def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record
 
 def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
-    more = {"message": message[:500], "stage_reached": heard.stage}
+    more: dict[str, Any] = {"message": message[:500], "stage_reached": heard.stage}
     kind = "launch" if heard.stage == "import" else failed["kind"]
     if kind not in OUTCOMES:
         raise ValueError(kind)
+    if kind == "nan":
+        more |= series(heard.events)
     return base._replace(outcome=kind, more=more)
 
 
@@ -221,13 +235,11 @@ def _unfinished(spec: Spec, heard: Heard) -> tuple[str, str]:
 
 
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
-    steps = [event for event in heard.events if "step" in event]
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
     about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
     more: dict[str, Any] = {
-        "losses": [event["loss"] for event in steps],
-        "grad_norms": [event["grad_norm"] for event in steps],
-        "all_step_ms": [event["ms"] for event in steps],
+        **series(heard.events),
+        "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
         "environment": _environment(heard),
         "versions": {name: about[name] for name in VERSIONS if name in about},
         "float8_linears": built.get("float8_linears", 0),

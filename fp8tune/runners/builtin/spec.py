@@ -11,7 +11,11 @@ from fp8tune.job import Job, Unknown
 
 
 class Spec(NamedTuple):
-    """One trial; the names are the job's (``fp8tune explain NAME``)."""
+    """One trial; the names are the job's (``fp8tune explain NAME``).
+
+    ``seed`` is of the initial weights, ``data_seed`` of the made-up data. A run of
+    ``steps`` is made for its losses; with 0 steps a trial measures speed.
+    """
 
     hidden_size: int
     layers: int
@@ -60,6 +64,8 @@ class Spec(NamedTuple):
     dp_shard: int = 1
     data_files: list[str] = []
     seed: int = 42
+    data_seed: int = 42
+    steps: int = 0
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
@@ -69,9 +75,16 @@ class Spec(NamedTuple):
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
 
+    def data(self) -> dict[str, Any]:
+        """What a record says of the data that a run sees."""
+        made_up = not self.data_files
+        return {"tokens_per_step": self.tokens_per_step(), "made_up_data": made_up}
+
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets; all others are fields of the job."""
+KEPT = ("precise", "data_seed", "steps")
+"""Fields that have their defaults until the runner replaces them."""
 
 
 class CannotBuild(Exception):
@@ -84,7 +97,7 @@ def from_job(job: Job, **given: Any) -> Spec:
         refusal = job["trial_refusal"]
         if refusal:
             raise CannotBuild(f"no trial can stand for {refusal}")
-        names = [name for name in Spec._fields if name not in (*GIVEN, "precise")]
+        names = [name for name in Spec._fields if name not in (*GIVEN, *KEPT)]
         return Spec(**{name: job[name] for name in names}, **given)
     except Unknown as missing:
         raise CannotBuild(f"{missing} is not known from the config") from None

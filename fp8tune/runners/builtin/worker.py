@@ -44,6 +44,7 @@ def _run(path: str) -> None:
 
     from fp8tune.runners.builtin.convert import build
     from fp8tune.runners.builtin.data import batches
+    from fp8tune.runners.builtin.learn import learn
     from fp8tune.runners.builtin.measure import Device, count_float8_matmuls, measure
     from fp8tune.runners.builtin.spec import from_json
     from fp8tune.runners.builtin.step import Training
@@ -58,7 +59,8 @@ def _run(path: str) -> None:
     first = _timed(training.step, device.wait)
     say(step=0, ms=first[0], loss=first[1].loss, grad_norm=first[1].grad_norm)
     say(stage="steady")
-    measured = measure(training, device, spec, say, first[0])
+    run = learn if spec.steps else measure
+    measured = run(training, device, spec, say, first[0])
     say(stage="profile")
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
     say(done={**measured, **device.memory(), "float8_matmuls": matmuls})

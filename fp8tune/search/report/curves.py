@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import MAX_SERIES, Case, Setting, label, middle, series
 from fp8tune.search.space import Point
+from fp8tune.search.stability.finding import Finding, curves, paired
 
 
 class Pair(NamedTuple):
@@ -26,6 +28,31 @@ class Pair(NamedTuple):
         """The difference of loss at each step, relative to bf16's."""
         pairs = zip(self.fp8, self.bf16, strict=False)
         return tuple(a / b - 1 if b else 0.0 for a, b in pairs)
+
+
+Series = Sequence[float]
+
+
+class Seeds(NamedTuple):
+    """Runs of one setting in FP8 and bf16 on the same seeds, in the seeds' order.
+
+    A run that diverged may be shorter than the others.
+    """
+
+    label: str
+    finding: Finding
+    fp8: tuple[Series, ...]
+    bf16: tuple[Series, ...]
+    fp8_norms: tuple[Series, ...]
+    bf16_norms: tuple[Series, ...]
+
+    @property
+    def gaps(self) -> tuple[Series, ...]:
+        """FP8's loss above bf16's at each step, relative, of each seed."""
+        return tuple(
+            [a / b - 1 if b else 0.0 for a, b in zip(one, other, strict=False)]
+            for one, other in zip(self.fp8, self.bf16, strict=True)
+        )
 
 
 class Steps(NamedTuple):
@@ -63,6 +90,28 @@ def pair(case: Case) -> Pair | None:
         if found is not None:
             return found
     return None
+
+
+def seeds(case: Case) -> Seeds | None:
+    """The runs at the chosen setting, else at the last one that was compared."""
+    told = case.found.stability
+    point = case.found.chosen
+    point = point if point in told else next(reversed(list(told)), None)
+    if point is None:
+        return None
+    runs = curves(case.plan.space, case.trials)[point]
+    pairs = paired(runs)[told[point].tested.warmup_steps]
+    if not all(run.losses for pair in pairs for run in pair):
+        return None
+    knobs = case.plan.space.knobs
+    keys = {knob.key for knob in knobs if knob.role != "precision"}
+    fp8, bf16 = zip(*pairs, strict=True)
+    return Seeds(
+        label(knobs, point, keys),
+        told[point],
+        *(tuple(run.losses for run in each) for each in (fp8, bf16)),
+        *(tuple(run.norms for run in each) for each in (fp8, bf16)),
+    )
 
 
 def _pair(case: Case, point: Point) -> Pair | None:

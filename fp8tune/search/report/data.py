@@ -16,7 +16,7 @@ from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import clean
 from fp8tune.search.space import Knob, Point
 from fp8tune.search.statistics import Speed
-from fp8tune.search.study import Trial
+from fp8tune.search.study import Trial, timed
 
 ROLES = {
     "chosen": "chosen",
@@ -99,7 +99,7 @@ class Case(NamedTuple):
     def runs(self, setting: Setting) -> list[Trial]:
         """The trials of a setting, in the order in which they were run."""
         point = self.plan.space.point
-        return [t for t in self.trials if point(t.record.knobs) == setting.point]
+        return [t for t in timed(self.trials) if point(t.record.knobs) == setting.point]
 
 
 def case(study: Saved) -> Case:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from fp8tune.search.duration import shown
 from fp8tune.search.output import WORDS, describe
+from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
+from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed, ratio
 
 
@@ -63,6 +65,8 @@ def _headline(case: Case) -> str:
     found = case.found
     if not case.trials:
         return "No trial has ended yet"
+    if found.chosen is None and found.rejected:
+        return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
         return "No trial succeeded"
     if found.fp8_gain is not None and found.fp8_gain < 1:
@@ -84,6 +88,7 @@ def _headline(case: Case) -> str:
 def _sentences(case: Case) -> Iterator[str]:
     found = case.found
     if found.chosen is None:
+        yield from _learning(case)
         yield from _failures(case)
         return
     if found.chosen == case.plan.given:
@@ -100,6 +105,7 @@ def _sentences(case: Case) -> Iterator[str]:
     yield from _memory(case)
     yield from _beside_bf16(case, found.twin)
     yield from _runner_up(case)
+    yield from _learning(case)
     yield from _start(case)
     yield (
         f"{plural(found.trials, 'trial')} of {plural(len(case.settings), 'setting')}, "
@@ -145,6 +151,20 @@ def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
             f'Set {clean(name)} = "bf16", or let the search choose it with '
             "--allow precision."
         )
+
+
+def _learning(case: Case) -> Iterator[str]:
+    """Whether FP8 learns as bf16 does."""
+    key = warmup_key(case.plan.config.trainer)
+    for point, wrong in case.found.rejected.items():
+        what = clean(describe(case.plan, point))
+        yield f"Rejected: {what}: {stability.verdict(wrong)}."
+    found = case.found.learns
+    for line in stability.sentences(found, key) if found else ():
+        yield f"{line[:1].upper()}{line[1:]}."
+    chosen = case.of_role("chosen")
+    if not found and not case.replay and chosen and chosen.precision == "fp8":
+        yield "Stability was not checked: no run compares FP8's losses with bf16's."
 
 
 def _runner_up(case: Case) -> Iterator[str]:

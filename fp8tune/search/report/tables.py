@@ -10,6 +10,7 @@ from fp8tune.search.answer import by_point
 from fp8tune.search.duration import shown
 from fp8tune.search.report.data import Case, label, number
 from fp8tune.search.report.words import clean, gib, plural, rate
+from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed, speed, spread
 from fp8tune.search.study import Trial
 
@@ -44,7 +45,7 @@ def every_trial(case: Case) -> list[Row]:
     runs = by_point(case.plan.space, case.trials).values()
     deviation = spread([trial.record for trial in own] for own in runs)
     ordered = sorted(case.trials, key=lambda trial: -trial.record.tokens_per_second)
-    ordered.sort(key=lambda trial: not trial.record.ok)
+    ordered.sort(key=lambda trial: (not trial.record.ok, trial.stage == "stability"))
     return [_row(case, trial, deviation) for trial in ordered[:MOST]]
 
 
@@ -57,7 +58,7 @@ def _row(case: Case, trial: Trial, deviation: float) -> Row:
         trial.stage,
         label(case.plan.space.knobs, point),
         record.outcome,
-        _speed(speed([record], deviation)),
+        _loss(trial) or _speed(speed([record], deviation)),
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(matmuls) if type(matmuls) is int else "-",
@@ -70,8 +71,15 @@ def _speed(found: Speed | None) -> str:
     return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
 
 
+def _loss(trial: Trial) -> str:
+    """``-`` where a run was made for its losses: its steps were not timed with care."""
+    return "-" if trial.stage == "stability" else ""
+
+
 def _remarks(trial: Trial) -> Iterator[str]:
     more = trial.record.more
+    if how := course(trial.record):
+        yield f"seed {how.seed}, warmup {how.warmup_steps}, {how.steps} steps"
     if isinstance(more.get("message"), str):
         yield clean(more["message"])
     for name, word in (

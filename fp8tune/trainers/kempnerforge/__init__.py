@@ -5,6 +5,7 @@ WORDS = (
     "vlm",
     "mixture",
     "optim",
+    "muon",
     "gemms",
     "reach",
     "trial",

@@ -6,7 +6,7 @@ an odd type passes or fails as it does there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
@@ -33,21 +33,21 @@ class Problem(NamedTuple):
     path: Path = ()
 
 
-def out_of_range(spec: Key, value: Any) -> Iterator[Problem]:
+def out_of_range(spec: Key, value: Any) -> Iterable[Problem]:
     """Why ``__post_init__`` refuses the value of a number, pair or weight table."""
     if spec.base == "tuple[float, float]":
-        yield from _pair(spec, value)
-    elif spec.base == "dict[str, float]":
-        yield from _weights(spec, value)
-    else:
-        yield from _number(spec, value)
+        return _pair(spec, value)
+    if spec.base == "dict[str, float]":
+        return _weights(spec, value)
+    return _number(spec, value)
 
 
-def _number(spec: Key, value: Any) -> Iterator[Problem]:
+def _number(spec: Key, value: Any) -> tuple[Problem, ...]:
     if not isinstance(value, (int, float)):
-        yield Problem(value, NUMBERS[spec.base], None)
-    elif not _inside(spec, value):
-        yield Problem(value, NUMBERS[spec.base], spec.bound)
+        return (Problem(value, NUMBERS[spec.base], None),)
+    if not _inside(spec, value):
+        return (Problem(value, NUMBERS[spec.base], spec.bound),)
+    return ()
 
 
 def _pair(spec: Key, value: Any) -> Iterator[Problem]:
@@ -264,3 +264,19 @@ BY_CLASS: dict[str, tuple[Check, ...]] = {
     "MoMaConfig": (_freeze_schedule, _modalities("moma_modalities"), _experts),
 }
 """Checks by config class, in the order of the trainer's ``__post_init__``."""
+
+
+def default(spec: Key) -> str:
+    """What to write instead of a value out of range, if there is a default."""
+    value = spec.effective_default
+    return "" if value is None else f"leave it out for the default, {value}"
+
+
+def as_written(problem: Problem, raw: Any) -> dict[str, Any]:
+    """The value and the bound, with what the value becomes if it is coerced."""
+    value = problem.value
+    if problem.path or not isinstance(raw, (bool, float, str)):
+        return {"value": value, "bound": problem.bound}
+    was, is_now = str(raw).lower()[:20], str(value).lower()[:20]
+    becomes = "" if was == is_now else f" ({was} becomes {is_now})"
+    return {"value": raw, "bound": f"{problem.bound}{becomes}"}

@@ -67,3 +67,6 @@ COERCIONS: dict[str, Callable[[Any], Any]] = {
     "bool": _to_bool,
 }
 """How values are coerced, by type; the other types are taken as they are."""
+
+PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
+"""Types whose values, written as such, are taken as they are."""

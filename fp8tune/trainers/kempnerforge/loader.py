@@ -17,7 +17,7 @@ from typing import Any
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks, freeze
-from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
+from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, PLAIN, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
@@ -199,6 +199,8 @@ class _Loader:
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value after the loader's coercion."""
         base = spec.base
+        if type(raw) is PLAIN.get(base) and raw == raw:  # not "not a number"
+            return raw
         coerce = COERCIONS.get(base)
         value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
         if value is not _FAULTY:
@@ -266,8 +268,8 @@ class _Loader:
             kind = "wrong-type" if problem.bound is None else "value-out-of-range"
             facts = {"value": problem.value, "type": problem.type}
             if problem.bound is not None:
-                facts |= _as_written(problem, raw)
-                facts["hint"] = "" if problem.path else _default(spec)
+                facts |= checks.as_written(problem, raw)
+                facts["hint"] = "" if problem.path else checks.default(spec)
             self._forget_notes(here)
             self.fault(kind, here + problem.path, **facts)
             values[key] = _FAULTY
@@ -282,19 +284,3 @@ class _Loader:
                 if len(self.faults) >= MAX_FAULTS:
                     return
                 self.faults.append(fault)
-
-
-def _default(spec: Key) -> str:
-    """What to write instead of a value out of range, if there is a default."""
-    value = spec.effective_default
-    return "" if value is None else f"leave it out for the default, {value}"
-
-
-def _as_written(problem: checks.Problem, raw: Any) -> dict[str, Any]:
-    """The value and the bound, with what the value becomes if it is coerced."""
-    value = problem.value
-    if problem.path or not isinstance(raw, (bool, float, str)):
-        return {"value": value, "bound": problem.bound}
-    was, is_now = str(raw).lower()[:20], str(value).lower()[:20]
-    becomes = "" if was == is_now else f" ({was} becomes {is_now})"
-    return {"value": raw, "bound": f"{problem.bound}{becomes}"}

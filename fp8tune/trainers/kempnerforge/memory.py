@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, known
+from fp8tune.job import Job, Unknown, known
 
 
 def sharded(world_size: int) -> bool:
@@ -59,22 +59,31 @@ def gradient_bytes(weight_bytes: int) -> int:
     return weight_bytes
 
 
-def optimizer_bytes(optimizer: str, weight_bytes: int) -> int:
+def optimizer_bytes(job: Job, optimizer: str, weight_bytes: int) -> float:
     """Bytes per parameter of state, in the weights' type (training/optimizer.py).
 
-    Muon counts as its matrices; embedding and head have AdamW's two moments.
+    Muon has one moment, and AdamW's two of ``adam_share``, what it leaves to AdamW.
     """
-    states = {"adamw": 2, "lion": 1, "schedule_free_adamw": 3, "muon": 1}
+    if optimizer == "muon":
+        return float(weight_bytes * (1 + job["adam_share"]))
+    states = {"adamw": 2, "lion": 1, "schedule_free_adamw": 3}
     return weight_bytes * known("optimizer_bytes", states.get(optimizer))
 
 
-def kept_gradient_bytes(optimizer: str, gradient_bytes: int) -> int:
+def kept_gradient_bytes(
+    job: Job, optimizer: str, gradient_bytes: int, sharded: bool, grad_accum: int
+) -> float:
     """Bytes per parameter of reduced gradients that outlive the step.
 
-    Muon's inner AdamW is not zeroed, and norms share one buffer with all gradients of
-    their block (training/optimizer.py).
+    Muon's inner AdamW is not zeroed; under FSDP norms share one buffer with all
+    gradients of their block (training/optimizer.py). While accumulating on one GPU all
+    gradients are counted already.
     """
-    return gradient_bytes if optimizer == "muon" else 0
+    if optimizer != "muon":
+        return 0
+    if sharded:
+        return gradient_bytes
+    return float(gradient_bytes * job["adam_share"]) if grad_accum == 1 else 0
 
 
 def unsharded_gradient_bytes(

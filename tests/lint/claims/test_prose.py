@@ -2,7 +2,8 @@
 
 import pytest
 
-from fp8tune.lint.claims.prose import MAX_LENGTH, Comments, Line, hedged
+from fp8tune.lint.claims.prose import MAX_LENGTH, Comments, Line
+from fp8tune.lint.claims.speech import hedged
 
 
 def lines(text):

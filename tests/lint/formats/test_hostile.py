@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.lint.bad_input.running import lint
 from tests.lint.formats import test_github, test_gitlab, test_junit, test_sarif
 from tests.lint.formats.samples import SAMPLES
-from tests.lint.test_bad_input import lint
 
 SIGNS = "%:,;#[]{}()<>&\"'\n\r\t\x00\x1b\x7f\x85\u2028\u202e\ufffe\udce9\U0001f600 a/\\"
 READ = {

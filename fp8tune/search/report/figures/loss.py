@@ -6,15 +6,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
-from fp8tune.search.report.curves import Pair, pair
+from fp8tune.search.report.curves import Pair, pair, seeds
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
+from fp8tune.search.report.figures.seeds import seeds_figure
 
 NAME, TITLE = "loss", "Loss and gradient norm of FP8 and bf16"
 
 
 def loss(case: Case) -> Figure | Absent:
-    """The plot of a pair of trials, or why there is none."""
+    """The plot of a comparison over seeds, else of a pair of trials, or why not."""
+    if told := seeds(case):
+        return seeds_figure(NAME, told)
     found = pair(case)
     if found is None:
         why = "No setting told its losses in both FP8 and bf16."

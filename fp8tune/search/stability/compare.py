@@ -1,0 +1,189 @@
+"""FP8 against bf16 on the same seeds and data, by how bf16 seeds differ.
+
+What is asked of FP8 is no more than what another seed of bf16 does. Its loss at the end
+of a run, less that of bf16 on the same seed, is taken over all seeds and held against
+the deviation between bf16 seeds: were FP8 one more seed of bf16, that mean would exceed
+its bound once in 40 times. benchmarks/search/seeds.py counts how often.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fp8tune.search.stability.course import Curve
+
+INSIDE, OUTSIDE, UNSURE, DIVERGED = "inside", "outside", "unsure", "diverged"
+SEEDS, MOST_SEEDS = 3, 6
+"""Seeds of both precisions, and the most while the verdict is unsure."""
+END = 0.25
+"""Share of a run, at its end, over which its loss is averaged."""
+LIKELY = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
+"""Student's t that is exceeded once in 40 times, by degrees of freedom."""
+RARE = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032}
+"""The same, once in 200 times."""
+FORGOTTEN = 0.5
+"""Share of what a run had learned that it has lost when it is called diverged."""
+SPIKE = 7.0
+"""Deviations above the steps before that make a spike of the gradient norm, as OLMo 2
+counts them (arXiv 2501.00656)."""
+BEFORE, LEAST_BEFORE = 16, 8
+"""Steps before, that a norm is held against, and how many there have to be."""
+QUIET = 0.05
+"""The least deviation of a gradient norm from those before that is believed (log)."""
+CHANCE, NO_CHANCE = 0.03, 0.005
+"""How likely FP8's spikes may be, if a spike were as likely in bf16, before the verdict
+is unsure, and before FP8 is outside."""
+CERTAIN = 2
+"""Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge."""
+
+
+class Compared(NamedTuple):
+    """FP8 beside bf16 at one warmup.
+
+    ``gap`` is FP8's loss above bf16's, the mean over ``seeds``, ``bound`` the most that
+    another seed of bf16 would do, ``spread`` the deviation between bf16 seeds, all
+    relative to bf16's loss. Spikes and diverged runs are counted of FP8 and of bf16.
+    """
+
+    warmup_steps: int
+    verdict: str
+    seeds: int
+    steps: int
+    gap: float = 0.0
+    bound: float = 0.0
+    spread: float = 0.0
+    spikes: tuple[int, int] = (0, 0)
+    diverged: tuple[int, int] = (0, 0)
+
+
+Pair = tuple[Curve, Curve]
+"""FP8 and bf16 on the same seed."""
+
+
+def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compared:
+    """FP8 beside bf16 at one warmup; there must be a pair.
+
+    ``seeds`` are the bf16 runs from which the spread is known, ``least`` how many pairs
+    a verdict needs.
+    """
+    how = pairs[0][0].course
+    found = Compared(how.warmup_steps, UNSURE, len(pairs), how.steps)
+    fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
+    lost = sum(itertools.starmap(is_lost, pairs)), sum(map(diverged, bf16))
+    found = found._replace(diverged=lost)
+    if lost[0] - lost[1] >= CERTAIN:
+        return found._replace(verdict=DIVERGED)
+    if any(lost) or any(map(diverged, seeds)):
+        return found
+    noise = deviation(seeds or bf16)
+    ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
+    found = found._replace(spikes=(ours, theirs))
+    middle = statistics.fmean(map(end, bf16))
+    gap = statistics.fmean(end(one) - end(other) for one, other in pairs)
+    found = found._replace(gap=gap / middle)
+    if len(seeds) < SEEDS:
+        return found
+    spread = statistics.stdev(map(end, seeds))
+    unit = spread * math.sqrt(2 / len(pairs)) / middle
+    freedom = min(len(seeds) - 1, max(LIKELY))
+    found = found._replace(bound=LIKELY[freedom] * unit, spread=spread / middle)
+    if len(pairs) < least:
+        return found
+    said = _of_gap(found, RARE[freedom] * unit), _of_spikes(found)
+    return found._replace(verdict=max(said, key=ORDER.index))
+
+
+ORDER = (INSIDE, UNSURE, OUTSIDE)
+
+
+def _of_gap(found: Compared, rare: float) -> str:
+    """What the loss says: only a higher one is a fault."""
+    if found.gap <= found.bound:
+        return INSIDE
+    return OUTSIDE if found.gap > rare else UNSURE
+
+
+def _of_spikes(found: Compared) -> str:
+    fp8, bf16 = found.spikes
+    chance = at_least(fp8, fp8 + bf16)
+    if chance > CHANCE:
+        return INSIDE
+    return OUTSIDE if chance <= NO_CHANCE else UNSURE
+
+
+def at_least(heads: int, throws: int) -> float:
+    """The chance of so many heads or more in throws of a fair coin."""
+    ways = sum(math.comb(throws, k) for k in range(heads, throws + 1))
+    return ways / float(2**throws)
+
+
+def end(curve: Curve) -> float:
+    """The loss of a run: the mean of its last steps."""
+    return statistics.fmean(curve.losses[-_last(curve.losses) :])
+
+
+def is_lost(fp8: Curve, bf16: Curve) -> bool:
+    """Whether FP8 diverged, or learned less than half of what bf16 did beside it."""
+    if diverged(fp8) or diverged(bf16):
+        return diverged(fp8)
+    ours, theirs = (run.losses[0] - end(run) for run in (fp8, bf16))
+    return theirs > SPIKE * _noise(bf16.losses) and ours < FORGOTTEN * theirs
+
+
+def diverged(curve: Curve) -> bool:
+    """Whether a run ended in NaN, or worse than it had been.
+
+    Of means over as many steps as the end has: half of what was learned at best is
+    lost again, or the loss rose above that of the untrained model and the end makes up
+    for less than that. A rise that may be noise is none.
+    """
+    if curve.nan:
+        return True
+    losses, width = curve.losses, _last(curve.losses)
+    means = [
+        statistics.fmean(losses[i : i + width]) for i in range(len(losses) - width + 1)
+    ]
+    start, best, last = losses[0], min(means), means[-1]
+    noise = SPIKE * _noise(losses)
+    rise = max(means) - start
+    if rise > noise and last > start - rise:
+        return True
+    return last - best > max(FORGOTTEN * (start - best), noise / math.sqrt(width))
+
+
+def _last(losses: Sequence[float]) -> int:
+    return max(1, round(END * len(losses)))
+
+
+def _noise(values: Sequence[float]) -> float:
+    """The deviation of steps from a smooth line, by their second differences."""
+    bends = [
+        abs(a - 2 * b + c)
+        for a, b, c in zip(values, values[1:], values[2:], strict=False)
+    ]
+    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
+
+
+def deviation(curves: Iterable[Curve]) -> float:
+    """How far gradient norms are from those before them (log), by their median."""
+    rises = [abs(rise) for curve in curves for rise in _rises(curve.norms)]
+    return max(QUIET, 1.4826 * statistics.median(rises)) if rises else QUIET
+
+
+def spikes(norms: Sequence[float], noise: float) -> int:
+    """How often the gradient norm rose far above the steps before; a row is one."""
+    high = [rise > SPIKE * noise for rise in _rises(norms)]
+    return sum(now and not before for before, now in itertools.pairwise([False, *high]))
+
+
+def _rises(norms: Sequence[float]) -> list[float]:
+    """Each norm beside the median of those before it (log), where there are enough."""
+    logs = [math.log(max(norm, 1e-30)) for norm in norms]
+    return [
+        logs[i] - statistics.median(logs[max(0, i - BEFORE) : i])
+        for i in range(LEAST_BEFORE, len(logs))
+    ]

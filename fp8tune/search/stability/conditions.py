@@ -1,0 +1,53 @@
+"""Whether and how losses can be compared: of real trials, and of recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fp8tune.job import Unknown
+from fp8tune.search.plan import Config, warmup_names
+from fp8tune.search.record import Record
+from fp8tune.search.stability.course import Course, course
+from fp8tune.search.stability.plan import Conditions
+
+
+def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Records that tell a speed, and those of runs for their losses."""
+    learned = [record for record in records if course(record)]
+    return [record for record in records if not course(record)], learned
+
+
+def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Conditions:
+    """Those of a search by real trials, each of which stands for so many ranks."""
+    refusal = ""
+    if ranks > 1:
+        refusal = (
+            f"a trial is one of {ranks} ranks, whose losses are not the run's; compare "
+            "it with its bf16 twin on the GPUs of the run"
+        )
+    try:
+        steps: int = config.job["warmup_steps"]
+        if config.job["schedule"] == "none":
+            return Conditions(0, refusal=refusal, scheduled=False)
+    except Unknown as missing:
+        return Conditions(0, refusal=refusal or f"{missing} is not known")
+    return Conditions(steps, _is_free(config, allow), refusal)
+
+
+def for_records(
+    config: Config,
+    learned: Sequence[Record],
+    allow: Sequence[str],
+    offers: Callable[[dict[str, Any], Course], bool],
+) -> Conditions | None:
+    """Those of a replay; ``None`` where the records hold no run for its losses."""
+    told = [how for record in learned if (how := course(record))]
+    if not told:
+        return None
+    known = for_trials(config, allow, 1)
+    return known._replace(steps=told[0].steps, offered=offers)
+
+
+def _is_free(config: Config, allow: Sequence[str]) -> bool:
+    return not set(warmup_names(config.trainer)).isdisjoint(allow)

@@ -1,0 +1,155 @@
+"""The stage of a search that compares losses: what it does next, or why it cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fp8tune.search.space import Point, Space
+from fp8tune.search.stability.course import STAGE, course, curve
+from fp8tune.search.stability.finding import belongs, curves
+from fp8tune.search.stability.plan import (
+    CORE,
+    LEAST,
+    SHARE,
+    USED,
+    Ask,
+    Conditions,
+    Cost,
+    cost,
+    least_budget,
+    own_cost,
+    reserve,
+    steps_in,
+    wanted,
+)
+from fp8tune.search.strategy import Proposal
+from fp8tune.search.study import Trial
+
+LOST = 2
+"""Runs that may fail otherwise than by diverging, until no more are tried."""
+SLACK, SHORT = 3.0, 60.0
+"""How much longer than expected a run may take, and what any may take [s]."""
+
+
+class Stage(NamedTuple):
+    """The comparison of a search; ``budget`` is the whole search's [s]."""
+
+    space: Space
+    conditions: Conditions
+    budget: float
+
+    def reserve(self, trials: Sequence[Trial], point: Point | None) -> float:
+        """Time to keep for it while the search goes on [s]."""
+        if point is None or not self._applies(point) or self.conditions.refusal:
+            return 0.0
+        if curves(self.space, trials).get(point):
+            return 0.0
+        return reserve(cost(self.space, point, trials), self.budget)
+
+    def begun(self, trials: Sequence[Trial], left: float) -> Proposal | None:
+        """The next run of a comparison that is not finished."""
+        points = list(curves(self.space, trials))
+        made = (self.next(trials, point, left) for point in points)
+        return next((proposal for proposal in made if proposal), None)
+
+    def next(
+        self, trials: Sequence[Trial], point: Point | None, left: float
+    ) -> Proposal | None:
+        """The next run at a setting; ``None`` if none is wanted or there is no time."""
+        ask = self._ask(trials, point, left)
+        if ask is None or left <= self._likely(trials, ask):
+            return None
+        return Proposal(ask.point, STAGE, ask.reason, ask.course)
+
+    def limit(self, trials: Sequence[Trial], proposal: Proposal, left: float) -> float:
+        """Seconds until a run is given up, of ``left`` that it may have at most."""
+        how = proposal.course
+        if how is None:
+            return left
+        likely = self._likely(trials, Ask(proposal.point, how, ""))
+        return min(left, SHORT + SLACK * likely)
+
+    def unchecked(
+        self, trials: Sequence[Trial], point: Point | None, *, stopped: bool
+    ) -> str:
+        """Why an FP8 setting was not compared to the end; ``""`` where it was."""
+        if point is None or not self._applies(point):
+            return ""
+        if self.conditions.refusal:
+            return self.conditions.refusal
+        if why := self._failure(trials, point):
+            return why
+        runs = curves(self.space, trials).get(point, [])
+        steps = self.conditions.steps or LEAST
+        if wanted(self.space, point, runs, self.conditions, steps) is None:
+            return "" if runs else "no run of it is recorded"
+        if stopped:
+            return "stopped; the same command goes on"
+        each = cost(self.space, point, trials)
+        if each is None:
+            return "no trial tells how long its runs take"
+        more = CORE * each.of(runs[0].course.steps) if runs else 0.0
+        minutes = math.ceil(max(least_budget(each), self.budget + more + 1) / 60)
+        return f"no time{' to end' if runs else ''}; --budget {minutes}m leaves enough"
+
+    def _applies(self, point: Point) -> bool:
+        return bool(self.space.value(point, "precision") == "fp8")
+
+    def _ask(
+        self, trials: Sequence[Trial], point: Point | None, left: float
+    ) -> Ask | None:
+        if point is None or not self._applies(point) or self.conditions.refusal:
+            return None
+        if self._failure(trials, point):
+            return None
+        runs = curves(self.space, trials).get(point, [])
+        steps = self.conditions.steps
+        if not runs and not steps:
+            steps = self._steps(trials, point, left)
+        if not runs and not steps:
+            return None
+        return wanted(self.space, point, runs, self.conditions, steps)
+
+    def _steps(self, trials: Sequence[Trial], point: Point, left: float) -> int:
+        """The length of runs at a setting; 0 where there is no time for a verdict."""
+        each = cost(self.space, point, trials)
+        if each is None:
+            return 0
+        steps = steps_in(each, min(left, SHARE * self.budget))
+        return steps or (LEAST if CORE * each.of(LEAST) <= USED * left else 0)
+
+    def _likely(self, trials: Sequence[Trial], ask: Ask) -> float:
+        """What a run takes, by those of its setting, else by its trials [s]."""
+        own = [
+            trial.record.cost_s
+            for trial in trials
+            if trial.stage == STAGE
+            and self.space.point(trial.record.knobs) == ask.point
+            and _is_whole(trial)
+        ]
+        each = own_cost(self.space, ask.point, trials)
+        each = each or cost(self.space, ask.point, trials) or Cost(0.0, 0.0)
+        return max(own) if own else each.of(ask.course.steps)
+
+    def _failure(self, trials: Sequence[Trial], point: Point) -> str:
+        """Why no more runs are tried at a setting; ``""`` where they may be."""
+        lost = [
+            trial.record
+            for trial in trials
+            if trial.stage == STAGE
+            and belongs(self.space, trial) == point
+            and course(trial.record) is not None
+            and not _is_whole(trial)
+        ]
+        if lost and (lost[-1].outcome == "oom" or len(lost) >= LOST):
+            said = lost[-1].more.get("message")
+            why = f": {said}" if isinstance(said, str) and said else ""
+            return f"a run ended with `{lost[-1].outcome}`{why}"
+        return ""
+
+
+def _is_whole(trial: Trial) -> bool:
+    """Whether a run can be compared: it came to its end, or diverged."""
+    return curve(trial.record, "") is not None

@@ -1,0 +1,156 @@
+"""What a comparison says, in sentences: the verdict, the warmup, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fp8tune.search.stability.compare import (
+    DIVERGED,
+    INSIDE,
+    MOST_SEEDS,
+    OUTSIDE,
+    SEEDS,
+    UNSURE,
+    Compared,
+)
+from fp8tune.search.stability.finding import Finding
+
+LIMITS = (
+    "so short a run can show that FP8 goes wrong, not that it converges: FP8 was seen "
+    "to diverge only after about 200B tokens (arXiv 2409.12517)"
+)
+PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
+
+
+def sentences(found: Finding, key: str) -> Iterator[str]:
+    """The lines at a search's end; ``key`` is the config's name of the warmup."""
+    yield f"stability: {verdict(found)}"
+    yield from warmup(found, key)
+    data = " of made-up text" if found.made_up else ""
+    seen = f"; each run saw {_tokens(found.tokens)}{data}" if found.tokens else ""
+    yield f"{LIMITS}{seen}"
+
+
+def verdict(found: Finding) -> str:
+    """One line: how FP8 learns beside bf16, and by what evidence."""
+    tested = found.tested
+    where = f"{tested.steps} steps, warmup {tested.warmup_steps}"
+    if found.harsher:
+        where += f" (a run holds no more; the config's is {found.given_warmup})"
+    fp8, bf16 = tested.diverged
+    seeds = _count(tested.seeds, "seed")
+    if tested.verdict == DIVERGED:
+        return f"FP8 diverged in {fp8} of {seeds}, bf16 in {bf16} ({where})"
+    if fp8 or bf16:
+        return (
+            f"unsure: FP8 diverged in {fp8} of {seeds}, bf16 in {bf16} ({where}): the "
+            "learning rate may be too high for both"
+        )
+    said = {
+        INSIDE: "FP8 stays inside the spread of bf16 seeds",
+        OUTSIDE: "FP8 is outside the spread of bf16 seeds",
+        UNSURE: f"unsure: {_why_unsure(tested)}",
+    }[tested.verdict]
+    return f"{said}: {evidence(tested)} ({where}, {seeds})"
+
+
+def _why_unsure(tested: Compared) -> str:
+    if tested.seeds < SEEDS:
+        return f"the time was enough for {tested.seeds} of {SEEDS} seeds"
+    return f"{MOST_SEEDS} seeds do not tell" if tested.seeds >= MOST_SEEDS else "no end"
+
+
+def evidence(tested: Compared) -> str:
+    """Gap, spread and spikes: ``loss +0.12 %, seeds +-0.30 %, no gradient spike``."""
+    fp8, bf16 = tested.spikes
+    spikes = f"{_count(fp8, 'gradient spike')}, {bf16} in bf16" if fp8 or bf16 else ""
+    spread = (
+        f", allowed {_percent(tested.bound)} by seeds that differ by "
+        f"{100 * tested.spread:.2f} %"
+        if tested.spread
+        else ""
+    )
+    gap = f"loss {_percent(tested.gap)}"
+    return f"{gap}{spread}, {spikes or 'no gradient spike'}"
+
+
+def warmup(found: Finding, key: str) -> Iterator[str]:
+    """What other warmups did, and which is proposed."""
+    if found.verdict == UNSURE:
+        return
+    if found.harsher:
+        steps = found.tested.steps
+        yield f"warmup: runs of {steps} steps tell nothing of {found.given_warmup}"
+        return
+    tried = ", ".join(f"{c.warmup_steps} {c.verdict}" for c in found.others)
+    best = found.proposed
+    if best is None:
+        more = f" ({tried})" if tried else ""
+        yield f"warmup: none that was tried stays inside the spread{more}"
+    elif best == found.given_warmup:
+        others = f" ({tried})" if tried else ""
+        yield f"warmup: {best} steps, the config's, is the shortest that does{others}"
+    else:
+        how = "proposed and written" if found.free else "proposed, not written"
+        typed = "" if found.free else "; --allow warmup writes it"
+        short = f"; {PUBLISHED}" if best < min(200, found.given_warmup) else ""
+        yield f"warmup: {key} = {best} {how} ({tried}){typed}{short}"
+
+
+def change(found: Finding) -> tuple[int, str] | None:
+    """The warmup to write, if one was asked for and differs, and why."""
+    best = found.proposed
+    if not found.free or found.harsher or best in (None, found.given_warmup):
+        return None
+    assert best is not None
+    tried = {c.warmup_steps: c for c in (found.tested, *found.others)}
+    why = "the shortest tried in which FP8 stays inside the spread of bf16 seeds"
+    return best, f"{found.given_warmup} -> {best}: {why}, {evidence(tried[best])}"
+
+
+def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:
+    """The comparison for programs; ``why`` says why there is none."""
+    if found is None:
+        return {"verdict": None, "why": why} if why else None
+    return {
+        "verdict": found.verdict,
+        "why": why or verdict(found),
+        **_plain(found.tested),
+        "config_warmup_steps": found.given_warmup,
+        "proposed_warmup_steps": None if found.harsher else found.proposed,
+        "other_warmups": [
+            {"verdict": other.verdict, **_plain(other)} for other in found.others
+        ],
+        "tokens": found.tokens,
+        "made_up_data": found.made_up,
+        "limits": LIMITS,
+    }
+
+
+def _plain(tested: Compared) -> Mapping[str, Any]:
+    return {
+        "warmup_steps": tested.warmup_steps,
+        "steps": tested.steps,
+        "seeds": tested.seeds,
+        "loss_gap": round(tested.gap, 6),
+        "loss_bound": round(tested.bound, 6),
+        "seed_spread": round(tested.spread, 6),
+        "spikes": dict(zip(("fp8", "bf16"), tested.spikes, strict=True)),
+        "diverged": dict(zip(("fp8", "bf16"), tested.diverged, strict=True)),
+    }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+.2f} %"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _tokens(count: int) -> str:
+    for size, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if count >= size:
+            return f"{count / size:.3g}{name} tokens"
+    return f"{count} tokens"

@@ -1,0 +1,72 @@
+"""Bytes of any kind, also large and deep ones."""
+
+import pytest
+
+from tests.lint.bad_input.cases import BYTES, CONFIG, VLM_CONFIG
+from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
+from tests.toml.clock import soon
+
+
+@pytest.mark.parametrize("text", [CONFIG, VLM_CONFIG])
+def test_the_configs_below_are_fine(text):
+    """The mutations of this file start from configs without errors."""
+    assert lint("-", stdin=text.encode()).code == 0
+
+
+@pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
+def test_bytes_on_stdin(data):
+    with soon():
+        lint_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("empty", "nul", "invalid-utf-8", "utf-16", "utf-8-bom", "all-bytes"),
+        *("escape-sequences", "one-line-of-3-mb", "one-value-of-1-mb", "deep-array"),
+        *("many-tables", "many-tables-and-train", "sections-not-tables"),
+    ],
+)
+def test_bytes_in_a_file(name, folder):
+    (folder / "a.toml").write_bytes(BYTES[name])
+    with soon():
+        lint_all("a.toml")
+        lint_all(".")
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [("[", "]"), ("{a = ", "}"), ("[{a = ", "}]")]
+)
+def test_nesting_of_any_depth(opening, closing):
+    """Also close to the depth at which the parser gives up."""
+    ended = {
+        depth: in_order(
+            lint(
+                "-",
+                stdin=f"[train]\nmixed_precision = {opening * depth}1{closing * depth}"
+                f"\nx = {opening * depth}{closing * depth}\n".encode(),
+            )
+        )
+        for depth in range(1, 500, 1)
+    }
+    assert {end.code for end in ended.values()} == {1}
+
+
+MENDED = ("utf-8-bom", "all-bytes", "many-tables-and-train", "hashes", "stray-keys")
+
+
+@pytest.mark.parametrize("option", ["--fix", "--unsafe-fixes"])
+@pytest.mark.parametrize("name", MENDED)
+def test_bytes_are_mended(name, option, folder):
+    (folder / "a.toml").write_bytes(BYTES[name])
+    with soon(60):
+        assert lint("a.toml", option).code in (0, 1)
+
+
+def test_a_thousand_typos_are_mended(folder):
+    entry = "[[data.datasets]]\npath = 'x'\nwieght = 2.0\n"
+    (folder / "a.toml").write_text("[data]\n" + 1000 * entry)
+    with soon(60):
+        assert lint("a.toml", "--unsafe-fixes").code == 0
+    text = (folder / "a.toml").read_text()
+    assert (text.count("\nweight"), text.count("wieght")) == (1000, 0)

@@ -1,0 +1,111 @@
+"""Text that would act on a terminal, in configs, options and settings."""
+
+import re
+
+import pytest
+
+from tests.lint.bad_input.cases import DEEP, DIGITS, NASTY, PLACES, escaped
+from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
+from tests.toml.clock import soon
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_nothing_acts_on_the_terminal(place, text):
+    lint_bytes(place.format(text, text).encode())
+    lint_bytes(place.format(escaped(text), escaped(text)).encode())
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("--gpu", "--trainer", "--select", "--ignore", "--rules", "--world-size"),
+        *("--output-format", "--fail-on", "--stdin-filename", "--no-such-option"),
+    ],
+)
+def test_options_that_act_on_the_terminal(option, text, folder):
+    in_order(lint(option, text.replace("\0", ""), "-", stdin=b"[train]\nx = 1\n"))
+    in_order(lint(f"{option}={text}".replace("\0", ""), "-", stdin=b"x = ?"))
+    in_order(lint(f"-{text}".replace("\0", "")))
+
+
+SETTINGS = {
+    "key": '[tool.fp8tune]\n"{}" = 1\n',
+    "gpu": '[tool.fp8tune]\ngpu = "{}"\n',
+    "trainer": '[tool.fp8tune]\ntrainer = "{}"\n',
+    "select": '[tool.fp8tune]\nselect = ["{}"]\n',
+    "severity": '[tool.fp8tune.severity]\n"{}" = "error"\n',
+    "exclude": '[tool.fp8tune]\nexclude = ["{}"]\n',
+    "rules": '[tool.fp8tune]\nrules = ["{}"]\n',
+    "ignores": '[tool.fp8tune.per-file-ignores]\n"*" = ["{}"]\n',
+    "error": "[tool.fp8tune]\nx = {}\n",
+    "table-twice": '[tool.fp8tune]\n["{0}"]\n["{0}"]\n',
+}
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
+@pytest.mark.parametrize("place", SETTINGS.values(), ids=SETTINGS)
+def test_settings_that_act_on_the_terminal(place, text, folder):
+    (folder / "a.toml").write_text("[train]\nbatch_size = 0\n")
+    for index, form in enumerate((text, escaped(text))):
+        inner = folder / str(index)
+        inner.mkdir()
+        (inner / "pyproject.toml").write_bytes(place.format(form).encode())
+        (inner / "a.toml").write_text("[train]\nbatch_size = 0\n")
+        lint_all(str(inner / "a.toml"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff fp8tune",
+        b"\0 fp8tune",
+        b"fp8tune = " + b"[" * DEEP,
+        b"fp8tune = " + DIGITS.encode(),
+        b"fp8tune = " + b"{a=" * DEEP,
+        b"tool = 'fp8tune'",
+        b"tool.fp8tune = []",
+        b"[[tool.fp8tune]]",
+        b"\xef\xbb\xbf[tool.fp8tune]\n",
+        b"[tool.fp8tune]\nworld-size = nan",
+        b"[tool.fp8tune]\nworld-size = 0x" + b"f" * 6000,
+        b"[tool.fp8tune]\ngpu = 0x" + b"f" * 6000,
+        b"[tool.fp8tune]\ngpu = []",
+        b"[tool.fp8tune]\ngpu = [1]",
+        b"[tool.fp8tune]\ntrainer = [1]",
+        b"[tool.fp8tune]\ntrainer = {a = 1}",
+        b"[tool.fp8tune]\nselect = 'x'",
+        b"[tool.fp8tune]\nselect = [1]",
+        b"[tool.fp8tune]\nselect = ['']",
+        b"[tool.fp8tune]\nseverity = 1",
+        b"[tool.fp8tune.severity]\nFP8 = []",
+        b"[tool.fp8tune.severity]\nFP8 = {}",
+        b"[tool.fp8tune.per-file-ignores]\n'*' = [[]]",
+        b"[tool.fp8tune.per-file-ignores]\n'[' = ['FP8']",
+        b"[tool.fp8tune]\nexclude = ['[', '', '/', '\\']",
+        b"[tool.fp8tune]\nexclude = ['" + b"*a" * 5000 + b"']",
+        b'[tool.fp8tune]\nexclude = ["\\u0000"]',
+        b'[tool.fp8tune]\nrules = ["\\u0000"]',
+        b"[tool.fp8tune]\nrules = ['', '.']",
+        b"[tool.fp8tune]\nrules = ['pyproject.toml']",
+        b"[tool.fp8tune]\nrules = ['" + b"x" * 5000 + b"']",
+    ],
+    ids=lambda data: repr(data[:60]),
+)
+def test_odd_settings(data, folder):
+    (folder / "pyproject.toml").write_bytes(data)
+    (folder / "a.toml").write_text("[train]\nbatch_size = 0\n")
+    with soon():
+        lint_all("a.toml")
+        lint_all(".")
+
+
+def test_colour_is_all_that_acts(folder, monkeypatch):
+    """With colour only the sequences of our own are left."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for place in PLACES.values():
+        for text in NASTY.values():
+            data = place.format(escaped(text), escaped(text)).encode()
+            ended = lint("-", stdin=data)
+            in_order(ended._replace(out=re.sub(r"\x1b\[[0-9;]*m", "", ended.out)))

@@ -1,0 +1,147 @@
+"""Runs for their losses: the same data and weights, exact losses, and a whole stage."""
+
+import itertools
+import struct
+import tomllib
+
+import pytest
+import torch
+
+from fp8tune.job import Target
+from fp8tune.runners.builtin.convert import build
+from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.runner import Builtin, Setup, record
+from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_entropy
+from fp8tune.runners.process import Heard
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.space import Knob, Space
+from fp8tune.search.stability.course import STAGE, Course, course, curve
+from fp8tune.search.stability.plan import Conditions
+from fp8tune.search.study import Study
+from fp8tune.trainers.trainer import trainer
+from tests.runners.builtin.test_builtin import SMALL
+from tests.search.test_coordinator import InOrder
+
+PRECISION = "train.mixed_precision"
+
+
+def runner(text=SMALL):
+    known = trainer("kempnerforge")
+    setup = Setup("cpu", min_steps=2, max_steps=3, warm_steps=1)
+    return Builtin(known, known.load(tomllib.loads(text)), Target("", 1), setup)
+
+
+def steps(precision, seed=42, count=3, text=SMALL):
+    made = runner(text).spec({PRECISION: precision})
+    made = made._replace(seed=seed, steps=count)
+    model, _ = build(made)
+    training = Training(model, made, batches(made))
+    return [training.step() for _ in range(count)]
+
+
+def test_a_seed_is_the_same_again_and_fp8_begins_as_bf16():
+    bf16, fp8 = steps("bf16"), steps("fp8")
+    assert bf16 == steps("bf16")
+    assert bf16 != fp8
+    assert bf16[0].loss == pytest.approx(fp8[0].loss, rel=1e-3)
+    assert steps("bf16", seed=43)[0].loss != bf16[0].loss
+
+
+def test_another_seed_has_the_same_data():
+    made = runner().spec({})
+    first, other = (
+        list(itertools.islice(batches(made._replace(seed=seed)), 2)) for seed in (1, 2)
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first[1], other[1], strict=True))
+
+
+def is_bf16(value):
+    return struct.pack(">f", value)[2:] == b"\0\0"
+
+
+def test_losses_are_exact_in_these_runs_alone():
+    assert not any(is_bf16(step.loss) for step in steps("bf16"))
+    logits = torch.randn(2, 300, 64).bfloat16()
+    labels = torch.randint(0, 64, (2, 300))
+    exact = exact_cross_entropy(logits, labels)
+    wide = cross_entropy(logits.float(), labels, runner().spec({}))
+    assert exact.item() == pytest.approx(wide.item(), rel=1e-6)
+    assert exact.dtype == torch.float32
+    assert not exact.requires_grad
+
+
+def test_training_is_the_same_whether_losses_are_exact_or_not():
+    made = runner().spec({PRECISION: "bf16"})
+    norms = []
+    for count in (0, 3):
+        model, _ = build(made)
+        data = batches(made)
+        training = Training(model, made._replace(steps=count), data)
+        norms.append([training.step().grad_norm for _ in range(3)])
+    assert norms[0] == norms[1]
+
+
+HOW = Course(7, 2, 5, 4)
+
+
+def test_a_run_of_its_own_process():
+    found = runner().learn({PRECISION: "fp8"}, HOW, 300)
+    assert found.ok, found.more
+    made = curve(found, "fp8")
+    assert (made.course, len(made.losses), len(made.norms)) == (HOW, 5, 5)
+    assert found.more["tokens_per_step"] == 2 * 2 * 32
+    assert found.more["made_up_data"] is True
+    assert found.more["float8_matmuls"] > 0
+    assert found.more["rehearsal"] is True
+
+
+def test_a_learning_rate_that_ends_in_nan():
+    text = SMALL.replace("lr = 0.003", "lr = 1e30")
+    found = runner(text).learn({PRECISION: "bf16"}, HOW._replace(steps=12), 300)
+    assert found.outcome == "nan"
+    made = curve(found, "bf16")
+    assert made.nan
+    assert 0 < len(made.losses) < 12
+
+
+def test_a_run_without_time_is_no_curve():
+    found = runner().learn({PRECISION: "bf16"}, HOW, 0.3)
+    assert found.outcome == "launch"
+    assert course(found) == HOW
+    assert curve(found, "bf16") is None
+
+
+def test_what_cannot_be_built_is_said():
+    found = runner(f"{SMALL}[distributed]\ntp = 2\n").learn({}, HOW, 300)
+    assert (found.outcome, course(found)) == ("launch", HOW)
+
+
+@pytest.mark.parametrize("kind", ["nan", "user"])
+def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
+    nan = float("nan")
+    steps = [
+        {"step": n, "loss": loss, "grad_norm": norm, "ms": 1.0}
+        for n, (loss, norm) in enumerate([(6.0, 1.0), (5.0, 2.0), (5.0, nan)])
+    ]
+    failed = {"failed": {"kind": kind, "error": "ArithmeticError", "message": "NaN"}}
+    heard = Heard([*steps, failed], "exit", "steady", 1, 9.0)
+    found = record({}, runner().spec({}), heard, "")
+    assert found.outcome == kind
+    kept = {"losses": [6.0, 5.0], "grad_norms": [1.0, 2.0]} if kind == "nan" else {}
+    assert {
+        k: v for k, v in found.more.items() if k in ("losses", "grad_norms")
+    } == kept
+
+
+def test_a_whole_stage_on_the_cpu():
+    space = Space([Knob(PRECISION, ("fp8", "bf16"), "precision", True)])
+    study, conditions = Study(""), Conditions(0, steps=6)
+    found = Search(
+        space, (0,), runner(), InOrder(), study, Limits(1800.0), conditions=conditions
+    ).run()
+    compared = [trial.record for trial in study.trials if trial.stage == STAGE]
+    assert [course(r).seed for r in compared[:6]] == [42, 42, 43, 43, 44, 44]
+    assert found.chosen == (0,)
+    assert found.learns.tested.seeds >= 3
+    assert abs(found.learns.tested.gap) < 0.01
+    assert found.learns.verdict != "diverged"

@@ -1,0 +1,79 @@
+"""What a report says of a comparison: the figure, the sentences, the table."""
+
+import pytest
+
+from fp8tune.search.report.curves import seeds as shown_seeds
+from fp8tune.search.report.figures.canvas import Figure, files
+from fp8tune.search.report.figures.loss import loss
+from fp8tune.search.report.story import story
+from fp8tune.search.report.tables import every_trial
+from fp8tune.search.stability.course import STAGE
+from tests.search.report.studies import WHOLE, shown
+from tests.search.report.test_page import checked, html
+from tests.search.stability.runs import STEPS, curve, learned, seeds
+
+
+def compared(folder, runs):
+    return shown(folder, [*WHOLE, *((STAGE, learned(run)) for run in runs)])
+
+
+def lost(run):
+    return run._replace(nan=True, losses=run.losses[:9], norms=run.norms[:9])
+
+
+INSIDE = [*seeds(), *seeds("fp8", 0.001)]
+DIVERGED = [*seeds(), *map(lost, seeds("fp8"))]
+
+
+def test_the_band_of_bf16_seeds_and_fp8_in_it(tmp_path):
+    case = compared(tmp_path / "s", INSIDE)
+    found = shown_seeds(case)
+    assert found.label == "batch 4, AC full, compiled"
+    assert [len(one) for one in found[2:]] == [3, 3, 3, 3]
+    assert found.gaps[0][-1] == pytest.approx(0.001, abs=0.005)
+    plot = loss(case)
+    assert isinstance(plot, Figure)
+    assert plot.title.startswith("FP8 stays inside the spread of bf16 seeds: loss ")
+    assert "200B tokens" in plot.note
+    assert len(plot.rows) == STEPS
+    assert set(files(plot)) == {"png", "svg"}
+    checked(html(case))
+
+
+def test_runs_that_diverged_end_early(tmp_path):
+    case = compared(tmp_path / "s", DIVERGED)
+    assert case.found.chosen is None
+    told = story(case)
+    assert told.headline == "No setting is proposed: FP8 diverges where bf16 does not"
+    assert told.sentences[0].startswith("Rejected: batch_size = 4: FP8 diverged in 3")
+    plot = loss(case)
+    assert (len(plot.rows), plot.rows[-1][1]) == (STEPS, "-")
+    assert set(files(plot)) == {"png", "svg"}
+    checked(html(case))
+
+
+def test_nan_in_the_first_step_leaves_nothing_to_draw(tmp_path):
+    runs = [*seeds(), *(lost(run)._replace(losses=()) for run in seeds("fp8"))]
+    case = compared(tmp_path / "s", runs)
+    assert shown_seeds(case) is None
+    checked(html(case))
+
+
+def test_the_sentences(tmp_path):
+    said = story(compared(tmp_path / "s", INSIDE)).sentences
+    assert any(line.startswith("Stability: FP8 stays inside") for line in said)
+    assert any("not that it converges" in line for line in said)
+    assert not any("Stability was not checked" in line for line in said)
+
+
+def test_its_runs_stand_in_the_table_without_a_speed(tmp_path):
+    case = compared(tmp_path / "s", [*INSIDE, curve("fp8", seed=50, nan=True)])
+    rows = {row[0]: row for row in every_trial(case)}
+    own = [row for row in rows.values() if row[1] == STAGE]
+    assert len(own) == 7
+    assert {row[4] for row in own} == {"-"}
+    assert own[0][-1] == f"seed 42, warmup 8, {STEPS} steps"
+    # speeds and settings are those of the other trials alone
+    assert [s.runs for s in case.settings] == [
+        s.runs for s in shown(tmp_path / "other").settings
+    ]

@@ -1,0 +1,162 @@
+"""What is said of FP8 beside bf16, where the truth is known."""
+
+import pytest
+
+from fp8tune.search.stability.compare import (
+    SEEDS,
+    at_least,
+    compare,
+    deviation,
+    diverged,
+    end,
+    is_lost,
+    spikes,
+)
+from fp8tune.search.stability.course import Curve
+from tests.search.stability.runs import (
+    STEPS,
+    calm,
+    course,
+    curve,
+    falling,
+    pairs,
+    seeds,
+)
+
+
+def said(both, least=SEEDS):
+    return compare(both, [bf16 for _, bf16 in both], least)
+
+
+@pytest.mark.parametrize(
+    ("by", "verdict"),
+    [(-0.1, "inside"), (0.0, "inside"), (0.001, "inside"), (0.5, "outside")],
+)
+def test_the_loss_against_the_spread_of_seeds(by, verdict):
+    found = said(pairs(by))
+    assert (found.verdict, found.seeds, found.steps) == (verdict, 3, STEPS)
+    assert found.gap == pytest.approx(by, abs=2e-3)
+    assert found.spread == pytest.approx(0.002, rel=0.3)
+    assert found.bound == pytest.approx(4.303 * found.spread * (2 / 3) ** 0.5)
+
+
+def test_between_the_bounds_it_is_unsure_until_more_seeds_tell():
+    assert said(pairs(0.01, 3)).verdict == "unsure"
+    assert said(pairs(0.01, 6)).verdict == "outside"
+
+
+def test_too_few_seeds_tell_nothing():
+    found = said(pairs(0.5, 2))
+    assert (found.verdict, found.seeds, found.bound) == ("unsure", 2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"),
+    [
+        ((0, 0), "inside"),
+        ((1, 0), "unsure"),
+        ((2, 0), "diverged"),
+        ((3, 0), "diverged"),
+        ((3, 1), "diverged"),
+        ((3, 2), "unsure"),
+        ((0, 1), "unsure"),
+        ((3, 3), "unsure"),
+    ],
+)
+def test_diverged_is_what_diverges_more_than_bf16(lost, verdict):
+    both = [
+        (
+            curve("fp8", seed=42 + n, nan=n < lost[0]),
+            curve("bf16", (0.0, 0.002, -0.002)[n], seed=42 + n, nan=n < lost[1]),
+        )
+        for n in range(3)
+    ]
+    found = said(both)
+    assert (found.verdict, found.diverged) == (verdict, lost)
+
+
+def run(losses, norms=None):
+    losses = tuple(losses)
+    how = course(steps=len(losses))
+    return Curve("fp8", how, losses, tuple(norms or calm(len(losses))))
+
+
+RISEN = [*falling()[:16], *(4.5 + 0.2 * n for n in range(16))]
+
+
+@pytest.mark.parametrize(
+    ("losses", "lost"),
+    [
+        (falling(), False),
+        (falling(noise=0.05), False),
+        (RISEN, True),
+        ([6.0 + 0.2 * n for n in range(STEPS)], True),
+        ([6.0] * STEPS, False),
+        ([*falling()[:20], *[5.0] * 2, *falling()[22:]], False),
+        ([5.0], False),
+    ],
+)
+def test_a_run_that_forgets_what_it_learned_has_diverged(losses, lost):
+    assert diverged(run(losses)) == lost
+
+
+WILD = [6.3, 6.2, 5.2, 6.5, 7.0, 9.6, 12.0, 12.8, 12.0, 11.2, 10.1, 9.0]
+WILD += [8.0, 7.1, 6.9, 7.2, 6.6, 6.2, 6.1, 5.8, 5.9, 5.9, 5.8, 5.7]
+
+
+def test_a_loss_that_rose_and_never_came_back_has_diverged():
+    assert diverged(run(WILD))
+    early = [6.0, 6.9, 7.3, 6.6, *falling()[4:]]
+    assert not diverged(run(early))
+
+
+@pytest.mark.parametrize(("share", "lost"), [(0.9, False), (0.6, False), (0.3, True)])
+def test_fp8_that_learns_less_than_half_of_what_bf16_does(share, lost):
+    slow = run([6 - share * (6 - loss) for loss in falling()])
+    assert is_lost(slow, curve()) == lost
+    assert not is_lost(run([6.0] * STEPS), run([6.0] * STEPS))
+    assert not is_lost(slow, curve(nan=True))
+
+
+def test_nan_is_divergence():
+    assert diverged(curve(nan=True))
+
+
+def test_the_end_is_the_last_quarter():
+    assert end(run([9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 2.0, 4.0])) == 3.0
+
+
+def test_spikes_are_counted_by_rows():
+    noise = deviation(seeds())
+    norms = list(calm())
+    assert spikes(norms, noise) == 0
+    for place in (12, 13, 25):
+        norms[place] = 9.0
+    assert spikes(norms, noise) == 2
+    assert spikes(norms[:8], noise) == 0
+
+
+def spiky(count):
+    norms = list(calm())
+    for n in range(count):
+        norms[10 + 7 * n] = 9.0
+    return tuple(norms)
+
+
+@pytest.mark.parametrize(
+    ("fp8", "bf16", "verdict"),
+    [(1, 0, "inside"), (2, 0, "unsure"), (3, 0, "outside"), (3, 3, "inside")],
+)
+def test_spikes_beyond_chance_are_no_spread_of_seeds(fp8, bf16, verdict):
+    both = [
+        (one._replace(norms=spiky(fp8)), other._replace(norms=spiky(bf16)))
+        for one, other in pairs()
+    ]
+    found = said(both)
+    assert (found.verdict, found.spikes) == (verdict, (3 * fp8, 3 * bf16))
+
+
+def test_chance():
+    assert at_least(0, 0) == 1.0
+    assert at_least(2, 2) == 0.25
+    assert at_least(1, 2) == 0.75

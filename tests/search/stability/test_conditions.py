@@ -1,0 +1,50 @@
+"""Whether losses can be compared, by a config and what may change in it."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search.plan import read_config
+from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.plan import Conditions
+from tests.search.report.studies import CONFIG
+from tests.search.stability.runs import curve, learned
+from tests.search.tries import BEST, ran
+
+
+def config(scheduler=""):
+    text = f"{CONFIG}[scheduler]\n{scheduler}"
+    return read_config("a.toml", text.encode(), Target("h200", 1), "kempnerforge")
+
+
+@pytest.mark.parametrize(
+    ("allow", "free"),
+    [
+        ((), False),
+        (("precision",), False),
+        (("warmup",), True),
+        (("warmup_steps",), True),
+        (("scheduler.warmup_steps",), True),
+    ],
+)
+def test_the_warmup_is_the_config_s_and_frozen_unless_allowed(allow, free):
+    made = for_trials(config("warmup_steps = 100\n"), allow, 1)
+    assert made == Conditions(100, free, "", offered=made.offered)
+    assert made.offered({}, None)
+
+
+def test_without_a_schedule_there_is_no_warmup():
+    made = for_trials(config('name = "none"\nwarmup_steps = 100\n'), ("warmup",), 1)
+    assert (made.warmup_steps, made.free, made.scheduled) == (0, False, False)
+
+
+def test_one_rank_of_many_does_not_know_the_loss():
+    made = for_trials(config(), (), 8)
+    assert made.refusal.startswith("a trial is one of 8 ranks")
+
+
+def test_records_are_split_by_what_they_are_for():
+    speed, loss = ran(BEST), learned(curve("fp8"))
+    assert split([speed, loss]) == ([speed], [loss])
+    made = for_records(config(), [loss], (), lambda _knobs, _how: False)
+    assert (made.steps, made.offered({}, None)) == (32, False)
+    assert for_records(config(), [], (), lambda _knobs, _how: True) is None

@@ -1,0 +1,124 @@
+"""From the trials of a study to a finding; odd records are no runs."""
+
+import pytest
+
+from fp8tune.search.stability.course import STAGE, Curve, course, curve
+from fp8tune.search.stability.finding import (
+    findings,
+    in_precision,
+    lesson,
+    rejected,
+)
+from tests.search.stability import runs as made
+from tests.search.stability.runs import BEST_TWIN, learned, seeds
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran, trials
+
+
+def study(*curves):
+    return trials(*((STAGE, learned(run)) for run in curves))
+
+
+def both(by=0.0, **how):
+    return [*seeds(**how), *seeds("fp8", by, **how)]
+
+
+def found(*curves):
+    return findings(SPACE, study(*curves))[BEST]
+
+
+def test_a_record_is_read_as_it_was_made():
+    run = made.curve("fp8")
+    assert curve(learned(run), "fp8") == run
+    lost = made.curve("fp8", nan=True)
+    assert curve(learned(lost), "fp8") == lost
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {STAGE: None},
+        {STAGE: 1},
+        {STAGE: {"seed": 1}},
+        {STAGE: {**made.course()._asdict(), "seed": "42"}},
+        {STAGE: {**made.course()._asdict(), "steps": 0}},
+        {STAGE: {**made.course()._asdict(), "seed": True}},
+        {STAGE: {**made.course()._asdict(), "other": 1}},
+    ],
+)
+def test_an_odd_course_is_none(more):
+    assert course(ran(BEST, more=more)) is None
+    assert findings(SPACE, trials((STAGE, ran(BEST, more=more)))) == {}
+
+
+@pytest.mark.parametrize("losses", [None, "x", [1.0, "y"], [1.0, float("nan")], [1.0]])
+def test_a_series_that_is_cut_short_is_no_run(losses):
+    record = learned(made.curve("fp8"))
+    record.more["losses"] = losses
+    assert curve(record, "fp8") is None
+
+
+def test_a_throttled_run_has_its_losses():
+    record = learned(made.curve("fp8"))._replace(outcome="throttled")
+    assert curve(record, "fp8") == made.curve("fp8")
+
+
+def test_the_config_s_warmup_and_no_other():
+    told = found(*both())
+    assert (told.verdict, told.tested.warmup_steps, told.others) == ("inside", 8, ())
+    assert (told.proposed, told.tokens, told.rejects) == (8, 1024 * 32, False)
+
+
+def test_nothing_without_a_pair():
+    assert findings(SPACE, study(*seeds())) == {}
+    assert findings(SPACE, trials(("search", ran(BEST)))) == {}
+
+
+def test_the_shortest_warmup_that_stays_inside_is_proposed():
+    shorter = [*both(warmup=4, count=2), *both(0.5, warmup=2, count=2)]
+    told = found(*both(), *shorter)
+    said = {other.warmup_steps: other.verdict for other in told.others}
+    assert (told.proposed, said) == (4, {2: "outside", 4: "inside"})
+
+
+def test_a_warmup_that_harms_bf16_is_not_proposed():
+    harmed = [*seeds(by=0.2, warmup=4, count=2), *seeds("fp8", 0.2, warmup=4, count=2)]
+    told = found(*both(), *harmed)
+    assert (told.proposed, told.others[0].verdict) == (8, "unsure")
+
+
+def lost(**how):
+    return [*seeds(**how), *(run._replace(nan=True) for run in seeds("fp8", **how))]
+
+
+def test_what_diverges_is_rejected_in_every_execution_setting():
+    tried = study(*lost())
+    assert rejected(SPACE, tried) == {lesson(SPACE, GIVEN)}
+    assert lesson(SPACE, GIVEN) == lesson(SPACE, OTHER) != lesson(SPACE, BEST_TWIN)
+
+
+@pytest.mark.parametrize(("free", "rejects"), [(False, True), (True, False)])
+def test_a_longer_warmup_mends_it_where_it_may_be_changed(free, rejects):
+    told = found(*lost(free=free), *both(warmup=16, count=2, free=free))
+    assert (told.verdict, told.proposed, told.rejects) == ("diverged", 16, rejects)
+
+
+def test_what_diverges_under_a_harsher_warmup_is_not_rejected():
+    told = found(*lost(given=2000))
+    assert (told.verdict, told.harsher, told.rejects) == ("diverged", True, False)
+
+
+def test_a_setting_in_another_precision_need_not_have_been_tried():
+    assert in_precision(SPACE, BEST, "bf16") == BEST_TWIN
+    assert in_precision(SPACE, BEST, "fp16") is None
+
+
+def test_the_same_seed_in_one_precision_alone_is_no_pair():
+    told = found(*both(), made.curve("fp8", seed=99))
+    assert told.tested.seeds == 3
+
+
+def test_series_stop_at_what_is_no_number():
+    run = made.curve("fp8", nan=True)
+    record = learned(run)
+    record.more["losses"].append(None)
+    assert curve(record, "fp8") == Curve("fp8", run.course, run.losses, run.norms, True)

@@ -1,0 +1,148 @@
+"""Which run comes next, how long it is, and what is kept for it."""
+
+import pytest
+
+from fp8tune.search.stability.plan import (
+    CORE,
+    LEAST,
+    MOST,
+    SEED,
+    SHARE,
+    USED,
+    WHOLE,
+    Conditions,
+    Cost,
+    cost,
+    least_budget,
+    own_cost,
+    reserve,
+    steps_in,
+    wanted,
+)
+from tests.search.stability.runs import BEST_TWIN, SPREAD, STEPS, WARMUP, curve
+from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
+
+CONDITIONS = Conditions(WARMUP)
+
+
+def asked(train, conditions=CONDITIONS, steps=STEPS):
+    """Every run that is asked for: precision, seed, warmup."""
+    runs, order = [], []
+    while ask := wanted(SPACE, BEST, runs, conditions, steps):
+        assert ask.point in (BEST, BEST_TWIN)
+        precision = str(SPACE.value(ask.point, "precision"))
+        order.append((precision, ask.course.seed - SEED, ask.course.warmup_steps))
+        runs.append(train(precision, ask.course))
+        assert len(runs) < 60
+    return order
+
+
+def how_good(by, lost=()):
+    """Training in which FP8 is worse by a share, and diverges at some warmups."""
+
+    def train(precision, how):
+        fp8 = precision == "fp8"
+        spread = SPREAD[how.seed - SEED]
+        nan = fp8 and how.warmup_steps in lost
+        return curve(
+            precision,
+            spread + by * fp8,
+            nan,
+            seed=how.seed,
+            warmup=how.warmup_steps,
+            steps=how.steps,
+            given=how.given_warmup,
+            free=how.free,
+        )
+
+    return train
+
+
+def pairs(warmup, count):
+    return [(p, n, warmup) for n in range(count) for p in ("bf16", "fp8")]
+
+
+@pytest.mark.parametrize(
+    ("by", "lost", "order"),
+    [
+        (0.0, (), [*pairs(8, 3), *pairs(2, 2)]),
+        (0.0, (2,), [*pairs(8, 3), *pairs(2, 2), *pairs(4, 2)]),
+        (0.0, (2, 4), [*pairs(8, 3), *pairs(2, 2), *pairs(4, 2)]),
+        (0.0, (8,), [*pairs(8, 3), *pairs(16, 2)]),
+        (0.5, (), [*pairs(8, 3), *pairs(16, 2)]),
+        (0.01, (), [*pairs(8, 3), ("bf16", 3, 8), *pairs(16, 2)]),
+    ],
+)
+def test_pairs_then_shorter_or_longer_warmups(by, lost, order):
+    assert asked(how_good(by, lost)) == order
+
+
+def test_a_warmup_longer_than_a_run_is_tested_by_the_longest_that_fits():
+    assert asked(how_good(0.0), Conditions(2000)) == pairs(16, 3)
+    assert asked(how_good(0.0, (16,)), Conditions(2000)) == pairs(16, 3)
+
+
+def test_no_warmup_is_made_no_shorter():
+    assert asked(how_good(0.0), Conditions(0)) == pairs(0, 3)
+    assert asked(how_good(0.5), Conditions(0))[6:8] == pairs(4, 1)
+
+
+def test_the_length_of_runs_is_that_of_the_first():
+    first = curve("bf16", steps=40)
+    assert wanted(SPACE, BEST, [first], CONDITIONS, 200).course.steps == 40
+
+
+def test_a_run_that_is_not_offered_ends_it():
+    conditions = CONDITIONS._replace(offered=lambda _knobs, how: how.seed == SEED)
+    assert asked(how_good(0.0), conditions) == pairs(8, 1)
+
+
+@pytest.mark.parametrize("kept", range(10))
+def test_what_comes_next_follows_from_the_runs_so_far(kept):
+    train = how_good(0.0)
+    whole, runs = asked(train), []
+    for _ in range(kept):
+        ask = wanted(SPACE, BEST, runs, CONDITIONS, STEPS)
+        runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))
+    ask = wanted(SPACE, BEST, runs, CONDITIONS, 5)
+    if kept:
+        told = str(SPACE.value(ask.point, "precision")), ask.course.seed - SEED
+        assert told == whole[kept][:2]
+
+
+STEP_MS = (100.0, 100.0, 100.0)
+TRIED = trials(
+    ("given", ran(GIVEN, step_ms=(900.0,), cost_s=9.0)),
+    (
+        "search",
+        ran(BEST, step_ms=STEP_MS, cost_s=8.0, more={"all_step_ms": [2700, *STEP_MS]}),
+    ),
+    ("twin", ran(BEST_TWIN, step_ms=(200.0,) * 5, cost_s=4.0)),
+)
+
+
+def test_a_run_costs_what_trials_of_its_setting_did():
+    fp8, bf16 = Cost(5.0, 0.1), Cost(3.0, 0.2)
+    assert own_cost(SPACE, BEST, TRIED) == pytest.approx(fp8)
+    assert own_cost(SPACE, BEST_TWIN, TRIED) == pytest.approx(bf16)
+    assert cost(SPACE, BEST, TRIED) == pytest.approx(Cost(4.0, 0.15))
+    assert cost(SPACE, BEST, TRIED[:2]) == pytest.approx(fp8)
+    assert cost(SPACE, BEST, trials(("search", ran(BEST, outcome="oom")))) is None
+
+
+def test_runs_are_as_long_as_the_time_allows():
+    each = Cost(5.0, 0.2)
+    assert steps_in(each, WHOLE * each.of(50.01) / USED) == 50
+    assert steps_in(each, 1e9) == MOST
+    least = CORE * each.of(LEAST) / USED
+    assert steps_in(each, least + 0.1) == LEAST
+    assert steps_in(each, least - 0.1) == 0
+
+
+def test_time_is_kept_where_a_verdict_fits_into_the_share():
+    each = Cost(5.0, 0.2)
+    least = least_budget(each)
+    assert reserve(each, least) == pytest.approx(SHARE * least)
+    assert reserve(each, least - 1) == 0.0
+    assert reserve(each, 1e9) == WHOLE * each.of(MOST) / USED
+    assert reserve(None, 1e9) == 0.0

@@ -1,0 +1,83 @@
+"""``fp8tune search`` on records that hold runs for their losses."""
+
+import pytest
+
+from tests.search.stability.runs import curve, learned, seeds
+from tests.search.test_command import CONFIG, RECORDS, answered, replay
+
+__all__ = ["replay"]
+
+WITH_WARMUP = f"{CONFIG}\n[scheduler]\nwarmup_steps = 8  # as published\n"
+LEARNED = [*seeds(), *seeds("fp8")]
+SHORTER = [*seeds(warmup=2, count=2), *seeds("fp8", warmup=2, count=2)]
+LOST = [*seeds(), *(run._replace(nan=True) for run in seeds("fp8"))]
+
+
+def records(*runs):
+    return [*RECORDS, *map(learned, runs)]
+
+
+def told(replay, runs, *arguments, config=WITH_WARMUP):
+    return answered(replay, records(*runs), *arguments, config=config)
+
+
+def test_the_recorded_runs_are_compared(replay):
+    code, said = told(replay, LEARNED)
+    assert (code, said["verdict"], said["knobs"]["train.batch_size"]) == (
+        0,
+        "faster",
+        4,
+    )
+    assert said["stability"]["verdict"] == "inside"
+    assert said["stability"]["proposed_warmup_steps"] == 8
+    assert (said["trials"], said["seconds"]) == (16, 630.0)
+
+
+def test_the_same_again(replay):
+    assert told(replay, LEARNED) == told(replay, LEARNED)
+
+
+def test_the_warmup_is_proposed_and_written_only_when_asked(replay, project):
+    _, said = told(replay, [*LEARNED, *SHORTER])
+    path = project({}) / "a.tuned.toml"
+    assert said["stability"]["proposed_warmup_steps"] == 2
+    assert "warmup_steps = 8  # as published\n" in path.read_text()
+    for name in ("warmup", "warmup_steps", "scheduler.warmup_steps"):
+        _, said = told(replay, [*LEARNED, *SHORTER], "--allow", name)
+        assert said["stability"]["verdict"] == "inside"
+        text = path.read_text()
+        assert "warmup_steps = 2  # as published\n" in text
+        assert "# fp8tune search: 8 -> 2: the shortest tried in which" in text
+
+
+def test_a_setting_that_diverges_is_not_written(replay, project):
+    code, said = told(replay, LOST)
+    assert (code, said["knobs"], said["output"]) == (1, None, None)
+    assert said["stability"]["verdict"] == "diverged"
+    assert not (project({}) / "a.tuned.toml").exists()
+
+
+def test_bf16_in_its_place_where_that_is_allowed(replay):
+    code, said = told(replay, LOST, "--allow", "precision")
+    assert (code, said["knobs"]["train.mixed_precision"]) == (0, "bf16")
+    assert said["stability"]["verdict"] == "diverged"
+
+
+def test_records_of_another_warmup_are_none_of_this_config(replay):
+    code, said = told(replay, LEARNED, config=CONFIG)
+    assert code == 0
+    assert said["stability"] == {"verdict": None, "why": "no run of it is recorded"}
+
+
+@pytest.mark.parametrize("name", ["warmups", "warmup_step"])
+def test_a_misspelt_knob(replay, name):
+    done = replay(records(*LEARNED), "--allow", name, config=WITH_WARMUP)
+    assert done.code == 2
+    assert "did you mean `warmup" in done.err
+
+
+def test_a_record_of_no_setting_here_is_passed_over(replay):
+    odd = learned(curve("fp8", seed=99))
+    odd.knobs["train.batch_size"] = 64
+    code, said = answered(replay, [*records(*LEARNED), odd], config=WITH_WARMUP)
+    assert (code, said["stability"]["verdict"]) == (0, "inside")

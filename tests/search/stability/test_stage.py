@@ -1,0 +1,241 @@
+"""A whole search with its last stage, on recorded speeds and generated losses."""
+
+import pytest
+
+from fp8tune.runners.replay import Replay
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.record import Record
+from fp8tune.search.stability.course import STAGE
+from fp8tune.search.stability.plan import SEED, SHARE, Conditions
+from fp8tune.search.study import Study, timed
+from tests.search.stability.runs import BEST_TWIN, SPREAD, WARMUP, curve, learned
+from tests.search.test_coordinator import InOrder, space_of
+from tests.search.tries import BEST, GIVEN, OTHER, TWIN, ran
+
+STEP_MS = (500.0,) * 5
+RECORDS = [
+    ran(point, speed, step_ms=STEP_MS)
+    for point, speed in ((GIVEN, 100), (TWIN, 90), (BEST, 150), (BEST_TWIN, 120))
+]
+RECORDS.append(ran(OTHER, outcome="oom", cost_s=30.0))
+CONDITIONS = Conditions(WARMUP)
+
+
+class Learning(Replay):
+    """Replays speeds; losses are made up, FP8's worse by a share."""
+
+    by = 0.0
+    nan = ()
+    outcome = ""
+    cost_s = 20.0
+
+    def learn(self, knobs, course, deadline):
+        point = self.space.point(knobs)
+        precision = self.space.value(point, "precision")
+        fp8 = precision == "fp8"
+        made = curve(
+            precision,
+            SPREAD[course.seed - SEED] + self.by * fp8,
+            fp8 and course.warmup_steps in self.nan,
+            seed=course.seed,
+            warmup=course.warmup_steps,
+            steps=course.steps,
+        )._replace(course=course)
+        cost = min(self.cost_s, deadline)
+        self._now += cost
+        record = learned(made, point, self.space, cost)
+        if self.outcome or cost < self.cost_s:
+            outcome = self.outcome or "hang"
+            more = {STAGE: course._asdict(), "message": "as told"}
+            return Record(knobs, outcome, cost_s=cost, more=more)
+        return record
+
+
+def runner(**how):
+    return type("Made", (Learning,), how)
+
+
+def searched(
+    made=Learning, budget=7200.0, conditions=CONDITIONS, records=RECORDS, study=None
+):
+    space = space_of(records)
+    study = study or Study("")
+    replay = made(records, space)
+    for trial in timed(study.trials):
+        replay.skip(space.point(trial.record.knobs))
+    strategy = InOrder(OTHER, BEST)
+    search = Search(
+        space, GIVEN, replay, strategy, study, Limits(budget), conditions=conditions
+    )
+    return search.run(), study
+
+
+def stages(study):
+    found = [trial.stage for trial in study.trials]
+    return found.count("confirm"), found.count(STAGE)
+
+
+def test_the_chosen_setting_is_compared_after_its_confirmation():
+    found, study = searched()
+    assert found.chosen == BEST
+    assert found.learns.verdict == "inside"
+    assert (found.learns.proposed, found.unchecked, found.rejected) == (2, "", {})
+    assert stages(study) == (6, 10)
+    assert [t.stage for t in study.trials[-10:]] == [STAGE] * 10
+    first = [(space_point(t), t.record.more[STAGE]["seed"]) for t in study.trials[-10:]]
+    assert first[:2] == [(BEST_TWIN, SEED), (BEST, SEED)]
+
+
+def space_point(trial):
+    return space_of(RECORDS).point(trial.record.knobs)
+
+
+def test_speeds_are_those_of_a_search_without_it():
+    with_it, without = searched()[0], searched(conditions=None)[0]
+    names = ("chosen", "verdict", "speed", "given", "twin", "fp8", "record", "number")
+    for name in names:
+        assert getattr(with_it, name) == getattr(without, name), name
+    assert without.stability == {}
+
+
+@pytest.mark.parametrize("budget", [1, 61, 125, 300, 600, 900, 1500, 2400, 7200])
+@pytest.mark.parametrize("outcome", ["", "hang", "oom"])
+@pytest.mark.parametrize("cost_s", [20.0, 1e9])
+def test_the_budget_is_kept_whatever_its_runs_do(budget, outcome, cost_s):
+    made = runner(outcome=outcome, cost_s=cost_s)
+    found, _ = searched(made, float(budget))
+    assert found.seconds <= budget
+
+
+def test_time_is_kept_for_it():
+    found, study = searched(budget=4000.0)
+    spent = sum(t.record.cost_s for t in study.trials if t.stage != STAGE)
+    assert spent <= 4000.0 * (1 - SHARE)
+    assert found.learns.verdict == "inside"
+
+
+def test_without_time_it_says_what_to_type():
+    found, study = searched(budget=900.0)
+    assert stages(study)[1] == 0
+    assert found.unchecked == "no time; --budget 35m leaves enough"
+    longer, again = searched(budget=35 * 60.0)
+    assert (longer.unchecked, stages(again)[1]) == ("", 10)
+
+
+@pytest.mark.parametrize("kept", range(21))
+def test_a_search_goes_on_where_it_was_killed(kept):
+    found, whole = searched()
+    resumed = Study("")
+    resumed.trials = whole.trials[:kept]
+    assert searched(study=resumed)[0] == found
+    assert resumed.trials == whole.trials
+
+
+def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
+    found, study = searched(runner(nan=(8, 16)))
+    assert (found.chosen, found.learns) == (None, None)
+    assert list(found.rejected) == [BEST]
+    assert found.rejected[BEST].tested.diverged == (3, 0)
+    assert found.rejected[BEST].proposed == 32
+    assert stages(study) == (6, 14)
+
+
+def test_bf16_is_next_where_precision_may_change():
+    records = [*RECORDS]
+    space = space_of(records)
+    knobs = [k._replace(frozen=False) for k in space.knobs]
+    study, made = Study(""), runner(nan=(8, 16))
+    free = type(space)(knobs, space.only)
+    found = Search(
+        free,
+        GIVEN,
+        made(records, free),
+        InOrder(OTHER, BEST),
+        study,
+        Limits(7200.0),
+        conditions=CONDITIONS,
+    ).run()
+    assert (found.chosen, found.verdict, found.unchecked) == (BEST_TWIN, "faster", "")
+    assert list(found.rejected) == [BEST]
+
+
+def test_a_longer_warmup_is_written_where_it_may_change():
+    found, _ = searched(runner(nan=(8,)), conditions=CONDITIONS._replace(free=True))
+    assert (found.chosen, found.learns.verdict) == (BEST, "diverged")
+    assert (found.learns.proposed, found.rejected) == (16, {})
+    found, _ = searched(runner(nan=(8,)))
+    assert (found.chosen, found.rejected[BEST].proposed) == (None, 16)
+
+
+def test_outside_is_said_and_not_rejected():
+    found, _ = searched(runner(by=0.5))
+    assert (found.chosen, found.learns.verdict, found.learns.proposed) == (
+        BEST,
+        "outside",
+        None,
+    )
+
+
+@pytest.mark.parametrize(("outcome", "count"), [("oom", 1), ("launch", 2)])
+def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
+    found, study = searched(runner(outcome=outcome))
+    assert stages(study) == (6, count)
+    assert found.unchecked == f"a run ended with `{outcome}`: as told"
+    assert found.chosen == BEST
+
+
+def test_a_search_that_is_stopped_says_so():
+    class Stopped(Learning):
+        def learn(self, knobs, course, deadline):
+            if course.seed > SEED:
+                raise KeyboardInterrupt
+            return super().learn(knobs, course, deadline)
+
+    found, study = searched(Stopped)
+    assert (found.chosen, stages(study)[1]) == (BEST, 2)
+    assert found.learns.verdict == "unsure"
+    assert found.unchecked == "stopped; the same command goes on"
+
+
+def test_a_refusal_is_said():
+    found, study = searched(conditions=CONDITIONS._replace(refusal="one of 8 ranks"))
+    assert (stages(study)[1], found.unchecked) == (0, "one of 8 ranks")
+
+
+def test_bf16_has_nothing_to_compare():
+    records = [ran(TWIN, 90, step_ms=STEP_MS), ran(BEST_TWIN, 120, step_ms=STEP_MS)]
+    space, study = space_of(records), Study("")
+    replay, strategy = Learning(records, space), InOrder(BEST_TWIN)
+    found = Search(
+        space, TWIN, replay, strategy, study, Limits(7200.0), conditions=CONDITIONS
+    ).run()
+    assert (found.chosen, found.unchecked, stages(study)[1]) == (BEST_TWIN, "", 0)
+
+
+def test_recorded_runs_are_replayed():
+    _, study = searched()
+    learned_ones = [t.record for t in study.trials if t.stage == STAGE]
+    records = [t.record for t in timed(study.trials)]
+    space = space_of(records)
+    replay = Replay(records, space, learned_ones)
+    steps = learned_ones[0].more[STAGE]["steps"]
+    conditions = CONDITIONS._replace(steps=steps, offered=replay.offers)
+    again = Study("")
+    found = Search(
+        space,
+        GIVEN,
+        replay,
+        InOrder(OTHER, BEST),
+        again,
+        Limits(7200.0),
+        conditions=conditions,
+    ).run()
+    assert found.learns == searched()[0].learns
+    assert stages(again)[1] == 10
+
+
+def test_a_replay_ends_where_the_records_do():
+    replay = Replay(RECORDS, space_of(RECORDS), [])
+    conditions = CONDITIONS._replace(steps=32, offered=replay.offers)
+    found, study = searched(conditions=conditions)
+    assert (stages(study)[1], found.unchecked) == (0, "no run of it is recorded")

@@ -1,0 +1,36 @@
+"""How a search is watched while it compares: the live table, and Optuna's journal."""
+
+import pytest
+
+pytest.importorskip("rich")
+
+from fp8tune.search.live import Board
+from fp8tune.search.stability.course import STAGE
+from tests.search.stability.runs import curve, learned
+from tests.search.test_live import TRIALS, drawn, plan, study_of
+from tests.search.tries import trials
+
+__all__ = ["plan"]
+COMPARED = trials(
+    *((trial.stage, trial.record) for trial in TRIALS),
+    (STAGE, learned(curve("bf16"))),
+    (STAGE, learned(curve("fp8", nan=True))),
+)
+
+
+def test_runs_for_their_losses_have_a_loss_and_no_speed(plan):
+    lines = [" ".join(line.split()) for line in drawn(Board(plan, study_of(COMPARED)))]
+    assert lines[6:8] == [
+        "6 batch_size = 4, mixed_precision = bf16 (losses) loss 2.995 10 s",
+        "7 batch_size = 4 (losses) lost its loss (NaN) 10 s",
+    ]
+
+
+def test_the_journal_is_of_speeds(tmp_path):
+    pytest.importorskip("optuna")
+    from fp8tune.search.journal import Journal
+    from tests.search.test_journal import read
+    from tests.search.tries import SPACE
+
+    Journal(str(tmp_path), SPACE).write(COMPARED)
+    assert len(read(tmp_path).trials) == len(TRIALS)

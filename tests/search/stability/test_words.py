@@ -1,0 +1,176 @@
+"""What a search says of a comparison, in the terminal, in JSON and in the config."""
+
+import json
+
+import pytest
+
+from fp8tune.search.answer import answer
+from fp8tune.search.output import as_json, closing, outcome
+from fp8tune.search.reasons import choices
+from fp8tune.search.stability import words
+from fp8tune.search.stability.course import STAGE
+from fp8tune.search.writeback import write_back
+from tests.search.report.studies import WHOLE, plan
+from tests.search.stability.runs import curve, learned, seeds
+from tests.search.tries import BEST, GIVEN, SPACE, TWIN, ran, trials
+
+KEY = "scheduler.warmup_steps"
+
+
+def study(*curves, before=WHOLE):
+    return trials(*before, *((STAGE, learned(run)) for run in curves))
+
+
+def both(by=0.0, nan=False, **how):
+    fp8 = [run._replace(nan=nan) for run in seeds("fp8", by, **how)]
+    return [*seeds(**how), *fp8]
+
+
+def found(*curves):
+    return answer(SPACE, GIVEN, study(*curves), 60.0)
+
+
+INSIDE = found(*both(), *both(warmup=4, count=2), *both(0.5, warmup=2, count=2))
+FREE = found(*both(free=True), *both(warmup=4, count=2, free=True))
+OUTSIDE = found(*both(0.5), *both(0.5, warmup=16, count=2))
+FEW = found(*both(count=2))
+LOST = found(*both(nan=True), *both(warmup=16, count=2))
+HARSHER = found(*both(given=2000))
+
+
+@pytest.mark.parametrize(
+    ("made", "start"),
+    [
+        (INSIDE, "FP8 stays inside the spread of bf16 seeds: loss "),
+        (OUTSIDE, "FP8 is outside the spread of bf16 seeds: loss +49."),
+        (FEW, "unsure: the time was enough for 2 of 3 seeds: loss "),
+    ],
+)
+def test_the_verdict_and_its_evidence(made, start):
+    said = words.verdict(made.learns)
+    assert said.startswith(start)
+    assert "no gradient spike (32 steps, warmup 8, " in said
+
+
+def test_a_rejected_setting_is_said_with_what_to_type():
+    said = list(closing(LOST, plan(), ""))
+    assert "no setting is proposed: FP8 diverges where bf16 does not" in said
+    assert (
+        "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
+        "(32 steps, warmup 8)" in said
+    )
+    proposed = f"{KEY} = 16 proposed, not written (16 inside)"
+    assert f"warmup: {proposed}; --allow warmup writes it" in said
+    assert "no FP8 setting is proposed; --allow precision lets bf16 be chosen" in said
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (INSIDE, f"{KEY} = 4 proposed, not written (2 outside, 4 inside); "),
+        (FREE, f"{KEY} = 4 proposed and written (4 inside)"),
+        (OUTSIDE, "none that was tried stays inside the spread (16 outside)"),
+        (
+            found(*both(), *both(0.5, warmup=4, count=2)),
+            "8 steps, the config's, is the shortest that does (4 outside)",
+        ),
+    ],
+)
+def test_the_warmup(made, said):
+    (line,) = words.warmup(made.learns, KEY)
+    assert line.startswith(f"warmup: {said}")
+
+
+def test_nothing_is_said_of_warmups_that_were_not_compared():
+    assert list(words.warmup(FEW.learns, KEY)) == []
+    said = list(words.warmup(HARSHER.learns, KEY))
+    assert said == ["warmup: runs of 32 steps tell nothing of 2000"]
+
+
+def test_a_warmup_that_a_run_cannot_hold():
+    said = words.verdict(HARSHER.learns)
+    assert "warmup 8 (a run holds no more; the config's is 2000)" in said
+
+
+def test_what_such_a_run_cannot_show_is_always_said():
+    for made in (INSIDE, OUTSIDE, FEW, HARSHER):
+        last = list(words.sentences(made.learns, KEY))[-1]
+        assert last == f"{words.LIMITS}; each run saw 32.8K tokens"
+
+
+def test_text_that_was_made_up_is_said():
+    tried = study(*both())
+    for trial in tried:
+        trial.record.more["made_up_data"] = True
+    last = list(words.sentences(answer(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
+    assert last.endswith("; each run saw 32.8K tokens of made-up text")
+
+
+def test_both_that_diverge_are_no_fault_of_fp8():
+    lost = [run._replace(nan=True) for run in both()]
+    said = words.verdict(found(*lost).learns)
+    assert said.startswith("unsure: FP8 diverged in 3 of 3 seeds, bf16 in 3 (32 steps")
+    assert said.endswith("the learning rate may be too high for both")
+
+
+def test_json_has_it_as_a_field_of_its_own():
+    told = as_json(INSIDE, SPACE, "", "s")["stability"]
+    assert json.loads(json.dumps(told)) == told
+    assert told["verdict"] == "inside"
+    assert (told["warmup_steps"], told["config_warmup_steps"]) == (8, 8)
+    assert (told["proposed_warmup_steps"], told["seeds"]) == (4, 3)
+    assert [other["verdict"] for other in told["other_warmups"]] == [
+        "outside",
+        "inside",
+    ]
+    rejected = as_json(LOST, SPACE, "", "s")["stability"]
+    assert rejected["verdict"] == "diverged"
+    assert rejected["diverged"] == {"fp8": 3, "bf16": 0}
+
+
+def test_json_says_why_there_is_none():
+    plain = answer(SPACE, GIVEN, trials(*WHOLE), 60.0)
+    assert as_json(plain, SPACE, "", "s")["stability"] is None
+    without = plain._replace(unchecked="no time")
+    told = as_json(without, SPACE, "", "s")["stability"]
+    assert told == {"verdict": None, "why": "no time"}
+    assert "stability not checked: no time" in list(closing(without, plan(), ""))
+
+
+def written(made):
+    given = plan()
+    return write_back(given.config.data, choices(given, made, "study-1")).decode()
+
+
+def test_the_config_says_it_in_a_line():
+    text = written(INSIDE).replace("\n# fp8tune search:", "")
+    assert "stability: FP8 stays inside the spread of bf16 seeds: loss " in text
+    assert "warmup_steps" not in text
+
+
+def test_the_warmup_is_written_where_that_was_asked_for():
+    text = written(FREE)
+    assert "warmup_steps = 4\n" in text
+    assert "# fp8tune search: 8 -> 4: the shortest tried in which FP8" in text
+
+
+def test_the_warmup_alone_may_change():
+    same = [
+        ("given", ran(GIVEN, 150)),
+        ("twin", ran(TWIN, 120)),
+        *[("confirm", ran(GIVEN, 150))] * 2,
+    ]
+    runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
+    compared = [
+        (STAGE, learned(run, GIVEN if run.precision == "fp8" else TWIN)) for run in runs
+    ]
+    made = answer(SPACE, GIVEN, trials(*same, *compared), 60.0)
+    assert made.chosen == GIVEN
+    (choice,) = choices(plan(), made, "s")
+    assert (choice.key, choice.value) == (KEY, 4)
+
+
+def test_a_run_is_told_by_its_loss():
+    assert outcome(learned(curve("fp8"), BEST)).startswith("loss 3, 10 s")
+    lost = learned(curve("fp8", nan=True), BEST)
+    assert outcome(lost) == "lost its loss (NaN) after 10 s"
