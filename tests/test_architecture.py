@@ -33,7 +33,7 @@ ALLOWED = {
     "atomic": (),
     "fields": (),
     "job": ("fields",),
-    "facts": ("facts", "job", "suggest"),
+    "facts": ("facts", "job", "suggest", "atomic"),
     "build_hook": ("lint",),
     "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
     "lint": (

@@ -1,8 +1,10 @@
-"""``python -m benchmarks.on_gpu linears|landscape|search CONFIG``: one command each.
+"""``python -m benchmarks.on_gpu COMMAND CONFIG``: one command each.
 
 ``linears`` times every linear of the config in bf16 and FP8. ``landscape`` runs every
 setting once (give it again until it says that nothing is left), ``search`` searches as
-a user would. Results are data under benchmarks/results/on_gpu, with their environment.
+a user would, ``transfer`` does so on a near config as well (give it again until no
+search is left). Results are data under benchmarks/results/on_gpu, with their
+environment.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.on_gpu import landscape, linears, predicted
+from benchmarks.on_gpu import landscape, linears, predicted, transfer
 from benchmarks.process import ROOT
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin
@@ -28,9 +30,9 @@ RESULTS = ROOT / "benchmarks" / "results" / "on_gpu"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one of the three; exit code 1 where nothing could be measured."""
+    """Run one of them; exit code 1 where nothing could be measured."""
     parser = argparse.ArgumentParser(prog="benchmarks.on_gpu", description=__doc__)
-    parser.add_argument("what", choices=("linears", "landscape", "search"))
+    parser.add_argument("what", choices=tuple(COMMANDS))
     parser.add_argument("config")
     parser.add_argument("--minutes", type=float, default=9.0, help="wall time to take")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
@@ -41,9 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, help="where they go")
     options = parser.parse_args(arguments)
     options.results.mkdir(parents=True, exist_ok=True)
-    return {"linears": _linears, "landscape": _landscape, "search": _search}[
-        options.what
-    ](options)
+    return COMMANDS[options.what](options)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -113,6 +113,29 @@ def _search(options: argparse.Namespace) -> int:
     return done.returncode
 
 
+def _transfer(options: argparse.Namespace) -> int:
+    """The next of three searches that is not recorded yet."""
+    plan, place = _plan(options), _name(options, "transfer").with_suffix(".json")
+    kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
+    steps: dict[str, Any] = kept.get("steps", {})
+    step = next((name for name in transfer.STEPS if name not in steps), "")
+    if step:
+        config = options.config
+        if step != "first":
+            config = transfer.near(plan, options.results)
+        start = steps["first"]["study"] if step == "started" else "none"
+        answer = transfer.search(
+            config, options.results, options.minutes, options.device, start
+        )
+        if answer is None:
+            return 1
+        here = Path(answer["study"]).name
+        steps[step] = {**transfer.told(answer), "study": here}
+        _write(place, {"about": _about(options), "steps": steps})
+    print("\n".join(transfer.lines(steps)))
+    return 0
+
+
 def _compared(
     options: argparse.Namespace, plan: Plan, found: list[Record], answer: dict[str, Any]
 ) -> None:
@@ -142,6 +165,13 @@ def _compared(
 def _write(path: Path, said: dict[str, Any]) -> None:
     path.write_text(f"{json.dumps(said, indent=1)}\n", encoding="utf-8")
 
+
+COMMANDS = {
+    "linears": _linears,
+    "landscape": _landscape,
+    "search": _search,
+    "transfer": _transfer,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fp8tune.job import Job, Unknown
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
+from fp8tune.search.tokens import with_knobs
 
 PUBLISHED = 10471.0
 """Tokens/s of KempnerForge in bf16 on one H200, batch 2, accumulation 4, full AC.
@@ -35,7 +36,7 @@ def compare(plan: Plan, records: Iterable[Record]) -> list[Compared]:
             fields = {
                 key: value for key, value in record.knobs.items() if key in names.keys
             }
-            job = plan.config.job.with_values(fields)
+            job = with_knobs(plan.config.job, fields)
             found.append(
                 Compared(
                     record.knobs,

@@ -100,24 +100,47 @@ def _measured(
     return Record(knobs, "ok", speed, times, peak, peak * 1.05, cost)
 
 
+class Ground(NamedTuple):
+    """What a landscape is made of: its knobs, the GPU's memory, and its shape."""
+
+    knobs: tuple[Knob, ...]
+    capacity_gib: float
+    shape: Shape
+
+
 def world(seed: int) -> World:
     """The landscape of a seed."""
+    return laid(seed)[0]
+
+
+def laid(seed: int) -> tuple[World, Ground]:
+    """The landscape of a seed, and what it is made of."""
     draw = random.Random(seed)  # noqa: S311
     while True:
         knobs = _knobs(draw)
         capacity = draw.choice(CAPACITIES)
         physical = draw.random() < 0.8
-        shape = _Physical(draw, capacity) if physical else _Arbitrary(draw, knobs)
-        truth = {
-            point: _truth(Space(knobs), point, shape, capacity)
-            for point in Space(knobs).points((0,) * len(knobs))
-        }
-        frozen = tuple(k._replace(frozen=k.role == "precision") for k in knobs)
-        space = Space(frozen, truth)
-        given = _given(space, truth, draw)
-        if given is not None:
-            noise = draw.uniform(0.003, 0.01)
-            return World(seed, space, given, truth, noise, capacity)
+        shape = Shape(draw, capacity) if physical else Arbitrary(draw, knobs)
+        ground = Ground(knobs, capacity, shape)
+        found = built(seed, ground, draw)
+        if found is not None:
+            return found, ground
+
+
+def built(seed: int, ground: Ground, draw: random.Random) -> World | None:
+    """The landscape on that ground, if anything in FP8 runs on it."""
+    knobs, capacity, shape = ground
+    truth = {
+        point: _truth(Space(knobs), point, shape, capacity)
+        for point in Space(knobs).points((0,) * len(knobs))
+    }
+    frozen = tuple(k._replace(frozen=k.role == "precision") for k in knobs)
+    space = Space(frozen, truth)
+    given = _given(space, truth, draw)
+    if given is None:
+        return None
+    noise = draw.uniform(0.003, 0.01)
+    return World(seed, space, given, truth, noise, capacity)
 
 
 def _knobs(draw: random.Random) -> tuple[Knob, ...]:
@@ -154,7 +177,7 @@ def _given(
     return draw.choice(sorted(pool)) if pool else None
 
 
-class _Physical:
+class Shape:
     """Memory and step time from a model's size, as roofline models have them."""
 
     def __init__(self, draw: random.Random, capacity: float) -> None:
@@ -238,7 +261,7 @@ class _Physical:
         return self.broken.get((v["ac"], v["compile"], v["precision"]), False)
 
 
-class _Arbitrary(_Physical):
+class Arbitrary(Shape):
     """The same memory, but speed from random effects and interactions."""
 
     def __init__(self, draw: random.Random, knobs: tuple[Knob, ...]) -> None:
@@ -249,10 +272,11 @@ class _Arbitrary(_Physical):
         self.rise = draw.uniform(0.1, 0.5)
         self.peak_at = draw.uniform(0.4, 1.3)
         self.largest = max(knobs[0].values)
-        self.salt = draw.random()
+        self.salts: tuple[tuple[float, float], ...] = ((1.0, draw.random()),)
 
     def _effect(self, *what: Any) -> float:
-        return random.Random(repr((self.salt, *what))).gauss(0, 1)  # noqa: S311
+        draws = ((w, random.Random(repr((salt, *what)))) for w, salt in self.salts)  # noqa: S311
+        return sum(weight * draw.gauss(0, 1) for weight, draw in draws)
 
     def speed(self, v: dict[str, Any], used: float) -> float:  # noqa: ARG002
         """Tokens/s from effects that nobody could foresee."""
@@ -266,7 +290,7 @@ class _Arbitrary(_Physical):
         return math.exp(total + self.wave.gauss(0, self.ripple))
 
 
-def _truth(space: Space, point: Point, shape: _Physical, capacity: float) -> Truth:
+def _truth(space: Space, point: Point, shape: Shape, capacity: float) -> Truth:
     knobs = space.values(point)
     v = {
         "batch": knobs["train.batch_size"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from typing import TYPE_CHECKING
@@ -136,41 +135,14 @@ def _typed(
 
 
 def _trials(variants: Variants, folder: str) -> list[Run]:
-    """What the trials of a search have measured of the config's variants.
-
-    Rehearsals on a CPU say nothing of a GPU, a rank by itself nothing of speed, and
-    runs for their losses nothing at all. A trial that ran out of memory says that it
-    needs more than there is.
-    """
-    from fp8tune.facts.calibration import BadCalibration, of_job
-    from fp8tune.job import Unknown
+    """What the trials of a search have measured of the config's variants."""
+    from fp8tune.search.calibrate import measured
     from fp8tune.search.record import BadRecord, parse_all
-    from fp8tune.search.stability.course import course
 
     path = os.path.join(folder, "trials.jsonl")
-    found: list[Run] = []
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             records = list(parse_all(iter(file)))
     except BadRecord as error:
         raise Failure(f"{path}: {error}") from None
-    accumulation = variants.trainer.schema.job["grad_accum"]
-    for record in records:
-        more, values = record.more, dict(record.knobs)
-        ran_out = record.outcome == "oom"
-        if not (record.ok or ran_out) or more.get("rehearsal") or course(record):
-            continue
-        if "grad_accum" in more:
-            values.setdefault(accumulation, more["grad_accum"])
-        whole = record.measured and "extrapolated" not in more
-        tokens = record.tokens_per_second if whole else 0.0
-        torch = str(more.get("environment", "")).rpartition("torch ")[2]
-        with contextlib.suppress(Unknown, BadCalibration):
-            job = variants.job.with_values(values)
-            versions = {"torch": torch} if torch else {}
-            found += (
-                of_job(job, versions=versions, ran_out=True)
-                if ran_out
-                else of_job(job, record.peak_gib, tokens, versions)
-            )
-    return found
+    return measured(variants.job, records)

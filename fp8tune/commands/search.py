@@ -43,6 +43,13 @@ from fp8tune.cli import Choice, Failure, text_or_json
 @click.option("--output", default="", metavar="FILE", help="Where to write.")
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Show what would be written; write nothing.")
+@click.option(
+    "--start-from",
+    default="",
+    metavar="STUDY",
+    help="An earlier study to start from, or `none`; else the nearest finished one of "
+    "this GPU and these versions, and none in replay.",
+)
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
 @text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:

@@ -9,6 +9,7 @@ the ones whose other versions are those of the newest.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -16,7 +17,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fp8tune import __version__
+from fp8tune import __version__, atomic
 from fp8tune.facts.peak import fit
 from fp8tune.job import Job, Unknown
 
@@ -37,6 +38,9 @@ PLAUSIBLE = 3.0
 
 MAX_BYTES = 1 << 20
 """Largest file that is read or added to."""
+
+KEPT = MAX_BYTES // 2
+"""Largest file that is written."""
 
 
 class Measured(NamedTuple):
@@ -211,7 +215,7 @@ def read(path: str) -> list[Run]:
     data = _bytes(path)
     text = data[: data.rfind(b"\n") + 1].decode(errors="replace")
     lines = enumerate(text.splitlines(), 1)
-    return [_parse(path, number, line) for number, line in lines]
+    return [parse(path, number, line) for number, line in lines]
 
 
 def _bytes(path: str) -> bytes:
@@ -228,20 +232,29 @@ def _bytes(path: str) -> bytes:
 
 
 def add(path: str, runs: Iterable[Run]) -> None:
-    """Append runs to a file, but for those it has; raises ``BadCalibration``."""
-    known = read(path)
-    new = [run for run in runs if run not in known]
-    data = _bytes(path)
-    text = "".join(json.dumps(run._asdict()) + "\n" for run in new)
+    """Add runs to a file, but for those it has; raises ``BadCalibration``.
+
+    Readers see it as it was or as it will be, writers wait for each other, and what is
+    oldest goes where it grows too large.
+    """
+    read(path)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(text)
+    with open(f"{path}.lock", "w") as lock:
+        with contextlib.suppress(ImportError, OSError):  # systems without such locks
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        known = read(path)
+        every = known + [run for run in runs if run not in known]
+        lines = [json.dumps(run._asdict()) + "\n" for run in every]
+        while sum(map(len, lines)) > KEPT:
+            del lines[: 1 + len(lines) // 10]
+        if len(every) > len(known):
+            atomic.write(path, "".join(lines).encode())
 
 
-def _parse(path: str, number: int, line: str) -> Run:
+def parse(path: str, number: int, line: str) -> Run:
+    """The run of a line of that file; raises ``BadCalibration``."""
     try:
         run = Run(**json.loads(line))
         sound = _is_sound(run)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fp8tune.search.line import Lines, Run
+from fp8tune.search.line import Guess, Lines, Run
 from fp8tune.search.normal import Array, below
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
@@ -48,7 +48,7 @@ class Memory:
         space: Space,
         runs: Sequence[tuple[Point, Record]],
         card_gib: float = 0.0,
-        prior: Sequence[tuple[Point, float]] = (),
+        prior: Sequence[Guess] = (),
     ) -> None:
         told = [
             Run(point, _peak(r), r.ok and not tight(r))

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from fp8tune.search.capacity import Memory
+from fp8tune.search.earlier import NOTHING, Earlier
+from fp8tune.search.line import Guess
 from fp8tune.search.normal import Mask
-from fp8tune.search.outlook import Known, Outlook, outlook
+from fp8tune.search.outlook import SHOWN, Known, Outlook, outlook
 from fp8tune.search.prior import Prior, completed, flat
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal
@@ -23,6 +25,8 @@ from fp8tune.search.works import closed, works
 
 ENOUGH = 0.003
 """Expected gain of all further trials together below which the search ends."""
+ENOUGH_SHOWN = 0.01
+"""The same where an earlier study tells of this one: it has looked for the rest."""
 SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
 """How sure it must be that a setting fits, by how many trials ran out of memory."""
 CAREFUL = 0.5
@@ -47,16 +51,21 @@ class Guided:
         prior: Prior = flat,
         card_gib: float = 0.0,
         sure: Sequence[float] = SURE,
+        earlier: Earlier = NOTHING,
     ) -> None:
         self.space = space
         self.given = given
         self._card_gib = card_gib
         self._sure = sure
+        self.earlier = earlier
         self._points = list(space.points(given))
         points = dict.fromkeys([*self._points, given, space.twin(given) or given])
         self._expected = completed(space, {point: prior(point) for point in points})
-        known = ((point, e.peak_gib) for point, e in self._expected.items())
-        self._peaks = [(point, gib) for point, gib in known if gib]
+        self._peaks = [
+            Guess(point, e.peak_gib, e.error)
+            for point, e in self._expected.items()
+            if e.peak_gib
+        ]
 
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
         """The next trial; ``None`` where further ones promise next to nothing."""
@@ -66,7 +75,9 @@ class Guided:
         if not points:
             return None
         memory = Memory(self.space, runs, self._card_gib, self._peaks)
-        known = Known(self.space, self.given, self._expected, runs, memory)
+        known = Known(
+            self.space, self.given, self._expected, runs, memory, self.earlier
+        )
         if not any(record.ok for _, record in runs):
             return _anything(known, points)
         ooms = sum(record.outcome == "oom" for _, record in runs)
@@ -86,8 +97,8 @@ def _anything(known: Known, points: Sequence[Point]) -> Proposal:
 def _promising(known: Known, ahead: Outlook, sure: Mask, ooms: int) -> Proposal | None:
     """The trial with the largest expected gain, or one that tells whether it fits."""
     every = np.ones_like(sure)
-    total = ahead.total(every)
-    if total < ENOUGH:
+    total, enough = ahead.total(every), ENOUGH_SHOWN if _shown(ahead) else ENOUGH
+    if total < enough:
         return None
     why = f"expected gain {100 * total:.1f} %"
     within = ahead.total(sure)
@@ -99,7 +110,7 @@ def _promising(known: Known, ahead: Outlook, sure: Mask, ooms: int) -> Proposal 
         return Proposal(probe, "search", "to learn what fits")
     if ooms < RISKS and ahead.fits[wanted] >= RISK:
         return Proposal(ahead.points[wanted], "search", f"{why}, may not fit")
-    if within < ENOUGH:
+    if within < enough:
         return None
     return Proposal(ahead.points[ahead.best(sure)], "search", why)
 
@@ -128,10 +139,16 @@ def _probe(known: Known, ahead: Outlook, sure: Mask, wanted: int) -> Point | Non
     return max(probes, key=space.batch, default=None)
 
 
+def _shown(ahead: Outlook) -> bool:
+    """Whether an earlier study has shown the way so far."""
+    return ahead.agreed > SHOWN
+
+
 def _uncovered(known: Known, ahead: Outlook, sure: Mask) -> Proposal | None:
     """The best setting with a value that no trial has had yet, if one surely fits."""
     space = known.space
     tried = [point for point, _ in known.runs]
+    tried += known.earlier.points if _shown(ahead) else []
     batch = space.place("micro_batch")
     for place, knob in enumerate(space.knobs):
         if place == batch or len(knob.values) > LEVELS:

@@ -25,7 +25,10 @@ as torchtitan wraps it, 7 MB without (saved tensors counted)."""
 PEAK_NOISE = 0.01
 """Relative: of a measured peak, and of the line itself."""
 BOUND_NOISE = 0.02
+WRONG = 3.0
+"""Deviations by which a corrected peak may be off, or its correction misleads."""
 PRIOR_NOISE = 0.25
+"""Relative: of an expected peak that nothing has corrected."""
 STEPS, HALVINGS = 8, 6
 
 
@@ -37,6 +40,19 @@ class Run(NamedTuple):
     ok: bool
 
 
+class Guess(NamedTuple):
+    """A peak that is expected of a point [GiB], and its relative deviation."""
+
+    point: Point
+    peak_gib: float
+    error: float = PRIOR_NOISE
+
+    @property
+    def sure(self) -> bool:
+        """Whether measured runs have corrected it."""
+        return self.error < PRIOR_NOISE
+
+
 class Lines:
     """The lines, as far as runs have told."""
 
@@ -45,15 +61,16 @@ class Lines:
         space: Space,
         told: Sequence[Run],
         card_gib: float,
-        prior: Sequence[tuple[Point, float]],
+        prior: Sequence[Guess],
     ) -> None:
         self._told = told
         self._columns = Columns(space)
         self._rows = self._columns.rows([run.point for run in told])
-        expected = _calibrated(_ends(space, prior), told, dict(prior))
-        self._prior = self._columns.rows([point for point, _ in expected])
-        logs = [math.log(gib) for _, gib in expected]
+        expected = _scaled(_ends(space, prior), told, prior)
+        self._prior = self._columns.rows([guess.point for guess in expected])
+        logs = [math.log(guess.peak_gib) for guess in expected]
         self._expected = np.array(logs, dtype=np.float64)
+        self._weight = np.array([guess.error for guess in expected]) ** -2.0
         before, self._sd = self._columns.beforehand(told, card_gib)
         self._before: Array = before
         self._log: Array = before.copy()
@@ -114,7 +131,7 @@ class Lines:
 
     def _guessed(self, values: Array, _cap: float) -> tuple[Array, Array]:
         """The same of the prior."""
-        return self._expected - values, np.full(len(values), PRIOR_NOISE**-2)
+        return self._expected - values, self._weight
 
 
 def _linear(rows: Rows, log: Array) -> tuple[Array, Array]:
@@ -185,24 +202,35 @@ class Columns:
         return Rows(np.array([self._space.batch(p) for p in points]), base, each)
 
 
-def _ends(
-    space: Space, prior: Sequence[tuple[Point, float]]
-) -> list[tuple[Point, float]]:
+def _ends(space: Space, prior: Sequence[Guess]) -> list[Guess]:
     """The smallest and the largest batch of each cell: they say the whole line."""
-    ordered = sorted(prior, key=lambda pair: space.batch(pair[0]))
-    smallest = {space.cell(point): (point, gib) for point, gib in reversed(ordered)}
-    largest = {space.cell(point): (point, gib) for point, gib in ordered}
+    ordered = sorted(prior, key=lambda guess: space.batch(guess.point))
+    smallest = {space.cell(guess.point): guess for guess in reversed(ordered)}
+    largest = {space.cell(guess.point): guess for guess in ordered}
     return list(dict.fromkeys([*smallest.values(), *largest.values()]))
 
 
-def _calibrated(
-    ends: list[tuple[Point, float]], told: Sequence[Run], prior: dict[Point, float]
-) -> list[tuple[Point, float]]:
-    """The expected peaks, scaled by how the measured ones differ from them."""
-    ratios = [
-        run.peak_gib / prior[run.point]
-        for run in told
-        if run.peak_gib and run.point in prior
-    ]
-    scale = float(np.median(ratios)) if ratios else 1.0
-    return [(point, gib * scale) for point, gib in ends]
+def _scaled(
+    ends: Sequence[Guess], told: Sequence[Run], prior: Sequence[Guess]
+) -> list[Guess]:
+    """The guesses, scaled by how measured peaks differ from those as sure.
+
+    Where one is further from its trial than it may be, none is sure any more.
+    """
+    known = {guess.point: guess for guess in prior}
+    told = [run for run in told if run.peak_gib and run.point in known]
+    pairs = [(run.peak_gib / known[run.point].peak_gib, run.point) for run in told]
+    ratios = [(by, known[point]) for by, point in pairs]
+    if any(guess.sure and _is_off(by, guess.error) for by, guess in ratios):
+        ends = [guess._replace(error=PRIOR_NOISE) for guess in ends]
+        ratios = [(by, guess._replace(error=PRIOR_NOISE)) for by, guess in ratios]
+
+    def scale(guess: Guess) -> float:
+        alike = [by for by, other in ratios if other.sure == guess.sure]
+        return float(np.median(alike or [by for by, _ in ratios] or [1.0]))
+
+    return [g._replace(peak_gib=g.peak_gib * scale(g)) for g in ends]
+
+
+def _is_off(ratio: float, error: float) -> bool:
+    return abs(math.log(ratio)) > WRONG * error

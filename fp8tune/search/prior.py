@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.facts import calibration
+from fp8tune.facts.calibration import Run
 from fp8tune.job import Job, Unknown
+from fp8tune.search.line import PRIOR_NOISE
 from fp8tune.search.space import Point, Space
 from fp8tune.search.surrogate import usual
+from fp8tune.search.tokens import with_knobs
 
 
 class Expected(NamedTuple):
-    """Peak memory of the fullest GPU [GiB], and tokens/s on any scale; 0: unknown."""
+    """Peak memory of the fullest GPU [GiB], and tokens/s on any scale; 0: unknown.
+
+    ``error`` is the relative deviation of the peak.
+    """
 
     peak_gib: float = 0.0
     tokens_per_second: float = 0.0
+    error: float = PRIOR_NOISE
 
+
+CORRECTED = 0.05
+"""Smallest relative deviation of a peak that measured runs have corrected."""
 
 Prior = Callable[[Point], Expected]
 """What a point is expected to do."""
@@ -27,18 +39,32 @@ def flat(_point: Point) -> Expected:
     return Expected()
 
 
-def from_job(space: Space, job: Job) -> Prior:
-    """What the facts say of the config with a point's values in it."""
-    names = job.words.keys
-    written = {name: value for name, value in job.items() if name in names}
-    target = job.target
+def from_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
+    """What the facts say of the config with a point's values in it.
+
+    Measured runs of configs like it correct that.
+    """
 
     def expect(point: Point) -> Expected:
-        changed = Job(job.words, written | space.values(point), job.written, target)
+        changed = with_knobs(job, space.values(point))
         peak = _number(changed, "memory.peak_gib")
-        return Expected(peak, _number(changed, "speed.tokens_per_second"))
+        speed = _number(changed, "speed.tokens_per_second")
+        if not runs:
+            return Expected(peak, speed)
+        return _corrected(Expected(peak, speed), changed, runs)
 
     return expect
+
+
+def _corrected(found: Expected, job: Job, runs: Sequence[Run]) -> Expected:
+    with contextlib.suppress(Unknown):
+        band = calibration.memory(job, runs)
+        if band.runs:
+            error = max(CORRECTED, math.log(band.high / band.low) / 2)
+            found = found._replace(peak_gib=band.value, error=min(error, PRIOR_NOISE))
+    with contextlib.suppress(Unknown):
+        found = found._replace(tokens_per_second=calibration.speed(job, runs).value)
+    return found
 
 
 def _number(job: Job, name: str) -> float:

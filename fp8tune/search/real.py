@@ -7,6 +7,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
 from fp8tune.runners import smi
@@ -64,6 +65,7 @@ def circumstances(job: Job, device: str) -> dict[str, Any]:
     return {
         "device": device,
         **(machine if device == "cuda" else {}),
+        "fp8tune": __version__,
         **{name: _version(name) for name in ("torch", "torchao")},
         "data": _data(job),
     }

@@ -21,11 +21,11 @@ from fp8tune.runners.watch import Guard
 from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
+from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import CannotPut, changed, check_place, tuned
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
-from fp8tune.search.guided import Guided
 from fp8tune.search.lock import Busy
 from fp8tune.search.opening import opened
 from fp8tune.search.output import advice, as_json, closing
@@ -37,7 +37,6 @@ from fp8tune.search.plan import (
     read_config,
     study_name,
 )
-from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.real import (
     circumstances,
     larger_gib,
@@ -52,6 +51,7 @@ from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
 from fp8tune.search.stability.conditions import for_records, for_trials, split
 from fp8tune.search.stability.plan import Conditions
+from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study, timed
@@ -84,6 +84,7 @@ class Wishes(NamedTuple):
     studies: str
     as_json: bool
     objective: str = SPEED
+    start_from: str = ""
 
 
 class Prepared(NamedTuple):
@@ -93,6 +94,7 @@ class Prepared(NamedTuple):
     runner: Runner
     strategy: Strategy
     study: Study
+    begun: Start
     conditions: Conditions | None
 
 
@@ -127,6 +129,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     made = _prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
+    if made.begun.said:
+        print(plain(made.begun.said), file=out, flush=True)
     with display(made.plan, made.study, out) as watch:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
@@ -147,6 +151,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         wishes, made, found, output, [] if stop.asked else _advice(wishes, made, found)
     )
     write_at_end(made.study.folder, out)
+    if isinstance(made.runner, Builtin) and wishes.device == "cuda":
+        _keep(wishes, made)
     if stop.asked:
         return CODE
     return 0 if found.chosen is not None else 1
@@ -164,7 +170,7 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     more = circumstances(config.job, wishes.device)
     about = plan.about(allow=list(wishes.allow), **more)
-    study = _opened(wishes, plan, about, held)
+    study, begun = _opened(wishes, plan, about, held)
     enough_s = PART * parse_duration(wishes.budget)
     setup = Setup(wishes.device, standing_for, enough_s=enough_s)
     if wishes.device == "cpu":
@@ -174,20 +180,23 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     target = config.job.target
     guard = Guard() if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
-    prior = from_job(plan.space, config.job)
-    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
+    guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_trials(config, wishes.allow, standing_for)
-    return Prepared(plan, runner, strategy, study, conditions)
+    return Prepared(plan, runner, guide, study, begun, conditions)
 
 
 def _opened(
     wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
-) -> Study:
-    """The study of this search, for us alone until ``held`` is closed."""
+) -> tuple[Study, Start]:
+    """The study of this search, for us alone until ``held`` is closed; its start."""
     if wishes.objective != SPEED:
         about["objective"] = wishes.objective
+    if wishes.start_from:
+        about["start_from"] = wishes.start_from
     folder = os.path.join(wishes.studies, study_name(plan, about))
-    return opened(folder, plan.space, about, held)
+    begun = start(plan, about, folder, wishes.studies, wishes.start_from)
+    about["start"] = begun.about()
+    return opened(folder, plan.space, about, held), begun
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
@@ -196,16 +205,15 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     check_records(wishes.objective, speeds)
     plan, speeds = plan_for_records(config, speeds, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
-    study = _opened(wishes, plan, about, held)
+    study, begun = _opened(wishes, plan, about, held)
     runner = Replay(speeds, plan.space, learned)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     for note in plan.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
-    prior = from_job(plan.space, config.job)
-    strategy = Guided(plan.space, plan.given, prior, card_gib(config.job))
+    guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
-    return Prepared(plan, runner, strategy, study, conditions)
+    return Prepared(plan, runner, guide, study, begun, conditions)
 
 
 def _config(wishes: Wishes) -> Config:
@@ -268,6 +276,14 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     return path
 
 
+def _keep(wishes: Wishes, made: Prepared) -> None:
+    """Leave what was measured to later estimates."""
+    records = [trial.record for trial in made.study.trials]
+    odd = keep(wishes.studies, made.plan.config.job, records)
+    if odd:
+        print(f"note: {plain(odd)}", file=sys.stderr)
+
+
 def _asked(wishes: Wishes) -> str:
     """The path to write, if nothing speaks against it."""
     if wishes.in_place:
@@ -289,4 +305,5 @@ def _say(
         print(plain(line), file=out)
     if wishes.as_json:
         said = as_json(found, made.plan.space, output, made.study.folder)
+        said["starts_from"] = made.begun.study or None
         print(json.dumps(said, indent=2))

@@ -126,15 +126,16 @@ class Space:
     def batch(self, point: Point) -> float:
         """The micro-batch of a point; 0 where that is no knob, or no number above 0."""
         value = self.value(point, "micro_batch")
-        return float(value) if _is_count(value) else 0.0
+        return float(value) if is_count(value) else 0.0
 
     @property
     def has_batches(self) -> bool:
         """Whether every point has a micro-batch above 0."""
         knob = self.knob("micro_batch")
-        return knob is not None and all(map(_is_count, knob.values))
+        return knob is not None and all(map(is_count, knob.values))
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Whether a value is a number above 0."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and value > 0

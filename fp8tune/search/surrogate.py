@@ -3,7 +3,10 @@
 The logarithm of tokens/s is a Gaussian process. Its mean is a saturating curve in the
 micro-batch with the usual effects of AC and compile, or what the facts expect of the
 job, whichever makes the trials more probable. Its covariance has a part per knob and
-smaller ones per pair, triple, ... of knobs, and what a nearly full GPU may cost.
+smaller ones per pair, triple, ... of knobs, and what a nearly full GPU may cost. An
+earlier study's trials are those of a second, correlated output, whose level is its own;
+how closely correlated is fitted as well (intrinsic coregionalization: Bonilla, Chai and
+Williams, Multi-task Gaussian Process Prediction, 2007).
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ COUPLINGS = (0.3, 0.03, 0.1, 1.0)
 LENGTHS = (0.3, 0.15, 0.6)
 HALVES = (0.5, 0.1, 1.0, 2.0, 4.0, 8.0)
 TRUSTS = (1.0, 0.5, 0.0)
+BONDS = (0.97, 0.99, 0.9, 0.6)
 """What a shape may have; the first is what it has beforehand."""
 
 
@@ -50,7 +54,8 @@ class Features(NamedTuple):
     """What the model sees of points.
 
     ``table`` has a column per knob, ``usual`` and ``expected`` are logs of tokens/s
-    without the batch and by the prior, ``used`` is how far memory is past its knee.
+    without the batch and by the prior, ``used`` is how far memory is past its knee,
+    ``study`` is 0 for this one and 1 for an earlier one.
     """
 
     table: Array
@@ -58,6 +63,7 @@ class Features(NamedTuple):
     usual: Array
     expected: Array
     used: Array
+    study: Array
 
 
 class Shape(NamedTuple):
@@ -65,7 +71,7 @@ class Shape(NamedTuple):
 
     A variance per knob, over ``coupling`` that of two knobs together; ``length`` of
     the smooth knobs; ``half`` the batch with half of the throughput; ``trust`` the
-    share of the expectation.
+    share of the expectation; ``bond`` the correlation with an earlier study.
     """
 
     weights: tuple[float, ...]
@@ -73,13 +79,14 @@ class Shape(NamedTuple):
     length: float = LENGTHS[0]
     half: float = HALVES[0]
     trust: float = 0.0
+    bond: float = BONDS[0]
 
 
 class Speed:
     """The speed of a space's points, as far as trials have told.
 
     ``logs`` are of tokens/s at ``seen``; ``expected`` says whether the features hold
-    an expectation.
+    an expectation. ``evidence`` is the log probability of the trials.
     """
 
     def __init__(
@@ -91,7 +98,8 @@ class Speed:
         self._noise = NOISE**2 * np.eye(len(logs))
         self._halves = HALVES if space.has_batches else ()
         self._trusts = TRUSTS if expected else (0.0,)
-        self._shape = self._fitted()
+        self._bonds = BONDS if np.ptp(seen.study) else ()
+        self._shape, self.evidence = self._fitted()
         self._lower = np.linalg.cholesky(self._covariance(seen, seen) + self._noise)
         self._white = np.linalg.solve(self._lower, logs - self._mean(seen))
 
@@ -148,10 +156,15 @@ class Speed:
                 same = same * (gap == 0)
         pressure = (1.5 * PRESSURE) ** 2 * np.outer(a.used, b.used)
         cells = _cell(shape) * same
-        return np.asarray(LEVEL + shape.coupling * (product - 1) + pressure + cells)
+        both = a.study[:, None] == b.study[None, :]
+        own = shape.coupling * (product - 1) + pressure + cells
+        return np.asarray(LEVEL * both + own * np.where(both, 1.0, shape.bond))
 
-    def _fitted(self) -> Shape:
-        """The most probable shape: one coordinate after the other, twice."""
+    def _fitted(self) -> tuple[Shape, float]:
+        """The most probable shape: one coordinate after the other, twice.
+
+        And the log evidence for it.
+        """
         weights = (WEIGHTS[0],) * len(self._smooth)
         shape = Shape(weights, trust=self._trusts[0])
         best = self._evidence(shape)
@@ -162,9 +175,10 @@ class Speed:
                     evidence = self._evidence(other)
                     if evidence > best:
                         best, shape = evidence, other
-        return shape
+        return shape, best
 
     def _moves(self) -> Iterator[tuple[str | int, Sequence[float]]]:
+        yield "bond", self._bonds
         yield "trust", self._trusts
         yield "half", self._halves
         yield "length", LENGTHS
@@ -211,7 +225,23 @@ def features(
     batch = np.array([space.batch(point) for point in points])
     effects = np.array([usual(space, point) for point in points])
     full = np.clip((used - KNEE) / (1 - KNEE), 0.0, 1.5)
-    return Features(np.stack(cells, axis=1), batch, effects, expected, full)
+    study = np.zeros(len(points))
+    return Features(np.stack(cells, axis=1), batch, effects, expected, full, study)
+
+
+def elsewhere(space: Space, seen: Features, batches: Sequence[float]) -> Features:
+    """The same of an earlier study, whose batches this space need not have."""
+    batch, place = np.array(batches), space.place("micro_batch")
+    table = seen.table.copy()
+    if place is not None and _is_smooth(space.knobs[place]):
+        low, high = _ends(space.knobs[place])
+        table[:, place] = (np.log(batch) - low) / (high - low)
+    return seen._replace(table=table, batch=batch, study=np.ones(len(batch)))
+
+
+def together(one: Features, other: Features) -> Features:
+    """Both, one after the other."""
+    return Features(*map(np.concatenate, zip(one, other, strict=True)))
 
 
 def _is_smooth(knob: Knob) -> bool:
@@ -223,8 +253,12 @@ def _column(knob: Knob) -> list[float]:
     """Where values lie: numbers between 0 and 1 by their logarithm, others apart."""
     if not _is_smooth(knob):
         return [float(index) for index in range(len(knob.values))]
-    low, high = math.log(min(knob.values)), math.log(max(knob.values))
+    low, high = _ends(knob)
     return [(math.log(value) - low) / (high - low) for value in knob.values]
+
+
+def _ends(knob: Knob) -> tuple[float, float]:
+    return math.log(min(knob.values)), math.log(max(knob.values))
 
 
 def usual(space: Space, point: Point) -> float:

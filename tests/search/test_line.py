@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fp8tune.search.line import Lines, Run
+from fp8tune.search.line import Guess, Lines, Run
 from fp8tune.search.normal import below, improvement
 from fp8tune.search.space import Knob, Space
 from tests.search.tries import KNOBS, SPACE
@@ -73,7 +73,7 @@ def test_what_ran_without_a_peak_lowers_its_line():
 
 
 def test_an_estimate_counts_by_its_shape_and_not_its_scale():
-    prior = [(point, 2 * peak(point)) for point in SPACE.every()]
+    prior = [Guess(point, 2 * peak(point)) for point in SPACE.every()]
     point = (2, 0, 0, 1)
     (blind,), _ = predicted(runs((0, 1, 1, 1)), [point])
     (told,), _ = predicted(runs((0, 1, 1, 1)), [point], prior=prior)

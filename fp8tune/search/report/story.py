@@ -106,6 +106,7 @@ def _sentences(case: Case) -> Iterator[str]:
     yield from _beside_bf16(case, found.twin)
     yield from _runner_up(case)
     yield from _learning(case)
+    yield from _start(case)
     yield (
         f"{plural(found.trials, 'trial')} of {plural(len(case.settings), 'setting')}, "
         f"{found.oom_trials} out of memory, {shown(found.seconds)}. Intervals are 95 % "
@@ -171,6 +172,14 @@ def _runner_up(case: Case) -> Iterator[str]:
     if other and chosen and other.speed and chosen.speed:
         behind = percent(other.speed.value / chosen.speed.value)
         yield f"Runner-up: {other.label}, {rate(other.speed.value)} ({behind})."
+
+
+def _start(case: Case) -> Iterator[str]:
+    """Which earlier study the search started from, if any."""
+    start = case.about.get("start")
+    if isinstance(start, dict) and start.get("study"):
+        said = clean(str(start.get("said")), 300)
+        yield f"The search {said}. None of that study's trials is counted here."
 
 
 def _failures(case: Case) -> Iterator[str]:

@@ -317,3 +317,12 @@ def test_a_trial_that_ended_early_is_a_bound_everywhere(tmp_path):
     batch = effects(found)[0]
     assert [how for line in batch.lines for _, how in line.failed] == ["under 90"]
     assert "ended early" in page(found, figures(found))
+
+
+def test_an_earlier_study_is_named_and_its_trials_are_not_counted(tmp_path):
+    start = {"study": ".fp8tune/old", "said": "starts from old: another replay"}
+    told = story(shown(tmp_path / "s", WHOLE, start=start)).sentences
+    line = "The search starts from old: another replay. None of that study's trials is"
+    assert [sentence for sentence in told if sentence.startswith(line)]
+    plain = story(shown(tmp_path / "t", WHOLE, start={"study": ""})).sentences
+    assert len(plain) == len(told) - 1

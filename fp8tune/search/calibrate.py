@@ -1,0 +1,90 @@
+"""What trials say of the estimates of configs like theirs, and where that is kept.
+
+Within a study the models of memory and speed correct the estimate as trials come in.
+What outlives it is kept with the GPU and the versions, for ``fp8tune estimate`` and for
+the next search.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fp8tune.facts.calibration import BadCalibration, Run, add, of_job, read
+from fp8tune.job import Job, Unknown
+from fp8tune.search.record import Record
+from fp8tune.search.stability.course import course
+from fp8tune.search.tokens import with_knobs
+
+NAME = "calibration.jsonl"
+MOST = 400
+"""Runs that one search starts from."""
+
+
+def measured(job: Job, records: Iterable[Record]) -> list[Run]:
+    """What trials of a config have measured, once for each of its settings.
+
+    Rehearsals on a CPU say nothing of a GPU, a rank by itself and a trial that ended
+    early nothing of speed, and runs for their losses nothing at all. A trial that ran
+    out of memory says that it needs more than there is.
+    """
+    last: dict[str, Record] = {}
+    for record in records:
+        tells = record.ok or record.outcome == "oom"
+        if tells and not record.more.get("rehearsal") and not course(record):
+            last[repr(sorted(record.knobs.items()))] = record
+    return [run for record in last.values() for run in _runs(job, record)]
+
+
+def _runs(job: Job, record: Record) -> Iterator[Run]:
+    """What one trial has measured; what cannot be or was not predicted is left out."""
+    key, more = job.words.renamed.get("grad_accum"), record.more
+    values = dict(record.knobs)
+    if key is not None and isinstance(more.get("grad_accum"), int):
+        values.setdefault(key, more["grad_accum"])
+    changed, versions = with_knobs(job, values), _versions(more)
+    whole = record.measured and "extrapolated" not in more
+    tokens = record.tokens_per_second if whole else 0.0
+    told: list[tuple[float, float]] = [(record.peak_gib, 0.0), (0.0, tokens)]
+    for peak, rate in told if record.ok else [(0.0, 0.0)]:
+        with contextlib.suppress(Unknown, BadCalibration):
+            yield from of_job(changed, peak, rate, versions, ran_out=not record.ok)
+
+
+def _versions(more: Mapping[str, Any]) -> dict[str, str]:
+    """The software of a trial, by name."""
+    said = more.get("versions")
+    if isinstance(said, dict):
+        return {k: v for k, v in said.items() if isinstance(v, str) and v}
+    torch = str(more.get("environment", "")).rpartition("torch ")[2]
+    return {"torch": torch} if torch else {}
+
+
+def stored(studies: str, gpu: str, here: Mapping[str, str]) -> list[Run]:
+    """The newest runs that are kept of a GPU and these versions.
+
+    Raises ``BadCalibration``.
+    """
+    runs = read(os.path.join(studies, NAME))
+    return [
+        run
+        for run in runs
+        if run.gpu == gpu
+        and all(same(here.get(name, said), said) for name, said in run.versions.items())
+    ][-MOST:]
+
+
+def same(version: str, other: str) -> bool:
+    """Whether two versions are the same but for the build, as in ``2.9.1+cu128``."""
+    return version.partition("+")[0] == other.partition("+")[0]
+
+
+def keep(studies: str, job: Job, records: Iterable[Record]) -> str:
+    """Keep what trials have measured; what is odd about that, or ``""``."""
+    try:
+        add(os.path.join(studies, NAME), measured(job, records))
+    except (BadCalibration, OSError) as error:
+        return f"the estimate is not corrected by this study: {error}"
+    return ""

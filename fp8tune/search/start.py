@@ -1,0 +1,137 @@
+"""Where a search starts: from the estimate, what corrects it, and an earlier study.
+
+Chosen once and written into ``study.json``, so that a search that was killed goes on
+from the same start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fp8tune.facts.calibration import BadCalibration, Run, parse
+from fp8tune.search.aim import aimed
+from fp8tune.search.calibrate import measured, stored
+from fp8tune.search.earlier import NOTHING, Earlier, earlier
+from fp8tune.search.guided import Guided
+from fp8tune.search.near import VERSIONS, Found, found_in, nearest
+from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.prior import Expected, card_gib, completed, from_job
+from fp8tune.search.record import Record
+from fp8tune.search.study import timed
+
+NONE = "none"
+"""What is said for no earlier study."""
+MAX_BYTES = 1 << 20
+
+
+class Start(NamedTuple):
+    """Where a search starts, as ``study.json`` has it.
+
+    ``study`` is the folder of an earlier study, or ``""``, and ``trials`` how many of
+    its trials count; ``said`` tells the user; ``runs`` correct the estimate.
+    """
+
+    study: str = ""
+    trials: int = 0
+    said: str = ""
+    runs: tuple[Run, ...] = ()
+
+    def about(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {**self._asdict(), "runs": [run._asdict() for run in self.runs]}
+
+
+def start(
+    plan: Plan, about: Mapping[str, Any], folder: str, studies: str, asked: str
+) -> Start:
+    """Where a search starts that has this folder.
+
+    ``asked`` is a study, ``none``, or ``""`` for the nearest. Raises ``CannotPlan``
+    where the one that is asked for cannot be started from.
+    """
+    place = os.path.join(folder, "study.json")
+    if os.path.exists(place):
+        return _written(place)
+    found, said = _chosen(plan, about, folder, studies, asked)
+    runs: list[Run] = []
+    if about.get("device") == "cuda":
+        here = {name: str(about[name]) for name in VERSIONS if about.get(name)}
+        try:
+            runs += stored(studies, str(about["gpu"]), here)
+        except BadCalibration as error:
+            said += f"{'; ' * bool(said)}the estimate is not corrected: {error}"
+    if found is None:
+        return Start(said=said, runs=tuple(runs))
+    records = [trial.record for trial in timed(found.study.trials)]
+    own = measured(found.study.plan.config.job, records)
+    runs += [run for run in own if run not in runs]
+    return Start(found.folder, len(records), said, tuple(runs))
+
+
+def _chosen(
+    plan: Plan, about: Mapping[str, Any], folder: str, studies: str, asked: str
+) -> tuple[Found | None, str]:
+    """The earlier study, and a line about it."""
+    replayed = "records" in about
+    if asked == NONE or (replayed and not asked):
+        return None, ""
+    if asked:
+        place = asked if os.path.isdir(asked) else os.path.join(studies, asked)
+        found = found_in(place, plan, about)
+        if found is None:
+            raise CannotPlan(f"--start-from {asked}: no study of a search")
+        if found.wrong:
+            raise CannotPlan(f"--start-from {asked}: {found.wrong}")
+    else:
+        near = nearest(plan, about, studies, folder)
+        if not near:
+            return None, ""
+        found = near[0]
+        if found.wrong:
+            return None, f"{found.study.name} is not used: {found.wrong}"
+    where = "another replay" if replayed else "same GPU and versions"
+    return found, f"starts from {found.study.name}: {where}; {found.differs}"
+
+
+def _written(place: str) -> Start:
+    """Where a search started that goes on; anybody may have written the file."""
+    try:
+        with open(place, "rb") as file:
+            said = json.loads(file.read(MAX_BYTES))["start"]
+        lines = (json.dumps(run) for run in said["runs"])
+        runs = tuple(parse(place, n, line) for n, line in enumerate(lines, 1))
+        found = Start(str(said["study"]), int(said["trials"]), str(said["said"]), runs)
+    except (OSError, ValueError, LookupError, TypeError, BadCalibration):
+        return Start()
+    return found
+
+
+def strategy(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Guided:
+    """The strategy of a search that starts there."""
+    prior = from_job(plan.space, plan.config.job, begun.runs)
+    card = card_gib(plan.config.job)
+    past = _earlier(plan, about, begun, aim)
+    return Guided(plan.space, plan.given, prior, card, earlier=past)
+
+
+def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Earlier:
+    """The study that a search starts from, if it is what it was."""
+    found = found_in(begun.study, plan, about) if begun.study else None
+    if found is None or found.wrong:
+        return NOTHING
+    job, other = plan.config.job, found.study.plan
+    trials = aimed(timed(found.study.trials)[: begun.trials], aim)
+    records = [trial.record for trial in trials]
+    points = {other.space.point(record.knobs) for record in records}
+    prior = from_job(other.space, other.config.job, begun.runs)
+    expected = completed(other.space, {point: prior(point) for point in sorted(points)})
+
+    def expect(record: Record) -> Expected:
+        return expected[other.space.point(record.knobs)]
+
+    scale = other.config.job["seq_len"] / job["seq_len"]
+    card = card_gib(other.config.job)
+    return earlier(found.study.name, plan.space, records, expect, scale, card)

@@ -1,0 +1,266 @@
+"""Where a search starts: which earlier study it takes, says, refuses and keeps to."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from fp8tune import __version__
+from fp8tune.facts import calibration
+from fp8tune.search.calibrate import keep, measured
+from fp8tune.search.earlier import NOTHING
+from fp8tune.search.line import PRIOR_NOISE
+from fp8tune.search.near import found_in, nearest
+from fp8tune.search.plan import CannotPlan
+from fp8tune.search.prior import CORRECTED, from_job
+from fp8tune.search.start import Start, start, strategy
+from fp8tune.search.study import Study
+from tests.search.report.studies import CONFIG, FOUND, H200, WHOLE, plan, told
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
+
+HERE = {
+    "device": "cuda",
+    "machine": "NVIDIA H200",
+    "driver": "570.1",
+    "torch": "2.13.0",
+    "torchao": "0.18.0",
+    "fp8tune": __version__,
+    "allow": [],
+}
+MODEL = "[model]\ndim = {dim}\nn_layers = {layers}\n"
+
+
+def config(dim=4096, layers=32, **values):
+    text = CONFIG + MODEL.format(dim=dim, layers=layers)
+    for key, value in values.items():
+        text = text.replace(key, value)
+    return text
+
+
+MINE = plan(config())
+
+
+@pytest.fixture
+def studies(tmp_path):
+    """Leave a study of a config under a name; the folder of all studies."""
+
+    def leave(name="old", text=None, pairs=WHOLE, target=H200, **about):
+        made = plan(text or config(layers=24), target=target)
+        kept = Study(str(tmp_path / name))
+        kept.open(made.about(**{**HERE, **about}))
+        for stage, record in pairs:
+            kept.add(stage, record)
+        return str(tmp_path)
+
+    return leave
+
+
+def begun(studies, asked="", made=MINE, **about):
+    here = made.about(**{**HERE, **about})
+    return start(made, here, os.path.join(studies, "own"), studies, asked)
+
+
+def test_a_near_study_is_started_from_and_named(studies):
+    folder = studies()
+    found = begun(folder)
+    assert found[:3] == (
+        os.path.join(folder, "old"),
+        len(WHOLE),
+        "starts from old: same GPU and versions; layers 32 instead of 24",
+    )
+    guide = strategy(MINE, MINE.about(**HERE), found, "tokens-per-second")
+    past = [one.record for one in guide.earlier.past]
+    assert past == [record for _, record in WHOLE]
+    assert {run.quantity for run in found.runs} == {"memory", "out-of-memory"}
+
+
+def test_the_same_model_is_said_to_be(studies):
+    assert begun(studies(text=config())).said.endswith("; the same model")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"text": config(layers=15)},
+        {"text": config(dim=8448)},
+        {"text": config(**{'"fp8"': '"bf16"'})},
+        {"text": config() + '[optimizer]\nname = "muon"\n'},
+        {"target": H200._replace(world_size=2)},
+        {"target": H200._replace(gpu="h100")},
+        {"machine": "NVIDIA H200 NVL"},
+        {"device": "cpu"},
+        {"records": "digest"},
+        {"pairs": FOUND},
+        {"pairs": []},
+    ],
+)
+def test_what_is_not_near(studies, how):
+    assert begun(studies(**how)) == Start()
+
+
+@pytest.mark.parametrize("name", ["torch", "torchao", "driver", "fp8tune"])
+def test_what_is_stale_is_said_and_not_used(studies, name):
+    found = begun(studies(**{name: "0.0.9"}))
+    said = f"old is not used: it was measured with {name} 0.0.9; here is {HERE[name]}"
+    assert (found.study, found.said) == ("", said)
+
+
+def test_the_nearest_is_taken_and_a_stale_one_not_before_it(studies):
+    studies("same", text=config(), torch="2.12.0")
+    studies("far", text=config(layers=20))
+    folder = studies("near", text=config(layers=28))
+    assert begun(folder).study == os.path.join(folder, "near")
+    names = [one.study.name for one in nearest(MINE, MINE.about(**HERE), folder, "own")]
+    assert names == ["near", "far", "same"]
+
+
+def test_its_own_folder_is_no_other_study(studies):
+    folder = studies("own", text=config())
+    assert nearest(MINE, MINE.about(**HERE), folder, f"{folder}/own") == []
+
+
+def test_none_is_none_and_a_replay_asks_for_one(studies):
+    folder = studies()
+    assert begun(folder, "none").study == ""
+    replays = studies("again", text=config(), records="x")
+    assert begun(replays, records="y") == Start()
+    found = begun(replays, "again", records="y")
+    assert found.said == "starts from again: another replay; the same model"
+
+
+@pytest.mark.parametrize(
+    ("asked", "how", "said"),
+    [
+        ("nowhere", {}, "no study of a search"),
+        ("old", {"pairs": FOUND}, "it is not finished"),
+        (
+            "old",
+            {"torch": "2.12.0"},
+            "it was measured with torch 2.12.0; here is 2.13.0",
+        ),
+        ("old", {"text": config(layers=80)}, "layers 32 instead of 80 is too far"),
+        ("old", {"machine": "GH200"}, "its machine is GH200, not NVIDIA H200"),
+    ],
+)
+def test_what_is_asked_for_and_cannot_be(studies, asked, how, said):
+    with pytest.raises(CannotPlan, match=f"--start-from {asked}: {said}"):
+        begun(studies(**how), asked)
+
+
+def test_a_search_that_goes_on_keeps_its_start(studies):
+    folder = studies()
+    first = begun(folder)
+    own = Study(os.path.join(folder, "own"))
+    own.open(MINE.about(**HERE, start=first.about()))
+    studies("nearer", text=config())
+    assert begun(folder) == first
+    shutil.rmtree(first.study)
+    guide = strategy(MINE, MINE.about(**HERE), begun(folder), "tokens-per-second")
+    assert guide.earlier == NOTHING
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"start": 1}', '{"start": {"study": "x", "runs": [1]}}']
+)
+def test_a_start_that_anybody_wrote(studies, text):
+    folder = studies()
+    os.mkdir(f"{folder}/own")
+    with open(f"{folder}/own/study.json", "w") as file:
+        file.write(text)
+    assert begun(folder) == Start()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("study.json", "{"),
+        ("study.json", "[" * 10**5),
+        ("study.json", "{}"),
+        ("study.json", " " * (1 << 20) + "{}"),
+        ("trials.jsonl", "nonsense\nnonsense\n"),
+        ("trials.jsonl", ""),
+    ],
+)
+def test_studies_that_cannot_be_read_are_passed_over(studies, name, text):
+    folder = studies()
+    with open(f"{folder}/old/{name}", "w") as file:
+        file.write(text)
+    assert begun(folder) == Start()
+
+
+def test_a_fifo_is_no_study(studies):
+    folder = studies()
+    os.unlink(f"{folder}/old/study.json")
+    os.mkfifo(f"{folder}/old/study.json")
+    assert begun(folder) == Start()
+
+
+def test_only_for_this_gpu_and_these_versions_runs_correct_the_estimate(tmp_path):
+    made = plan(config(layers=28))
+    records = [record for _, record in WHOLE]
+    kept = [
+        told(BEST, 150, more={"versions": {"torch": f"{version}+cu128"}})
+        for version in ("2.13.0", "2.12.0")
+    ]
+    assert keep(str(tmp_path), made.config.job, kept[:1]) == ""
+    assert keep(str(tmp_path), made.config.job, kept[1:]) == ""
+    mine = measured(made.config.job, kept[:1])
+    assert begun(str(tmp_path)).runs == tuple(mine)
+    assert (
+        begun(str(tmp_path), made=plan(config(), target=H200._replace(gpu="h100"))).runs
+        == ()
+    )
+    assert begun(str(tmp_path), device="cpu").runs == ()
+    assert measured(made.config.job, records)
+
+
+def test_calibration_that_cannot_be_read_is_said(tmp_path):
+    (tmp_path / "calibration.jsonl").write_text("nonsense\n")
+    said = begun(str(tmp_path)).said
+    assert said.startswith("the estimate is not corrected: ")
+    assert said.endswith("calibration.jsonl:1: no measured run")
+    odd = keep(str(tmp_path), MINE.config.job, [told(BEST, 150)])
+    assert odd.startswith("the estimate is not corrected by this study: ")
+
+
+def test_a_rehearsal_corrects_nothing():
+    rehearsed = [told(p, 100, more={"rehearsal": True}) for p in (GIVEN, BEST)]
+    assert measured(MINE.config.job, rehearsed) == []
+
+
+def test_a_setting_counts_once():
+    again = [told(BEST, speed, peak_gib=70.0) for speed in (9000, 9100)]
+    (peak, rate) = measured(MINE.config.job, again)
+    assert (peak.measured, rate.measured) == (70.0, 9100.0)
+
+
+def test_a_speed_that_cannot_be_leaves_the_peak():
+    (run,) = measured(MINE.config.job, [told(BEST, 1e9, peak_gib=70.0)])
+    assert (run.quantity, run.measured) == ("memory", 70.0)
+
+
+def test_a_corrected_peak_is_surer():
+    job = MINE.config.job
+    plain = from_job(SPACE, job)(BEST)
+    predicted = plain.peak_gib
+    runs = measured(job, [told(BEST, 150, peak_gib=1.1 * predicted)])
+    found = from_job(SPACE, job, [r for r in runs if r.quantity == "memory"])(BEST)
+    assert plain.error == PRIOR_NOISE
+    assert found.peak_gib == pytest.approx(1.1 * predicted)
+    assert found.error == CORRECTED
+
+
+def test_what_ran_out_makes_no_peak_surer():
+    job = MINE.config.job
+    (run,) = measured(job, [ran(OTHER, outcome="oom")])
+    assert run.quantity == calibration.OUT
+    expect = from_job(SPACE, job, [run])
+    assert expect(OTHER) == from_job(SPACE, job)(OTHER)
+
+
+def test_what_is_written_is_read_again(studies):
+    found = begun(studies())
+    said = json.loads(json.dumps(found.about()))
+    assert said["trials"] == len(WHOLE)
+    assert found_in(said["study"], MINE, MINE.about(**HERE)).wrong == ""
