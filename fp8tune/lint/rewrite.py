@@ -103,7 +103,10 @@ def ignore(data: bytes, look: Look, words: str) -> Mended:
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     if parse(after).values != document.values:
         return Mended(data, report)
-    return Mended(after, look(after), (tuple(chosen),))
+    seen = look(after)
+    left = _tally(seen.diagnostics)
+    silent = tuple(found for found in chosen if not left[(found.rule, found.key)])
+    return Mended(after, seen, (silent,))
 
 
 def _stage(fix: Fix) -> int:

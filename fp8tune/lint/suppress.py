@@ -24,6 +24,7 @@ _FORM = (
     r"#[ \t]*fp8tune:[ \t]*ignore\[(?P<names>[^\]]*)\]"
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
+_ALONE = r"[ \t]*#[ \t]*fp8tune:[ \t]*ignore\["
 _NAME = r"[^\s,](?:[^,]*[^\s,])?"
 
 
@@ -41,9 +42,19 @@ class Ignore(NamedTuple):
     reason: str = ""
     places: tuple[Span, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """What follows the names, as ``--add-ignore`` would write it."""
+        return words(str(self.until or ""), self.reason)
+
     def expired(self, today: datetime.date) -> bool:
         """Whether the comment has lost its effect."""
         return self.until is not None and today > self.until
+
+
+def words(until: str, reason: str) -> str:
+    """What follows the names in a comment: the last day and the reason, if any."""
+    return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason)
 
 
 def read_ignores(document: Document) -> list[Ignore]:
@@ -79,11 +90,18 @@ def _ignore(document: Document, span: Span) -> Ignore:
 
 
 def _lines(document: Document, span: Span) -> tuple[int, ...]:
-    """Its own line; and if it stands alone, the one below and that of the next key."""
+    """Its own line; and if it stands alone, the one below and that of the next key.
+
+    The one below is the first that is no ignore comment itself.
+    """
     line = document.lines.position(span[0]).line
     if not document.lines.line(line).lstrip().startswith("#"):
         return (line,)
-    return (line, line + 1, _next_key(document, line))
+    below = line + 1
+    last = document.text.count("\n") + 1
+    while below <= last and re.match(_ALONE, document.lines.line(below)):
+        below += 1
+    return (line, below, _next_key(document, line))
 
 
 def _next_key(document: Document, line: int) -> int:
