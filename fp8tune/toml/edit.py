@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path, Span
-from fp8tune.toml.document import Document
+from fp8tune.toml.document import Document, comments
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
@@ -53,8 +53,11 @@ def in_order(edits: Iterable[Edit]) -> list[Edit]:
     return ordered
 
 
-def literal(value: Any) -> str:
-    """A value as TOML; raises ``CannotEdit`` for what has no one-line form."""
+def literal(value: Any, quote: str = '"') -> str:
+    """A value as TOML, text in these quotes where it can be.
+
+    Raises ``CannotEdit`` for what has no one-line form.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
@@ -62,9 +65,9 @@ def literal(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, str):
-        return _quoted(value)
+        return _quoted(value, quote)
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(literal, value))}]"
+        return f"[{', '.join(literal(item, quote) for item in value)}]"
     raise CannotEdit(f"{type(value).__name__} has no one-line form")
 
 
@@ -74,7 +77,7 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
     for path, value in values.items():
         span = document.spans.values.get(path)
         if span is not None:
-            yield Edit(*span, literal(value))
+            yield from replace_value(document, path, value)
         elif path in document.spans.keys:
             raise CannotEdit(f"`{path[-1]}` is a table")
         else:
@@ -82,6 +85,68 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
             added.setdefault(path[:-1], []).append(pair)
     for table, pairs in added.items():
         yield _add(document, table, pairs)
+
+
+def replace_value(document: Document, path: Path, value: Any) -> Iterator[Edit]:
+    """Put another value in the place of one; of an array, only items that differ.
+
+    Raises ``CannotEdit`` where a comment inside the old value would be lost.
+    """
+    span = document.spans.values[path]
+    if document.text[span[0]] == "[" and isinstance(value, (list, tuple)):
+        edits = _replace_items(document, path, list(value))
+        if edits is not None:
+            yield from edits
+            return
+    _without_comments(document.text, span)
+    yield Edit(*span, literal(value, _quote(document.text[slice(*span)])))
+
+
+def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit] | None:
+    """What makes one array of another; none if an item is lost or moves."""
+    from difflib import SequenceMatcher
+
+    old = _at(document.values, path)
+    quote = _quote(document.text[slice(*document.spans.values[path])])
+    matcher = SequenceMatcher(None, [*map(repr, old)], [*map(repr, new)], False)
+    edits: list[Edit] = []
+    for kind, start, end, at, stop in matcher.get_opcodes():
+        if kind == "replace" and end - start == stop - at:
+            for index, value in zip(range(start, end), new[at:stop], strict=True):
+                edits += replace_value(document, (*path, index), value)
+        elif kind == "insert" and old:
+            added = [literal(value, quote) for value in new[at:stop]]
+            edits.append(_insert(document, path, start, added))
+        elif kind != "equal":
+            return None
+    return edits
+
+
+def _insert(document: Document, path: Path, index: int, added: list[str]) -> Edit:
+    """Write items before one of an array, or behind the last."""
+    values, text = document.spans.values, ", ".join(added)
+    if (*path, index) in values:
+        start = values[(*path, index)][0]
+        return Edit(start, start, f"{text}, ")
+    end = values[(*path, index - 1)][1]
+    return Edit(end, end, f", {text}")
+
+
+def _at(values: Any, path: Path) -> Any:
+    for part in path:
+        values = values[part]
+    return values
+
+
+def _quote(text: str) -> str:
+    """The first quotes in the text of a value, else the usual ones."""
+    return next((sign for sign in text if sign in "'\""), '"')
+
+
+def _without_comments(text: str, span: Span) -> None:
+    """Raise ``CannotEdit`` if a comment stands inside a value."""
+    if "\n" in text[slice(*span)] and any(comments(text[slice(*span)])):
+        raise CannotEdit("a comment would be lost")
 
 
 def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
@@ -96,6 +161,7 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
 def remove_key(document: Document, path: Path) -> Edit:
     """Remove a key and its value; a comment behind it stays."""
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
+    _without_comments(document.text, value)
     if _inline(document, path[:-1]):
         return _remove_inline(document.text, key, value)
     start, rest = _own_lines(document.text, key, value)
@@ -241,7 +307,9 @@ def _key(name: str | int) -> str:
     return name if _BARE.fullmatch(name) else _quoted(name)
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str, quote: str = '"') -> str:
+    if quote == "'" and "'" not in text and text.isprintable():
+        return f"'{text}'"
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if escaped.isprintable():
         return f'"{escaped}"'
