@@ -249,7 +249,7 @@ class _Runner:
             for rule in kept
             if selected(rule, by)
         }
-        return Rules(kept, severity, (rule.name for rule in rules))
+        return Rules(kept, severity, rules)
 
 
 def selected(rule: Rule, by: str) -> bool:

@@ -94,10 +94,17 @@ def test_a_comment_without_its_colon_is_a_problem(comment, before):
     assert found == Directive(problems=(problem,))
 
 
+@pytest.mark.parametrize("comment", ["# FP8Tune: gpu=h100", "#FP8TUNE world-size=8"])
+def test_capital_letters_are_a_problem(comment):
+    problem = ("fp8tune is written in small letters", (0, len(comment)))
+    assert read_directive(f"{comment}\n") == Directive(problems=(problem,))
+
+
 @pytest.mark.parametrize(
     "comment",
     [
         "# fp8tune",
+        "# FP8Tune: what this file is for",
         "# fp8tune finds nothing here",
         "# fp8tune needs gpu=h100 for this",
         "# checked with fp8tune gpu=h100",

@@ -113,7 +113,13 @@ def test_all_fixes_together_come_to_an_end(rule, example):
     assert mend(once.data, case.look, unsafe=True).fixed == ()
 
 
-NO_LAYOUT = {"byte-order-mark", "expired-ignore", "unknown-ignore", "unused-ignore"}
+NO_LAYOUT = {
+    "byte-order-mark",
+    "bad-ignore",
+    "expired-ignore",
+    "unknown-ignore",
+    "unused-ignore",
+}
 """Rules about bytes and comments, which another layout does not have."""
 
 
