@@ -11,7 +11,8 @@ from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
-from fp8tune.toml.edit import CannotEdit, Edit, apply
+from fp8tune.toml.edit import Edit, apply
+from fp8tune.toml.literal import CannotEdit
 
 if TYPE_CHECKING:
     from fp8tune.lint.run import Options

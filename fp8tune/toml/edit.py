@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document, comments
+from fp8tune.toml.literal import CannotEdit, key_text, literal, quote_of
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _CLOSING = re.compile(r"[ \t]*\]\]?")
-_LARGEST = 2**63
 
 
 class Edit(NamedTuple):
@@ -30,10 +29,6 @@ class Edit(NamedTuple):
     start: int
     end: int
     text: str
-
-
-class CannotEdit(Exception):
-    """The text is written in a way that this edit does not cover."""
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -53,24 +48,6 @@ def in_order(edits: Iterable[Edit]) -> list[Edit]:
     return ordered
 
 
-def literal(value: Any, quote: str = '"') -> str:
-    """A value as TOML, text in these quotes where it can be.
-
-    Raises ``CannotEdit`` for what has no one-line form.
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
-        raise CannotEdit("an integer beyond TOML's range")
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return _quoted(value, quote)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(literal(item, quote) for item in value)}]"
-    raise CannotEdit(f"{type(value).__name__} has no one-line form")
-
-
 def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:
     """Set keys: replace their values, or add them to their tables."""
     added: dict[Path, list[str]] = {}
@@ -81,7 +58,7 @@ def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]
         elif path in document.spans.keys:
             raise CannotEdit(f"`{path[-1]}` is a table")
         else:
-            pair = f"{_key(path[-1])} = {literal(value)}"
+            pair = f"{key_text(path[-1])} = {literal(value)}"
             added.setdefault(path[:-1], []).append(pair)
     for table, pairs in added.items():
         yield _add(document, table, pairs)
@@ -99,7 +76,7 @@ def replace_value(document: Document, path: Path, value: Any) -> Iterator[Edit]:
             yield from edits
             return
     _without_comments(document.text, span)
-    yield Edit(*span, literal(value, _quote(document.text[slice(*span)])))
+    yield Edit(*span, literal(value, quote_of(document.text[slice(*span)])))
 
 
 def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit] | None:
@@ -107,7 +84,7 @@ def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit]
     from difflib import SequenceMatcher
 
     old = _at(document.values, path)
-    quote = _quote(document.text[slice(*document.spans.values[path])])
+    quote = quote_of(document.text[slice(*document.spans.values[path])])
     matcher = SequenceMatcher(None, [*map(repr, old)], [*map(repr, new)], False)
     edits: list[Edit] = []
     for kind, start, end, at, stop in matcher.get_opcodes():
@@ -138,11 +115,6 @@ def _at(values: Any, path: Path) -> Any:
     return values
 
 
-def _quote(text: str) -> str:
-    """The first quotes in the text of a value, else the usual ones."""
-    return next((sign for sign in text if sign in "'\""), '"')
-
-
 def _without_comments(text: str, span: Span) -> None:
     """Raise ``CannotEdit`` if a comment stands inside a value."""
     if "\n" in text[slice(*span)] and any(comments(text[slice(*span)])):
@@ -155,7 +127,7 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
         raise CannotEdit(f"`{name}` is already there")
     _span(document.spans.keys, path)
     for span in document.spans.names[path]:
-        yield Edit(*span, _key(name))
+        yield Edit(*span, key_text(name))
 
 
 def remove_key(document: Document, path: Path) -> Edit:
@@ -176,7 +148,7 @@ def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
     start, rest = _own_lines(document.text, key, value)
     line = document.text[key[1] : rest.end(2) if rest[2] else value[1]]
     yield Edit(start, rest.end(), "")
-    yield _add(document, to[:-1], [f"{_key(to[-1])}{line}"])
+    yield _add(document, to[:-1], [f"{key_text(to[-1])}{line}"])
 
 
 def add_header(document: Document, path: Path, section: str) -> Edit:
@@ -190,7 +162,7 @@ def add_header(document: Document, path: Path, section: str) -> Edit:
         moved = not below and place >= start and not _is_header(document.text, place)
         if moved and isinstance(document.values[str(name)], dict):
             raise CannotEdit(f"`{name}` is a table")
-    return Edit(start, start, f"[{_key(section)}]{_newline(document.text, start)}")
+    return Edit(start, start, f"[{key_text(section)}]{_newline(document.text, start)}")
 
 
 def _span(spans: dict[Path, Span], path: Path) -> Span:
@@ -263,7 +235,7 @@ def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
 def _new_table(text: str, table: Path, pairs: list[str]) -> Edit:
     newline = _newline(text, len(text))
     gap = newline if text.endswith("\n") else 2 * newline
-    header = f"[{'.'.join(map(_key, table))}]"
+    header = f"[{'.'.join(map(key_text, table))}]"
     lines = [gap * bool(text) + header, *pairs, ""]
     return Edit(len(text), len(text), newline.join(lines))
 
@@ -299,18 +271,3 @@ def _newline(text: str, offset: int) -> str:
     end = text.find("\n", offset)
     end = text.rfind("\n") if end < 0 else end
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
-
-
-def _key(name: str | int) -> str:
-    if isinstance(name, int):
-        raise CannotEdit("an item of an array")
-    return name if _BARE.fullmatch(name) else _quoted(name)
-
-
-def _quoted(text: str, quote: str = '"') -> str:
-    if quote == "'" and "'" not in text and text.isprintable():
-        return f"'{text}'"
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    if escaped.isprintable():
-        return f'"{escaped}"'
-    raise CannotEdit("a string with control characters")

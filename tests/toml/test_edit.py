@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 
 from fp8tune.toml.document import Document, comments, parse
 from fp8tune.toml.edit import (
-    CannotEdit,
     Edit,
     add_header,
     apply,
     in_order,
-    literal,
     move_key,
     remove_key,
     rename_key,
     set_values,
 )
+from fp8tune.toml.literal import CannotEdit, literal
 from tests.toml.test_spans import canonical, walk
 from tests.toml.writer import documents, scalars
 
