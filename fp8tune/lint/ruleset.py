@@ -10,7 +10,8 @@ from fp8tune.lint.rules import Rule
 class Rules:
     """The rules of a run, by what makes them fire.
 
-    ``names`` are those of all rules, selected or not, with their codes.
+    ``names`` are those of all rules, selected or not, with their codes;
+    ``known`` are the names alone.
     """
 
     def __init__(
@@ -22,6 +23,7 @@ class Rules:
         self.rules = rules
         self.selected = frozenset(rule.name for rule in rules)
         self.names = {rule.name: rule.code for rule in every or rules}
+        self.known = frozenset(self.names)
         self.by_fault: dict[str, list[Rule]] = {}
         for rule in rules:
             if rule.fault:

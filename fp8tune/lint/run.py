@@ -180,10 +180,11 @@ class _Runner:
             path, settings.folder, settings.exclude
         ):
             return self._passed(found, path)
+        rules = self.rules(settings, path)
         look = partial(
             check,
             path,
-            rules=self.rules(settings, path),
+            rules=rules,
             target=settings.complete(self.target),
             only=self.options.trainer or settings.trainer * found.explicit,
             explicit=found.explicit,
@@ -199,7 +200,8 @@ class _Runner:
             return report
         return report._replace(
             baseline=self.options.baseline or settings.baseline,
-            applied=look.keywords["rules"].selected,
+            applied=rules.selected,
+            known=rules.known,
         )
 
     def _passed(self, found: Found, path: str) -> Report | None:
