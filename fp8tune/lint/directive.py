@@ -80,11 +80,25 @@ def read_directive(text: str) -> Directive:
         elif len(match["words"]) > MAX_LENGTH:
             problem = "it is too long"
         else:
+            before = found
             found, problem = _words(match["words"], found, line)
+            problem = problem or _contradicts(before, found)
         if problem:
             span = (text.index("#", match.start()), match.end("words"))
             found = found._replace(problems=(*found.problems, (problem, span)))
     return found
+
+
+def _contradicts(before: Directive, after: Directive) -> str:
+    """What one comment says otherwise than those above it."""
+    said = (
+        ("gpu", before.gpu, after.gpu, before.gpu_line),
+        ("world-size", before.world_size, after.world_size, before.world_size_line),
+    )
+    for name, old, new, line in said:
+        if old and old != new:
+            return f"line {line} says {name}={old}, and this comment takes its place"
+    return ""
 
 
 def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:

@@ -237,8 +237,11 @@ class _Runner:
         _unique(rules)
         select = self.options.select or settings.select
         ignore = (*self.options.ignore, *settings.ignore, *ignored)
-        for selector in (*select, *ignore, *(name for name, _ in settings.severity)):
+        for selector in (*self.options.select, *self.options.ignore):
             _known(selector, rules)
+        for setting, selectors in settings.selectors:
+            for selector in selectors:
+                _known(selector, rules, setting)
         kept = [
             rule
             for rule in rules
@@ -261,14 +264,16 @@ def selected(rule: Rule, by: str) -> bool:
     )
 
 
-def _known(selector: str, rules: Iterable[Rule]) -> None:
+def _known(selector: str, rules: Iterable[Rule], setting: str = "") -> None:
+    """Raise ``Problem`` for what selects no rule, with the setting that says it."""
     names = [name for rule in rules for name in (rule.name, rule.code)]
     if not any(selected(rule, selector) for rule in rules) and (
         selector not in CATEGORIES
     ):
         near = closest(selector, (*names, *CATEGORIES))
         hint = f"; did you mean {near}?" if near else ""
-        raise Problem(f"no rule, code or category {selector!r}{hint}")
+        place = f"{setting}: " if setting else ""
+        raise Problem(f"{place}no rule, code or category {selector!r}{hint}")
 
 
 def _unique(rules: list[Rule]) -> None:

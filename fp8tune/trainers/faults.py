@@ -27,7 +27,7 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 """The kinds of faults of comments that contradict the file."""
 
 FACTS: dict[str, tuple[str, ...]] = {
-    "invalid-toml": ("reason",),
+    "invalid-toml": ("reason", "hint"),
     "byte-order-mark": (),
     "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
     "missing-header": ("key", "names", "section"),
