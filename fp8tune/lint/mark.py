@@ -68,7 +68,8 @@ def mistake(comment: str) -> Mistake | None:
 
 def _is_meant(found: re.Match[str]) -> bool:
     word, rest = found["word"].lower(), found["rest"]
-    known = word in _WORDS or sorted(word) == sorted("ignore")
+    misspelt = word[0] == "i" and sorted(word) == sorted("ignore")
+    known = misspelt or word in _WORDS
     if rest.startswith("["):
         return known
     if not found["colon"]:

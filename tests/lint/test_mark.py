@@ -81,6 +81,7 @@ def test_one_behind_other_words(comment):
         "# fp8tune: skip the first step",
         "# fp8tune estimate[1] says 71 GiB",
         "# fp8tune: estimate [see notes]",
+        "# fp8tune: region[eu-1]",
         "# fp8tune [docs]",
         "# silence it with `# fp8tune: ignore[a-rule]`",
         "# as 'fp8tune: ignore[a-rule]' would",
