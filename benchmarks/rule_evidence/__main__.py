@@ -63,9 +63,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rule", action="append", default=[], metavar="NAME", help="only this rule"
     )
-    cuda = import_module("torch").cuda.is_available()
     parser.add_argument(
-        "--device", default="cuda" if cuda else "cpu", choices=("cpu", "cuda")
+        "--device", choices=("cpu", "cuda"), help="by default cuda where torch finds it"
     )
     parser.add_argument(
         "--new", action="store_true", help="only what has no outcome yet"
@@ -77,6 +76,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not (options.checkout / "scripts" / "train.py").is_file():
         parser.error(f"{options.checkout} has no scripts/train.py")
+    try:
+        cuda = import_module("torch").cuda.is_available()
+    except ModuleNotFoundError:
+        parser.error("no torch here: take a Python with the trainer's requirements")
+    options.device = options.device or ("cuda" if cuda else "cpu")
     if options.device == "cuda" and not cuda:
         parser.error("torch finds no CUDA device")
     return options

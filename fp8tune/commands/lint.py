@@ -120,6 +120,8 @@ def _options(asked: dict[str, Any]) -> Options:
     from fp8tune.lint.run import Options
 
     words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
+    if asked["add_ignore"] and (asked["fix"] or asked["unsafe_fixes"]):
+        raise Failure("--add-ignore and --fix do not go together: fix first, then add")
     asked["world_size"] = asked["world_size"] or 0
     asked["fix"] |= asked["unsafe_fixes"] or asked["diff"]
     for name in ("select", "ignore"):
@@ -159,18 +161,23 @@ def _say(result: Result, options: Options, style: Style) -> None:
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:
     """What follows the rules' names in the comments of --add-ignore."""
+    from fp8tune.lint.suppress import words
+
     if (reason or until) and not add_ignore:
         raise Failure("--reason and --until go with --add-ignore")
     if until:
         import datetime
 
         try:
-            datetime.date.fromisoformat(until)
+            day = datetime.date.fromisoformat(until)
         except ValueError:
             raise Failure(f"--until {until}: no date of the form YYYY-MM-DD") from None
+        if day < datetime.date.today():
+            raise Failure(f"--until {until}: that day is over")
+        until = str(day)
     if not reason.isprintable():
         raise Failure("--reason: one line without control characters")
-    return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason.strip())
+    return words(until, reason.strip())
 
 
 def _split(values: tuple[str, ...]) -> tuple[str, ...]:

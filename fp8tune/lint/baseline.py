@@ -1,19 +1,22 @@
 """A baseline: findings that a project lives with for now, and no others.
 
-One JSON object per line, sorted, keyed by path, rule and config key, without line
-numbers, so that it survives edits. An entry that is no longer found is stale and
-fails: the file only ever says what is there.
+One JSON object per line, sorted, keyed by path, rule and config key (or the words of
+the comment that is at fault), without line numbers, so that it survives edits. Each
+stands for one finding. An entry that is no longer found is stale and fails: the file
+only ever says what is there.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Report, Suppressed
+from fp8tune.suggest import closest
 
 MAX_BYTES = 1 << 24
 FIRST = '{"fp8tune-baseline": 1}'
@@ -38,11 +41,12 @@ class Held(NamedTuple):
     stale: list[str]
 
 
-def read(path: str) -> dict[Entry, int]:
-    """The entries of a baseline and the lines that they stand on.
+Book = dict[Entry, list[int]]
+"""The entries of a baseline and the lines that each stands on."""
 
-    Raises ``BadBaseline``.
-    """
+
+def read(path: str) -> Book:
+    """The entries of a baseline; raises ``BadBaseline``."""
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -55,11 +59,11 @@ def read(path: str) -> dict[Entry, int]:
     lines = data.decode(errors="replace").splitlines()
     if not lines or lines[0] != FIRST:
         raise BadBaseline(f"{path}:1: no baseline of fp8tune; it begins with {FIRST}")
-    return {
-        _entry(path, number, line): number
-        for number, line in enumerate(lines[1:], 2)
-        if line.strip()
-    }
+    book: Book = {}
+    for number, line in enumerate(lines[1:], 2):
+        if line.strip():
+            book.setdefault(_entry(path, number, line), []).append(number)
+    return book
 
 
 def _entry(path: str, number: int, line: str) -> Entry:
@@ -78,7 +82,7 @@ def hold(reports: list[Report]) -> Held:
     """Take out of each report what its baseline knows; raises ``BadBaseline``."""
     paths = dict.fromkeys(r.baseline for r in reports if r.baseline)
     books = {path: read(path) for path in paths}
-    used: dict[str, set[Entry]] = {path: set() for path in books}
+    used: dict[str, Counter[Entry]] = {path: Counter() for path in books}
     kept = [
         _held(report, books[report.baseline], used[report.baseline])
         if report.baseline
@@ -93,20 +97,28 @@ def hold(reports: list[Report]) -> Held:
     return Held(kept, stale)
 
 
-def _held(report: Report, book: dict[Entry, int], used: set[Entry]) -> Report:
+def _held(report: Report, book: Book, used: Counter[Entry]) -> Report:
     kept, held = [], list(report.suppressed)
     for found in report.diagnostics:
-        entry = _key(report.baseline, found)
-        if entry in book:
-            used.add(entry)
+        entry = _entry_of(report, found)
+        if used[entry] < len(book.get(entry, ())):
+            used[entry] += 1
             held.append(Suppressed(found, "external", "in the baseline"))
         else:
             kept.append(found)
     return report._replace(diagnostics=kept, suppressed=tuple(held))
 
 
-def _key(baseline: str, found: Diagnostic) -> Entry:
-    return Entry(_relative(baseline, found.path), found.rule, found.key)
+def _entry_of(report: Report, found: Diagnostic) -> Entry:
+    key = found.key or _comment(report, found)
+    return Entry(_relative(report.baseline, found.path), found.rule, key)
+
+
+def _comment(report: Report, found: Diagnostic) -> str:
+    """The words of the comment that a finding points at, if it does."""
+    line, start, _, end = found.region
+    words = report.lines.get(line, "")[start - 1 : end - 1]
+    return " ".join(words.split()) if words.startswith("#") else ""
 
 
 def _relative(baseline: str, path: str) -> str:
@@ -115,27 +127,43 @@ def _relative(baseline: str, path: str) -> str:
 
 
 def _stale(
-    path: str, book: dict[Entry, int], used: set[Entry], reports: Iterable[Report]
+    path: str, book: Book, used: Counter[Entry], reports: Iterable[Report]
 ) -> Iterator[str]:
     """A line for each entry that should have been found again and was not."""
-    folder = os.path.dirname(os.path.abspath(path))
-    judged = _judged(path, reports)
-    for entry, number in book.items():
-        gone = not os.path.exists(os.path.join(folder, entry.path))
-        if entry in used or not (gone or entry.rule in judged.get(entry.path, ())):
-            continue
+    state = _State(path, reports)
+    for entry, numbers in book.items():
+        for number in numbers[used[entry] :]:
+            why = state.stale(entry)
+            if why:
+                yield f"{path}:{number}: {entry.path} {why}"
+
+
+class _State:
+    """What a run tells about the entries of a baseline that it did not find."""
+
+    def __init__(self, path: str, reports: Iterable[Report]) -> None:
+        self.folder = os.path.dirname(os.path.abspath(path))
+        self.reports = {
+            _relative(path, report.path): report
+            for report in reports
+            if report.baseline == path and not report.skipped
+        }
+
+    def stale(self, entry: Entry) -> str:
+        """Why an entry is stale; empty for one that was not judged now."""
+        if not os.path.exists(os.path.join(self.folder, entry.path)):
+            return "is gone"
+        report = self.reports.get(entry.path)
+        if report is None:
+            return ""
+        if entry.rule not in report.known:
+            near = closest(entry.rule, report.known)
+            hint = f"; did you mean {near}?" if near else ""
+            return f"has an entry for {entry.rule}, which is no rule here{hint}"
+        if entry.rule not in report.applied - report.unjudged.keys():
+            return ""
         where = f" at {entry.key}" if entry.key else ""
-        state = "is gone" if gone else f"no longer has {entry.rule}{where}"
-        yield f"{path}:{number}: {entry.path} {state}"
-
-
-def _judged(path: str, reports: Iterable[Report]) -> dict[str, frozenset[str]]:
-    """The rules that were judged in each file of a baseline."""
-    return {
-        _relative(path, report.path): report.applied - report.unjudged.keys()
-        for report in reports
-        if report.baseline == path and not report.skipped
-    }
+        return f"no longer has {entry.rule}{where}"
 
 
 def update(path: str, reports: Iterable[Report]) -> str:
@@ -143,20 +171,16 @@ def update(path: str, reports: Iterable[Report]) -> str:
 
     Returns a line that says what was written. Raises ``BadBaseline``.
     """
-    old = set(read(path)) if os.path.exists(path) else set()
+    book = read(path) if os.path.exists(path) else {}
+    old = Counter({entry: len(numbers) for entry, numbers in book.items()})
     mine = [report for report in reports if report.baseline == path]
-    now = {_key(path, found) for report in mine for found in report.diagnostics}
-    judged = _judged(path, mine)
-    folder = os.path.dirname(os.path.abspath(path))
-    now |= {
-        entry
-        for entry in old
-        if entry.rule not in judged.get(entry.path, ())
-        and os.path.exists(os.path.join(folder, entry.path))
-    }
-    lines = [FIRST, *(json.dumps(entry._asdict()) for entry in sorted(now))]
+    found = (_entry_of(report, d) for report in mine for d in report.diagnostics)
+    now, state = Counter(found), _State(path, mine)
+    now |= Counter({e: count for e, count in old.items() if not state.stale(e)})
+    lines = [FIRST, *(json.dumps(entry._asdict()) for entry in sorted(now.elements()))]
     try:
         atomic.write(path, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
         raise BadBaseline(f"{path}: {error.strerror}") from None
-    return f"{path}: {len(now)} kept ({len(now - old)} new, {len(old - now)} gone)"
+    new, gone = (now - old).total(), (old - now).total()
+    return f"{path}: {now.total()} kept ({new} new, {gone} gone)"

@@ -89,7 +89,8 @@ class Report(NamedTuple):
     - ``suppressed``: findings that a comment or the baseline holds back
     - ``fixed``: findings that were mended, or commented away
     - ``patch``: the diff that would do so; ``text``: the new text of stdin
-    - ``baseline``: the file with findings to live with; ``applied``: rules selected
+    - ``baseline``: the file with findings to live with
+    - ``applied``: the rules selected; ``known``: all rules that there are
     """
 
     path: str
@@ -103,3 +104,4 @@ class Report(NamedTuple):
     text: bytes | None = None
     baseline: str = ""
     applied: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fp8tune.job import Target
+from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest
 from fp8tune.toml import Span
 
@@ -17,10 +18,11 @@ MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20
 MAX_LENGTH = 200
 _COMMENT = (
-    r"(?m)^[ \t]*#[ \t]*fp8tune"
+    r"(?m)^[ \t]*(?P<comment>#[ \t]*(?P<name>(?i:fp8tune))"
     r"(?P<colon>[ \t]*:|(?=[ \t]+\S*(?:gpu|world.size)s?[ \t]*=))"
-    r"[ \t]*(?P<words>.*?)[ \t\r]*$"
+    r"[ \t]*(?P<words>.*?))[ \t\r]*$"
 )
+_FIGURE = r"\S*(?:gpu|world.size)s?[ \t]*="
 _TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"
 _NAMES = ("gpu", "world-size", "gpus-per-node")
 
@@ -57,27 +59,46 @@ class Directive(NamedTuple):
 
 def read_directive(text: str) -> Directive:
     """Read the header comments of a config."""
-    if "fp8tune" not in text:
+    if not speaks(text):
         return Directive()
     table = re.search(_TABLE, text)
     end = table.start() if table else len(text)
     found = Directive()
     for match in islice(re.finditer(_COMMENT, text), MAX_COMMENTS):
-        if match["words"].startswith("ignore"):
+        ours = match["name"] == "fp8tune"
+        if is_ignore(match["comment"]) or not (
+            ours or re.match(_FIGURE, match["words"])
+        ):
             continue
         line = text.count("\n", 0, match.start()) + 1
-        if not match["colon"]:
+        if not ours:
+            problem = "fp8tune is written in small letters"
+        elif not match["colon"]:
             problem = "it lacks the colon after fp8tune"
         elif match.start() > end:
             problem = "it stands below the first table"
         elif len(match["words"]) > MAX_LENGTH:
             problem = "it is too long"
         else:
+            before = found
             found, problem = _words(match["words"], found, line)
+            problem = problem or _contradicts(before, found)
         if problem:
             span = (text.index("#", match.start()), match.end("words"))
             found = found._replace(problems=(*found.problems, (problem, span)))
     return found
+
+
+def _contradicts(before: Directive, after: Directive) -> str:
+    """What one comment says otherwise than those above it."""
+    said = (
+        ("gpu", before.gpu, after.gpu, before.gpu_line),
+        ("world-size", before.world_size, after.world_size, before.world_size_line),
+    )
+    for name, old, new, line in said:
+        if old and old != new:
+            return f"line {line} says {name}={old}, and this comment takes its place"
+    return ""
 
 
 def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:

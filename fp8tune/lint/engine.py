@@ -54,11 +54,21 @@ def check(
 
 
 def _invalid(path: str, error: InvalidToml, rules: Rules) -> Report:
+    from fp8tune.lint.bare import advice
+
     line, column = error.position
     label = Label("", Region(line, column, line, column + 1), "here")
-    scope: Any = {"fault.reason": Words(error.reason)}
+    hint = Words(advice(error))
+    scope: Any = {"fault.reason": Words(error.reason), "fault.hint": hint}
     found = [
-        _diagnostic(path, rule, rules, rule.message.fill(scope), "", (label,))
+        _diagnostic(
+            path,
+            rule,
+            rules,
+            rule.message.fill(scope),
+            rule.help.fill(scope),
+            (label,),
+        )
         for rule in rules.by_fault.get("invalid-toml", ())
     ]
     lines = error.text.split("\n")

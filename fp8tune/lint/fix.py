@@ -12,7 +12,6 @@ from fp8tune.lint.rules import Rule
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document
 from fp8tune.toml.edit import (
-    CannotEdit,
     Edit,
     add_header,
     in_order,
@@ -21,6 +20,7 @@ from fp8tune.toml.edit import (
     rename_key,
     set_values,
 )
+from fp8tune.toml.literal import CannotEdit
 from fp8tune.trainers.faults import Fault
 
 

@@ -40,7 +40,8 @@ def with_ignores(
 ) -> list[Edit]:
     """Comments above the lines of findings, or names added to those that are there.
 
-    ``words`` follow the names: the day until which, and the reason.
+    ``words`` follow the names: the day until which, and the reason. A comment with
+    other words is left alone: it speaks for its own names.
     """
     by_line: dict[int, list[str]] = {}
     for found in findings:
@@ -51,7 +52,7 @@ def with_ignores(
         line: ignore
         for ignore in read_ignores(document)
         for line in ignore.lines
-        if ignore.places
+        if ignore.places and not ignore.problem and ignore.words == words
     }
     return [
         _more(there[line], names)

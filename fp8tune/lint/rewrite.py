@@ -11,7 +11,8 @@ from fp8tune import atomic
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
-from fp8tune.toml.edit import CannotEdit, Edit, apply
+from fp8tune.toml.edit import Edit, apply
+from fp8tune.toml.literal import CannotEdit
 
 if TYPE_CHECKING:
     from fp8tune.lint.run import Options
@@ -73,7 +74,7 @@ def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
     start = now = Mended(data, look(data))
     seen = {data}
     for _ in range(MAX_PASSES):
-        stages = (_pass(now, look, stage) for stage in range(3 if unsafe else 1))
+        stages = (_pass(now, look, stage) for stage in range(4 if unsafe else 2))
         after = next((one for one in stages if one is not None), None)
         if after is None:
             return now
@@ -103,14 +104,20 @@ def ignore(data: bytes, look: Look, words: str) -> Mended:
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     if parse(after).values != document.values:
         return Mended(data, report)
-    return Mended(after, look(after), (tuple(chosen),))
+    seen = look(after)
+    left = _tally(seen.diagnostics)
+    silent = tuple(found for found in chosen if not left[(found.rule, found.key)])
+    return Mended(after, seen, (silent,))
 
 
-def _stage(fix: Fix) -> int:
-    """When a fix has its turn: safe ones, what lets the trainer read on, the rest."""
+def _stage(rule: str, fix: Fix) -> int:
+    """When a fix has its turn, so that nothing is mended that should be left alone.
+
+    Names in ignore comments, safe ones, what lets the trainer read on, the rest.
+    """
     if fix.safety == "safe":
-        return 0
-    return 1 if fix.reads_on else 2
+        return 0 if rule in ("bad-ignore", "unknown-ignore") else 1
+    return 2 if fix.reads_on else 3
 
 
 def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
@@ -118,11 +125,11 @@ def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
     waiting = [
         found
         for found in now.report.diagnostics
-        if found.fix and _stage(found.fix) == stage
+        if found.fix and _stage(found.rule, found.fix) == stage
     ]
     while waiting:
         chosen = _apart(waiting)
-        if stage == 2 and len(chosen) <= MOST_COMPARED:
+        if stage == 3 and len(chosen) <= MOST_COMPARED:
             chosen = _needed(now, chosen, look)
         after = _largest(now, chosen, look)
         if after is not None:

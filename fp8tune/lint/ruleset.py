@@ -10,18 +10,20 @@ from fp8tune.lint.rules import Rule
 class Rules:
     """The rules of a run, by what makes them fire.
 
-    ``names`` are those of all rules, selected or not.
+    ``names`` are those of all rules, selected or not, with their codes;
+    ``known`` are the names alone.
     """
 
     def __init__(
         self,
         rules: list[Rule],
         severity: dict[str, str],
-        names: Iterable[str] = (),
+        every: Iterable[Rule] = (),
     ) -> None:
         self.rules = rules
         self.selected = frozenset(rule.name for rule in rules)
-        self.names = frozenset(names) or self.selected
+        self.names = {rule.name: rule.code for rule in every or rules}
+        self.known = frozenset(self.names)
         self.by_fault: dict[str, list[Rule]] = {}
         for rule in rules:
             if rule.fault:

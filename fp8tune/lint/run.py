@@ -180,10 +180,11 @@ class _Runner:
             path, settings.folder, settings.exclude
         ):
             return self._passed(found, path)
+        rules = self.rules(settings, path)
         look = partial(
             check,
             path,
-            rules=self.rules(settings, path),
+            rules=rules,
             target=settings.complete(self.target),
             only=self.options.trainer or settings.trainer * found.explicit,
             explicit=found.explicit,
@@ -199,7 +200,8 @@ class _Runner:
             return report
         return report._replace(
             baseline=self.options.baseline or settings.baseline,
-            applied=look.keywords["rules"].selected,
+            applied=rules.selected,
+            known=rules.known,
         )
 
     def _passed(self, found: Found, path: str) -> Report | None:
@@ -235,8 +237,11 @@ class _Runner:
         _unique(rules)
         select = self.options.select or settings.select
         ignore = (*self.options.ignore, *settings.ignore, *ignored)
-        for selector in (*select, *ignore, *(name for name, _ in settings.severity)):
+        for selector in (*self.options.select, *self.options.ignore):
             _known(selector, rules)
+        for setting, selectors in settings.selectors:
+            for selector in selectors:
+                _known(selector, rules, setting)
         kept = [
             rule
             for rule in rules
@@ -249,7 +254,7 @@ class _Runner:
             for rule in kept
             if selected(rule, by)
         }
-        return Rules(kept, severity, (rule.name for rule in rules))
+        return Rules(kept, severity, rules)
 
 
 def selected(rule: Rule, by: str) -> bool:
@@ -259,14 +264,16 @@ def selected(rule: Rule, by: str) -> bool:
     )
 
 
-def _known(selector: str, rules: Iterable[Rule]) -> None:
+def _known(selector: str, rules: Iterable[Rule], setting: str = "") -> None:
+    """Raise ``Problem`` for what selects no rule, with the setting that says it."""
     names = [name for rule in rules for name in (rule.name, rule.code)]
     if not any(selected(rule, selector) for rule in rules) and (
         selector not in CATEGORIES
     ):
         near = closest(selector, (*names, *CATEGORIES))
         hint = f"; did you mean {near}?" if near else ""
-        raise Problem(f"no rule, code or category {selector!r}{hint}")
+        place = f"{setting}: " if setting else ""
+        raise Problem(f"{place}no rule, code or category {selector!r}{hint}")
 
 
 def _unique(rules: list[Rule]) -> None:

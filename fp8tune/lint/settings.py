@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -35,6 +36,16 @@ class Settings(NamedTuple):
     baseline: str = ""
     search_config: str = ""
     gpus_per_node: int = 0
+
+    @property
+    def selectors(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What names rules, with the file and the setting that it stands in."""
+        place = f"{os.path.join(self.folder, 'pyproject.toml')}: [tool.fp8tune]"
+        yield f"{place} `select`", self.select
+        yield f"{place} `ignore`", self.ignore
+        yield f"{place} `severity`", tuple(name for name, _ in self.severity)
+        for _, rules in self.per_file_ignores:
+            yield f"{place} `per-file-ignores`", rules
 
     def complete(self, target: Target) -> Target:
         """The target of the command line, with what it leaves open from here."""

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
+from fp8tune.lint.mark import FORM, Mistake, mistake, speaks
 from fp8tune.suggest import closest
 from fp8tune.toml import Span
 from fp8tune.toml.document import Document, comments
 from fp8tune.trainers.faults import Fault
 
 MAX_COMMENTS = 200
-_MARK = "fp8tune: ignore"
-_FORM = (
-    r"#[ \t]*fp8tune:[ \t]*ignore\[(?P<names>[^\]]*)\]"
-    r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
-)
 _NAME = r"[^\s,](?:[^,]*[^\s,])?"
 
 
 class Ignore(NamedTuple):
     """One comment: where it stands, the lines it is for, and what it silences.
 
-    ``places`` are the spans of the names.
+    ``places`` are the spans of the names, ``mistake`` is what keeps a comment from
+    being read at all.
     """
 
     span: Span
@@ -40,29 +38,44 @@ class Ignore(NamedTuple):
     problem: str = ""
     reason: str = ""
     places: tuple[Span, ...] = ()
+    mistake: Mistake | None = None
+
+    @property
+    def words(self) -> str:
+        """What follows the names, as ``--add-ignore`` would write it."""
+        return words(str(self.until or ""), self.reason)
 
     def expired(self, today: datetime.date) -> bool:
         """Whether the comment has lost its effect."""
         return self.until is not None and today > self.until
 
 
+def words(until: str, reason: str) -> str:
+    """What follows the names in a comment: the last day and the reason, if any."""
+    return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason)
+
+
 def read_ignores(document: Document) -> list[Ignore]:
     """The ignore comments of a config."""
-    if _MARK not in document.text:
+    if not speaks(document.text):
         return []
-    found: list[Ignore] = []
-    for start, end in comments(document.text):
-        if _MARK in document.text[start:end] and len(found) < MAX_COMMENTS:
-            found.append(_ignore(document, (start, end)))
-    return found
+    spans = (
+        span for span in comments(document.text) if speaks(document.text[slice(*span)])
+    )
+    found = (_ignore(document, span) for span in spans)
+    return list(islice((ignore for ignore in found if ignore), MAX_COMMENTS))
 
 
-def _ignore(document: Document, span: Span) -> Ignore:
+def _ignore(document: Document, span: Span) -> Ignore | None:
+    comment = document.text[slice(*span)]
+    form = re.match(FORM, comment)
+    wrong = mistake(comment) if form is None else None
+    if form is None and wrong is None:
+        return None
     lines = _lines(document, span)
-    form = re.match(_FORM, document.text[span[0] : span[1]])
-    if form is None:
-        problem = "write `# fp8tune: ignore[rule-name] until=YYYY-MM-DD -- reason`"
-        return Ignore(span, lines, (), None, problem)
+    if wrong is not None:
+        return Ignore(span, lines, (), None, wrong.problem, mistake=wrong)
+    assert form is not None
     offset = span[0] + form.start("names")
     found = list(re.finditer(_NAME, form["names"]))
     names = tuple(match[0] for match in found)
@@ -79,11 +92,18 @@ def _ignore(document: Document, span: Span) -> Ignore:
 
 
 def _lines(document: Document, span: Span) -> tuple[int, ...]:
-    """Its own line; and if it stands alone, the one below and that of the next key."""
+    """Its own line; and if it stands alone, the one below and that of the next key.
+
+    The one below is the first that is no ignore comment itself.
+    """
     line = document.lines.position(span[0]).line
     if not document.lines.line(line).lstrip().startswith("#"):
         return (line,)
-    return (line, line + 1, _next_key(document, line))
+    below = line + 1
+    last = document.text.count("\n") + 1
+    while below <= last and re.match(FORM, document.lines.line(below).lstrip()):
+        below += 1
+    return (line, below, _next_key(document, line))
 
 
 def _next_key(document: Document, line: int) -> int:
@@ -107,53 +127,108 @@ class Sieve:
         self.today = today
         self.used: set[tuple[Span, str]] = set()
         self.held: list[Suppressed] = []
+        self.there: dict[Span, list[Diagnostic]] = {}
 
     def keeps(self, found: Diagnostic) -> bool:
         """Whether no comment in force silences the finding."""
         lines = {label.region.line for label in found.labels}
         silent: Ignore | None = None
         for ignore in self.ignores:
-            if lines.intersection(ignore.lines) and found.rule in ignore.names:
+            if lines.isdisjoint(ignore.lines):
+                continue
+            self.there.setdefault(ignore.span, []).append(found)
+            if found.rule in ignore.names:
                 self.used.add((ignore.span, found.rule))
                 silent = silent if ignore.expired(self.today) else ignore
         if silent is not None:
             self.held.append(Suppressed(found, "inSource", silent.reason))
         return silent is None
 
-    def faults(self, known: frozenset[str], judged: frozenset[str]) -> Iterator[Fault]:
+    def faults(
+        self, known: Mapping[str, str], judged: frozenset[str]
+    ) -> Iterator[Fault]:
         """What is wrong with the comments.
 
-        ``known`` are the names of all rules, ``judged`` those that were applied to this
-        file, so that their silence means that there is nothing to ignore.
+        ``known`` are the names of all rules with their codes, ``judged`` those that
+        were applied to this file, so that their silence means that there is nothing to
+        ignore.
         """
         for ignore in self.broken:
-            yield Fault("bad-ignore", (), {"reason": ignore.problem}, ignore.span)
+            yield _bad(ignore)
         for ignore in self.ignores:
             for index, name in enumerate(ignore.names):
-                kind = self._problem(ignore, name, known, judged)
-                if kind:
-                    near = closest(name, known) if kind == "unknown-ignore" else ""
-                    yield self._fault(kind, ignore, index, near)
+                if name not in known:
+                    yield self._unknown(ignore, index, known)
+                elif kind := self._problem(ignore, name, judged):
+                    facts = {"name": name, "until": Words(ignore.until)}
+                    yield self._fault(kind, ignore, index, facts)
 
-    def _fault(self, kind: str, ignore: Ignore, index: int, near: str) -> Fault:
-        from fp8tune.lint.ignores import renamed, without
-        from fp8tune.trainers.meant import same_word
-
-        hint = f"did you mean `{near}`?" if near else ""
+    def _unknown(self, ignore: Ignore, index: int, known: Mapping[str, str]) -> Fault:
+        """A name that no rule has, with the names that may have been meant."""
         name = ignore.names[index]
-        facts: dict[str, Any] = {"name": name, "until": Words(ignore.until)}
-        facts["hint"] = hint
-        if near:
-            facts |= {"meant": Words(near), "sure": same_word(name, near)}
-        mend = renamed(ignore, index, near) if near else None
-        edit = mend or without(self.text, ignore, index)
+        there = self.there.get(ignore.span, ())
+        facts = {
+            "name": name,
+            "until": Words(ignore.until),
+            **_meant(name, known, there),
+        }
+        return self._fault("unknown-ignore", ignore, index, facts)
+
+    def _fault(
+        self, kind: str, ignore: Ignore, index: int, facts: dict[str, Any]
+    ) -> Fault:
+        from fp8tune.lint.ignores import renamed, without
+
+        meant = str(facts.get("meant", ""))
+        if meant and meant not in ignore.names:
+            edit = renamed(ignore, index, meant)
+        else:
+            edit = without(self.text, ignore, index)
         return Fault(kind, (), facts, ignore.span, (edit,))
 
-    def _problem(
-        self, ignore: Ignore, name: str, known: frozenset[str], judged: frozenset[str]
-    ) -> str:
-        if name not in known:
-            return "unknown-ignore"
+    def _problem(self, ignore: Ignore, name: str, judged: frozenset[str]) -> str:
         if (ignore.span, name) not in self.used:
             return "unused-ignore" if name in judged else ""
         return "expired-ignore" if ignore.expired(self.today) else ""
+
+
+def _bad(ignore: Ignore) -> Fault:
+    """A comment that is not read, with the beginning that it should have."""
+    facts: dict[str, Any] = {"reason": ignore.problem}
+    facts["hint"] = "name each rule: there is no form for all of them"
+    wrong, start = ignore.mistake, ignore.span[0]
+    if wrong is None or not wrong.meant:
+        return Fault("bad-ignore", (), facts, ignore.span)
+    from fp8tune.toml.edit import Edit
+
+    facts |= {"hint": f"write `{wrong.meant}`", "meant": Words(wrong.meant)}
+    edit = Edit(start, start + wrong.end, wrong.beginning)
+    return Fault("bad-ignore", (), facts, ignore.span, (edit,))
+
+
+def _meant(
+    name: str, known: Mapping[str, str], there: Iterable[Diagnostic]
+) -> dict[str, Any]:
+    """Facts for help and fix: the rules that a name stands for, or is close to."""
+    from fp8tune.lint.rules import CATEGORIES
+    from fp8tune.trainers.meant import same_word
+
+    code = name.upper()
+    coded = next((rule for rule in known if known[rule] == code), "")
+    if coded:
+        hint = f"{code} is the code of `{coded}`: write the name"
+        return {"hint": hint, "meant": Words(coded), "sure": True}
+    begins = name == code and any(other.startswith(code) for other in known.values())
+    if begins or name in CATEGORIES:
+        rules = sorted(
+            {f.rule for f in there if name == f.category or f.code.startswith(code)}
+        )
+        here = f", here {', '.join(f'`{rule}`' for rule in rules)}" if rules else ""
+        hint = f"{name} stands for several rules: write the name of each{here}"
+        meant = {"meant": Words(", ".join(rules)), "sure": False} if rules else {}
+        return {"hint": hint, **meant}
+    near = closest(name, known)
+    if not near:
+        return {"hint": ""}
+    sure = same_word(name, near)
+    return {"hint": f"did you mean `{near}`?", "meant": Words(near), "sure": sure}

@@ -68,7 +68,7 @@ def rules_for(path: str) -> Rules:
         ignored = ()
     every = read_builtin()
     kept = [r for r in every if not any(selected(r, by) for by in ignored)]
-    return Rules(kept, {}, (rule.name for rule in every))
+    return Rules(kept, {}, every)
 
 
 def _line(data: bytes, found: Diagnostic) -> bytes:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document, parse
-from fp8tune.toml.edit import CannotEdit, Edit, apply, set_values
+from fp8tune.toml.edit import Edit, apply, set_values
+from fp8tune.toml.literal import CannotEdit
 
 MARK = "# fp8tune search: "
 MEASURED = "fp8tune search measured"

@@ -12,13 +12,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path, Span
-from fp8tune.toml.document import Document
+from fp8tune.toml.document import Document, comments
+from fp8tune.toml.literal import CannotEdit, key_text, literal, quote_of
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _CLOSING = re.compile(r"[ \t]*\]\]?")
-_LARGEST = 2**63
 
 
 class Edit(NamedTuple):
@@ -30,10 +29,6 @@ class Edit(NamedTuple):
     start: int
     end: int
     text: str
-
-
-class CannotEdit(Exception):
-    """The text is written in a way that this edit does not cover."""
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -53,35 +48,77 @@ def in_order(edits: Iterable[Edit]) -> list[Edit]:
     return ordered
 
 
-def literal(value: Any) -> str:
-    """A value as TOML; raises ``CannotEdit`` for what has no one-line form."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
-        raise CannotEdit("an integer beyond TOML's range")
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(literal, value))}]"
-    raise CannotEdit(f"{type(value).__name__} has no one-line form")
-
-
 def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:
     """Set keys: replace their values, or add them to their tables."""
     added: dict[Path, list[str]] = {}
     for path, value in values.items():
         span = document.spans.values.get(path)
         if span is not None:
-            yield Edit(*span, literal(value))
+            yield from replace_value(document, path, value)
         elif path in document.spans.keys:
             raise CannotEdit(f"`{path[-1]}` is a table")
         else:
-            pair = f"{_key(path[-1])} = {literal(value)}"
+            pair = f"{key_text(path[-1])} = {literal(value)}"
             added.setdefault(path[:-1], []).append(pair)
     for table, pairs in added.items():
         yield _add(document, table, pairs)
+
+
+def replace_value(document: Document, path: Path, value: Any) -> Iterator[Edit]:
+    """Put another value in the place of one; of an array, only items that differ.
+
+    Raises ``CannotEdit`` where a comment inside the old value would be lost.
+    """
+    span = document.spans.values[path]
+    if document.text[span[0]] == "[" and isinstance(value, (list, tuple)):
+        edits = _replace_items(document, path, list(value))
+        if edits is not None:
+            yield from edits
+            return
+    _without_comments(document.text, span)
+    yield Edit(*span, literal(value, quote_of(document.text[slice(*span)])))
+
+
+def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit] | None:
+    """What makes one array of another; none if an item is lost or moves."""
+    from difflib import SequenceMatcher
+
+    old = _at(document.values, path)
+    quote = quote_of(document.text[slice(*document.spans.values[path])])
+    matcher = SequenceMatcher(None, [*map(repr, old)], [*map(repr, new)], False)
+    edits: list[Edit] = []
+    for kind, start, end, at, stop in matcher.get_opcodes():
+        if kind == "replace" and end - start == stop - at:
+            for index, value in zip(range(start, end), new[at:stop], strict=True):
+                edits += replace_value(document, (*path, index), value)
+        elif kind == "insert" and old:
+            added = [literal(value, quote) for value in new[at:stop]]
+            edits.append(_insert(document, path, start, added))
+        elif kind != "equal":
+            return None
+    return edits
+
+
+def _insert(document: Document, path: Path, index: int, added: list[str]) -> Edit:
+    """Write items before one of an array, or behind the last."""
+    values, text = document.spans.values, ", ".join(added)
+    if (*path, index) in values:
+        start = values[(*path, index)][0]
+        return Edit(start, start, f"{text}, ")
+    end = values[(*path, index - 1)][1]
+    return Edit(end, end, f", {text}")
+
+
+def _at(values: Any, path: Path) -> Any:
+    for part in path:
+        values = values[part]
+    return values
+
+
+def _without_comments(text: str, span: Span) -> None:
+    """Raise ``CannotEdit`` if a comment stands inside a value."""
+    if "\n" in text[slice(*span)] and any(comments(text[slice(*span)])):
+        raise CannotEdit("a comment would be lost")
 
 
 def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
@@ -90,12 +127,13 @@ def rename_key(document: Document, path: Path, name: str) -> Iterator[Edit]:
         raise CannotEdit(f"`{name}` is already there")
     _span(document.spans.keys, path)
     for span in document.spans.names[path]:
-        yield Edit(*span, _key(name))
+        yield Edit(*span, key_text(name))
 
 
 def remove_key(document: Document, path: Path) -> Edit:
     """Remove a key and its value; a comment behind it stays."""
     key, value = _span(document.spans.keys, path), _span(document.spans.values, path)
+    _without_comments(document.text, value)
     if _inline(document, path[:-1]):
         return _remove_inline(document.text, key, value)
     start, rest = _own_lines(document.text, key, value)
@@ -110,7 +148,7 @@ def move_key(document: Document, path: Path, to: Path) -> Iterator[Edit]:
     start, rest = _own_lines(document.text, key, value)
     line = document.text[key[1] : rest.end(2) if rest[2] else value[1]]
     yield Edit(start, rest.end(), "")
-    yield _add(document, to[:-1], [f"{_key(to[-1])}{line}"])
+    yield _add(document, to[:-1], [f"{key_text(to[-1])}{line}"])
 
 
 def add_header(document: Document, path: Path, section: str) -> Edit:
@@ -124,7 +162,7 @@ def add_header(document: Document, path: Path, section: str) -> Edit:
         moved = not below and place >= start and not _is_header(document.text, place)
         if moved and isinstance(document.values[str(name)], dict):
             raise CannotEdit(f"`{name}` is a table")
-    return Edit(start, start, f"[{_key(section)}]{_newline(document.text, start)}")
+    return Edit(start, start, f"[{key_text(section)}]{_newline(document.text, start)}")
 
 
 def _span(spans: dict[Path, Span], path: Path) -> Span:
@@ -197,7 +235,7 @@ def _below(text: str, offset: int, prefix: str, pairs: list[str]) -> Edit:
 def _new_table(text: str, table: Path, pairs: list[str]) -> Edit:
     newline = _newline(text, len(text))
     gap = newline if text.endswith("\n") else 2 * newline
-    header = f"[{'.'.join(map(_key, table))}]"
+    header = f"[{'.'.join(map(key_text, table))}]"
     lines = [gap * bool(text) + header, *pairs, ""]
     return Edit(len(text), len(text), newline.join(lines))
 
@@ -233,16 +271,3 @@ def _newline(text: str, offset: int) -> str:
     end = text.find("\n", offset)
     end = text.rfind("\n") if end < 0 else end
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
-
-
-def _key(name: str | int) -> str:
-    if isinstance(name, int):
-        raise CannotEdit("an item of an array")
-    return name if _BARE.fullmatch(name) else _quoted(name)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    if escaped.isprintable():
-        return f'"{escaped}"'
-    raise CannotEdit("a string with control characters")

@@ -27,12 +27,12 @@ COMMENTED: dict[str, tuple[str, ...]] = {
 """The kinds of faults of comments that contradict the file."""
 
 FACTS: dict[str, tuple[str, ...]] = {
-    "invalid-toml": ("reason",),
+    "invalid-toml": ("reason", "hint"),
     "byte-order-mark": (),
     "unknown-key": ("key", "name", "table", "hint", "meant", "sure", "home"),
     "missing-header": ("key", "names", "section"),
     "bad-directive": ("reason",),
-    "bad-ignore": ("reason",),
+    "bad-ignore": ("reason", "hint", "meant"),
     "unknown-ignore": ("name", "until", "hint", "meant", "sure"),
     "unused-ignore": ("name", "until"),
     "expired-ignore": ("name", "until"),
@@ -59,7 +59,13 @@ FACTS: dict[str, tuple[str, ...]] = {
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
 
-MENDED = ("byte-order-mark", "unknown-ignore", "unused-ignore", "expired-ignore")
+MENDED = (
+    "byte-order-mark",
+    "bad-ignore",
+    "unknown-ignore",
+    "unused-ignore",
+    "expired-ignore",
+)
 """The kinds whose faults know the edits that mend them."""
 
 

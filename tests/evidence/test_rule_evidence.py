@@ -1,6 +1,7 @@
 """The runner of experiments, on a trainer of a few lines instead of KempnerForge."""
 
 import json
+import subprocess
 import sys
 import time
 import tomllib
@@ -275,3 +276,27 @@ def test_outcomes_are_kept_until_their_experiment_changes(task, tmp_path):
     again.keep([other])
     assert not again.ran(other)
     assert again.outcomes == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--help",), 0, "run the experiments"),
+        (("trainer",), 2, "no torch here: take a Python with the trainer's"),
+    ],
+)
+def test_without_torch(tmp_path, arguments, code, said):
+    """A Python that finds no torch can still be asked what the command does."""
+    (tmp_path / "trainer" / "scripts").mkdir(parents=True)
+    (tmp_path / "trainer" / "scripts" / "train.py").touch()
+    script = (
+        "import sys; sys.modules['torch'] = None; sys.path.insert(0, sys.argv.pop(1));"
+        "from benchmarks.rule_evidence.__main__ import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", script, str(ROOT), *arguments]
+    ended = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == code
+    assert said.casefold() in (ended.stdout + ended.stderr).casefold()
+    assert "Traceback" not in ended.stderr

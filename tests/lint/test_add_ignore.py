@@ -4,6 +4,10 @@ import tomllib
 
 import pytest
 
+from fp8tune.lint.rewrite import ignore
+from fp8tune.lint.suppress import read_ignores
+from fp8tune.toml.document import parse
+
 CONFIG = """\
 [train]
 mixed_precision = "fp8"
@@ -48,7 +52,13 @@ def test_reason_and_day(project, fp8tune):
     [
         (("--reason", "x"), "--reason and --until go with --add-ignore"),
         (("--add-ignore", "--until", "soon"), "--until soon: no date of the form"),
+        (
+            ("--add-ignore", "--until", "2020-01-01"),
+            "--until 2020-01-01: that day is o",
+        ),
         (("--add-ignore", "--reason", "a\nb"), "--reason: one line without control"),
+        (("--add-ignore", "--fix"), "--add-ignore and --fix do not go together"),
+        (("--add-ignore", "--unsafe-fixes"), "--add-ignore and --fix do not go tog"),
     ],
 )
 def test_bad_words(project, fp8tune, words, said):
@@ -115,3 +125,78 @@ def test_diff_shows_and_does_not_write(project, fp8tune):
     assert "+# fp8tune: ignore[fp8-without-compile]\n" in outcome.out
     assert outcome.err == "would comment away 2 findings in 1 file\n"
     assert (folder / "a.toml").read_text() == CONFIG
+
+
+R = "until=2099-12-31 -- R"
+SIZE = "[train]\n{}batch_size = 3.9{}\n"
+
+
+@pytest.mark.parametrize(
+    ("above", "behind", "added"),
+    [
+        ("", "", f"# fp8tune: ignore[value-truncated] {R}\n"),
+        (
+            "",
+            " # fp8tune: ignore[no-warmup] until=2020-01-01 -- R",
+            f"# fp8tune: ignore[value-truncated] {R}\n",
+        ),
+        (
+            "",
+            " # fp8tune: ignore[value-truncated] until=2020-01-01",
+            f"# fp8tune: ignore[value-truncated] {R}\n",
+        ),
+        (
+            "",
+            " # fp8tune: ignore[moe-with-compile] -- keep",
+            f"# fp8tune: ignore[value-truncated] {R}\n",
+        ),
+        (
+            "",
+            " # fp8tune: ignore[moe-with-compile] until=soon -- R",
+            f"# fp8tune: ignore[value-truncated] {R}\n",
+        ),
+        (
+            "# fp8tune: ignore[moe-with-compile] -- R\n",
+            "",
+            f"# fp8tune: ignore[value-truncated] {R}\n",
+        ),
+    ],
+)
+def test_a_comment_with_other_words_is_left_alone(
+    project, fp8tune, above, behind, added
+):
+    folder = project({"a.toml": SIZE.format(above, behind)})
+    words = ("--reason", "R", "--until", "2099-12-31", "--select", "value-truncated")
+    outcome = fp8tune("lint", "a.toml", "--add-ignore", *words)
+    assert "commented away 1 finding in 1 file" in outcome.out
+    assert (folder / "a.toml").read_text() == SIZE.format(above + added, behind)
+    again = fp8tune("lint", "a.toml", "--add-ignore", *words)
+    assert "commented away" not in again.out
+    assert (folder / "a.toml").read_text() == SIZE.format(above + added, behind)
+
+
+@pytest.mark.parametrize("where", [(f"# fp8tune: ignore[{{}}] {R}\n", ""), ("", R)])
+def test_a_comment_with_the_same_words_gets_the_name(project, fp8tune, where):
+    above, behind = where
+    behind = f" # fp8tune: ignore[{{}}] {behind}" * bool(behind)
+    text = SIZE.format(above, behind)
+    folder = project({"a.toml": text.format("moe-with-compile")})
+    words = ("--reason", "R", "--until", "2099-12-31", "--select", "value-truncated")
+    assert fp8tune("lint", "a.toml", "--add-ignore", *words).code == 0
+    names = "moe-with-compile, value-truncated"
+    assert (folder / "a.toml").read_text() == text.format(names)
+
+
+def test_a_comment_above_a_comment_keeps_its_hold():
+    """Two findings of one comment, silenced with two reasons."""
+    comments = "# fp8tune: ignore[two] -- keep\n# fp8tune: ignore[one]\n# 8 GPUs\n"
+    text = f"[train]\n{comments}x = 1\n"
+    two, one = read_ignores(parse(text.encode()))
+    assert (two.lines, one.lines) == ((2, 4, 5), (3, 4, 5))
+
+
+def test_what_stays_is_not_called_commented_away(lint):
+    text = SIZE.format("", "")
+    report = lint(text)
+    assert report.diagnostics
+    assert ignore(text.encode(), lambda data: report, "").fixed == ()

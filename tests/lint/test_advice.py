@@ -18,7 +18,8 @@ from fp8tune.lint.examples import plain_config
 from fp8tune.lint.rewrite import fixed_bytes
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
-from fp8tune.toml.edit import CannotEdit, apply, in_order, set_values
+from fp8tune.toml.edit import apply, in_order, set_values
+from fp8tune.toml.literal import CannotEdit
 
 BUILTIN = read_builtin()
 RULES = Rules(BUILTIN, {})

@@ -99,6 +99,56 @@ def test_a_rule_that_lacks_a_fact_is_not_stale(project, fp8tune):
     assert fp8tune(*command, "--world-size", "8").code == 0
 
 
+TWO = "[train]\nseed = 1  # fp8tune: ignore[nothing]\n{}"
+ANOTHER = "max_steps = 900  # fp8tune: ignore[{}]\n"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nothing"])
+def test_another_comment_is_another_finding(project, fp8tune, name):
+    """Comments have no key: they are told apart by their words, and counted."""
+    folder = project({"a.toml": TWO.format("")})
+    only = ("--select", "unknown-ignore", "--fail-on", "note")
+    command = ("lint", ".", "--baseline", "base", *only)
+    assert fp8tune(*command, "--update-baseline").code == 0
+    comment = "# fp8tune: ignore[nothing]"
+    assert lines(folder) == [FIRST, entry("a.toml", "unknown-ignore", comment)]
+    (folder / "a.toml").write_text("\n" + TWO.format(""))
+    assert fp8tune(*command).code == 0
+    (folder / "a.toml").write_text(TWO.format(ANOTHER.format(name)))
+    assert fp8tune(*command).code == 1
+    assert (
+        fp8tune(*command, "--update-baseline").err == "base: 2 kept (1 new, 0 gone)\n"
+    )
+    assert fp8tune(*command).code == 0
+    (folder / "a.toml").write_text(TWO.format(""))
+    assert "no longer has unknown-ignore at # fp8tune" in fp8tune(*command).err
+    assert (
+        fp8tune(*command, "--update-baseline").err == "base: 1 kept (0 new, 1 gone)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [
+        ("no-such-thing", ""),
+        ("fp8-with-tensor-paralel", "; did you mean fp8-with-tensor-parallel?"),
+    ],
+)
+def test_an_entry_for_no_rule_is_stale(written, fp8tune, rule, hint):
+    with (written / "base").open("a") as file:
+        file.write(entry("a.toml", rule, "distributed.tp") + "\n")
+    command = ("lint", "a.toml", "--baseline", "base")
+    outcome = fp8tune(*command)
+    assert (outcome.code, outcome.err.splitlines()[0]) == (
+        1,
+        f"stale: base:4: a.toml has an entry for {rule}, which is no rule here{hint}",
+    )
+    assert fp8tune("lint", "b.toml", "--baseline", "base").code == 0
+    said = fp8tune(*command, "--update-baseline")
+    assert (said.code, said.err) == (0, "base: 2 kept (0 new, 1 gone)\n")
+    assert lines(written) == [FIRST, TP, WARMUP]
+
+
 def test_update_adds_and_drops(written, fp8tune):
     (written / "a.toml").write_text(WARNING)
     outcome = fp8tune("lint", ".", "--baseline", "base", "--update-baseline")

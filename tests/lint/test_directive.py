@@ -26,7 +26,7 @@ from fp8tune.lint.directive import (
         ("# about\n\n# fp8tune: gpu=h200\nx = 1\n[train]\n", "h200", 0),
         ("x = 1\n# fp8tune: gpu=h200\n", "h200", 0),
         ("# fp8tune: gpu=h200\n# fp8tune: world-size=4\n", "h200", 4),
-        ("# fp8tune: gpu=h200\n# fp8tune: gpu=h100\n", "h100-sxm", 0),
+        ("# fp8tune: gpu=h100\n# fp8tune: gpu=h100-sxm\n", "h100-sxm", 0),
         ("x = 1 # fp8tune: gpu=h200\n", "", 0),
         ("# not fp8tune: gpu=h200\n", "", 0),
         ("# fp8tune: ignore[some-rule]\n", "", 0),
@@ -70,6 +70,22 @@ def test_problems(words, problems):
         assert span == (0, len(f"# fp8tune: {words}".rstrip()))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("gpu=h200", "gpu=h100 world-size=8", "gpu=h200"),
+        ("gpu=h200 world-size=8", "world-size=16 gpu=h200", "world-size=8"),
+    ],
+)
+def test_of_two_that_disagree_the_last_holds_and_is_a_problem(first, second, said):
+    found = read_directive(f"# fp8tune: {first}\n# fp8tune: {second}\n")
+    last = read_directive(f"\n# fp8tune: {second}\n")
+    start = len(f"# fp8tune: {first}\n")
+    span = (start, start + len(f"# fp8tune: {second}"))
+    problem = f"line 1 says {said}, and this comment takes its place"
+    assert found == last._replace(problems=((problem, span),))
+
+
 @pytest.mark.parametrize("table", ["[train]\n", "  [train]\n", "[[data.datasets]]\n"])
 def test_a_comment_below_the_first_table_is_not_read(table):
     found = read_directive(f"{table}# fp8tune: gpu=h200\n")
@@ -94,10 +110,17 @@ def test_a_comment_without_its_colon_is_a_problem(comment, before):
     assert found == Directive(problems=(problem,))
 
 
+@pytest.mark.parametrize("comment", ["# FP8Tune: gpu=h100", "#FP8TUNE world-size=8"])
+def test_capital_letters_are_a_problem(comment):
+    problem = ("fp8tune is written in small letters", (0, len(comment)))
+    assert read_directive(f"{comment}\n") == Directive(problems=(problem,))
+
+
 @pytest.mark.parametrize(
     "comment",
     [
         "# fp8tune",
+        "# FP8Tune: what this file is for",
         "# fp8tune finds nothing here",
         "# fp8tune needs gpu=h100 for this",
         "# checked with fp8tune gpu=h100",

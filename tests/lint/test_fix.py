@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.lint.diagnostic import Change, Region
-from fp8tune.lint.rewrite import fixed_bytes
+from fp8tune.lint.rewrite import fixed_bytes, mend
 from tests.lint.conftest import fix
 
 PP = "[distributed]\npp = 2\n"
@@ -149,3 +149,39 @@ def test_a_fault_may_know_its_edits(offered):
     )
     edits = (Change(-1, 0, "", Region(1, 1, 1, 1)),)
     assert made == ("safe", "mend", "much", edits, True)
+
+
+BETAS = """\
+[train]
+mixed_precision = "fp8"
+[optimizer]
+betas = [
+    0.9, # as in GPT-3
+    0.999, # Adam paper
+]
+"""
+SWAPPED = """\
+[vision_encoder]
+[data]
+hf_dataset_name = "x/y"
+tokenizer_path = "gpt2"
+[vlm]
+arch = "mot"
+mot_modalities = [
+    "text",  # first
+    "image",
+]
+"""
+
+
+def test_only_the_item_of_an_array_changes(builtin, looks):
+    said = mend(BETAS.encode(), looks(*builtin), unsafe=True).data.decode()
+    assert said == BETAS.replace("0.999", "0.95")
+
+
+@pytest.mark.parametrize("comment", [True, False])
+def test_a_fix_that_would_lose_a_comment_is_not_offered(builtin, looks, comment):
+    text = SWAPPED if comment else SWAPPED.replace("  # first", "")
+    report = looks(*builtin)(text.encode())
+    found = next(d for d in report.diagnostics if "mot_modalities" in d.key)
+    assert (found.fix is None) is comment

@@ -91,6 +91,19 @@ def test_an_expired_comment_goes_and_its_finding_shows(builtin, looks):
     assert [found.rule for found in said.report.diagnostics] == [ONE]
 
 
+@pytest.mark.parametrize("unsafe", [True, False])
+@pytest.mark.parametrize(
+    "comment",
+    ["# fp8tune: Ignore[value-truncated]", "# fp8tune: ignore[Value_truncated]"],
+)
+def test_a_finding_that_a_comment_is_meant_to_silence_is_not_mended(
+    builtin, looks, comment, unsafe
+):
+    text = f"[train]\nbatch_size = 3.9  {comment}\n"
+    said = mend(text.encode(), looks(*builtin), unsafe=unsafe).data.decode()
+    assert said == text.replace(comment, "# fp8tune: ignore[value-truncated]")
+
+
 def test_a_finding_that_a_comment_silences_is_not_mended(builtin, looks):
     text = b"[model]\nnum_experts = -1 # fp8tune: ignore[negative-expert-count]\n"
     assert mend(text, looks(*builtin), unsafe=True).data == text

@@ -11,7 +11,7 @@ import pytest
 from fp8tune import atomic
 from fp8tune.lint.rewrite import MAX_PASSES, Changed, fixed_bytes, mend, replace
 from fp8tune.toml.document import MAX_BYTES
-from fp8tune.toml.edit import CannotEdit
+from fp8tune.toml.literal import CannotEdit
 from tests.lint.conftest import fix
 
 PP = b"[distributed]\npp = 2\n"

@@ -142,10 +142,18 @@ def test_unknown_selector(configured, where, by, said):
         "severity": f"severity = {{'{by}' = 'note'}}",
         "per-file-ignores": f"per-file-ignores = {{'a.toml' = ['{by}']}}",
     }
-    configured(settings.get(where, f"{where} = ['{by}']"))
+    root = configured(settings.get(where, f"{where} = ['{by}']"))
     with pytest.raises(Problem) as error:
         run(("a.toml",), Options())
-    assert str(error.value) == said
+    place = f"{root}/pyproject.toml: [tool.fp8tune] `{where}`"
+    assert str(error.value) == f"{place}: {said}"
+
+
+@pytest.mark.parametrize("option", ["select", "ignore"])
+def test_unknown_selector_of_the_command_line(configured, option):
+    configured("")
+    with pytest.raises(Problem, match=r"^no rule, code or category 'slwo'; did you m"):
+        run(("a.toml",), Options(**{option: ("slwo",)}))
 
 
 @pytest.mark.parametrize(

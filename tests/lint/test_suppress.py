@@ -7,6 +7,7 @@ import pytest
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region
 from fp8tune.lint.suppress import Sieve, read_ignores
 from fp8tune.toml.document import parse
+from fp8tune.toml.edit import apply
 
 TODAY = datetime.date(2026, 11, 20)
 
@@ -20,8 +21,11 @@ def sieve(text):
     return Sieve(parse(text.encode()), TODAY)
 
 
-def kinds(found, known=("one", "two"), judged=("one", "two")):
-    return [fault.kind for fault in found.faults(frozenset(known), frozenset(judged))]
+KNOWN = {"one": "X1", "two": "X2"}
+
+
+def kinds(found, judged=("one", "two")):
+    return [fault.kind for fault in found.faults(KNOWN, frozenset(judged))]
 
 
 @pytest.mark.parametrize(
@@ -91,11 +95,59 @@ def test_an_unused_one_is_said_where_the_rule_was_judged():
 
 def test_an_unknown_one_is_said_with_a_suggestion():
     found = sieve("a = 1  # fp8tune: ignore[onne]\n")
-    (fault,) = found.faults(frozenset({"one"}), frozenset({"one"}))
+    (fault,) = found.faults(KNOWN, frozenset({"one"}))
     assert (fault.kind, fault.facts["hint"]) == (
         "unknown-ignore",
         "did you mean `one`?",
     )
+
+
+NAMES = {"one": "FP8401", "two": "FP8402", "three": "FP8301"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint", "meant", "sure"),
+    [
+        ("FP8402", "FP8402 is the code of `two`: write the name", "two", True),
+        ("fp8402", "FP8402 is the code of `two`: write the name", "two", True),
+        (
+            "slow",
+            "slow stands for several rules: write the name of each, here `one`, `two`",
+            "one, two",
+            False,
+        ),
+        (
+            "silent",
+            "silent stands for several rules: write the name of each",
+            None,
+            None,
+        ),
+        (
+            "FP83",
+            "FP83 stands for several rules: write the name of each",
+            None,
+            None,
+        ),
+        ("TWO", "did you mean `two`?", "two", True),
+        ("zzzzzz", "", None, None),
+    ],
+)
+def test_what_an_unknown_name_stands_for(name, hint, meant, sure):
+    found = sieve(f"a = 1  # fp8tune: ignore[{name}]\n")
+    for rule in ("two", "one"):
+        assert found.keeps(finding(rule, 1))
+    (fault,) = found.faults(NAMES, frozenset(NAMES))
+    facts = fault.facts
+    said = (facts["hint"], facts.get("meant"), facts.get("sure"))
+    assert (fault.kind, said) == ("unknown-ignore", (hint, meant, sure))
+
+
+def test_a_code_beside_its_name_goes():
+    text = "a = 1  # fp8tune: ignore[one, FP8401]\n"
+    found = sieve(text)
+    assert not found.keeps(finding("one", 1))
+    (fault,) = found.faults(NAMES, frozenset(NAMES))
+    assert apply(text, fault.edits) == "a = 1  # fp8tune: ignore[one]\n"
 
 
 def test_a_used_one_is_not_said():

@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 
 from fp8tune.toml.document import Document, comments, parse
 from fp8tune.toml.edit import (
-    CannotEdit,
     Edit,
     add_header,
     apply,
     in_order,
-    literal,
     move_key,
     remove_key,
     rename_key,
     set_values,
 )
+from fp8tune.toml.literal import CannotEdit, literal
 from tests.toml.test_spans import canonical, walk
 from tests.toml.writer import documents, scalars
 
@@ -62,9 +61,23 @@ def edited(text, edit, *arguments):
         ("t = [{ a = 1 }, { a = 2 }]\n", "t.0.a", 3, "t = [{ a = 3 }, { a = 2 }]\n"),
         ("a = [1, 2]\n", "a.1", 3, "a = [1, 3]\n"),
         ('a = """\nx\n""" # c\n', "a", "y", 'a = "y" # c\n'),
-        ("a = [ # c\n 1,\n]\nb = 2\n", "a", [3], "a = [3]\nb = 2\n"),
+        ("a = [ # c\n 1,\n]\nb = 2\n", "a", [3], "a = [ # c\n 3,\n]\nb = 2\n"),
+        ("a = [\n 1, # c\n 2, # d\n]\n", "a", [1, 3], "a = [\n 1, # c\n 3, # d\n]\n"),
+        ("a = [\n 1, # c\n]\n", "a", [1, 2, 3], "a = [\n 1, 2, 3, # c\n]\n"),
+        ("a = [\n 1 # c\n]\n", "a", [0, 1], "a = [\n 0, 1 # c\n]\n"),
+        ("a = [\n [1, 2], # c\n]\n", "a", [[1, 3]], "a = [\n [1, 3], # c\n]\n"),
+        ("a = [\n 1,\n 2\n]\n", "a", [1], "a = [1]\n"),
+        ("a = [1, 2]\n", "a", [2, 1], "a = [2, 1]\n"),
+        ("a = []\n", "a", ["x"], 'a = ["x"]\n'),
+        ("a = [1] # c\n", "a", "x", 'a = "x" # c\n'),
+        ("a = ['x', 'y']\n", "a", ["x", "z"], "a = ['x', 'z']\n"),
+        ("a = ['x']\n", "a", ["x", "z"], "a = ['x', 'z']\n"),
+        ("a = 'x'\n", "a", "y", "a = 'y'\n"),
+        ("a = 'x'\n", "a", "it's", 'a = "it\'s"\n'),
+        ('a = "it\'s"\n', "a", "x", 'a = "x"\n'),
+        ("a = '''\nx''' # c\n", "a", "y", "a = 'y' # c\n"),
         ('"a b" = 1\n', "a b", 2, '"a b" = 2\n'),
-        ("'ä' = '漢' # 😀\n", "ä", "é", "'ä' = \"é\" # 😀\n"),
+        ("'ä' = '漢' # 😀\n", "ä", "é", "'ä' = 'é' # 😀\n"),
         ("a = 1\n", "a", 'say "\\"', 'a = "say \\"\\\\\\""\n'),
         ("a = 1\n", "a", [0.5, 1e-5, [True]], "a = [0.5, 1e-05, [true]]\n"),
     ],
@@ -73,6 +86,18 @@ def test_set_a_value(text, path, value, after):
     expected = edited(text, set_values, {path_of(path): value})
     assert expected == (after, tomllib.loads(after))
     assert canonical(dict(walk(expected[1]))[path_of(path)]) == canonical(value)
+
+
+@pytest.mark.parametrize("value", [[2, 1], [1], [], [2, 3, 4, 5, 1], "x", 5], ids=repr)
+def test_a_value_with_comments_inside_is_not_replaced(value):
+    """Where items go or move, nobody knows what becomes of their comments."""
+    with pytest.raises(CannotEdit, match="a comment would be lost"):
+        edited("a = [\n 1, # c\n 2,\n]\n", set_values, {("a",): value})
+
+
+def test_a_value_with_comments_inside_is_not_removed():
+    with pytest.raises(CannotEdit, match="a comment would be lost"):
+        edited("a = [\n 1, # c\n]\nb = 2\n", remove_key, ("a",))
 
 
 ADDED = [
@@ -198,7 +223,7 @@ def test_a_key_that_cannot_be_renamed(text, path, name):
         ("a = 1", "a", ""),
         ("  a = 1  # why\nb = 2\n", "a", "# why\nb = 2\n"),
         ("# above\na = 1\n", "a", "# above\n"),
-        ("a = [\n 1, # c\n]\nb = 2\n", "a", "b = 2\n"),
+        ("a = [\n 1,\n]\nb = 2\n", "a", "b = 2\n"),
         ('a = """\n\n"""\nb = 2\n', "a", "b = 2\n"),
         ("[t]\na = 1\n", "t.a", "[t]\n"),
         ("t.a = 1\nt.b = 2\n", "t.a", "t.b = 2\n"),

@@ -60,10 +60,14 @@ def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 class Writer:
-    """Writes values as TOML; every choice of style is thrown with ``dice``."""
+    """Writes values as TOML; every choice of style is thrown with ``dice``.
 
-    def __init__(self, dice: Random) -> None:
+    ``bare`` arrays have no comments inside.
+    """
+
+    def __init__(self, dice: Random, *, bare: bool = False) -> None:
         self.dice = dice
+        self.bare = bare
 
     def pick(self, *choices: Any) -> Any:
         return self.dice.choice(choices)
@@ -76,6 +80,8 @@ class Writer:
 
     def blank(self) -> str:
         """Space inside an array: also line ends and comments."""
+        if self.bare:
+            return self.pick(self.space(), f"\n{self.space()}")
         return self.pick(
             self.space(), f"{self.comment()}\n{self.space()}", "\n# ],\n\n"
         )

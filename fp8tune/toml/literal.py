@@ -1,0 +1,52 @@
+"""Values and keys as the text of TOML."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LARGEST = 2**63
+
+
+class CannotEdit(Exception):
+    """The text is written in a way that this edit does not cover."""
+
+
+def literal(value: Any, quote: str = '"') -> str:
+    """A value as TOML, text in these quotes where it can be.
+
+    Raises ``CannotEdit`` for what has no one-line form.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        raise CannotEdit("an integer beyond TOML's range")
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _quoted(value, quote)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(literal(item, quote) for item in value)}]"
+    raise CannotEdit(f"{type(value).__name__} has no one-line form")
+
+
+def key_text(name: str | int) -> str:
+    """A key as TOML, in quotes where it needs them; raises ``CannotEdit``."""
+    if isinstance(name, int):
+        raise CannotEdit("an item of an array")
+    return name if _BARE.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str, quote: str = '"') -> str:
+    if quote == "'" and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    if escaped.isprintable():
+        return f'"{escaped}"'
+    raise CannotEdit("a string with control characters")
+
+
+def quote_of(text: str) -> str:
+    """The first quotes in the text of a value, else the usual ones."""
+    return next((sign for sign in text if sign in "'\""), '"')
