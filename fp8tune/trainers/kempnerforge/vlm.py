@@ -99,6 +99,16 @@ def vlm_frozen(vlm_freeze: Any, vlm_module_patterns: Any) -> list[str]:
     return [name for name in COMPONENTS if name in frozen]
 
 
+def vlm_decoder_trains(vlm_freeze: Any, vlm_module_patterns: Any) -> bool:
+    """Whether nothing of the language model can be frozen at build."""
+    return not any(
+        _may_reach(pattern, "transformer")
+        for name, frozen in _specs(vlm_freeze)
+        for pattern in _patterns(name, vlm_module_patterns)
+        if frozen
+    )
+
+
 def vlm_idle_from(
     vlm_freeze: Any,
     vlm_freeze_schedule: Any,

@@ -123,6 +123,21 @@ def test_frozen(value, vlm, frozen):
 
 
 @pytest.mark.parametrize(
+    ("vlm", "trains"),
+    [
+        ("", True),
+        (freeze(spec("vision_encoder"), spec("adapter")), True),
+        (freeze(spec("transformer")), False),
+        (freeze(spec("transformer", False)), True),
+        ('arch = "mot"\n' + freeze(spec("mot")), False),
+        (freeze(spec("*")), False),
+    ],
+)
+def test_decoder_trains(value, vlm, trains):
+    assert value("vlm_decoder_trains", vlm) == trains
+
+
+@pytest.mark.parametrize(
     ("vlm", "encoder", "step"),
     [
         ("", "", -1),
