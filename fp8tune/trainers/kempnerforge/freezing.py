@@ -23,6 +23,8 @@ COMPONENTS = ("transformer", "adapter", "vision_encoder")
 COMPILED, CHECKPOINTED = "_orig_mod.", "_checkpoint_wrapped_module."
 """What wrappers add to the names of parameters."""
 
+_BLOCK = r"transformer\.layers\.([0-9]+)\.(.*)"
+
 
 def vlm_frozen(vlm_freeze: Any, vlm_module_patterns: Any) -> list[str]:
     """Components whose every parameter is frozen at build (training/freeze.py)."""
@@ -139,34 +141,37 @@ def vlm_empty_patterns(
     used = dict(_specs(vlm_freeze))
     for _, specs in _stages(vlm_freeze_schedule):
         used |= dict(_specs(specs))
-    roots = _roots(vlm_arch_name, ac_applied, layers)
+    roots = _roots(vlm_arch_name)
+    wrapped = CHECKPOINTED if ac_applied == "full" else ""
     found: dict[str, None] = {}
     for name in used:
-        patterns = list(vlm_module_patterns.get(name, ()))
+        patterns = _listed(name, vlm_module_patterns)
         for pattern in patterns:
             beside = any(other.startswith(f"{pattern}.") for other in patterns)
-            if not beside and not _may_match(pattern, roots):
+            if not beside and not _may_match(pattern, roots, layers, wrapped):
                 found[pattern] = None
     return list(found)
 
 
-def _roots(arch: str, ac: str, layers: int) -> list[str]:
-    """What names of parameters begin with (model/vlm.py, model/transformer.py)."""
-    wrapped = CHECKPOINTED if ac == "full" else ""
-    decoder = ["token_embedding.", "norm.", "output_head."]
-    decoder += [f"layers.{layer}.{wrapped}" for layer in range(layers)]
-    decoder += {
-        "cross_attention": ["cross_attention_layers."],
-        "mot": ["mot_norms."],
-    }.get(arch, [])
-    return [f"transformer.{root}" for root in decoder] + ["adapter.", "vision_encoder."]
+def _roots(arch: str) -> tuple[str, ...]:
+    """What names of parameters outside blocks begin with (model/transformer.py)."""
+    own = {"cross_attention": ("cross_attention_layers",), "mot": ("mot_norms",)}
+    decoder = ("token_embedding", "norm", "output_head", *own.get(arch, ()))
+    names = (*(f"transformer.{name}" for name in decoder), *COMPONENTS[1:])
+    return (*(f"{name}." for name in names), COMPILED)
 
 
-def _may_match(pattern: str, roots: list[str]) -> bool:
+def _may_match(pattern: str, roots: tuple[str, ...], layers: int, wrapped: str) -> bool:
     literal = _literal(pattern)
+    block = re.match(_BLOCK, literal)
+    if block:
+        whole = literal == pattern
+        rest = block[2]
+        inside = rest.startswith(wrapped) if whole else _overlap(rest, wrapped)
+        return inside and int(block[1]) < layers
     if literal == pattern:
-        return literal.startswith((*roots, COMPILED))
-    return any(_overlap(literal, root) for root in (*roots, COMPILED))
+        return literal.startswith(roots)
+    return any(_overlap(literal, root) for root in (*roots, "transformer.layers."))
 
 
 def _may_match_compiled(pattern: str) -> bool:
@@ -193,6 +198,14 @@ def _patterns(name: str, patterns: Any) -> list[str]:
     if not isinstance(patterns, dict):
         raise Unknown("vlm.module_patterns")
     return [str(pattern) for pattern in patterns.get(name, [name])]
+
+
+def _listed(name: str, patterns: Any) -> list[str]:
+    """The patterns of an alias, none of what is no alias."""
+    found = patterns.get(name, []) if isinstance(patterns, dict) else None
+    if not isinstance(found, list) or not all(isinstance(p, str) for p in found):
+        raise Unknown("vlm.module_patterns")
+    return found
 
 
 def _apply(specs: Any, patterns: Any, frozen: set[str]) -> None:

@@ -210,3 +210,17 @@ def test_names_follow_the_model(value, arch, ac, pattern, empty):
     rest = f'[train]\nactivation_checkpointing = "{ac}"\n'
     found = value("vlm_empty_patterns", vlm, rest=rest)
     assert found == ([pattern] if empty else [])
+
+
+@pytest.mark.parametrize(
+    "odd", ["5", "[5]", '["transformer.*"]', "{ x = 5 }", "{ x = [5] }"]
+)
+def test_odd_patterns_are_unknown(value, odd):
+    vlm = freeze(spec("x")) + f"module_patterns = {odd}"
+    assert value("vlm_empty_patterns", vlm) is None
+
+
+def test_a_model_of_many_layers_costs_nothing(value):
+    vlm = freeze(spec("x")) + patterns(x=["transformer.layers.7.*"])
+    rest = f"[model]\nn_layers = {10**15}\n"
+    assert value("vlm_empty_patterns", vlm, rest=rest) == []
