@@ -60,9 +60,7 @@ def vlm_idle_from(
     _apply(vlm_freeze, vlm_module_patterns, frozen)
     if len(frozen) == len(COMPONENTS):
         return 0
-    for step, specs in _reached(vlm_freeze_schedule, max_steps):
-        if compile:
-            raise Unknown("vlm_idle_from")
+    for step, specs in _followed(vlm_freeze_schedule, max_steps, compile):
         _apply(specs, vlm_module_patterns, frozen)
         if vision_encoder_type == "random":
             frozen.add("vision_encoder")
@@ -230,6 +228,16 @@ def _inside(name: str, patterns: Any, components: list[str]) -> bool:
     return all(
         pattern.partition(".")[0] in components for pattern in _patterns(name, patterns)
     )
+
+
+def _followed(
+    schedule: Any, max_steps: int, compiled: bool
+) -> Iterator[tuple[int, Any]]:
+    """The stages that are reached, where what they match is clear."""
+    for stage in _reached(schedule, max_steps):
+        if compiled:
+            raise Unknown("vlm.freeze_schedule")
+        yield stage
 
 
 def _reached(schedule: Any, max_steps: int) -> Iterator[tuple[int, Any]]:

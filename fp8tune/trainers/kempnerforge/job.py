@@ -139,9 +139,9 @@ def fp8_tokens(
     Text runs have one stream. VLM archs put image and text together or apart,
     and the head sees text alone (model/vlm.py).
     """
-    visual = vlm_visual_tokens or vlm_named_tokens
     if not vlm_arch_name:
         return (micro_batch * train_seq_len,)
+    visual = vlm_visual_tokens or vlm_named_tokens
     text = micro_batch * known("vlm.max_text_len", vlm_max_text_len)
     image = micro_batch * known("vlm_visual_tokens", visual)
     joint = vlm_arch_name in ("joint_decoder", "moma")
