@@ -132,7 +132,6 @@ def fp8_tokens(
     train_seq_len: int,
     vlm_max_text_len: int | None = None,
     vlm_visual_tokens: int | None = None,
-    vlm_named_tokens: int | None = None,
 ) -> tuple[int, ...]:
     """M of the Float8Linears of one rank, one value per token stream [tokens].
 
@@ -143,7 +142,7 @@ def fp8_tokens(
         return (micro_batch * train_seq_len,)
     visual = vlm_visual_tokens or vlm_named_tokens
     text = micro_batch * known("vlm.max_text_len", vlm_max_text_len)
-    image = micro_batch * known("vlm_visual_tokens", visual)
+    image = micro_batch * known("vlm_visual_tokens", vlm_visual_tokens)
     joint = vlm_arch_name in ("joint_decoder", "moma")
     return (image + text, text) if joint else (image, text)
 

@@ -9,38 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.job import Unknown, known
-from fp8tune.trainers.kempnerforge import job
+from fp8tune.job import Unknown
 
 RANDOM_TOKENS, RANDOM_FEATURES = 16, 768
 """What the random encoder falls back to (model/vision.py, _build_random)."""
-
-ENCODER_TOKENS = {("siglip2", "google/siglip2-base-patch16-224"): 196}
-"""Patch tokens of encoders by type and path: (224 / 16) ** 2, no CLS.
-
-As the trainer's configs/train/vlm_7b_siglip2.toml says.
-"""
-
-
-def vlm_named_tokens(
-    vision_encoder_type: str,
-    vision_encoder_path: str,
-    vision_encoder_num_tokens: int,
-    adapter_type: str,
-    adapter_pool_window: int,
-    vlm_frames: int,
-) -> int:
-    """Image tokens per sample after the adapter, of a well-known encoder [tokens].
-
-    Such an encoder takes images of one size only. Unknown where the file says a
-    number of its own, or the encoder is another.
-    """
-    named = (vision_encoder_type, vision_encoder_path)
-    tokens = known("vision_encoder.num_tokens", ENCODER_TOKENS.get(named))
-    if vision_encoder_num_tokens > 0:
-        raise Unknown("vlm_named_tokens")
-    grid = job.vlm_grid(tokens, adapter_type)
-    return job.vlm_visual_tokens(tokens, grid, adapter_pool_window, vlm_frames)
 
 
 def vlm_cross_heads(vlm_cross_attention_n_heads: int, heads: int) -> int:

@@ -82,22 +82,3 @@ def test_orders(value, arch, order, first, swapped):
         first,
         swapped,
     )
-
-
-@pytest.mark.parametrize(
-    ("encoder", "adapter", "rest", "tokens"),
-    [
-        ("", "", "", 196),
-        ("", 'type = "avgpool"\npool_window = 2', "", 49),
-        ("", "", "[video]\nmax_frames = 8\n", 8 * 196),
-        ("num_tokens = 256", "", "", None),
-    ],
-)
-def test_tokens_of_a_well_known_encoder(value, encoder, adapter, rest, tokens):
-    named = 'type = "siglip2"\npath = "google/siglip2-base-patch16-224"\n'
-    found = value(
-        "vlm_named_tokens", encoder=named + encoder, adapter=adapter, rest=rest
-    )
-    assert found == tokens
-    other = named.replace("224", "naflex")
-    assert value("vlm_named_tokens", encoder=other) is None
