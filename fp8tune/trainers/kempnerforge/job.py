@@ -140,7 +140,6 @@ def fp8_tokens(
     """
     if not vlm_arch_name:
         return (micro_batch * train_seq_len,)
-    visual = vlm_visual_tokens or vlm_named_tokens
     text = micro_batch * known("vlm.max_text_len", vlm_max_text_len)
     image = micro_batch * known("vlm_visual_tokens", vlm_visual_tokens)
     joint = vlm_arch_name in ("joint_decoder", "moma")
