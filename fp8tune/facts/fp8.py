@@ -28,6 +28,9 @@ known to gain: neither d12 nor torchtitan's debug model, nor one of the 72 linea
 torchao's table with M = 1024 or 2048.
 """
 
+NARROW = 1024
+"""Largest K or N with which no linear of the H100's table gains."""
+
 
 def kv_size(kv_heads: int, head_dim: int) -> int:
     """N of the key and value projections."""
@@ -101,6 +104,15 @@ def linear_gain_high(fp8_linear_gain: float) -> float:
     from fp8tune.facts.gemm_speed import ERROR
 
     return fp8_linear_gain * (1 + ERROR)
+
+
+def too_narrow(hidden_size: int, fp8_linear_gain: float) -> bool:
+    """Whether no linear gains in the H100's table, nor all together by the estimate.
+
+    K or N of each is the hidden size, and none with 1024 gains there at any M: at most
+    0.94 with K, 0.63 with N (rowwise, ``fp8_gemm_h100.csv``).
+    """
+    return hidden_size <= NARROW and fp8_linear_gain < 1
 
 
 def kv_gain(gemms: tuple[Gemm, ...]) -> float:

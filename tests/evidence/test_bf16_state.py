@@ -77,6 +77,23 @@ def test_a_slow_moment_is_stuck(beta2, falls, fused):
     assert falls or after > 0.3 * before
 
 
+@pytest.mark.parametrize(
+    ("beta2", "decays"), [(0.98, True), (0.99, True), (0.997, False), (0.999, False)]
+)
+def test_the_momentum_of_lion_is_stuck(beta2, decays):
+    """second-moment-stuck-in-bf16: Lion multiplies its momentum by beta2, then adds."""
+    torch.manual_seed(0)
+    momentum = torch.zeros(WEIGHTS, dtype=torch.bfloat16)
+    for _ in range(500):
+        momentum.mul_(beta2).add_(noise(0).bfloat16(), alpha=1 - beta2)
+    before = momentum.float().norm()
+    for _ in range(2000):
+        momentum.mul_(beta2)
+    after = momentum.float().norm()
+    assert (after < 0.03 * before).item() is decays
+    assert decays or after > 0.5 * before
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_small_step_moves_only_small_weights(fused):
     """learning-rate-below-bf16: weights above 512 steps stay where they are."""

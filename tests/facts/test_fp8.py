@@ -81,3 +81,11 @@ def test_what_stands_in_the_way_is_what_lint_finds(job, lint, change, gpu, word)
             assert said["fp8.pays"] == "no"
             assert {row["speedup"] for row in said["gemm.table"]} == {None}
             assert not any(row["fp8"] for row in said["gemm.table"])
+
+
+@pytest.mark.parametrize(
+    ("hidden", "gain", "narrow"),
+    [(1024, 0.99, True), (1024, 1.0, False), (1040, 0.9, False), (768, 0.9, True)],
+)
+def test_too_narrow(hidden, gain, narrow):
+    assert fp8.too_narrow(hidden, gain) is narrow

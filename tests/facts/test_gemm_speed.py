@@ -8,9 +8,21 @@ from hypothesis import strategies as st
 
 from benchmarks.estimates.speeds import DATA
 from fp8tune.facts import gemm_speed
+from fp8tune.facts.fp8 import NARROW
 from fp8tune.facts.gemm_speed import CEILING, ERROR, SIZES, rowwise, tensorwise
 
 size = st.integers(SIZES[0], SIZES[-1])
+
+
+@pytest.mark.parametrize(("axis", "best"), [("k", 0.94), ("n", 0.63)])
+def test_nothing_narrow_gains(axis, best):
+    """fp8.too_narrow: K or N of 1024."""
+    others = itertools.product(SIZES, SIZES)
+    found = max(
+        rowwise(m, NARROW, n) if axis == "k" else rowwise(m, n, NARROW)
+        for m, n in others
+    )
+    assert found == pytest.approx(best)
 
 
 @pytest.mark.parametrize(

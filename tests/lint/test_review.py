@@ -1,6 +1,7 @@
 """What a sceptical reader found, and must not come back."""
 
 import os
+import re
 
 import pytest
 
@@ -215,3 +216,45 @@ def test_memory_of_something_else(fired, comment):
     assert fired(text) == []
     said = text.replace(comment, "Peak memory: 20 GB")
     assert fired(said) == ["wrong-memory-in-comment"]
+
+
+OUT_OF_MEMORY = """
+# fp8tune: gpu=h100 world-size=24
+[model]
+num_experts = 8
+[train]
+batch_size = 2
+seq_len = 4096
+compile_model = false
+activation_checkpointing = "none"
+[distributed]
+tp = 4
+""".lstrip()
+
+
+def test_no_part_is_more_than_the_total(fp8tune, project):
+    """The least that a mixture of experts needs was said with the parts of the most."""
+    project({"a.toml": OUT_OF_MEMORY})
+    said = fp8tune("lint", "a.toml", "--output-format", "json").json
+    found = {d["rule"]: d["message"] for d in said["diagnostics"]}
+    low, high, _, total, *parts = numbers(found["out-of-memory"])
+    assert low < total < high
+    assert sum(parts) <= total + 1.5
+    assert max(parts) > low
+
+
+def test_sizes_that_differ_look_different(fp8tune, project):
+    project(
+        {
+            "a.toml": "[model]\nvocab_size = 128256\nn_kv_heads = 8\n"
+            "ffn_hidden_dim = 14336\n[train]\n"
+        }
+    )
+    said = fp8tune("lint", "a.toml", "--gpu", "t4", "--output-format", "json").json
+    found = {d["rule"]: d["message"] for d in said["diagnostics"]}
+    weights, memory = numbers(found["whole-model-before-sharding"])
+    assert weights > memory
+
+
+def numbers(message):
+    return [float(text) for text in re.findall(r"\b\d+(?:\.\d+)?\b", message)]

@@ -98,6 +98,7 @@ TRAPS = {
         "freeze_schedule = [\n"
         '  { start_step = 10, specs = [{ module = "adapter" }] },\n'
         '  { start_step = 20, specs = [{ module = "adapter", frozen = false }] },\n]\n'
+        "[train]\ncompile_model = false\n"
     ),
     "a mixture is an array of tables": '[[data.datasets]]\npath = "/a"\n',
     "an encoder may train": vlm("freeze = []\n"),

@@ -3,6 +3,7 @@
 WORDS = (
     "job",
     "vlm",
+    "freezing",
     "mixture",
     "optim",
     "muon",

@@ -42,6 +42,19 @@ def vlm_late_stage(max_steps: int, vlm_freeze_schedule: Any) -> int:
     return _late(_starts(vlm_freeze_schedule), max_steps)
 
 
+def wsd_stable_steps(
+    max_steps: int, warmup_steps: int, scheduler_decay_steps: int | None
+) -> int:
+    """A length for wsd's stable phase: what the decay leaves of the run [steps].
+
+    The decay takes a tenth of the run where the file says nothing, and at most half of
+    what warmup leaves (https://arxiv.org/abs/2404.06395).
+    """
+    rest = max_steps - warmup_steps
+    decay = scheduler_decay_steps or 0
+    return rest - decay if 0 < decay < rest else max(rest - max_steps // 10, rest // 2)
+
+
 def resumes_from_own_folder(checkpoint_dir: str, checkpoint_load_path: str) -> bool:
     """Whether ``load_path`` is a checkpoint of the run's own folder.
 

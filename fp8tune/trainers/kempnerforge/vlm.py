@@ -1,4 +1,4 @@
-"""What the VLM sections of a KempnerForge config build, train and freeze.
+"""What the VLM sections of a KempnerForge config build.
 
 Every public function is a name of the job, as in ``job.py``.
 
@@ -7,13 +7,9 @@ Source: KempnerForge at commit 5666d0d, files named in each docstring.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.job import Unknown
-
-COMPONENTS = ("transformer", "adapter", "vision_encoder")
-"""Attributes of the VLM wrapper that hold parameters (model/vlm.py)."""
 
 RANDOM_TOKENS, RANDOM_FEATURES = 16, 768
 """What the random encoder falls back to (model/vision.py, _build_random)."""
@@ -90,122 +86,3 @@ def vlm_probed_positions(
         return vlm_max_text_len
     plain = vision_encoder_type == "random" and adapter_type in ("mlp_2layer", "linear")
     return vlm_max_text_len + vlm_frames * (RANDOM_TOKENS if plain else 1)
-
-
-def vlm_frozen(vlm_freeze: Any, vlm_module_patterns: Any) -> list[str]:
-    """Components whose every parameter is frozen at build (training/freeze.py)."""
-    frozen: set[str] = set()
-    _apply(vlm_freeze, vlm_module_patterns, frozen)
-    return [name for name in COMPONENTS if name in frozen]
-
-
-def vlm_idle_from(
-    vlm_freeze: Any,
-    vlm_freeze_schedule: Any,
-    vlm_module_patterns: Any,
-    vision_encoder_type: str,
-    max_steps: int,
-) -> int:
-    """First step after which no parameter trains, 0 from the start, -1 for never.
-
-    The random encoder has no parameters. Stages act when their step is reached
-    (scripts/train.py, FreezeStage hook).
-    """
-    frozen = {"vision_encoder"} if vision_encoder_type == "random" else set()
-    _apply(vlm_freeze, vlm_module_patterns, frozen)
-    if len(frozen) == len(COMPONENTS):
-        return 0
-    for step, specs in _reached(vlm_freeze_schedule, max_steps):
-        _apply(specs, vlm_module_patterns, frozen)
-        if vision_encoder_type == "random":
-            frozen.add("vision_encoder")
-        if len(frozen) == len(COMPONENTS):
-            return step
-    return -1
-
-
-def vlm_never_trained(
-    vlm_frozen: list[str],
-    vlm_freeze: Any,
-    vlm_freeze_schedule: Any,
-    vlm_module_patterns: Any,
-    vision_encoder_type: str,
-    max_steps: int,
-) -> list[str]:
-    """Modules that a stage unfreezes although the optimizer never got them.
-
-    ``build_optimizer`` takes the parameters that are trainable at build
-    (training/optimizer.py); the schedule only flips ``requires_grad``.
-    """
-    state = dict(_specs(vlm_freeze))
-    found: dict[str, None] = {}
-    for _, specs in _reached(vlm_freeze_schedule, max_steps):
-        for name, frozen in _specs(specs):
-            held = state.get(name, False) or _inside(
-                name, vlm_module_patterns, vlm_frozen
-            )
-            empty = name == "vision_encoder" and vision_encoder_type == "random"
-            if held and not frozen and not empty:
-                found[name] = None
-    return list(found)
-
-
-def vlm_idle_stages(vlm_freeze_schedule: Any, max_steps: int) -> list[int]:
-    """Start steps of freeze stages that a fresh run never applies.
-
-    The hook compares after a step is counted: the first step it sees is 1, and at
-    the last one nothing is trained any more (scripts/train.py).
-    """
-    steps = [step for step, _ in _stages(vlm_freeze_schedule)]
-    return [step for step in steps if not 0 < step < max_steps]
-
-
-def _specs(specs: Any) -> Iterator[tuple[str, bool]]:
-    for spec in specs:
-        if not isinstance(spec, dict) or not isinstance(spec.get("module"), str):
-            raise Unknown("vlm.freeze")
-        yield spec["module"], bool(spec.get("frozen", True))
-
-
-def _patterns(name: str, patterns: Any) -> list[str]:
-    if not isinstance(patterns, dict):
-        raise Unknown("vlm.module_patterns")
-    return [str(pattern) for pattern in patterns.get(name, [name])]
-
-
-def _apply(specs: Any, patterns: Any, frozen: set[str]) -> None:
-    """Apply freeze specs to whole components; what frees a part frees the whole."""
-    for name, freeze in _specs(specs):
-        for pattern in _patterns(name, patterns):
-            for component in COMPONENTS:
-                whole = pattern in ("*", f"{component}*", f"{component}.*")
-                if freeze and whole:
-                    frozen.add(component)
-                elif not freeze and (whole or _may_reach(pattern, component)):
-                    frozen.discard(component)
-
-
-def _may_reach(pattern: str, component: str) -> bool:
-    head = pattern.partition(".")[0]
-    return head == component or "*" in head or "?" in head or "[" in head
-
-
-def _inside(name: str, patterns: Any, components: list[str]) -> bool:
-    """Whether a module lies inside the components."""
-    return all(
-        pattern.partition(".")[0] in components for pattern in _patterns(name, patterns)
-    )
-
-
-def _reached(schedule: Any, max_steps: int) -> Iterator[tuple[int, Any]]:
-    """The stages that a fresh run applies, in order."""
-    for step, specs in _stages(schedule):
-        if 0 < step < max_steps:
-            yield step, specs
-
-
-def _stages(schedule: Any) -> Iterator[tuple[int, Any]]:
-    for stage in schedule:
-        if not isinstance(stage, dict) or not isinstance(stage.get("start_step"), int):
-            raise Unknown("vlm.freeze_schedule")
-        yield stage["start_step"], stage.get("specs", ())

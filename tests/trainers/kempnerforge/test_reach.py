@@ -51,3 +51,19 @@ def test_late_stage(start, late):
 )
 def test_resumes_from_own_folder(folder, path, own):
     assert reach.resumes_from_own_folder(folder, path) is own
+
+
+@pytest.mark.parametrize(
+    ("warmup", "decay", "stable"),
+    [
+        (0, None, 900),
+        (100, None, 800),
+        (100, 300, 600),
+        (100, 0, 800),
+        (100, 2000, 800),
+        (900, None, 50),
+        (998, None, 1),
+    ],
+)
+def test_wsd_stable_steps(warmup, decay, stable):
+    assert reach.wsd_stable_steps(1000, warmup, decay) == stable

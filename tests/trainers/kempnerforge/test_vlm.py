@@ -1,4 +1,4 @@
-"""What VLM sections build, train and freeze."""
+"""What VLM sections build."""
 
 import pytest
 
@@ -19,22 +19,6 @@ def value(job):
             return None
 
     return find
-
-
-def spec(module, frozen=True):
-    return f'{{ module = "{module}", frozen = {str(frozen).lower()} }}'
-
-
-def freeze(*specs):
-    return f"freeze = [{', '.join(specs)}]\n"
-
-
-def schedule(**stages):
-    entries = (
-        f"{{ start_step = {name.removeprefix('s')}, specs = [{specs}] }}"
-        for name, specs in stages.items()
-    )
-    return f"freeze_schedule = [{', '.join(entries)}]\n"
 
 
 @pytest.mark.parametrize(
@@ -98,90 +82,3 @@ def test_orders(value, arch, order, first, swapped):
         first,
         swapped,
     )
-
-
-@pytest.mark.parametrize(
-    ("vlm", "frozen"),
-    [
-        ("", ["vision_encoder"]),
-        (freeze(), []),
-        (freeze(spec("transformer"), spec("adapter")), ["transformer", "adapter"]),
-        (freeze(spec("transformer"), spec("transformer", False)), []),
-        (freeze(spec("*")), ["transformer", "adapter", "vision_encoder"]),
-        (freeze(spec("*"), spec("adapter", False)), ["transformer", "vision_encoder"]),
-        (
-            'arch = "mot"\n' + freeze(spec("transformer"), spec("mot", False)),
-            [],
-        ),
-        (freeze(spec("transformer.layers.0.*")), []),
-        ("freeze = ['adapter']", None),
-        (freeze(spec("x")) + "module_patterns = { x = ['adapter.*'] }", ["adapter"]),
-    ],
-)
-def test_frozen(value, vlm, frozen):
-    assert value("vlm_frozen", vlm) == frozen
-
-
-@pytest.mark.parametrize(
-    ("vlm", "encoder", "step"),
-    [
-        ("", "", -1),
-        (freeze(spec("transformer"), spec("adapter")), "", 0),
-        (freeze(spec("transformer"), spec("adapter")), 'type = "clip"', -1),
-        (freeze(spec("transformer")) + schedule(s9=spec("adapter")), "", 9),
-        (freeze(spec("transformer")) + schedule(s100000=spec("adapter")), "", -1),
-        (
-            freeze(spec("transformer"))
-            + schedule(s5=spec("transformer", False), s9=spec("adapter")),
-            "",
-            -1,
-        ),
-    ],
-)
-def test_idle(value, vlm, encoder, step):
-    assert value("vlm_idle_from", vlm, encoder) == step
-
-
-@pytest.mark.parametrize(
-    ("vlm", "encoder", "names"),
-    [
-        ("", "", []),
-        (
-            freeze(spec("transformer")) + schedule(s9=spec("transformer", False)),
-            "",
-            ["transformer"],
-        ),
-        (
-            freeze(spec("transformer")) + schedule(s0=spec("transformer", False)),
-            "",
-            [],
-        ),
-        (schedule(s9=spec("adapter"), s20=spec("adapter", False)), "", []),
-        (schedule(s9=spec("vision_encoder", False)), "", []),
-        (
-            schedule(s9=spec("vision_encoder", False)),
-            'type = "clip"',
-            ["vision_encoder"],
-        ),
-        (
-            'arch = "mot"\n'
-            + freeze(spec("transformer"))
-            + schedule(s9=spec("mot", False)),
-            "",
-            ["mot"],
-        ),
-    ],
-)
-def test_never_trained(value, vlm, encoder, names):
-    assert value("vlm_never_trained", vlm, encoder) == names
-
-
-def test_idle_stages(value):
-    stages = schedule(s0=spec("adapter"), s10=spec("adapter"), s100000=spec("adapter"))
-    assert value("vlm_idle_stages", stages) == [0, 100000]
-
-
-@pytest.mark.parametrize("written", ["freeze_schedule = [5]", "module_patterns = 5"])
-def test_odd_freezing_is_unknown(value, written):
-    vlm = f"{freeze(spec('transformer'))}{written}"
-    assert value("vlm_idle_from", vlm) is None
