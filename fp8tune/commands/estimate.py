@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING
@@ -97,13 +98,26 @@ def command(
     try:
         found = estimate(variants, _titled(known, loaded))
     except Unknown:
-        raise Failure(f"{config}: `precision` is not one of the trainer's") from None
+        click.echo(f"fp8tune: {config}: {_no_precision(known)}", err=True)
+        return 1
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
     else:
         for line in text(config, found):
             click.echo(line)
     return int(found.said.impossible)
+
+
+def _no_precision(known: Config) -> str:
+    """What is wrong with a precision that the trainer does not have."""
+    from fp8tune.lint.wording import shown
+
+    name = known.trainer.schema.job["precision"]
+    section, _, key = name.partition(".")
+    spec = dict(known.trainer.schema.dotted_keys())[name]
+    value = known.document.values.get(section, {}).get(key, spec.effective_default)
+    allowed = ", ".join(map(str, spec.allowed))
+    return f"`{name} = {shown(value)}` is no precision of the trainer: {allowed}"
 
 
 def _titled(known: Config, loaded: Loaded) -> tuple[int, int]:
@@ -124,6 +138,11 @@ def _typed(
     from fp8tune.facts.calibration import of_job
     from fp8tune.job import Unknown
 
+    with contextlib.suppress(Unknown):
+        most = variants.job["gpu.memory_limit_gib"]
+        if peak_gib > most:
+            reason = f"more than the GPU has, {most:.1f} GiB"
+            raise Failure(f"--measured {peak_gib:g}: {reason}")
     try:
         return of_job(variants.job, peak_gib, tokens, versions)
     except Unknown as error:

@@ -137,17 +137,32 @@ def memory_fit(job: Job, band: Band) -> str:
 
 
 def speed(job: Job, runs: Sequence[Run]) -> Band:
-    """Tokens/s of a job over all GPUs; raises ``Unknown``."""
+    """Tokens/s of a job over all GPUs; raises ``Unknown``.
+
+    Where only runs of other families are known on the GPU, their factor counts all the
+    same, or a slow cluster would make one setting look slow beside others; the band
+    stays as wide as it was.
+    """
     names = ("tokens_per_second", "tokens_low", "tokens_high")
     band = Band(*(job[f"speed.{name}"] for name in names))
-    return corrected(SPEED, band, list(map(_measured, _of(job, (SPEED,), runs))))
+    own = list(map(_measured, _of(job, (SPEED,), runs)))
+    if own:
+        return corrected(SPEED, band, own)
+    by = factor(list(map(_measured, _of(job, (SPEED,), runs, any_family=True))))
+    return Band(band.value * by, band.low * by, band.high * by)
 
 
 def _measured(run: Run) -> Measured:
     return Measured(run.family, run.predicted, run.measured)
 
 
-def _of(job: Job, quantities: tuple[str, ...], runs: Sequence[Run]) -> list[Run]:
+def _of(
+    job: Job,
+    quantities: tuple[str, ...],
+    runs: Sequence[Run],
+    *,
+    any_family: bool = False,
+) -> list[Run]:
     """The runs that speak for a job, if its GPU is known."""
     if not runs or "gpu" not in job:
         return []
@@ -155,7 +170,8 @@ def _of(job: Job, quantities: tuple[str, ...], runs: Sequence[Run]) -> list[Run]
     mine = [
         run
         for run in runs
-        if (run.gpu, run.family) == (job["gpu"], name)
+        if run.gpu == job["gpu"]
+        and (any_family or run.family == name)
         and run.quantity in quantities
         and run.versions.get("fp8tune") == __version__
     ]

@@ -96,7 +96,7 @@ def late_gradients_gib(
     whole, and a compiled graph returns new ones beside the accumulated. A pipeline
     stage has gathered all its weights too, in bf16.
     """
-    if pp > 1:
+    if sharded and pp > 1:
         return memory_gradients_gib + 2 * params_rank / GIB
     if sharded:
         late = (params_root / 2 + params_block) * unsharded_gradient_bytes / GIB

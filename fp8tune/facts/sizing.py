@@ -198,8 +198,16 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
         fit = _fit(job.with_values(shared, gpus * factor))
         if fit == "fits":
             return f"{words}; with these it takes {gpus * factor} GPUs"
-    end = "" if fit == "unknown" else ", on any number of GPUs: use a smaller model"
-    return f"{words}{end}"
+    if fit == "unknown":
+        return words
+    if job["memory.init_gib"] > job["gpu.memory_limit_gib"]:
+        return f"{words}: each GPU builds the whole model before it is sharded"
+    words += f", nor on {gpus * FACTORS[-1]} GPUs"
+    for factor in FACTORS:
+        sequence = {"seq_len": max(1, job["seq_len"] // factor)}
+        if _fit(job.with_values(least | sequence)) == "fits":
+            return f"{words}; it would with {_said(job, sequence)}"
+    return words
 
 
 def _fit(job: Job) -> str:

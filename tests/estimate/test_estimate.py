@@ -300,10 +300,8 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
     ("arguments", "said"),
     [
         (("--measured", "50"), "without `gpu` there is no estimate: say --gpu h100"),
-        (
-            ("--measured", "900", *H200),
-            "a memory of 900.0 is too far from",
-        ),
+        (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
+        (("--measured", "9", *H200), "a memory of 9.0 is too far from"),
         (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
         (("--measured", "0"), "0.0 is not in the range"),
         (("--measured", "x"), "'x' is not a valid float"),
@@ -325,7 +323,6 @@ def test_what_cannot_correct_it(fp8tune, project, arguments, said):
         ("gone.toml", None, "gone.toml: No such file or directory"),
         ("a.toml", "[train\n", "a.toml:1:"),
         ("a.toml", "[project]\nname = 'x'\n", "a.toml: a Python project file"),
-        ("a.toml", '[train]\nmixed_precision = "x"\n', "`precision` is not one"),
     ],
 )
 def test_what_cannot_be_estimated(fp8tune, project, name, text, said):
@@ -334,6 +331,14 @@ def test_what_cannot_be_estimated(fp8tune, project, name, text, said):
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_a_precision_that_the_trainer_does_not_have(fp8tune, project):
+    project({"a.toml": '[train]\nmixed_precision = "x"\n'})
+    outcome = fp8tune("estimate", "a.toml")
+    said = 'fp8tune: a.toml: `train.mixed_precision = "x"` is no precision of the '
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"{said}trainer: bf16, fp16, fp32, fp8\n"
 
 
 ONE_GPU = "configs/llama3_7b_1xh200_fp8.toml"

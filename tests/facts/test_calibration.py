@@ -152,6 +152,17 @@ def test_other_families_and_gpus_are_left_alone(config, other):
     assert (found.value, found.runs) == (config(**other)["memory.peak_gib"], 0)
 
 
+@pytest.mark.parametrize("other", [{"ac": "none"}, {"precision": "bf16"}])
+def test_the_speed_of_other_families_goes_along(config, other):
+    """Else what was measured would look slow beside what was not."""
+    one, beside = config(precision="fp8"), config(**{"precision": "fp8"} | other)
+    runs = calibration.of_job(one, 0.0, 0.8 * one["speed.tokens_per_second"])
+    found, names = calibration.speed(beside, runs), ("per_second", "low", "high")
+    wanted = [0.8 * beside[f"speed.tokens_{name}"] for name in names]
+    assert list(found[:3]) == pytest.approx(wanted)
+    assert calibration.speed(config(**other, gpu="h100-sxm"), runs).factor == 1.0
+
+
 def test_only_the_newest_environment_counts(config):
     one = config()
     peak = one["memory.peak_gib"]

@@ -176,10 +176,13 @@ def test_what_is_advised_fits(shape):
         wanted = "tight" if option.endswith("hardly fits") else "fits"
         assert changes
         assert built(shape | changes)["memory.fit"] == wanted
-    if words.endswith(" GPUs"):
-        size = int(words.split()[-2])
-        least = {"batch": 1, "accum": 1, "ac": "full", "world_size": size}
-        assert built(shape | least)["memory.fit"] == "fits"
+    least = {"batch": 1, "accum": 1, "ac": "full"}
+    if found_gpus := re.search(r"it takes (\d+) GPUs$", words):
+        more = {"world_size": int(found_gpus[1])}
+        assert built(shape | least | more)["memory.fit"] == "fits"
+    if shorter := re.search(r"it would with `train.seq_len = (\d+)`$", words):
+        less = {"seq": int(shorter[1])}
+        assert built(shape | least | less)["memory.fit"] == "fits"
 
 
 def test_one_batch_is_the_config_without_accumulation(config):

@@ -10,9 +10,13 @@ from typing import Any
 from fp8tune.job import Job, Unknown, known
 
 
-def sharded(world_size: int) -> bool:
-    """Whether FSDP2 wraps the model: with two GPUs or more (distributed/setup.py)."""
-    return world_size > 1
+def sharded(world_size: int, pp: int) -> bool:
+    """Whether FSDP2 wraps the model: where a mesh has more than a pipeline.
+
+    A pipeline over all GPUs has no data-parallel dimension (distributed/setup.py;
+    parallel.py, apply_fsdp2).
+    """
+    return 1 < world_size != pp
 
 
 def shards(dp_shard: int, dp_replicate: int, cp: int) -> int:
@@ -235,7 +239,7 @@ def estimate_family(
         kind = "VLM"
     else:
         kind = "" if ac_applied == "full" else "kept eager"
-    place = "one GPU" if not sharded else "pipeline" if pp > 1 else ""
+    place = "pipeline" if pp > 1 else "" if sharded else "one GPU"
     return ", ".join(filter(None, (place, kind))) or "dense"
 
 

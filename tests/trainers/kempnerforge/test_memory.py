@@ -233,3 +233,25 @@ def test_encoders_and_frozen_parts_are_not_covered(job, encoder, freeze):
 def test_the_random_encoder_is_covered(job, freeze):
     vlm = f"[vision_encoder]\nnum_tokens = 16\n[vlm]\n{freeze}\n"
     assert job(BASE + vlm)["extra_parameters"] == 4096 * 4096
+
+
+@pytest.mark.parametrize(
+    ("gpus", "layout", "sharded"),
+    [
+        (1, "", False),
+        (8, "", True),
+        (2, "pp = 2", False),
+        (4, "pp = 2", True),
+        (2, "tp = 2", True),
+        (8, "pp = 4\ntp = 2", True),
+    ],
+)
+def test_a_pipeline_over_all_gpus_is_not_sharded(job, gpus, layout, sharded):
+    """Its mesh has no data-parallel dimension (parallel.py, apply_fsdp2)."""
+    sections = f"grad_accum_steps = 4\n[distributed]\n{layout}\n"
+    names = ("sharded", "gathered_bytes", "unsharded_gradient_bytes")
+    values = found(job, names, sections, gpus)
+    assert values["sharded"] == sharded
+    if not sharded:
+        assert values["gathered_bytes"] == 0
+        assert values["unsharded_gradient_bytes"] == 2
