@@ -74,7 +74,7 @@ def command(
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
     Every figure comes with the range that measured runs justify. `fp8tune explain
-    memory.peak_gib CONFIG` shows how one comes about. Exit code 1: CONFIG cannot run to its end.
+    memory.peak_gib CONFIG` shows how one comes about. Exit code 1: CONFIG fails.
     """
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.show import text

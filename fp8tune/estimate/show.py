@@ -54,7 +54,9 @@ def _target(found: Estimate) -> Iterator[str]:
 
 def _refused(said: Prediction) -> Iterator[str]:
     for refusal in said.refused:
-        fails = "this cannot run" if refusal.voids else "this run fails, whatever it needs"
+        fails = (
+            "this cannot run" if refusal.voids else "this run fails, whatever it needs"
+        )
         yield from _wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
         if refusal.help:
             yield from _wrapped(refusal.help, "  help: ", "    ")

@@ -101,7 +101,7 @@ def answer(
         said = "unsure"
     runs = by_point(space, trials)
     last = _last(runs.get(chosen, [])) if chosen is not None else None
-    points = [given if chosen is None else chosen, given]
+    points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = _fp8(space, runs, points)
     energies = by_point(space, aimed(trials, ENERGY))
     return Answer(
@@ -167,9 +167,10 @@ def _fp8(
     in_bf16 = [p for p in runs if space.value(p, "precision") == "bf16"]
     sound = [p for p in in_bf16 if _confirmed(runs[p]) and not is_unfit(runs[p])]
     beside = speed_of(runs, versions[0][1])
-    every = [bf16 for _, bf16 in versions] + sound * bool(beside)
+    every = [bf16 for _, bf16 in versions] + sound * (bool(beside) and len(points) > 1)
     speeds = {p: found for p in every if p and (found := speed_of(runs, p))}
-    bf16 = max(speeds, key=lambda p: speeds[p].value, default=None)
+    fit = [p for p in speeds if not is_unfit(runs[p])]
+    bf16 = max(fit or speeds, key=lambda p: speeds[p].value, default=None)
     if bf16 is None:
         return None, None, None
     for fp8, same in versions:

@@ -84,9 +84,13 @@ class Search:
 
     @property
     def _trials(self) -> Sequence[Trial]:
-        """The trials that count under this budget, as the aim sees them."""
-        known = [t for t in self.study.trials if not self._was_cut_short(t)]
-        return aimed(known, self.aim)
+        """The trials that count, as the aim sees them."""
+        return aimed(self._counting, self.aim)
+
+    @property
+    def _counting(self) -> list[Trial]:
+        """The trials that count under this budget."""
+        return [t for t in self.study.trials if not self._was_cut_short(t)]
 
     def _was_cut_short(self, trial: Trial) -> bool:
         """Whether a trial was given up for a smaller budget than there is now."""
@@ -105,7 +109,7 @@ class Search:
         finally:
             self.runner.close()
         seconds = self.limits.budget - self.limits.write - self.left
-        found = answer(self.space, self.given, self.study.trials, seconds, self.aim)
+        found = answer(self.space, self.given, self._counting, seconds, self.aim)
         if self.stage is None:
             return found
         stopped = self.interrupted

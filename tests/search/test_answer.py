@@ -171,3 +171,19 @@ def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected)
     found = answer(SPACE, GIVEN, trials(("given", ran(GIVEN, **FULL)), *others), 1.0)
     assert (found.chosen, found.verdict) == expected
     assert GIVEN in found.unfit
+
+
+def test_bf16_that_lacks_memory_is_no_reference():
+    best = SPACE.twin(BEST)
+    found = answer(
+        SPACE,
+        GIVEN,
+        trials(
+            ("given", ran(GIVEN, more={"alloc_retries": 3})),
+            ("twin", ran(TWIN, 120, more={"alloc_retries": 3})),
+            ("confirm", ran(BEST, 110)),
+            ("confirm", ran(best, 88)),
+        ),
+        9.0,
+    )
+    assert (found.chosen, found.twin.value, found.fp8_gain) == (BEST, 88, 1.25)

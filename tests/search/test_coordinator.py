@@ -174,3 +174,15 @@ def test_a_config_that_a_small_budget_cut_short_is_tried_again():
     assert resumed(study, 60.0, slow, ()) == []
     assert resumed(study, 7200.0, slow, ())[:1] == [("given", GIVEN)]
     assert study.trials[1].record.ok
+
+
+def test_what_a_small_budget_cut_short_is_chosen_after_all():
+    """Given up while it compiled, it is tried again and counts by what it does then."""
+    study = Study("")
+    late = {"budget_s": 600.0, "message": "nothing more in stage compile"}
+    study.add("search", ran(BEST, outcome="compile", more=late))
+    space = space_of(RECORDS)
+    points = InOrder(OTHER, BEST)
+    limits = Limits(7200.0)
+    search = Search(space, GIVEN, Replay(RECORDS, space), points, study, limits)
+    assert search.run().chosen == BEST

@@ -83,6 +83,8 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
     found = found._replace(spikes=(ours, theirs))
     middle = statistics.fmean(map(end, bf16))
+    if middle <= 0:
+        return found  # no loss of a language model
     gap = statistics.fmean(end(one) - end(other) for one, other in pairs)
     found = found._replace(gap=gap / middle)
     if len(seeds) < SEEDS:

@@ -160,3 +160,9 @@ def test_chance():
     assert at_least(0, 0) == 1.0
     assert at_least(2, 2) == 0.25
     assert at_least(1, 2) == 0.75
+
+
+def test_losses_of_nothing_say_nothing():
+    empty = tuple(0.0 for _ in range(STEPS))
+    both = [(a._replace(losses=empty), b._replace(losses=empty)) for a, b in pairs(0.0)]
+    assert said(both).verdict == "unsure"
