@@ -131,3 +131,18 @@ def larger_gib(job: Job) -> float:
     except (Unknown, UnknownGpu):
         return 0.0
     return float(wanted) if here and wanted > here else 0.0
+
+
+def this_gpu(asked: str) -> str:
+    """The GPU as the table knows it: the one named, else this machine's.
+
+    Raises ``CannotPlan`` where the machine has none.
+    """
+    found = smi.name()
+    if not found:
+        hint = "run on a GPU node, or rehearse with --device cpu"
+        raise CannotPlan(f"no NVIDIA GPU found; {hint}")
+    try:
+        return resolve(asked or found)
+    except UnknownGpu:
+        return ""

@@ -10,11 +10,9 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
-from fp8tune.runners import smi
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
@@ -42,6 +40,7 @@ from fp8tune.search.real import (
     larger_gib,
     plan_for_trials,
     ranks,
+    this_gpu,
 )
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
@@ -223,28 +222,15 @@ def _config(wishes: Wishes) -> Config:
     except OSError as error:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"
+    elsewhere = replayed or wishes.device == "cpu"
     target = Target(
-        _gpu(wishes),
+        wishes.gpu if elsewhere else this_gpu(wishes.gpu),
         wishes.world_size,
         "" if replayed and not wishes.gpu else "--gpu",
         "--world-size" if wishes.world_size else "",
     )
     alone = 0 if replayed else 1
     return read_config(wishes.config, data, target, wishes.trainer, alone)
-
-
-def _gpu(wishes: Wishes) -> str:
-    """The GPU as the table knows it: the one named, else this machine's."""
-    if wishes.runner == "replay" or wishes.device == "cpu":
-        return wishes.gpu
-    found = smi.name()
-    if not found:
-        hint = "run on a GPU node, or rehearse with --device cpu"
-        raise CannotSearch(f"no NVIDIA GPU found; {hint}")
-    try:
-        return resolve(wishes.gpu or found)
-    except UnknownGpu:
-        return ""
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
