@@ -92,6 +92,7 @@ def test_the_whole_answer(replay, tmp_path):
         "output": "a.tuned.toml",
         "extrapolated": None,
         "stability": None,
+        "starts_from": None,
     }
     for speed in (*said["tokens_per_second"].values(), *intervals):
         assert speed.keys() == {"value", "low", "high"}
