@@ -7,7 +7,7 @@ new table meets dotted keys, is for the caller to check with the parser.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -85,7 +85,7 @@ def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit]
 
     old = _at(document.values, path)
     quote = quote_of(document.text[slice(*document.spans.values[path])])
-    matcher = SequenceMatcher(None, [*map(repr, old)], [*map(repr, new)], False)
+    matcher = SequenceMatcher(None, [*map(_told, old)], [*map(_told, new)], False)
     edits: list[Edit] = []
     for kind, start, end, at, stop in matcher.get_opcodes():
         if kind == "replace" and end - start == stop - at:
@@ -97,6 +97,15 @@ def _replace_items(document: Document, path: Path, new: list[Any]) -> list[Edit]
         elif kind != "equal":
             return None
     return edits
+
+
+def _told(value: Any) -> Hashable:
+    """Two values are alike if this is: of one type too, at any depth."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_told, value))
+    if isinstance(value, dict):
+        return frozenset((key, _told(item)) for key, item in value.items())
+    return str if isinstance(value, str) else type(value), value
 
 
 def _insert(document: Document, path: Path, index: int, added: list[str]) -> Edit:

@@ -69,6 +69,8 @@ def edited(text, edit, *arguments):
         ("a = [\n 1,\n 2\n]\n", "a", [1], "a = [1]\n"),
         ("a = [1, 2]\n", "a", [2, 1], "a = [2, 1]\n"),
         ("a = []\n", "a", ["x"], 'a = ["x"]\n'),
+        ("a = [1, true]\n", "a", [1.0, 1], "a = [1.0, 1]\n"),
+        ("a = [{ b = 1 }, 2]\n", "a", [{"b": 1}, 3], "a = [{ b = 1 }, 3]\n"),
         ("a = [1] # c\n", "a", "x", 'a = "x" # c\n'),
         ("a = ['x', 'y']\n", "a", ["x", "z"], "a = ['x', 'z']\n"),
         ("a = ['x']\n", "a", ["x", "z"], "a = ['x', 'z']\n"),
@@ -86,6 +88,14 @@ def test_set_a_value(text, path, value, after):
     expected = edited(text, set_values, {path_of(path): value})
     assert expected == (after, tomllib.loads(after))
     assert canonical(dict(walk(expected[1]))[path_of(path)]) == canonical(value)
+
+
+def test_an_integer_too_long_to_print_stays_as_it_is():
+    """Python prints at most 4,300 digits of a decimal, and TOML has hexadecimals."""
+    huge = "0x" + "f" * 5000
+    document = parse(f"a = [{huge}, 1]\n".encode())
+    edits = set_values(document, {("a",): [int(huge, 16), 2]})
+    assert apply(document.text, edits) == f"a = [{huge}, 2]\n"
 
 
 @pytest.mark.parametrize("value", [[2, 1], [1], [], [2, 3, 4, 5, 1], "x", 5], ids=repr)
