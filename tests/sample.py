@@ -1,4 +1,4 @@
-"""Texts that several tests write to disk: a rule of a user, a model of 0.1 M."""
+"""Texts that several tests share: a rule of a user, models of 0.1 M and 8 B."""
 
 NO_PIPELINE = """
 name = "no-pipeline"
@@ -22,4 +22,23 @@ n_heads = 4
 n_kv_heads = 2
 vocab_size = 128
 max_seq_len = 32
+"""
+LLAMA_8B = """\
+[model]
+dim = 4096
+n_layers = 32
+n_heads = 32
+n_kv_heads = 8
+vocab_size = 128256
+ffn_dim_multiplier = 1.3
+"""
+MOE_9B = """\
+[model]
+dim = 2048
+n_layers = 24
+n_heads = 16
+n_kv_heads = 4
+vocab_size = 128256
+ffn_dim_multiplier = 1.3
+num_experts = 8
 """

@@ -2,15 +2,10 @@
 
 import pytest
 
-CONFIG = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-max_seq_len = 4096
+from tests.sample import LLAMA_8B
+
+CONFIG = f"""\
+{LLAMA_8B}max_seq_len = 4096
 [train]
 batch_size = 8
 seq_len = 4096
