@@ -218,6 +218,22 @@ def test_of_a_vlm_only_the_least_is_known(lint, size, fires):
     assert bool(said(lint, f"Title\n\n{size} total params", config)) == fires
 
 
+@pytest.mark.parametrize(
+    ("aside", "fires"),
+    [
+        ("encoder frozen", True),
+        ("vision encoder frozen", True),
+        ("adapter frozen", True),
+        ("teacher frozen", False),
+        ("encoder not frozen", False),
+    ],
+)
+def test_a_frozen_part_is_no_other_subject(lint, aside, fires):
+    config = CONFIG.replace('"fp8"', '"bf16"') + VLM
+    comment = f"Title\n\nmodel: 9.45B total, 9.36B trainable ({aside})"
+    assert said(lint, comment, config) == [("wrong-size", "9.45B total")] * fires
+
+
 def test_tokens_of_a_vlm_may_mean_either(lint):
     config = CONFIG.replace('"fp8"', '"bf16"') + VLM
     assert said(lint, "Title\n\n2M tokens/step", config) == []
