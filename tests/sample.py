@@ -1,4 +1,7 @@
-"""Texts that several tests share: a rule of a user, models of 0.1 M and 8 B."""
+"""Texts that several tests share: a rule of a user, models by size, whole configs.
+
+Of the configs one is good, one draws a warning, one an error.
+"""
 
 NO_PIPELINE = """
 name = "no-pipeline"
@@ -13,7 +16,6 @@ references = ["https://example.org"]
 [[at]]
 key = "pp"
 """
-
 SMALL_MODEL = """\
 [model]
 dim = 64
@@ -42,3 +44,6 @@ vocab_size = 128256
 ffn_dim_multiplier = 1.3
 num_experts = 8
 """
+GOOD = "[train]\nseq_len = 2048\n[scheduler]\nwarmup_steps = 10\n"
+WARNING = "[train]\nmax_steps = 20\n"
+ERROR = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
