@@ -1,0 +1,50 @@
+"""The target of a run: options before the comment before settings."""
+
+import pytest
+
+from fp8tune.lint.run import Options, run
+from tests.lint.results import FP8
+
+
+@pytest.mark.parametrize(
+    ("option", "header", "setting", "origin"),
+    [
+        ("a10g", "h200", "h200", "--gpu"),
+        ("a10g", "", "", "--gpu"),
+        ("", "a10g", "h200", "the comment on line 1"),
+        ("", "a10g", "", "the comment on line 1"),
+        ("", "", "a10g", "pyproject.toml"),
+    ],
+)
+def test_precedence_of_the_gpu(configured, option, header, setting, origin):
+    comment = f"# fp8tune: gpu={header}\n" if header else "#\n"
+    configured(f"gpu = '{setting}'" if setting else "", comment + FP8)
+    result = run(("a.toml",), Options(gpu=option, select=("crash",)))
+    assert [d.message for d in result.diagnostics] == [
+        "NVIDIA A10G 24 GB (compute capability 8.6) has no FP8 matmul "
+        f"(GPU from {origin})"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "header", "setting", "origin"),
+    [
+        (6, 8, 8, "--world-size"),
+        (6, 0, 0, "--world-size"),
+        (0, 6, 8, "the comment on line 1"),
+        (0, 6, 0, "the comment on line 1"),
+        (0, 0, 6, "pyproject.toml"),
+    ],
+)
+def test_precedence_of_the_world_size(configured, option, header, setting, origin):
+    comment = f"# fp8tune: world-size={header}\n" if header else "#\n"
+    configured(
+        f"world-size = {setting}" if setting else "",
+        comment + "[train]\n[distributed]\ndp_replicate = 4\n",
+    )
+    (found,) = run(("a.toml",), Options(world_size=option)).diagnostics
+    assert found.rule == "world-size-not-divisible"
+    assert found.message == (
+        "6 GPUs are not a multiple of dp_replicate x tp x pp x cp x ep = 4 "
+        f"(world size from {origin})"
+    )
