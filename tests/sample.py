@@ -46,4 +46,6 @@ num_experts = 8
 """
 GOOD = "[train]\nseq_len = 2048\n[scheduler]\nwarmup_steps = 10\n"
 WARNING = "[train]\nmax_steps = 20\n"
-ERROR = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
+TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
+"""FP8 with tensor parallelism, which the trainer refuses, on line 4."""
+ERROR = TP

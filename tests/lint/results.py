@@ -1,7 +1,10 @@
-"""Configs of a run, and what was found in them."""
+"""What a run found and what it prints, in a form to compare."""
+
+import io
+
+from fp8tune.lint.show import Style, show
 
 FP8 = '[train]\nmixed_precision = "fp8"\ncompile_model = false\n'
-TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 
 
 def names(result):
@@ -10,3 +13,13 @@ def names(result):
 
 def rules_of(result):
     return [d.rule for d in result.diagnostics]
+
+
+def printed(result, output_format="full", *, quiet=False):
+    out, err = io.StringIO(), io.StringIO()
+    show(result, Style(output_format, quiet=quiet), out, err)
+    return out.getvalue(), err.getvalue()
+
+
+def labels(finding):
+    return [(label.key, *label.region, label.text) for label in finding.labels]

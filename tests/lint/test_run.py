@@ -3,7 +3,8 @@
 import pytest
 
 from fp8tune.lint.run import MANY, Options, Problem, Result, run
-from tests.lint.results import FP8, TP, names
+from tests.lint.results import FP8, names
+from tests.sample import TP
 
 
 def test_nothing_to_check(project):

@@ -3,7 +3,8 @@
 import pytest
 
 from fp8tune.lint.run import Options, Problem, run, selected
-from tests.lint.results import FP8, TP, names, rules_of
+from tests.lint.results import FP8, names, rules_of
+from tests.sample import TP
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
-"""A run with rules of users beside the built-in ones."""
+"""Rules of users: over one config, and in a run beside the built-in ones."""
 
 import pytest
 
+from fp8tune.job import Target
+from fp8tune.lint.engine import check
+from fp8tune.lint.packs import read_pack
+from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import Options, Problem, run
-from tests.lint.results import rules_of
+from tests.lint.results import labels, rules_of
 from tests.sample import NO_PIPELINE
 
 
@@ -115,3 +119,68 @@ def test_a_user_rule_on_a_fault_does_not_silence_the_built_in_one(configured):
         },
     )
     assert "unknown-key" in rules_of(run(("a.toml",), Options()))
+
+
+def pack(tmp_path, condition, message, category="silent"):
+    (tmp_path / category).mkdir()
+    (tmp_path / category / "mine.toml").write_text(f"""
+name = "mine"
+code = "ME1"
+summary = "s"
+severity = "note"
+confidence = "high"
+since = "1"
+when = '{condition}'
+message = "{message}"
+references = ["https://example.org"]
+[[at]]
+key = ["tp", "pp"]
+label = "is {{tp}}"
+""")
+    return Rules(read_pack(str(tmp_path)), {})
+
+
+@pytest.mark.parametrize(
+    ("message", "unjudged"),
+    [("on {gpu.title}", {"mine": "gpu"}), ("of {world_size}", {"mine": "world_size"})],
+)
+def test_a_message_that_needs_an_unknown_fact_is_not_judged(
+    tmp_path, message, unjudged
+):
+    rules = pack(tmp_path, "tp > 1", message)
+    report = check("a.toml", b"[train]\n[distributed]\ntp = 2\n", rules, Target())
+    assert (report.diagnostics, report.unjudged) == ([], unjudged)
+
+
+def test_a_rule_of_a_user(tmp_path):
+    rules = pack(tmp_path, "tp > 1 or pp > 1", "{key(pp)}: {pp}")
+    report = check("a.toml", b"[train]\n[distributed]\npp = 2\n", rules, Target())
+    (found,) = report.diagnostics
+    assert (found.message, found.category, found.severity) == (
+        "distributed.pp: 2",
+        "silent",
+        "note",
+    )
+    assert labels(found) == [
+        ("distributed.tp", 3, 6, 3, 7, "`distributed.tp` is not set: is 1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "world_size", "text", "fires"),
+    [
+        ("defined(world_size) and tp > 1", 0, "tp = 2", False),
+        ("defined(world_size) and tp > 1", 8, "tp = 2", True),
+        ("not defined(world_size)", 0, "tp = 2", True),
+        ("not defined(world_size)", 8, "tp = 2", False),
+        ("written(tp)", 0, "tp = 2", True),
+        ("written(tp)", 0, "pp = 2", False),
+        ("defined(tp)", 0, "pp = 2", True),
+        ("defined(tp)", 0, "tp = 0", False),
+    ],
+)
+def test_functions_of_a_name(tmp_path, condition, world_size, text, fires):
+    rules = pack(tmp_path, condition, "x")
+    target = Target("", world_size, "", "--world-size" * bool(world_size))
+    data = f"[train]\n[distributed]\n{text}\n".encode()
+    assert bool(check("a.toml", data, rules, target).diagnostics) is fires
