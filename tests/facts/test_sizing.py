@@ -7,26 +7,13 @@ import pytest
 from hypothesis import given, settings
 
 from fp8tune.job import Unknown
-from tests.facts.shapes import ANY, built
-
-TEXT = """
-[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
-[train]
-batch_size = {batch}
-seq_len = 4096
-grad_accum_steps = {accum}
-activation_checkpointing = "{ac}"
-"""
+from tests.facts.shapes import ANY, LLAMA_8B, built
 
 
 @pytest.fixture
 def config(job):
     def build(batch=8, ac="full", accum=1, world_size=16, gpu="h200"):
-        text = TEXT.format(batch=batch, ac=ac, accum=accum)
+        text = LLAMA_8B.format(batch=batch, ac=ac, accum=accum)
         return job(text, world_size=world_size, gpu=gpu)
 
     return build
@@ -61,7 +48,7 @@ def test_the_parts_sum_to_the_peak(shape):
 @pytest.mark.parametrize("batch", [8, 16, 64])
 @pytest.mark.parametrize("chunk", [1024, 4096, 8192])
 def test_a_chunk_of_the_loss_does_not_shrink_with_the_batch(job, batch, chunk):
-    text = TEXT.format(batch=batch, accum=1, ac="full").replace("4096", "1024")
+    text = LLAMA_8B.format(batch=batch, accum=1, ac="full").replace("4096", "1024")
     text = text.replace("14336", "8192").replace(
         "[train]",
         f'[train]\nloss_fn = "chunked_cross_entropy"\nce_chunk_size = {chunk}',
@@ -210,7 +197,7 @@ def test_no_values_are_advised_where_none_is_known_to_fit(config, values, words)
 
 def test_no_values_are_advised_to_a_pipeline(job):
     """Its last stage is not covered, and it needs a micro-batch per stage."""
-    text = TEXT.format(batch=64, accum=8, ac="none") + "[distributed]\npp = 8\n"
+    text = LLAMA_8B.format(batch=64, accum=8, ac="none") + "[distributed]\npp = 8\n"
     found = job(text, gpu="h100", world_size=8)
     assert str(found["memory.fit"]) == "out-of-memory"
     assert found["memory.advice"] == (
