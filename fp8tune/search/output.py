@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fp8tune.search.aim import ENERGY
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, tokens_per_joule
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -66,13 +66,16 @@ def _speed(measured: Speed | None) -> dict[str, float] | None:
     return None if measured is None else measured._asdict()
 
 
-def progress(event: Event, plan: Plan) -> str:
+def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
     """One line for an event: what starts, or what came of it."""
     what = describe(plan, event.proposal.point)
     if event.trial is None:
         left = shown(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
-    return f"  {outcome(event.trial.record)}"
+    record = event.trial.record
+    joules = tokens_per_joule(record) if aim == ENERGY else 0.0
+    told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
+    return f"  {outcome(record)}{told}"
 
 
 def outcome(record: Record) -> str:
