@@ -159,11 +159,11 @@ def test_plain_lines_without_a_terminal(
     assert capsys.readouterr().err == said
 
 
-def test_plain_lines_tell_the_tokens_per_joule(plan):
+def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
     out = io.StringIO()
     event = Event(Proposal(GIVEN, "given", "your config"), None, 60.0)
     (known,) = trials(("given", ran(GIVEN, 10_000, more={"tokens_per_joule": 20.0})))
-    with display(plan, Study(""), out, "tokens-per-joule") as watch:
+    with display(plan, Study(str(tmp_path)), out, "tokens-per-joule") as watch:
         watch.event(event._replace(trial=known))
         watch.event(event._replace(trial=TRIALS[0]))
     assert out.getvalue().splitlines() == [
