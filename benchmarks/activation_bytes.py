@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import ROOT, run
+from benchmarks.process import RESULTS, run
 
-RESULTS = ROOT / "benchmarks" / "results" / "activation_bytes.json"
 TOKENS = 256
 VOCAB = 64
 DEPTHS = (2, 4)
@@ -85,7 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commit", default="", help="commit of a checkout without git")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--ac", action="append", choices=AC, help="only these modes")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS / "activation_bytes.json"
+    )
     options = parser.parse_args(arguments)
     sys.path.insert(0, str(options.checkout))
     logging.disable(logging.WARNING)

@@ -7,21 +7,17 @@ than those that the strategy was tuned on: see HISTORY in history.py.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 
-from benchmarks import machine
-from benchmarks.process import ROOT
 from benchmarks.search import arms, optuna_arms
 from benchmarks.search.landscape import World, world
 from benchmarks.search.race import Result, Variant, ours, race
+from benchmarks.search.recording import raced, record
 from benchmarks.search.table import markdown, summary
 
 FIRST = 2000
 """The first evaluation seed; tuning used those below 100, and 1000 to 1099 once."""
-RESULTS = ROOT / "benchmarks" / "results"
 
 ARMS: dict[str, Callable[[World], Result]] = {
     "ours": lambda w: ours(w, Variant()),
@@ -51,24 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.worlds)
     found: dict[str, list[Result]] = {}
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for name in options.arms:
-            tasks = [(name, seed) for seed in seeds]
-            found[name] = list(pool.map(_run, tasks, chunksize=4))
-            print(f"{name}: done", file=sys.stderr)
+    for name, results in raced(options.arms, seeds, _run, options.jobs):
+        found[name] = results
+        print(f"{name}: done", file=sys.stderr)
     said = summary(found, options.first)
-    print(markdown(said, {}))
+    page = markdown(said)
+    print(page)
     if options.record:
-        about = machine.describe()
-        text = json.dumps({"about": about, **said}, indent=1)
-        (RESULTS / "search.json").write_text(f"{text}\n", encoding="utf-8")
-        page = markdown(said, about)
-        (RESULTS / "search.md").write_text(f"{page}\n", encoding="utf-8")
+        record("search", said, page)
     return int(not all(said["reached"].values()))
 
 
-def _run(task: tuple[str, int]) -> Result:
-    name, seed = task
+def _run(name: str, seed: int) -> Result:
     return ARMS[name](world(seed))
 
 

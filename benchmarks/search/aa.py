@@ -7,19 +7,17 @@ differ as real ones do: steps of a run by 0.15 %, runs of a setting by 0.3 to 1 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import ROOT
+from benchmarks.search.recording import raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
@@ -53,7 +51,6 @@ FIRST = 5000
 """The first seed of the recorded run; tuning used those below 1000."""
 SAME, FOUND = 0.95, 0.9
 """Shares to reach."""
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 class Case(NamedTuple):
@@ -200,25 +197,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = measured(options.records) if options.records else CASES
     seeds = range(options.first, options.first + options.searches)
     rows = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for case in cases:
-            tasks = [(case, seed) for seed in seeds]
-            rows.append(summary(case, list(pool.map(_run, tasks, chunksize=8))))
-            print(" | ".join(_row(rows[-1])), file=sys.stderr)
+    for case, outcomes in raced(cases, seeds, run, options.jobs):
+        rows.append(summary(case, outcomes))
+        print(" | ".join(_row(rows[-1])), file=sys.stderr)
     page = markdown(rows, options.first)
     print(page)
     if options.record and not options.records:
-        about = machine.describe()
-        text = json.dumps({"about": about, "cases": rows}, indent=1)
-        (RESULTS / "verdicts_aa.json").write_text(f"{text}\n", encoding="utf-8")
-        dated = "; ".join(f"{name} {value}" for name, value in about.items())
-        page = f"{page}\n\n{dated}\n"
-        (RESULTS / "verdicts_aa.md").write_text(page, encoding="utf-8")
+        record("verdicts_aa", {"cases": rows}, page)
     return int(not all(row["reached"] for row in rows))
-
-
-def _run(task: tuple[Case, int]) -> Outcome:
-    return run(*task)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def _reached(arms: dict[str, Any], names: list[str]) -> dict[str, bool]:
     return reached
 
 
-def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
+def markdown(said: dict[str, Any]) -> str:
     """The page."""
     arms = said["arms"]
     count = next(iter(arms.values()))["landscapes"]
@@ -120,8 +120,6 @@ def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
         "",
         HISTORY,
     ]
-    if about:
-        lines += ["", "; ".join(f"{name} {value}" for name, value in about.items())]
     return "\n".join(lines)
 
 
