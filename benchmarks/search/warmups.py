@@ -8,17 +8,16 @@ seeds, or both precisions do. The runs are asked for one by one as a search does
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.search.recording import record
 from benchmarks.search.seeds import (
     FIRST,
     POINT,
-    RESULTS,
     SPACE,
     STEPS,
     WARMUP,
@@ -172,11 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = markdown(rows, options.first)
     print(page)
     if options.record:
-        about = machine.describe()
-        text = json.dumps({"about": about, "worlds": rows}, indent=1)
-        (RESULTS / "warmups.json").write_text(f"{text}\n", encoding="utf-8")
-        dated = "; ".join(f"{name} {value}" for name, value in about.items())
-        (RESULTS / "warmups.md").write_text(f"{page}\n\n{dated}\n", encoding="utf-8")
+        record("warmups", {"worlds": rows}, page)
     return int(not all(row["reached"] for row in rows))
 
 
