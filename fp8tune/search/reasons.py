@@ -67,6 +67,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+    for point, wrong in found.rejected.items():
+        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:
         yield f"stability: {stability.verdict(found.learns)}"
     elif found.unchecked:
