@@ -155,6 +155,25 @@ def test_diff_and_in_place_and_output(replay, tmp_path):
     assert "batch_size = 4" in (tmp_path / "a.toml").read_text()
 
 
+def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
+    path = tmp_path / "a.toml"
+    config = CONFIG.replace('= "full"\n', '= "full"  # none fits too\n')
+    first = [ran(GIVEN, 100), ran((2, 0, 1, 1), 150)]
+    assert replay(first, "--in-place", config=config).code == 0
+    once = path.read_text()
+    second = [ran((2, 0, 1, 1), 150), ran((3, 0, 1, 1), 200)]
+    done = replay(second, "--in-place", config=once)
+    assert (done.code, done.err) == (0, "")
+    twice = path.read_text()
+    values = {BATCH: 8, AC: "none", "train.grad_accum_steps": 2}
+    train = tomllib.loads(twice)["train"]
+    assert {key: train[key.removeprefix("train.")] for key in values} == values
+    studies = {line.split()[4] for line in once.splitlines() if "search: study" in line}
+    assert len(studies) == 1
+    assert not any(study in twice for study in studies)
+    assert "search: none: set by an earlier search, kept by this one\n" in twice
+
+
 @pytest.mark.parametrize("edited", [CONFIG.replace("my model", "mine"), None])
 def test_an_edit_made_during_the_search_is_kept(replay, tmp_path, monkeypatch, edited):
     path = tmp_path / "a.toml"
