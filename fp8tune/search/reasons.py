@@ -29,7 +29,7 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
     told = explained(plan.config.data) | changed
     evidence = tuple(_evidence(plan, found, study))
     made = [
-        Choice(key, value, (_change(before[key], value, found), *evidence))
+        Choice(key, value, (_change(before.get(key), value, found), *evidence))
         for key, value in after.items()
         if key in told
     ]
@@ -106,7 +106,7 @@ def _accumulation(
     key = plan.config.trainer.schema.job.get("grad_accum", "")
     if batch is None or not key or key in after:
         return
-    old, new = before[batch.key], after[batch.key]
+    old, new = before.get(batch.key), after.get(batch.key)
     steps = _steps(plan)
     if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
         return
@@ -130,4 +130,6 @@ def _rate(speed: Speed) -> str:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
     return str(value).lower() if isinstance(value, bool) else str(value)

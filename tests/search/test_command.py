@@ -442,6 +442,19 @@ def test_knobs_that_the_config_does_not_have_are_noted(replay):
     assert "note: `train.new`: the config does not say it" in done.err
 
 
+def test_knobs_that_only_some_records_name(replay, fp8tune):
+    knobs = [{BATCH: 2}, {BATCH: 4}, {BATCH: 4, "train.new": 1}]
+    records = [
+        ran(GIVEN, speed)._replace(knobs=own)
+        for own, speed in zip(knobs, (100, 120, 140), strict=True)
+    ]
+    first = answered(replay, records)
+    assert (first[0], first[1]["knobs"]) == (0, knobs[-1])
+    assert answered(replay, records) == first
+    done = fp8tune("report", first[1]["study"])
+    assert (done.code, done.err) == (0, "")
+
+
 @pytest.fixture(scope="module")
 def big():
     """A landscape and a config that starts on it."""
