@@ -1,6 +1,5 @@
 """``fp8tune search`` on recorded trials, as people and programs run it."""
 
-import json
 import random
 import shutil
 import signal
@@ -355,17 +354,27 @@ def test_faults_everywhere(replay, seed, budget):
     assert said["knobs"][PRECISION] == "fp8"
 
 
-def test_values_that_python_takes_for_one(replay):
-    texts = ("1", "1.0", "true", '"1"')
-    records = "".join(
-        f'{{"knobs": {{"train.batch_size": {text}}}, "outcome": "ok", '
-        f'"tokens_per_second": {speed}, "cost_s": 60}}\n'
-        for text, speed in zip(texts, (10, 20, 30, 40), strict=True)
-    )
-    code, said = answered(replay, records, config="[train]\nbatch_size = 1\n")
-    assert code == 0
-    assert json.dumps(said["knobs"]) == '{"train.batch_size": "1"}'
-    assert said["tokens_per_second"]["given"]["value"] == 10
+def test_values_that_the_trainer_does_not_take_are_left_out(replay):
+    odd = [2.5, 2.0, "2", True, 0]
+    more = [ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, BATCH: n}) for n in odd]
+    done = replay([*RECORDS, *more])
+    notes = [
+        f"note: 1 record is left out: `{BATCH} = {text}`, but KempnerForge takes a "
+        "whole number, above 0"
+        for text in ("2.5", "2.0", '"2"', "true", "0")
+    ]
+    assert (done.code, done.err.splitlines()) == (0, notes)
+    assert "10 trials, 1 out of memory, 10 min" in done.out
+    done = replay(more)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the records hold no trial to replay: 1 record is left out: `" in done.err
+
+
+def test_a_step_of_other_tokens_is_said(replay):
+    said = "sequences per rank and optimizer step: the learning rate and its schedule "
+    config = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")
+    assert f"2 -> 4 {said}were not meant for that" in replay(config=config).out
+    assert said not in replay().out
 
 
 @pytest.mark.parametrize(
@@ -439,7 +448,10 @@ def test_knobs_that_the_config_does_not_have_are_noted(replay):
     ]
     done = replay(records)
     assert done.code == 0
-    assert "note: `train.new`: the config does not say it" in done.err
+    assert done.err.startswith(
+        "note: `train.new`: the config does not say it, the records hold 1, 2; "
+        "KempnerForge has no such key\n"
+    )
 
 
 def test_knobs_that_only_some_records_name(replay, fp8tune):

@@ -13,7 +13,6 @@ from tests.search.tries import (
     BEST,
     COMPILE,
     GIVEN,
-    PRECISION,
     SPACE,
     ran,
     trials,
@@ -102,13 +101,6 @@ def test_accumulation_that_was_searched_is_not_worked_out():
         (BATCH, 4),
         ("train.grad_accum_steps", 1),
     ]
-
-
-def test_a_batch_that_is_no_whole_number_is_left_alone():
-    odd = ran(GIVEN, 150)._replace(
-        knobs={BATCH: 2.5, AC: "full", COMPILE: True, PRECISION: "fp8"}
-    )
-    assert [c.key for c in reasons(ran(GIVEN, 100), odd)] == [BATCH]
 
 
 def test_the_reasons_of_a_search_for_energy():
