@@ -19,7 +19,7 @@ from fp8tune.search.space import Point, Space
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import Trainer, recognise, trainer
+from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
 
 
 class CannotPlan(Exception):
@@ -76,7 +76,11 @@ def read_config(
     kind = recognise(document.values, explicit=True)
     name = name or settings.trainer or kind.trainer
     if not name:
-        raise CannotPlan(f"{path}: {kind.description}")
+        titles = ", ".join(trainer(known).schema.title for known in NAMES)
+        what = f"{path}: {kind.description}"
+        raise CannotPlan(f"{what}; search takes configs of {titles}")
+    if wrong := misnamed(name):
+        raise CannotPlan(wrong)
     known = trainer(name)
     loaded = known.load(document.values)
     said = read_directive(document.text).complete(settings.complete(target))

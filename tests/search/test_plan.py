@@ -88,9 +88,35 @@ def test_what_cannot_be_planned(knobs, allow, said):
         plan(*knobs, allow=allow)
 
 
-def test_what_is_no_config():
-    with pytest.raises(CannotPlan, match=r"a.toml: .*Python project"):
-        read_config("a.toml", b'[project]\nname = "x"\n[build-system]\n', Target())
+@pytest.mark.parametrize(
+    ("text", "trainer", "said"),
+    [
+        (
+            '[project]\nname = "x"\n[build-system]\n',
+            "",
+            "a.toml: a Python project file; search takes configs of KempnerForge",
+        ),
+        (
+            "[training]\n[parallelism]\n",
+            "",
+            "a.toml: a torchtitan config; search takes configs of KempnerForge",
+        ),
+        (
+            "[training]\n",
+            "torchtitan",
+            "no trainer named 'torchtitan'; known: kempnerforge",
+        ),
+        (
+            "[train]\n",
+            "kempnerforg",
+            "no trainer named 'kempnerforg'; did you mean kempnerforge?",
+        ),
+    ],
+)
+def test_what_is_no_config(text, trainer, said):
+    with pytest.raises(CannotPlan) as error:
+        read_config("a.toml", text.encode(), Target(), trainer)
+    assert str(error.value) == said
 
 
 def test_the_same_search_has_the_same_name():
