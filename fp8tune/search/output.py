@@ -18,6 +18,7 @@ from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import SAME, Speed, ratio
 from fp8tune.search.study import Trial
+from fp8tune.search.tokens import rows
 
 
 def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, Any]:
@@ -131,6 +132,7 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         what = _reference(found, plan)
         yield f"{what} {_interval(found.twin)}{_fp8_gain(found)}"
     yield from _energy(found)
+    yield from _other_steps(found, plan)
     if said := sentence(found.record):
         yield said
     yield from _learning(found, plan)
@@ -141,6 +143,17 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     yield f"{counted}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def _other_steps(found: Answer, plan: Plan) -> Iterator[str]:
+    """That an optimizer step has other tokens, where no accumulation keeps them."""
+    if found.chosen is None:
+        return
+    job, chosen = plan.config.job, plan.space.values(found.chosen)
+    before, after = rows(job, {}), rows(job, chosen)
+    if before != after and before and after:
+        change = f"{before} -> {after} sequences per rank and optimizer step"
+        yield f"{change}: the learning rate and its schedule were not meant for that"
 
 
 def _learning(found: Answer, plan: Plan) -> Iterator[str]:
