@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from benchmarks.search import arms, optuna_arms
-from benchmarks.search.landscape import World, world
-from benchmarks.search.race import Result, Variant, ours, race
+from benchmarks.search.field import ARMS
+from benchmarks.search.landscape import world
+from benchmarks.search.race import Result
 from benchmarks.search.recording import raced, record
 from benchmarks.search.table import markdown, summary
 
 FIRST = 2000
 """The first evaluation seed; tuning used those below 100, and 1000 to 1099 once."""
-
-ARMS: dict[str, Callable[[World], Result]] = {
-    "ours": lambda w: ours(w, Variant()),
-    "TPE, OOM a constraint": lambda w: race(w, optuna_arms.tpe),
-    "TPE, OOM a failure": lambda w: race(w, optuna_arms.tpe_fail),
-    "random": lambda w: race(w, arms.random_order),
-    "doubling by hand": lambda w: race(w, arms.doubling),
-    "DeepSpeed's rule": lambda w: race(w, arms.deepspeed),
-    "ours with TPE for the speed model": lambda w: race(w, optuna_arms.filtered_tpe),
-    "ours, estimate wrong by 10 %": lambda w: ours(w, Variant(error=0.10)),
-    "ours, estimate wrong by 25 %": lambda w: ours(w, Variant(error=0.25)),
-    "ours, without warm starts": lambda w: ours(w, Variant(usual=False)),
-    "ours, no memory filter": lambda w: ours(w, Variant(sure=(0.0,))),
-    "ours, records without peaks": lambda w: ours(w, Variant(peaks=False)),
-    "ours, no trial ends early": lambda w: ours(w, Variant(early=False)),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

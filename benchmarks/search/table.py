@@ -107,11 +107,11 @@ def markdown(said: dict[str, Any]) -> str:
         "with an estimate show what one adds, and without warm starts nothing at all "
         "is expected beforehand.",
         "",
-        _fractions(arms),
+        fractions(arms),
         "",
         "Ours minus each, paired over landscapes, with 95 % bootstrap intervals:",
         "",
-        _gaps(arms),
+        gaps(arms),
         "",
         *(
             f"- {'reached' if ok else 'MISSED'}: {t}"
@@ -123,7 +123,8 @@ def markdown(said: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _fractions(arms: dict[str, Any]) -> str:
+def fractions(arms: dict[str, Any]) -> str:
+    """A row for each strategy: how near the optimum it came, and what it took."""
     times = ("10 trials", "30 min", "60 min", "120 min", "P(99 %)")
     head = ("strategy", *times, "OOM 30", "OOM", "trials", "minutes")
     rows = []
@@ -141,7 +142,8 @@ def _fractions(arms: dict[str, Any]) -> str:
     return table(rows, head)
 
 
-def _gaps(arms: dict[str, Any]) -> str:
+def gaps(arms: dict[str, Any]) -> str:
+    """A row for each rival: how far ours is ahead, with intervals."""
     rows = []
     for name, arm in arms.items():
         if "ours_minus_this" in arm:

@@ -73,9 +73,24 @@ class Variants:
         return self.on(size, "the parallel degrees") if size else self
 
     def predict(self, changes: dict[str, Any]) -> Prediction:
-        """What is predicted of the job with other values."""
+        """What is predicted of the job with other values.
+
+        Nothing where they are what keeps it from running: they are not to be offered.
+        """
         job = self.job.with_values(changes) if changes else self.job
-        return predict(job, self.runs, self.refusals(changes))
+        refused = [
+            one._replace(voids=one.voids or self._by_values(one, job, set(changes)))
+            for one in self.refusals(changes)
+        ]
+        return predict(job, self.runs, refused)
+
+    def _by_values(self, refusal: Refusal, job: Job, fields: set[str]) -> bool:
+        """Whether others of these values would run: one sequence at a time at least."""
+        return refusal.rule not in self._always and _rests_on(refusal, job, fields)
+
+    @cached_property
+    def _always(self) -> set[str]:
+        return {refusal.rule for refusal in self.refusals({"micro_batch": 1})}
 
 
 def _rests_on(refusal: Refusal, job: Job, fields: set[str]) -> bool:
@@ -144,8 +159,6 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     if all(cell.prediction.impossible for cell in mine):
         mine = [cell for cell in cells if cell.precision == "bf16"]
     fitting = [cell for cell in mine if cell.prediction.fit == "fits"]
-    least = min((len(cell.prediction.refused) for cell in fitting), default=0)
-    fitting = [cell for cell in fitting if len(cell.prediction.refused) == least]
     order = {"none": 2, "selective": 1}
     return max(
         fitting,
@@ -155,7 +168,10 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
 
 
 def by_world_size(variants: Variants) -> dict[int, Prediction]:
-    """What is predicted on other numbers of GPUs, doubling from the fewest."""
+    """What is predicted on other numbers of GPUs, doubling from the fewest.
+
+    Without those on which it fails for a reason that it does not have on others.
+    """
     job = variants.job
     try:
         least = math.prod(
@@ -165,7 +181,9 @@ def by_world_size(variants: Variants) -> dict[int, Prediction]:
         return {}
     sizes = [least << power for power in range(SIZES)]
     found = {size: variants.on(size).predict({}) for size in sizes}
-    return {size: said for size, said in found.items() if said.memory}
+    known = {size: said for size, said in found.items() if said.memory}
+    least = min((len(said.refused) for said in known.values()), default=0)
+    return {size: said for size, said in known.items() if len(said.refused) == least}
 
 
 def assumed(
@@ -228,32 +246,39 @@ def savings(variants: Variants, said: Prediction) -> list[Saving]:
     if said.memory is None:
         return []
     now = said.memory.value
-    found = [
-        Saving(words, now - memory.value, memory.value)
-        for words, changes in _changes(variants.job)
-        if (memory := variants.predict(changes).memory)
-    ]
-    large = [saving for saving in found if saving.freed_gib > LEAST_GIB]
+    found: dict[str, Saving] = {}
+    own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
+    for kind, words, changes in _changes(**own):
+        memory = variants.predict(own | changes).memory
+        if memory and kind not in found:
+            found[kind] = Saving(words, now - memory.value, memory.value)
+    large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
 
 
-def _changes(job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
-    batch, accum = job["micro_batch"], job["grad_accum"]
-    rows = batch * accum
-    if accum > 1:
+def _changes(
+    micro_batch: int, grad_accum: int, ac: str
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kinds of changes in words, and their values; the first that runs counts."""
+    rows = micro_batch * grad_accum
+    if grad_accum > 1:
         yield (
-            f"one micro-batch of {rows} instead of {accum} x {batch}",
+            "once",
+            f"one micro-batch of {rows} instead of {grad_accum} x {micro_batch}",
             {"micro_batch": rows, "grad_accum": 1},
         )
         yield (
-            f"no accumulation: {batch} instead of {rows} sequences per rank and step",
+            "less",
+            f"no accumulation: {micro_batch} instead of {rows} sequences per rank and "
+            "step",
             {"grad_accum": 1},
         )
-    if batch > 1:
-        half = next(n for n in range(batch // 2, 0, -1) if rows % n == 0)
-        yield (
-            f"micro-batch {half} with {rows // half} accumulated",
-            {"micro_batch": half, "grad_accum": rows // half},
-        )
-    if job["ac"] != "full":
-        yield "full activation checkpointing", {"ac": "full"}
+    for size in range(micro_batch // 2, 0, -1):
+        if rows % size == 0:
+            yield (
+                "smaller",
+                f"micro-batch {size} with {rows // size} accumulated",
+                {"micro_batch": size, "grad_accum": rows // size},
+            )
+    if ac != "full":
+        yield "full", "full activation checkpointing", {"ac": "full"}

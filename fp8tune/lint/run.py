@@ -17,7 +17,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.settings import BadSettings, Settings, settings_for
 from fp8tune.suggest import closest
 from fp8tune.toml.document import Unreadable
-from fp8tune.trainers.trainer import NAMES
+from fp8tune.trainers.trainer import misnamed
 
 MANY = 400
 """From so many files on, several processes are faster than one."""
@@ -146,10 +146,8 @@ class _Runner:
             self.target = asked(options.gpu, options.world_size)
         except ValueError as error:
             raise Problem(str(error)) from None
-        if options.trainer and options.trainer not in NAMES:
-            near = closest(options.trainer, NAMES)
-            hint = f"; did you mean {near}?" if near else f"; known: {', '.join(NAMES)}"
-            raise Problem(f"no trainer named {options.trainer!r}{hint}")
+        if options.trainer and (wrong := misnamed(options.trainer)):
+            raise Problem(wrong)
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
         self._builtin = read_builtin()

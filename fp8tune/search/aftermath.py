@@ -51,9 +51,11 @@ def notes(
     found = list(aftermath(path, config.data, after, config.job.target))
     yield from found
     told = {line.split(": ", 1)[0] for line in found}
+    before = config.loaded.values
     changes = [
-        Change(key, role_of(config.trainer, key), config.loaded.values.get(key), value)
+        Change(key, role_of(config.trainer, key), before.get(key), value)
         for key, value, _ in choices
+        if before.get(key) != value
     ]
     for line in stale(path, after, changes):
         if line.split(": ", 1)[0] not in told:

@@ -80,7 +80,7 @@ def _frozen(space: Space, trial: Trial) -> optuna.trial.FrozenTrial:
     return optuna.trial.create_trial(
         state=state,
         value=record.tokens_per_second if record.measured else None,
-        params=record.knobs,
+        params={knob.key: record.knobs.get(knob.key) for knob in space.knobs},
         distributions=_distributions(space),
         user_attrs={**attributes, **measured},
         system_attrs={"constraints": [float(record.outcome == "oom")]},

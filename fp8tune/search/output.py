@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fp8tune.search.aim import ENERGY
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, tokens_per_joule
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -18,6 +18,7 @@ from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import SAME, Speed, ratio
 from fp8tune.search.study import Trial
+from fp8tune.search.tokens import rows
 
 
 def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, Any]:
@@ -66,13 +67,16 @@ def _speed(measured: Speed | None) -> dict[str, float] | None:
     return None if measured is None else measured._asdict()
 
 
-def progress(event: Event, plan: Plan) -> str:
+def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
     """One line for an event: what starts, or what came of it."""
     what = describe(plan, event.proposal.point)
     if event.trial is None:
         left = shown(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
-    return f"  {outcome(event.trial.record)}"
+    record = event.trial.record
+    joules = tokens_per_joule(record) if aim == ENERGY else 0.0
+    told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
+    return f"  {outcome(record)}{told}"
 
 
 def outcome(record: Record) -> str:
@@ -128,6 +132,7 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         what = _reference(found, plan)
         yield f"{what} {_interval(found.twin)}{_fp8_gain(found)}"
     yield from _energy(found)
+    yield from _other_steps(found, plan)
     if said := sentence(found.record):
         yield said
     yield from _learning(found, plan)
@@ -138,6 +143,17 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     yield f"{counted}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def _other_steps(found: Answer, plan: Plan) -> Iterator[str]:
+    """That an optimizer step has other tokens, where no accumulation keeps them."""
+    if found.chosen is None:
+        return
+    job, chosen = plan.config.job, plan.space.values(found.chosen)
+    before, after = rows(job, {}), rows(job, chosen)
+    if before != after and before and after:
+        change = f"{before} -> {after} sequences per rank and optimizer step"
+        yield f"{change}: the learning rate and its schedule were not meant for that"
 
 
 def _learning(found: Answer, plan: Plan) -> Iterator[str]:

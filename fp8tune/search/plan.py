@@ -12,13 +12,14 @@ from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.directive import read_directive
 from fp8tune.lint.settings import settings_for
+from fp8tune.search.accepted import accepted
 from fp8tune.search.offer import Offer, offer
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import Trainer, recognise, trainer
+from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
 
 
 class CannotPlan(Exception):
@@ -75,7 +76,11 @@ def read_config(
     kind = recognise(document.values, explicit=True)
     name = name or settings.trainer or kind.trainer
     if not name:
-        raise CannotPlan(f"{path}: {kind.description}")
+        titles = ", ".join(trainer(known).schema.title for known in NAMES)
+        what = f"{path}: {kind.description}"
+        raise CannotPlan(f"{what}; search takes configs of {titles}")
+    if wrong := misnamed(name):
+        raise CannotPlan(wrong)
     known = trainer(name)
     loaded = known.load(document.values)
     said = read_directive(document.text).complete(settings.complete(target))
@@ -97,9 +102,13 @@ def plan_for_records(
     """A search over exactly the knobs and values that records hold, and the records.
 
     A record that leaves a knob out ran with the config's own value, and now says so.
+    One with a value that the trainer refuses is left out.
     """
     if not records:
         raise CannotPlan("the records hold no trial")
+    records, left_out = accepted(config.trainer, records)
+    if not records:
+        raise CannotPlan(f"the records hold no trial to replay: {left_out[0]}")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotPlan("the records name no knob")
@@ -117,7 +126,12 @@ def plan_for_records(
     knobs = [knob for knob, _, _ in offers]
     points = map(Space(knobs).point, (record.knobs for record in whole))
     given = tuple(start for _, start, _ in offers)
-    notes = tuple(note for _, _, note in offers if note)
+    names = dict(config.trainer.schema.dotted_keys())
+    unknown = f"; {config.trainer.schema.title} has no such key"
+    said = (
+        f"{note}{unknown * (knob.key not in names)}" for knob, _, note in offers if note
+    )
+    notes = (*left_out, *said)
     return Plan(config, Space(knobs, points), given, notes), whole
 
 

@@ -13,7 +13,7 @@ from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.space import Point
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed, ratio
-from fp8tune.search.writeback import Choice
+from fp8tune.search.writeback import Choice, explained
 
 
 def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
@@ -25,11 +25,13 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
         return learned
     before, after = plan.space.values(plan.given), plan.space.values(found.chosen)
     pairs = zip(plan.space.knobs, plan.given, found.chosen, strict=True)
-    changed = [knob.key for knob, old, new in pairs if old != new]
+    changed = {knob.key for knob, old, new in pairs if old != new}
+    told = explained(plan.config.data) | changed
     evidence = tuple(_evidence(plan, found, study))
     made = [
-        Choice(key, after[key], (_change(before[key], after[key], found), *evidence))
-        for key in changed
+        Choice(key, value, (_change(before.get(key), value, found), *evidence))
+        for key, value in after.items()
+        if key in told
     ]
     return [*made, *_accumulation(plan, before, after), *learned]
 
@@ -42,6 +44,8 @@ def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
 
 
 def _change(old: Any, new: Any, found: Answer) -> str:
+    if (type(old), old) == (type(new), new):
+        return f"{_shown(new)}: set by an earlier search, kept by this one"
     text = f"{_shown(old)} -> {_shown(new)}"
     one, other = found.energy.chosen, found.energy.given
     if found.aim == ENERGY and one and other:
@@ -67,6 +71,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+    for point, wrong in found.rejected.items():
+        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:
         yield f"stability: {stability.verdict(found.learns)}"
     elif found.unchecked:
@@ -100,7 +106,7 @@ def _accumulation(
     key = plan.config.trainer.schema.job.get("grad_accum", "")
     if batch is None or not key or key in after:
         return
-    old, new = before[batch.key], after[batch.key]
+    old, new = before.get(batch.key), after.get(batch.key)
     steps = _steps(plan)
     if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
         return
@@ -124,4 +130,6 @@ def _rate(speed: Speed) -> str:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
     return str(value).lower() if isinstance(value, bool) else str(value)

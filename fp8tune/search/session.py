@@ -130,7 +130,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     out = sys.stderr if wishes.as_json else sys.stdout
     if made.begun.said:
         print(plain(made.begun.said), file=out, flush=True)
-    with display(made.plan, made.study, out) as watch:
+    with display(made.plan, made.study, out, wishes.objective) as watch:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
         found = Search(

@@ -18,6 +18,7 @@ class Knob(NamedTuple):
 
     ``role`` names what it is (``micro_batch``, ``ac``, ``compile``, ``precision``,
     ``""``); ``frozen`` knobs keep their given value: they change what is learned.
+    The value ``None`` is that of a key that is not set.
     """
 
     key: str
@@ -52,15 +53,19 @@ class Space:
 
         Raises ``KeyError`` where a knob is missing or has a value of its own.
         """
-        found = zip(self.knobs, self._index, strict=True)
-        return tuple(
-            index[type(values[knob.key]), values[knob.key]] for knob, index in found
-        )
+        found = []
+        for knob, index in zip(self.knobs, self._index, strict=True):
+            value = values.get(knob.key)
+            if (type(value), value) not in index:
+                raise KeyError(knob.key)
+            found.append(index[type(value), value])
+        return tuple(found)
 
     def values(self, point: Point) -> dict[str, Any]:
-        """Each knob's value at a point, by its key."""
+        """Each knob's value at a point, by its key; without those that are not set."""
         pairs = zip(self.knobs, point, strict=True)
-        return {knob.key: knob.values[index] for knob, index in pairs}
+        values = {knob.key: knob.values[index] for knob, index in pairs}
+        return {key: value for key, value in values.items() if value is not None}
 
     def has(self, point: Point) -> bool:
         """Whether the point can be tried."""

@@ -18,3 +18,12 @@ def with_knobs(job: Job, knobs: dict[str, Any]) -> Job:
         return job.with_values({**knobs, key: max(1, round(rows / batch))})
     except (ArithmeticError, TypeError, Unknown):
         return changed
+
+
+def rows(job: Job, knobs: dict[str, Any]) -> int:
+    """Sequences per rank and optimizer step with other values; 0 where unknown."""
+    changed = with_knobs(job, knobs)
+    try:
+        return int(changed["micro_batch"] * changed["grad_accum"])
+    except (TypeError, Unknown):
+        return 0

@@ -1,8 +1,9 @@
 """Write the chosen values into the user's config, each with its reason above it.
 
-Only the changed values and these comments differ from the file; a later search
-replaces its own comments. The text is edited in place by ``toml.edit``, as fixes are,
-because a parser that writes documents anew cannot put a comment above a key.
+Only the changed values and these comments differ from the file; those of an earlier
+search give way, because their figures are of values that the file no longer has. The
+text is edited in place by ``toml.edit``, as fixes are, because a parser that writes
+documents anew cannot put a comment above a key.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
-from fp8tune.toml.document import Document, parse
+from fp8tune.toml.document import Document, comments, parse
 from fp8tune.toml.edit import Edit, apply, set_values
 from fp8tune.toml.literal import CannotEdit
 
@@ -41,9 +42,36 @@ def write_back(data: bytes, choices: Iterable[Choice]) -> bytes:
     Raises ``CannotWrite``; ``data`` must be valid TOML.
     """
     chosen = list(choices)
+    data = _without_own(data)
     for choice in chosen:
         data = _with_value(data, choice)
     return _with_reasons(data, chosen)
+
+
+def explained(data: bytes) -> set[str]:
+    """The keys above whose lines an earlier search has written why."""
+    document = parse(data)
+    text = document.text
+    starts = {
+        path: text.rfind("\n", 0, start) + 1
+        for path, (start, _) in document.spans.keys.items()
+    }
+    return {
+        ".".join(map(str, path))
+        for path, start in starts.items()
+        if MARK in text[_own_start(text, start) : start]
+    }
+
+
+def _without_own(data: bytes) -> bytes:
+    """The config without the comments of an earlier search."""
+    document = parse(data)
+    text, edits = document.text, []
+    for start, end in comments(text):
+        line, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+        if not text[line:start].strip() and _is_own(text[start:end]):
+            edits.append(Edit(line, len(text) if newline < 0 else newline + 1, ""))
+    return _encode(document, edits)
 
 
 def _with_value(data: bytes, choice: Choice) -> bytes:
@@ -59,7 +87,7 @@ def _with_value(data: bytes, choice: Choice) -> bytes:
 
 
 def _with_reasons(data: bytes, chosen: Iterable[Choice]) -> bytes:
-    """Comments above the lines of the keys, in place of those of an earlier search."""
+    """Comments above the lines of the keys."""
     document = parse(data)
     text = document.text
     lines: dict[int, list[Choice]] = {}
@@ -67,7 +95,7 @@ def _with_reasons(data: bytes, chosen: Iterable[Choice]) -> bytes:
         start = text.rfind("\n", 0, document.spans.keys[_path(choice)][0]) + 1
         lines.setdefault(start, []).append(choice)
     edits = [
-        Edit(_own_start(text, start), start, _comment(text, start, _reasons(here)))
+        Edit(start, start, _comment(text, start, _reasons(here)))
         for start, here in lines.items()
     ]
     return _encode(document, edits)

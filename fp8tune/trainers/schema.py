@@ -16,6 +16,15 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "tuple": (list,),
 }
 """What TOML's values are in Python, by the type of a key; other keys hold tables."""
+IN_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "list": "an array",
+    "tuple": "an array",
+}
+"""How messages call them."""
 
 
 class Key(NamedTuple):
@@ -55,6 +64,11 @@ class Key(NamedTuple):
         if self.above is not None:
             return f"above {self.above}"
         return "" if self.min is None else f"at least {self.min}"
+
+    @property
+    def kind(self) -> str:
+        """What its value is, in words: ``a whole number``."""
+        return IN_WORDS.get(self.base.partition("[")[0], "a table")
 
     def takes(self, value: Any) -> bool:
         """Whether a TOML value is of the key's own type, and one of those allowed."""

@@ -82,6 +82,15 @@ def trainer(name: str) -> Trainer:
     return Trainer(name)
 
 
+def misnamed(name: str) -> str:
+    """Why there is no trainer of that name, and what there is; ``""`` if there is."""
+    if name in NAMES:
+        return ""
+    near = closest(name, NAMES)
+    hint = f"; did you mean {near}?" if near else f"; known: {', '.join(NAMES)}"
+    return f"no trainer named {name!r}{hint}"
+
+
 def may_be_config(text: str, *, explicit: bool) -> bool:
     """Whether a text that does not parse, or is not parsed, may be a train config.
 

@@ -165,6 +165,48 @@ def test_the_start_is_none_that_lacks_samples(fp8tune, project):
     assert said["start"]["micro_batch"] == 4
 
 
+def with_values(text, cell):
+    """The config of a cell."""
+    spelled = {
+        "batch_size": cell["micro_batch"],
+        "grad_accum_steps": cell["grad_accum"],
+        "activation_checkpointing": f'"{cell["ac"]}"',
+        "mixed_precision": f'"{cell["precision"]}"',
+    }
+    lines = [ln for ln in text.splitlines() if ln.partition(" =")[0] not in spelled]
+    return "\n".join(lines).replace(
+        "[train]", "\n".join(["[train]", *(f"{k} = {v}" for k, v in spelled.items())])
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        (PIPELINE, 4),
+        (VLM, 4),
+        (VLM.replace("batch_size = 16", "batch_size = 2\ngrad_accum_steps = 8"), 4),
+        (FP8.replace("\nseq_len = 4096", "\nseq_len = 1000"), 16),
+    ],
+)
+def test_lint_accepts_every_cell(fp8tune, project, lint, text, gpus):
+    target = ("--gpu", "h200", "--world-size", str(gpus))
+    said = run_of(fp8tune, project, text, *target, *JSON).json
+    assert {bool(cell["refused"]) for cell in said["grid"]} == {True, False}
+    for cell in said["grid"]:
+        found = lint(with_values(text, cell), gpu="h200", world_size=gpus)
+        errors = {d.rule for d in found.diagnostics if d.category in refusals.FATAL}
+        assert set(cell["refused"]) == errors
+        assert (cell["peak_gib"] is None) or not errors
+
+
+def test_no_saving_lacks_samples(fp8tune, project):
+    """30 samples over 4 ranks: neither 16 nor 8 of them run, with whatever AC."""
+    four = ("--gpu", "h200", "--world-size", "4", *JSON)
+    said = run_of(fp8tune, project, VLM.replace('"full"', '"none"'), *four).json
+    changes = [saving["change"] for saving in said["savings"]]
+    assert changes == ["micro-batch 4 with 4 accumulated"]
+
+
 def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):
     """What is left out of a variant's rules is what its changes have no part in."""
     loaded = load(FP8.replace("128256", "50257"))

@@ -80,6 +80,28 @@ def test_the_largest_micro_batch_is_the_largest_that_fits(config, values):
 
 
 @pytest.mark.parametrize(
+    ("seq_len", "batch", "accum", "gpu", "words"),
+    [
+        (8002, 16, 1, "h100-sxm", "it would with `train.seq_len = 2000`"),
+        (8008, 7, 6, "h100-sxm", "set `train.batch_size = 2`"),
+        (1001, 16, 1, "l4", "it does not fit even with `train.batch_size = 16`"),
+    ],
+)
+def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
+    job, fired, seq_len, batch, accum, gpu, words
+):
+    text = TEXT.format(batch=batch, accum=accum, ac="full").replace("4096", "8192")
+    text = text.replace("\nseq_len = 8192", f"\nseq_len = {seq_len}").replace(
+        "[train]", '[train]\nmixed_precision = "fp8"'
+    )
+    advice = job(text, gpu=gpu, world_size=8)["memory.advice"]
+    assert words in advice
+    (said,) = re.findall(r"`train.batch_size = (\d+)`", advice)
+    text = text.replace(f"batch_size = {batch}", f"batch_size = {said}")
+    assert "fp8-tokens-not-16" not in fired(text, gpu=gpu, world_size=8)
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         (

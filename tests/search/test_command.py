@@ -1,6 +1,5 @@
 """``fp8tune search`` on recorded trials, as people and programs run it."""
 
-import json
 import random
 import shutil
 import signal
@@ -153,6 +152,25 @@ def test_diff_and_in_place_and_output(replay, tmp_path):
     assert "batch_size = 4" in (tmp_path / "b.toml").read_text()
     assert replay(RECORDS, "--in-place").code == 0
     assert "batch_size = 4" in (tmp_path / "a.toml").read_text()
+
+
+def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
+    path = tmp_path / "a.toml"
+    config = CONFIG.replace('= "full"\n', '= "full"  # none fits too\n')
+    first = [ran(GIVEN, 100), ran((2, 0, 1, 1), 150)]
+    assert replay(first, "--in-place", config=config).code == 0
+    once = path.read_text()
+    second = [ran((2, 0, 1, 1), 150), ran((3, 0, 1, 1), 200)]
+    done = replay(second, "--in-place", config=once)
+    assert (done.code, done.err) == (0, "")
+    twice = path.read_text()
+    values = {BATCH: 8, AC: "none", "train.grad_accum_steps": 2}
+    train = tomllib.loads(twice)["train"]
+    assert {key: train[key.removeprefix("train.")] for key in values} == values
+    studies = {line.split()[4] for line in once.splitlines() if "search: study" in line}
+    assert len(studies) == 1
+    assert not any(study in twice for study in studies)
+    assert "search: none: set by an earlier search, kept by this one\n" in twice
 
 
 @pytest.mark.parametrize("edited", [CONFIG.replace("my model", "mine"), None])
@@ -336,17 +354,27 @@ def test_faults_everywhere(replay, seed, budget):
     assert said["knobs"][PRECISION] == "fp8"
 
 
-def test_values_that_python_takes_for_one(replay):
-    texts = ("1", "1.0", "true", '"1"')
-    records = "".join(
-        f'{{"knobs": {{"train.batch_size": {text}}}, "outcome": "ok", '
-        f'"tokens_per_second": {speed}, "cost_s": 60}}\n'
-        for text, speed in zip(texts, (10, 20, 30, 40), strict=True)
-    )
-    code, said = answered(replay, records, config="[train]\nbatch_size = 1\n")
-    assert code == 0
-    assert json.dumps(said["knobs"]) == '{"train.batch_size": "1"}'
-    assert said["tokens_per_second"]["given"]["value"] == 10
+def test_values_that_the_trainer_does_not_take_are_left_out(replay):
+    odd = [2.5, 2.0, "2", True, 0]
+    more = [ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, BATCH: n}) for n in odd]
+    done = replay([*RECORDS, *more])
+    notes = [
+        f"note: 1 record is left out: `{BATCH} = {text}`, but KempnerForge takes a "
+        "whole number, above 0"
+        for text in ("2.5", "2.0", '"2"', "true", "0")
+    ]
+    assert (done.code, done.err.splitlines()) == (0, notes)
+    assert "10 trials, 1 out of memory, 10 min" in done.out
+    done = replay(more)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the records hold no trial to replay: 1 record is left out: `" in done.err
+
+
+def test_a_step_of_other_tokens_is_said(replay):
+    said = "sequences per rank and optimizer step: the learning rate and its schedule "
+    config = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")
+    assert f"2 -> 4 {said}were not meant for that" in replay(config=config).out
+    assert said not in replay().out
 
 
 @pytest.mark.parametrize(
@@ -420,7 +448,23 @@ def test_knobs_that_the_config_does_not_have_are_noted(replay):
     ]
     done = replay(records)
     assert done.code == 0
-    assert "note: `train.new`: the config does not say it" in done.err
+    assert done.err.startswith(
+        "note: `train.new`: the config does not say it, the records hold 1, 2; "
+        "KempnerForge has no such key\n"
+    )
+
+
+def test_knobs_that_only_some_records_name(replay, fp8tune):
+    knobs = [{BATCH: 2}, {BATCH: 4}, {BATCH: 4, "train.new": 1}]
+    records = [
+        ran(GIVEN, speed)._replace(knobs=own)
+        for own, speed in zip(knobs, (100, 120, 140), strict=True)
+    ]
+    first = answered(replay, records)
+    assert (first[0], first[1]["knobs"]) == (0, knobs[-1])
+    assert answered(replay, records) == first
+    done = fp8tune("report", first[1]["study"])
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """From config and records to a space and its start."""
 
+import json
+
 import pytest
 
 from fp8tune.job import Target
@@ -36,12 +38,39 @@ def test_a_knob_that_a_record_leaves_out_has_the_given_value():
     assert made.space.values(made.given) == {BATCH: 4, COMPILE: True}
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "takes"),
+    [
+        ("train.batch_size", True, "a whole number, above 0"),
+        ("train.compile_model", 1, "true or false"),
+        ("train.loss_fn", 1, "text"),
+        ("train.mixed_precision", "int4", '"bf16", "fp16", "fp32", "fp8"'),
+        ("scheduler.min_lr_ratio", 2.0, "a number, at least 0 and at most 1"),
+    ],
+)
+def test_a_value_that_the_trainer_does_not_take_is_left_out(key, value, takes):
+    made, records = plan({BATCH: 4}, {BATCH: 8, key: value}, {key: value})
+    assert [record.knobs for record in records] == [{BATCH: 4}]
+    assert [knob.key for knob in made.space.knobs] == [BATCH]
+    said = f"`{key} = {json.dumps(value)}`, but KempnerForge takes {takes}"
+    assert made.notes == (f"2 records are left out: {said}",)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("scheduler.min_lr_ratio", 1), ("float8.recipe", "rowwise")]
+)
+def test_a_value_that_the_trainer_may_take_stays(key, value):
+    _, records = plan({BATCH: 8, key: value})
+    assert len(records) == 1
+
+
 def test_an_unknown_key_starts_nowhere_and_is_said():
     made, _ = plan({"train.nonsense": 1}, {"train.nonsense": 2})
-    assert made.space.values(made.given) == {"train.nonsense": None}
+    assert made.space.values(made.given) == {}
     assert not made.space.has(made.given)
     assert made.notes == (
-        "`train.nonsense`: the config does not say it, the records hold 1, 2",
+        "`train.nonsense`: the config does not say it, the records hold 1, 2; "
+        "KempnerForge has no such key",
     )
 
 
@@ -59,9 +88,35 @@ def test_what_cannot_be_planned(knobs, allow, said):
         plan(*knobs, allow=allow)
 
 
-def test_what_is_no_config():
-    with pytest.raises(CannotPlan, match=r"a.toml: .*Python project"):
-        read_config("a.toml", b'[project]\nname = "x"\n[build-system]\n', Target())
+@pytest.mark.parametrize(
+    ("text", "trainer", "said"),
+    [
+        (
+            '[project]\nname = "x"\n[build-system]\n',
+            "",
+            "a.toml: a Python project file; search takes configs of KempnerForge",
+        ),
+        (
+            "[training]\n[parallelism]\n",
+            "",
+            "a.toml: a torchtitan config; search takes configs of KempnerForge",
+        ),
+        (
+            "[training]\n",
+            "torchtitan",
+            "no trainer named 'torchtitan'; known: kempnerforge",
+        ),
+        (
+            "[train]\n",
+            "kempnerforg",
+            "no trainer named 'kempnerforg'; did you mean kempnerforge?",
+        ),
+    ],
+)
+def test_what_is_no_config(text, trainer, said):
+    with pytest.raises(CannotPlan) as error:
+        read_config("a.toml", text.encode(), Target(), trainer)
+    assert str(error.value) == said
 
 
 def test_the_same_search_has_the_same_name():

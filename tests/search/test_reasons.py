@@ -6,14 +6,13 @@ from fp8tune.job import Target
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import plan_for_records, read_config
 from fp8tune.search.reasons import choices
-from fp8tune.search.writeback import Choice
+from fp8tune.search.writeback import MARK, Choice
 from tests.search.tries import (
     AC,
     BATCH,
     BEST,
     COMPILE,
     GIVEN,
-    PRECISION,
     SPACE,
     ran,
     trials,
@@ -29,8 +28,8 @@ grad_accum_steps = {steps}
 """
 
 
-def reasons(*records, steps=4, study="a-1"):
-    data = CONFIG.format(steps=steps).encode()
+def reasons(*records, steps=4, study="a-1", text=CONFIG):
+    data = text.format(steps=steps).encode()
     config = read_config("a.toml", data, Target())
     plan, whole = plan_for_records(config, records, ())
     tried = trials(*(("search", record) for record in whole))
@@ -58,6 +57,18 @@ def test_the_whole_reason():
             ("2 x 4 -> 4 x 2 sequences per rank and step",),
         ),
     ]
+
+
+def test_what_an_earlier_search_has_set_gets_a_reason_of_this_one():
+    text = CONFIG.replace("compile", f"{MARK}false -> true: +9 %\ncompile")
+    made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), text=text)
+    assert [(choice.key, choice.value) for choice in made] == [
+        (BATCH, 4),
+        (COMPILE, True),
+        ("train.grad_accum_steps", 2),
+    ]
+    kept = "true: set by an earlier search, kept by this one"
+    assert made[1].reasons == (kept, *made[0].reasons[1:])
 
 
 def test_nothing_to_write():
@@ -90,13 +101,6 @@ def test_accumulation_that_was_searched_is_not_worked_out():
         (BATCH, 4),
         ("train.grad_accum_steps", 1),
     ]
-
-
-def test_a_batch_that_is_no_whole_number_is_left_alone():
-    odd = ran(GIVEN, 150)._replace(
-        knobs={BATCH: 2.5, AC: "full", COMPILE: True, PRECISION: "fp8"}
-    )
-    assert [c.key for c in reasons(ran(GIVEN, 100), odd)] == [BATCH]
 
 
 def test_the_reasons_of_a_search_for_energy():

@@ -77,3 +77,16 @@ def test_without_a_batch():
     assert space.knob("precision") == KNOBS[3]
     assert space.value((0, 0, 1), "precision") == "fp8"
     assert space.knobs[-1].key == PRECISION
+
+
+def test_a_value_that_is_not_set_is_left_out():
+    space = Space([Knob("a", (1, None)), Knob("b", (2, 3))])
+    assert [space.values(point) for point in space.every()] == [
+        {"a": 1, "b": 2},
+        {"a": 1, "b": 3},
+        {"b": 2},
+        {"b": 3},
+    ]
+    assert all(space.point(space.values(point)) == point for point in space.every())
+    with pytest.raises(KeyError, match="b"):
+        space.point({"a": 1})

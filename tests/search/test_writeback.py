@@ -4,7 +4,14 @@ import tomllib
 
 import pytest
 
-from fp8tune.search.writeback import MARK, CannotWrite, Choice, write_back
+from fp8tune.search.writeback import (
+    MARK,
+    MEASURED,
+    CannotWrite,
+    Choice,
+    explained,
+    write_back,
+)
 
 CONFIG = """\
 # my model
@@ -46,6 +53,31 @@ def test_a_second_search_replaces_its_own_comments():
     once = written(CONFIG, Choice("train.batch_size", 12, ("first", "more")))
     twice = written(once, Choice("train.batch_size", 16, ("second",)))
     assert twice == written(CONFIG, Choice("train.batch_size", 16, ("second",)))
+
+
+def test_a_second_search_leaves_no_comment_of_the_first_elsewhere():
+    """Nor its ignores: their figures are of a setting that is no more."""
+    ignore = f"# fp8tune: ignore[tight-memory] -- {MEASURED} 71.0 of 79.1 GiB\n"
+    mine = "# fp8tune: ignore[tight-memory] -- seen to fit\n"
+    text = CONFIG.replace("[distributed]", f"{ignore}{mine}[distributed]")
+    once = written(
+        text,
+        Choice("train.batch_size", 12, ("first",)),
+        Choice("train.mixed_precision", "bf16", ("fp8 -> bf16",)),
+    )
+    assert explained(once.encode()) == {"train.batch_size", "train.mixed_precision"}
+    twice = written(once, Choice("train.batch_size", 16, ("second",)))
+    assert twice == (
+        CONFIG.replace("batch_size = 8", f"{MARK}second\nbatch_size = 16")
+        .replace('"fp8"', '"bf16"')
+        .replace("[distributed]", f"{mine}[distributed]")
+    )
+
+
+def test_a_string_that_looks_like_a_comment_of_ours_stays():
+    text = f'[train]\nbatch_size = 8\nnote = """\n{MARK}x\n"""\n'
+    assert explained(text.encode()) == set()
+    assert f'"""\n{MARK}x\n"""' in written(text, Choice("train.batch_size", 4, ("b",)))
 
 
 def test_the_same_again_changes_nothing():

@@ -11,13 +11,9 @@ from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, dotted
-from fp8tune.trainers.schema import Key, Schema
+from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 Check = Callable[[dict[str, Any], Path, object], Iterator[Fault]]
-
-
-NUMBERS = {"int": "a whole number", "float": "a number"}
-"""How messages call the types of numbers."""
 
 
 class Unbuilt(dict[str, Any]):
@@ -44,9 +40,9 @@ def out_of_range(spec: Key, value: Any) -> Iterable[Problem]:
 
 def _number(spec: Key, value: Any) -> tuple[Problem, ...]:
     if not isinstance(value, (int, float)):
-        return (Problem(value, NUMBERS[spec.base], None),)
+        return (Problem(value, spec.kind, None),)
     if not _inside(spec, value):
-        return (Problem(value, NUMBERS[spec.base], spec.bound),)
+        return (Problem(value, spec.kind, spec.bound),)
     return ()
 
 
@@ -241,7 +237,7 @@ def _profiling(values: dict[str, Any], path: Path, faulty: object) -> Iterator[F
     try:
         backwards = end <= start
     except TypeError:
-        yield Fault("wrong-type", here, {**facts, "type": NUMBERS["int"]})
+        yield Fault("wrong-type", here, {**facts, "type": IN_WORDS["int"]})
     else:
         if backwards:
             bound = "a whole number, the end above the start"

@@ -224,7 +224,7 @@ class _Loader:
         try:
             return coerce(raw)
         except (ValueError, OverflowError):
-            wanted = checks.NUMBERS[spec.base]
+            wanted = spec.kind
             self.fault("value-not-convertible", path, value=raw, type=wanted)
             return _FAULTY
 

@@ -57,10 +57,13 @@ def test_a_setting_that_diverges_is_not_written(replay, project):
     assert not (project({}) / "a.tuned.toml").exists()
 
 
-def test_bf16_in_its_place_where_that_is_allowed(replay):
+def test_bf16_in_its_place_where_that_is_allowed(replay, project):
     code, said = told(replay, LOST, "--allow", "precision")
     assert (code, said["knobs"]["train.mixed_precision"]) == (0, "bf16")
     assert said["stability"]["verdict"] == "diverged"
+    comments = (project({}) / "a.tuned.toml").read_text().split("mixed_precision")[0]
+    why = "rejected: train.batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0"
+    assert f"# fp8tune search: {why}" in comments
 
 
 def test_records_of_another_warmup_are_none_of_this_config(replay):
