@@ -90,7 +90,7 @@ def test_the_largest_micro_batch_is_the_largest_that_fits(config, values):
 def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
     job, fired, seq_len, batch, accum, gpu, words
 ):
-    text = TEXT.format(batch=batch, accum=accum, ac="full").replace("4096", "8192")
+    text = LLAMA_8B.format(batch=batch, accum=accum, ac="full").replace("4096", "8192")
     text = text.replace("\nseq_len = 8192", f"\nseq_len = {seq_len}").replace(
         "[train]", '[train]\nmixed_precision = "fp8"'
     )
