@@ -31,6 +31,7 @@ TOKENS = 256
 VOCAB = 64
 DEPTHS = (2, 4)
 AC = ("none", "selective", "full")
+PRECISIONS = ("bf16", "fp8", "fp32")
 TERMS = ("D", "F", "KV", "H", "hd", "constant")
 
 
@@ -85,12 +86,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commit", default="", help="commit of a checkout without git")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--ac", action="append", choices=AC, help="only these modes")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS)
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     sys.path.insert(0, str(options.checkout))
     logging.disable(logging.WARNING)
     fits = []
-    for mode in modes(options.ac or AC):
+    for mode in modes(options.precision or PRECISIONS, options.ac or AC):
         fits.append(fit(mode, options.device))
         print(f"{_name(mode)}: {_formula(fits[-1])}", file=sys.stderr, flush=True)
     environment = describe(options.checkout, options.commit, options.device)
@@ -100,9 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def modes(ac: tuple[str, ...]) -> Iterator[Mode]:
+def modes(precisions: tuple[str, ...], ac: tuple[str, ...]) -> Iterator[Mode]:
     """Everything that is measured."""
-    for precision in ("bf16", "fp8"):
+    for precision in precisions:
         for compiled in (False, True):
             for mode in ac:
                 yield Mode(precision, compiled, mode)
@@ -163,7 +165,10 @@ def build(shape: Shape, depth: int, mode: Mode) -> Any:
         ffn_hidden_dim=shape.ffn,
         max_seq_len=TOKENS,
     )
-    model = transformer.Transformer(config).to(torch.bfloat16)
+    wide = mode.precision == "fp32"
+    model = transformer.Transformer(config).to(
+        torch.float32 if wide else torch.bfloat16
+    )
     if mode.precision == "fp8":
         parallel.apply_float8(model, enable_fsdp_float8_all_gather=False)
     parallel.apply_ac(model, schema.ActivationCheckpointing(mode.ac))

@@ -182,7 +182,11 @@ tokenizer_path = "gpt2"
         ("[model]\nactivation = 'gelu'\n", "compiled blocks keep without full AC if"),
         ("[distributed]\ntp = 4\n", "keep without full AC under tensor parallelism"),
         ("[model]\nqk_norm = true\n", "or queries and keys are normalised"),
-        ("[train]\nmixed_precision = 'fp32'\n", "other precisions than bf16 and FP8"),
+        ("[train]\nmixed_precision = 'fp32'\n", "the speed of fp16 and fp32, which"),
+        (
+            "[train]\nmixed_precision = 'fp32'\n[model]\nnum_experts = 8\n",
+            "mixtures of experts in fp32",
+        ),
     ],
 )
 def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
@@ -191,6 +195,21 @@ def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
     assert outcome.code == 0
     words = " ".join(outcome.out.split())
     assert said in words.partition("not covered: ")[2]
+
+
+def test_memory_of_fp32_is_covered(fp8tune, project):
+    """Twice the bytes, but of what is fp32 all the same; the speed is not known."""
+    project({"a.toml": SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp32'")})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    peaks = {
+        cell["precision"]: (cell["peak_gib"], cell["tokens_per_second"])
+        for cell in said["grid"]
+        if (cell["micro_batch"], cell["ac"]) == (8, "full")
+    }
+    assert list(peaks) == ["fp32", "bf16", "fp8"]
+    assert 1.5 < peaks["fp32"][0] / peaks["bf16"][0] < 2
+    assert peaks["fp32"][1] is None
+    assert peaks["bf16"][1] < peaks["fp8"][1]
 
 
 def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):
