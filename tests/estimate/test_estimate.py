@@ -71,6 +71,44 @@ def test_the_start_fits(estimate):
     assert said["start"]["tokens_per_second"] <= max(fast)
 
 
+REFUSED = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'")
+REFUSED = REFUSED.replace("128256", "50257")
+EAGER = SEVEN_B.replace("[train]", "[train]\ncompile_model = false\n{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "pays", "kept", "preferred", "words"),
+    [
+        (SEVEN_B, "yes", "bf16", "fp8", "bf16 (the config's), micro-batch"),
+        (SEVEN_B, "yes", "bf16", "fp8", "or, as FP8 pays here, fp8, micro-batch"),
+        (
+            EAGER.format("mixed_precision = 'fp8'"),
+            "no",
+            "fp8",
+            "bf16",
+            "or, as FP8 does not pay here, bf16, micro-batch",
+        ),
+        (EAGER.format(""), "no", "bf16", None, "start with bf16 (the config's)"),
+        (REFUSED, "no", "bf16", None, "start with bf16 (fp8 cannot run), micro-"),
+        (
+            SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp32'"),
+            "yes",
+            "fp32",
+            None,
+            "fits is fp32 (the config's), micro-batch",
+        ),
+    ],
+)
+def test_the_precision_of_the_start_has_its_reason(
+    fp8tune, project, text, pays, kept, preferred, words
+):
+    project({"a.toml": text})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    assert (said["fp8_pays"], said["start"]["precision"]) == (pays, kept)
+    assert (said["preferred"] or {}).get("precision") == preferred
+    assert words in " ".join(fp8tune("estimate", "a.toml", *H200).out.split())
+
+
 def test_savings_are_largest_first(estimate):
     freed = [
         s["freed_gib"] for s in estimate("--output-format", "json").json["savings"]
@@ -398,7 +436,8 @@ def test_what_would_fit_is_said_where_nothing_does(estimate):
 
 def test_without_a_speed_the_largest_of_the_grid_is_named(estimate):
     text = estimate("--gpu", "b200", "--world-size", "8", config=ONE_GPU).out
-    assert "the largest of these that fits is fp8, micro-batch 8" in text
+    words = " ".join(text.split())
+    assert "largest of these that fits is fp8 (the config's), micro-batch 8" in words
 
 
 def test_a_peak_of_megabytes_has_figures(estimate):
