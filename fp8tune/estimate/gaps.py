@@ -22,8 +22,9 @@ WORDS = {
     "shards": "context parallelism, and replicas of sharded groups",
     "activation_bytes.norm": "what blocks keep without full AC if their norms are "
     "others than RMSNorm, or queries and keys are normalised",
-    "activation_bytes.split": "what compiled blocks keep without full AC under tensor "
-    "parallelism",
+    "activation_bytes.split": "what compiled blocks keep under selective AC with "
+    "tensor parallelism; AC none and full have a figure, and so have runs without "
+    "compile",
     "activation_bytes.activation": "what compiled blocks keep without full AC if their "
     "FFN is not gated",
     "activation_bytes.compiled": "what compiled blocks of mixtures of experts and "

@@ -207,15 +207,18 @@ def _legend(cells: list[Cell]) -> str:
         "unmarked: not judged": any(
             one.memory and one.fit == "unknown" for one in said
         ),
-        "- not covered": any(not one.memory and not one.impossible for one in said),
+        **{f"- {gap}": True for gap in _gaps(said)},
         "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
     }
     return ", ".join(words for words, there in marks.items() if there)
 
 
-def _judged(said: Prediction) -> bool:
-    return said.fit != "unknown"
+def _gaps(said: list[Prediction]) -> Iterator[str]:
+    """Why some have no figure for memory."""
+    for one in said:
+        if not one.memory and not one.impossible:
+            yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
 
 
 def _small(said: Iterable[Prediction]) -> bool:

@@ -218,7 +218,10 @@ tokenizer_path = "gpt2"
         ("[model]\ndim = 512\nn_heads = 8\nn_kv_heads = 8\n", "hidden sizes below"),
         ("[optimizer]\nname = 'muon'\n", "the time of this optimizer's step"),
         ("[model]\nactivation = 'gelu'\n", "compiled blocks keep without full AC if"),
-        ("[distributed]\ntp = 4\n", "keep without full AC under tensor parallelism"),
+        (
+            "[train]\nactivation_checkpointing = 'selective'\n[distributed]\ntp = 4\n",
+            "under selective AC with tensor parallelism; AC none and full have a",
+        ),
         ("[model]\nqk_norm = true\n", "or queries and keys are normalised"),
         ("[train]\nmixed_precision = 'fp32'\n", "the speed of fp16 and fp32, which"),
         (
@@ -233,6 +236,15 @@ def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
     assert outcome.code == 0
     words = " ".join(outcome.out.split())
     assert said in words.partition("not covered: ")[2]
+
+
+def test_the_grid_says_why_a_row_has_no_figures(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
+    out = fp8tune("estimate", "a.toml", *H200).out
+    assert set(row(out, "bf16 selective")) == {"-"}
+    assert "-" not in row(out, "bf16 none")
+    reason = "- not covered: what compiled blocks keep under selective AC with tensor"
+    assert reason in " ".join(out.split())
 
 
 def test_memory_of_fp32_is_covered(fp8tune, project):

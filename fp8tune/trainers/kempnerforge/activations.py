@@ -81,7 +81,9 @@ def activation_bytes(
 
     Full AC keeps the block's input. Selective AC wraps the attention module alone:
     norms (computed in fp32) and FFN stay. Exact in eager mode; compiled on the CPU,
-    where the compiler recomputes part of it.
+    where the compiler recomputes part of it. Tensor parallelism splits all but gathered
+    inputs, or norms where the sequence is whole; with selective AC torch 2.13 does not
+    compile it there.
     """
     split = tp if sequence_parallel else 1
     if ac_applied == "full":
@@ -91,21 +93,19 @@ def activation_bytes(
     if compile:
         if moe_layers or vlm_arch_name:
             raise Unknown("activation_bytes.compiled")
-        if tp > 1:
+        if tp > 1 and ac_applied == "selective":
             raise Unknown("activation_bytes.split")
         if model_activation != "silu":
             raise Unknown("activation_bytes.activation")
-        return _compiled(ac_applied, hidden_size, ffn_size, heads, compute_bytes)
+        if ac_applied == "selective":
+            return compute_bytes * (4 * hidden_size + 3 * ffn_size)
+        whole = (2 if sequence_parallel else 4) * hidden_size if tp > 1 else 0
+        kept = (9 * hidden_size - whole + 3 * ffn_size) / tp + whole
+        return compute_bytes * kept + 4 * heads / tp
     ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
     gathered = 4.5 * compute_bytes * hidden_size if sequence_parallel else 0
     inside = 0 if ac_applied == "selective" else attention_bytes
     return 2 * norm_bytes / split + inside + ffn + gathered
-
-
-def _compiled(ac: str, hidden: int, ffn: int, heads: int, each: int) -> float:
-    if ac == "selective":
-        return each * (4 * hidden + 3 * ffn)
-    return each * (9 * hidden + 3 * ffn) + 4 * heads
 
 
 def cross_bytes(

@@ -46,12 +46,27 @@ def test_a_dense_block(job, ac, compiled, precision, bytes_):
     ("ac", "compiled", "bytes_"),
     [
         ("full", True, 4 * D),
+        ("selective", True, 16 * D + 12 * F),
+        ("none", True, 36 * D + 12 * F + 4 * H),
         ("selective", False, 24 * D + 16 * F),
         ("none", False, 44 * D + 16 * F + 4 * H),
     ],
 )
 def test_a_dense_block_in_fp32(job, ac, compiled, bytes_):
     assert kept(job, ac, compiled=compiled, train_mixed_precision="fp32") == bytes_
+
+
+@pytest.mark.parametrize(
+    ("tp", "tied", "bytes_"),
+    [
+        (2, False, 11 * D + (6 * F + 4 * H) / 2),
+        (4, False, 7.5 * D + (6 * F + 4 * H) / 4),
+        (4, True, 10.5 * D + (6 * F + 4 * H) / 4),
+    ],
+)
+def test_a_compiled_block_that_tensor_parallelism_splits(job, tp, tied, bytes_):
+    keys = {"distributed_tp": tp, "model_tie_embeddings": tied}
+    assert kept(job, "none", **keys) == bytes_
 
 
 def test_they_are_what_was_measured(repository):
@@ -76,7 +91,7 @@ def test_they_are_what_was_measured(repository):
         ("none", {"model_qk_norm": True}),
         ("selective", {"model_activation": "gelu"}),
         ("none", {"model_num_experts": 8}),
-        ("none", {"distributed_tp": 4}),
+        ("selective", {"distributed_tp": 4}),
     ],
 )
 def test_compiled_blocks_that_were_not_measured(job, ac, keys):
