@@ -8,7 +8,7 @@ import pytest
 from fp8tune.estimate import refusals
 from fp8tune.estimate.grid import Variants
 from fp8tune.job import Target
-from tests.estimate.test_estimate import H200, JSON, SEVEN_B
+from tests.estimate.configs import H200, JSON, SEVEN_B
 
 FP8 = SEVEN_B.replace("[train]", '[train]\nmixed_precision = "fp8"')
 H100 = ("--gpu", "h100", "--world-size", "16")

@@ -259,7 +259,7 @@ def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
 def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(line)
-    with pytest.raises(calibration.BadCalibration, match="c.jsonl:1: no measured run"):
+    with pytest.raises(calibration.BadCalibration, match=r"c\.jsonl:1: no measured"):
         calibration.read(str(path))
 
 
