@@ -53,6 +53,7 @@ FIELDS: dict[str, str] = {
     "block_copies": "copies of a block's weights, one per modality",
     "block_tokens": "tokens of one micro-batch in the residual stream",
     "head_tokens": "tokens of one micro-batch that rank 0 has logits of",
+    "compute_bytes": "bytes of a value as it is computed with and gathered",
     "weight_bytes": "bytes per parameter of the sharded weights",
     "optimizer_bytes": "bytes per parameter of the optimizer's state",
     "optimizer_temporary_bytes": "bytes per parameter that its step allocates",

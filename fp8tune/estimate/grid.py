@@ -167,6 +167,12 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     )
 
 
+def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
+    """The same in the precision that the verdict on FP8 prefers, if it is the other."""
+    other = {("fp8", "no"): "bf16", ("bf16", "yes"): "fp8"}.get((precision, pays))
+    return start([cell for cell in cells if cell.precision == other], other or "")
+
+
 def by_world_size(variants: Variants) -> dict[int, Prediction]:
     """What is predicted on other numbers of GPUs, doubling from the fewest.
 

@@ -207,15 +207,18 @@ def _legend(cells: list[Cell]) -> str:
         "unmarked: not judged": any(
             one.memory and one.fit == "unknown" for one in said
         ),
-        "- not covered": any(not one.memory and not one.impossible for one in said),
+        **{f"- {gap}": True for gap in _gaps(said)},
         "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
     }
     return ", ".join(words for words, there in marks.items() if there)
 
 
-def _judged(said: Prediction) -> bool:
-    return said.fit != "unknown"
+def _gaps(said: list[Prediction]) -> Iterator[str]:
+    """Why some have no figure for memory."""
+    for one in said:
+        if not one.memory and not one.impossible:
+            yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
 
 
 def _small(said: Iterable[Prediction]) -> bool:
@@ -242,18 +245,15 @@ def _too_fast(cell: Cell) -> bool:
 
 def _advice(found: Estimate) -> Iterator[str]:
     best = found.start
-    if best is not None and best.prediction.memory:
-        setting = (
-            f"{best.precision}, micro-batch {best.micro_batch}, accumulation "
-            f"{best.grad_accum}, "
-            f"AC {best.ac}: {_figure(best.prediction.memory.value)} GiB"
-        )
+    if best is not None:
+        kept = best.precision == found.precision
+        why = " (the config's)" if kept else f" ({found.precision} cannot run)"
+        first = "start with" if best.tokens else "the largest of these that fits is"
         yield ""
-        if best.tokens:
-            speed = f"{best.tokens:,.0f} tokens/s"
-            yield from _wrapped(f"start with {setting}, {speed}")
-        else:
-            yield from _wrapped(f"the largest of these that fits is {setting}")
+        yield from _wrapped(f"{first} {_setting(best, why)}")
+    if found.preferred is not None:
+        pays = "pays" if found.said.pays == "yes" else "does not pay"
+        yield from _wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
     if found.instead:
         yield ""
         yield from _wrapped(f"none of these surely fits: {found.instead}")
@@ -262,6 +262,16 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield "what frees memory:"
         for saving in found.savings:
             yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
+
+
+def _setting(cell: Cell, why: str = "") -> str:
+    """A cell in words, with why it has this precision."""
+    peak, speed = cell.prediction.memory, f", {cell.tokens:,.0f} tokens/s"
+    return (
+        f"{cell.precision}{why}, micro-batch {cell.micro_batch}, accumulation "
+        f"{cell.grad_accum}, AC {cell.ac}: {_figure(peak.value if peak else 0)} GiB"
+        f"{speed if cell.tokens else ''}"
+    )
 
 
 def _figure(gib: float) -> str:

@@ -226,12 +226,22 @@ def of_job(
 def read(path: str) -> list[Run]:
     """The runs of a file, none if it does not exist; raises ``BadCalibration``.
 
-    A last line without its end was torn when it was written, and is left out.
+    A last line without its end counts if it is whole, whoever has typed it; one that
+    was torn when it was written is left out.
     """
     data = _bytes(path)
-    text = data[: data.rfind(b"\n") + 1].decode(errors="replace")
-    lines = enumerate(text.splitlines(), 1)
-    return [parse(path, number, line) for number, line in lines]
+    lines = data.decode(errors="replace").splitlines()
+    if lines and not data.endswith(b"\n") and _is_torn(lines[-1]):
+        del lines[-1]
+    return [parse(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _is_torn(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _bytes(path: str) -> bytes:

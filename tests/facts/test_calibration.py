@@ -243,6 +243,26 @@ def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
     assert calibration.read(str(path)) == [RUN, other]
 
 
+def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
+    path = tmp_path / "c.jsonl"
+    calibration.add(str(path), [RUN])
+    whole = path.read_text()
+    path.write_text(whole.rstrip("\n"))
+    assert calibration.read(str(path)) == [RUN]
+    other = RUN._replace(measured=12.0)
+    calibration.add(str(path), [other])
+    assert path.read_text().startswith(whole)
+    assert calibration.read(str(path)) == [RUN, other]
+
+
+@pytest.mark.parametrize("line", ["{}", "7", '{"gpu": "h200"}'])
+def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
+    path = tmp_path / "c.jsonl"
+    path.write_text(line)
+    with pytest.raises(calibration.BadCalibration, match=r"c\.jsonl:1: no measured"):
+        calibration.read(str(path))
+
+
 RUN = Run("h200", MEMORY, "dense", 10.0, 11.0, {"fp8tune": __version__})
 
 
