@@ -196,11 +196,18 @@ def assumed(
     variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
 ) -> Variants:
     """The config on the GPUs that its title names, else on a node of 8 or the like."""
-    size, line = titled
-    if size and not variants.on(size).predict({}).impossible:
-        return variants.on(size, f"the title on line {line}")
+    found = by_title(variants, titled)
+    if found.target.world_size:
+        return found
     enough = [size for size in sizes if size >= NODE] or list(sizes)[-1:]
     return variants.on(enough[0], ASSUMED) if enough else variants
+
+
+def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
+    """The config on the GPUs that its title names, if it can run there."""
+    size, line = titled
+    can = size and not variants.on(size).predict({}).impossible
+    return variants.on(size, f"the title on line {line}") if can else variants
 
 
 def declared_gpus(job: Job) -> int:

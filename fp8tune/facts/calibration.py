@@ -128,11 +128,9 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
 
 def memory_fit(job: Job, band: Band) -> str:
     """The verdict of ``memory.fit`` on a corrected band; raises ``Unknown``."""
-    limit = job["gpu.memory_limit_gib"]
-    try:
+    limit, usable = job["gpu.memory_limit_gib"], None
+    with contextlib.suppress(Unknown):
         usable = job["memory.usable_gib"]
-    except Unknown:
-        usable = None
     return fit(job["pp"], limit, band.low, band.high, usable)
 
 
@@ -229,19 +227,11 @@ def read(path: str) -> list[Run]:
     A last line without its end counts if it is whole, whoever has typed it; one that
     was torn when it was written is left out.
     """
-    data = _bytes(path)
-    lines = data.decode(errors="replace").splitlines()
-    if lines and not data.endswith(b"\n") and _is_torn(lines[-1]):
-        del lines[-1]
+    *lines, last = _bytes(path).decode(errors="replace").split("\n")
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(last)
+        lines.append(last)
     return [parse(path, number, line) for number, line in enumerate(lines, 1)]
-
-
-def _is_torn(line: str) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return True
-    return False
 
 
 def _bytes(path: str) -> bytes:
