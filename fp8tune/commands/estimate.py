@@ -76,6 +76,8 @@ def command(
     from fp8tune.facts.calibration import BadCalibration, add, read
     from fp8tune.job import Unknown
 
+    if measured_torch and not (measured or measured_speed):
+        raise Failure("--measured-torch goes with --measured or --measured-speed")
     known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target).placed()

@@ -80,9 +80,10 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
     if said.usable_gib is not None and not reason:
         rest = said.usable_gib / FULLEST - said.usable_gib
+        left = f"{rest:.0f} {'is' if round(rest) == 1 else 'are'} left"
         reason = (
-            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {rest:.0f} are left "
-            "to what is not in the peak: CUDA context, NCCL, unused blocks)"
+            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {left} to what is not "
+            "in the peak: CUDA context, NCCL, unused blocks)"
         )
     yield from _wrapped(f"fit: {said.fit}{reason}")
 
@@ -200,7 +201,7 @@ def _legend(cells: list[Cell]) -> str:
     """What the figures and marks of the grid mean, of those that occur."""
     said = [cell.prediction for cell in cells]
     marks = {
-        "GiB per GPU": True,
+        "GiB per GPU at the same tokens per step": True,
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
         "? tight": any(one.fit == "tight" for one in said),
         "x out of memory": any(one.fit == "out-of-memory" for one in said),

@@ -1,10 +1,10 @@
 """Measured runs that correct the estimates of configs like them.
 
-Within one trainer, precision, AC and compile mode the error of an estimate is nearly
-the same factor for all configs, so one run corrects the others (``docs/accuracy.md``
-leaves each published run out in turn and says by how much). Runs are kept as JSON
-lines; only those on the same GPU and version of fp8tune count, and of these the ones
-whose other versions are those of the newest.
+Within one family (trainer, precision, kind of model and of parallelism, with or without
+full AC) the error of an estimate is nearly one factor, so one run corrects the others
+(``docs/accuracy.md`` leaves each published run out in turn and says by how much). Runs
+are kept as JSON lines; only those on the same GPU and version of fp8tune count, and of
+these the ones whose other versions are those of the newest.
 """
 
 from __future__ import annotations
