@@ -138,8 +138,10 @@ def _cell(variants: Variants, batch: int, accum: int, ac: str, precision: str) -
 
 
 def _modes(variants: Variants) -> list[str]:
-    key = variants.trainer.schema.job["ac"]
-    return list(dict(variants.trainer.schema.dotted_keys())[key].allowed)
+    """AC modes that find something to wrap, and the config's own."""
+    schema, job = variants.trainer.schema, variants.job
+    allowed = dict(schema.dotted_keys())[schema.job["ac"]].allowed
+    return [mode for mode in allowed if mode in (*job["ac_modes"], job["ac"])]
 
 
 def _sizes(rows: int, batch: int) -> list[int]:
