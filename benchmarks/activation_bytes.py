@@ -123,8 +123,9 @@ def modes(precisions: tuple[str, ...], ac: tuple[str, ...]) -> Iterator[Mode]:
 def fit(mode: Mode, device: str) -> Fit:
     """Measure a mode over all shapes and fit the terms."""
     torch: Any = import_module("torch")
-    measured = [block_bytes(shape, mode, device) for shape in SHAPES]
-    terms = torch.tensor([shape.terms for shape in SHAPES], dtype=torch.float64)
+    shapes = [shape for shape in SHAPES if shape.kv_heads % mode.tp == 0]
+    measured = [block_bytes(shape, mode, device) for shape in shapes]
+    terms = torch.tensor([shape.terms for shape in shapes], dtype=torch.float64)
     target = torch.tensor(measured, dtype=torch.float64)
     found = torch.linalg.lstsq(terms, target.unsqueeze(1), driver="gelsd").solution
     worst = (terms @ found - target.unsqueeze(1)).abs().max()

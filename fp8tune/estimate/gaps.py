@@ -15,7 +15,8 @@ WORDS = {
     "gemms": _VLM,
     "vlm_positions": _VLM,
     "vlm_visual_tokens": _VLM,
-    "extra_parameters": "vision encoders other than the random one, other frozen parts",
+    "extra_parameters": "vision encoders other than the random one, or other frozen "
+    "parts",
     "block_copies": "MoMa blocks",
     "cross_blocks": "cross-attention without its interval",
     "block_tokens": "attention with an explicit mask",

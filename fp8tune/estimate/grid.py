@@ -138,8 +138,10 @@ def _cell(variants: Variants, batch: int, accum: int, ac: str, precision: str) -
 
 
 def _modes(variants: Variants) -> list[str]:
-    key = variants.trainer.schema.job["ac"]
-    return list(dict(variants.trainer.schema.dotted_keys())[key].allowed)
+    """AC modes that find something to wrap, and the config's own."""
+    schema, job = variants.trainer.schema, variants.job
+    allowed = dict(schema.dotted_keys())[schema.job["ac"]].allowed
+    return [mode for mode in allowed if mode in (*job["ac_modes"], job["ac"])]
 
 
 def _sizes(rows: int, batch: int) -> list[int]:
@@ -196,11 +198,18 @@ def assumed(
     variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
 ) -> Variants:
     """The config on the GPUs that its title names, else on a node of 8 or the like."""
-    size, line = titled
-    if size and not variants.on(size).predict({}).impossible:
-        return variants.on(size, f"the title on line {line}")
+    found = by_title(variants, titled)
+    if found.target.world_size:
+        return found
     enough = [size for size in sizes if size >= NODE] or list(sizes)[-1:]
     return variants.on(enough[0], ASSUMED) if enough else variants
+
+
+def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
+    """The config on the GPUs that its title names, if it can run there."""
+    size, line = titled
+    can = size and not variants.on(size).predict({}).impossible
+    return variants.on(size, f"the title on line {line}") if can else variants
 
 
 def declared_gpus(job: Job) -> int:

@@ -20,6 +20,9 @@ FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
 SAID = ("--", "the comment", "pyproject")
 """Beginnings of origins by which the user himself says how many GPUs there are."""
 
+MARK = 25
+"""Longest words of a mark that stand on one line."""
+
 SMALL, TINY = 10, 0.05
 """Below so many GiB figures of the grid have a decimal, those of the peak four."""
 
@@ -45,11 +48,11 @@ def text(path: str, found: Estimate) -> Iterator[str]:
 def _target(found: Estimate) -> Iterator[str]:
     """For how many GPUs, where the user has not said it."""
     size, by = found.target.world_size, found.target.world_size_origin
+    gpus = f"on {size} GPU{'s' * (size != 1)}"
     if by == ASSUMED:
-        words = f"on {size} GPUs, as nothing says how many: say --world-size 16"
-        yield from _wrapped(words)
+        yield from _wrapped(f"{gpus}, as nothing says how many: say --world-size 16")
     elif size and by and not by.startswith(SAID):
-        yield from _wrapped(f"on {size} GPUs, by {by}")
+        yield from _wrapped(f"{gpus}, by {by}")
 
 
 def _refused(said: Prediction) -> Iterator[str]:
@@ -80,9 +83,10 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
     if said.usable_gib is not None and not reason:
         rest = said.usable_gib / FULLEST - said.usable_gib
+        left = f"{rest:.0f} {'is' if round(rest) == 1 else 'are'} left"
         reason = (
-            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {rest:.0f} are left "
-            "to what is not in the peak: CUDA context, NCCL, unused blocks)"
+            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {left} to what is not "
+            "in the peak: CUDA context, NCCL, unused blocks)"
         )
     yield from _wrapped(f"fit: {said.fit}{reason}")
 
@@ -173,7 +177,7 @@ def _grid(cells: list[Cell], own: int) -> Iterator[str]:
             yield f"{'':<16}" + "".join(f"{_thousands(cell):>8}" for cell in mine)
     for precision, message in never.items():
         yield from _wrapped(f"{precision} cannot run: {message}")
-    yield from _wrapped(_legend(shown))
+    yield from (line.replace("\0", " ") for line in _wrapped(_legend(shown)))
 
 
 def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
@@ -197,10 +201,13 @@ def _may_fit(said: Prediction) -> bool:
 
 
 def _legend(cells: list[Cell]) -> str:
-    """What the figures and marks of the grid mean, of those that occur."""
+    """What the figures and marks of the grid mean, of those that occur.
+
+    Marks stay with their words: NUL is a space that no line ends at.
+    """
     said = [cell.prediction for cell in cells]
     marks = {
-        "GiB per GPU": True,
+        "GiB per GPU at the same tokens per step": True,
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
         "? tight": any(one.fit == "tight" for one in said),
         "x out of memory": any(one.fit == "out-of-memory" for one in said),
@@ -211,7 +218,8 @@ def _legend(cells: list[Cell]) -> str:
         "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
     }
-    return ", ".join(words for words, there in marks.items() if there)
+    known = (words for words, there in marks.items() if there)
+    return ", ".join(w if len(w) > MARK else w.replace(" ", "\0") for w in known)
 
 
 def _gaps(said: list[Prediction]) -> Iterator[str]:

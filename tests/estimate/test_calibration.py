@@ -63,6 +63,7 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
         (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
         (("--measured", "9", *H200), "a memory of 9.0 is too far from"),
         (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
+        (("--measured-torch", "2.9.1"), "goes with --measured or --measured-speed"),
         (("--measured", "0"), "0.0 is not in the range"),
         (("--measured", "x"), "'x' is not a valid float"),
         (("--study", "none"), "No such file or directory"),

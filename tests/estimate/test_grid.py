@@ -12,6 +12,42 @@ def test_the_grid_keeps_the_sequences_of_a_step(estimate):
     assert {cell["ac"] for cell in cells} == {"none", "full", "selective"}
 
 
+MOT = """[model]
+dim = 256
+n_layers = 4
+n_heads = 4
+n_kv_heads = 4
+vocab_size = 50304
+max_seq_len = 576
+[train]
+seq_len = 576
+compile_model = false
+activation_checkpointing = "{}"
+[vision_encoder]
+num_tokens = 64
+[vlm]
+arch = "mot"
+[data]
+hf_dataset_name = "x/y"
+tokenizer_path = "gpt2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("ac", "rows"), [("none", ["none"]), ("full", ["none", "full"])]
+)
+def test_no_ac_is_offered_that_wraps_nothing(fp8tune, project, ac, rows):
+    project({"a.toml": MOT.format(ac)})
+    cells = fp8tune("estimate", "a.toml", *H200, *JSON).json["grid"]
+    assert list(dict.fromkeys(cell["ac"] for cell in cells)) == rows
+
+
+def test_one_gpu_is_one(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ndp_shard = 1\n"})
+    text = fp8tune("estimate", "a.toml", "--gpu", "h200").out
+    assert "on 1 GPU, by the parallel degrees" in text
+
+
 def test_memory_grows_with_the_micro_batch(estimate):
     cells = estimate("--output-format", "json").json["grid"]
     for mode in ("none", "full", "selective"):

@@ -14,7 +14,6 @@ from fp8tune.facts.calibration import (
     MAX_BYTES,
     MEMORY,
     SPEED,
-    WIDTHS,
     BadCalibration,
     Band,
     Measured,
@@ -137,7 +136,7 @@ def test_two_runs_correct_other_configs_of_their_family(config):
     assert (memory.runs, speed.runs) == (2, 2)
     assert memory.value == pytest.approx(1.04 * before["memory.peak_gib"])
     assert speed.value == pytest.approx(0.9 * before["speed.tokens_per_second"])
-    assert (memory.high - memory.low) / memory.value <= 2 * WIDTHS[MEMORY][1] + 1e-9
+    assert memory.high - memory.low == pytest.approx(0.02 * memory.value)
     old = before["speed.tokens_high"] - before["speed.tokens_low"]
     assert speed.high - speed.low < old
 

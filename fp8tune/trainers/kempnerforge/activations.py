@@ -189,10 +189,11 @@ def spare_bytes(
     moe_layers: int,
     model_activation: str,
 ) -> float:
-    """Bytes per token of the peak that may not be there.
+    """Bytes per token of the peak that may not be there: the band's low end lacks them.
 
-    What balanced routing would save of the experts' rows. And what the compiler saves
-    of FP8 blocks on the CPU: published runs without AC need as much as in bf16
+    What balanced routing would save of the experts' rows: of one MoE block and its
+    gradients with full AC, else of all. And what the compiler saves of FP8 blocks on
+    the CPU, of all: published runs without AC need as much as in bf16
     (https://github.com/pytorch/torchtitan/pull/778).
     """
     if moe_layers:
@@ -246,18 +247,19 @@ def logit_bytes(
 ) -> float:
     """Bytes per token and vocabulary entry while the loss is differentiated.
 
-    bf16 logits, log-probabilities and a gradient of each: 8. Chunks do not help: the
-    gradient of each is as large as all logits. z-loss adds fp32 copies: 20; in fp32 it
-    has none (training/loss.py).
+    bf16 logits, log-probabilities and a gradient of each: 8. Chunks hardly help: the
+    gradient of each is as large as all logits, and one chunk of log-probabilities alone
+    is gone when the second is added; uneven chunks are taken as none. z-loss adds fp32
+    copies: 20; in fp32 it has none (training/loss.py, benchmarks/loss_bytes.py).
     """
     if train_loss_fn not in ("cross_entropy", "chunked_cross_entropy"):
         raise Unknown("logit_bytes")
     if train_z_loss_weight > 0:
         return 20
-    each = compute_bytes
     chunk = train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
     chunked = train_loss_fn != "cross_entropy" and chunk < head_tokens
-    return each * (4 + 2 * chunk / head_tokens) if chunked else 4 * each
+    gone = chunk / head_tokens if chunked and head_tokens % chunk == 0 else 0
+    return compute_bytes * (4 - gone)
 
 
 def held_logit_bytes(compute_bytes: int) -> int:

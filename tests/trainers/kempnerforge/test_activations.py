@@ -141,8 +141,11 @@ def test_routing_may_be_balanced(job):
     [
         ("cross_entropy", 0, 0.0, 16384, 2, 8),
         ("cross_entropy", 0, 0.0, 16384, 4, 16),
-        ("chunked_cross_entropy", 0, 0.0, 16384, 2, 9),
-        ("chunked_cross_entropy", 8192, 0.0, 16384, 2, 10),
+        ("chunked_cross_entropy", 8192, 0.0, 16384, 2, 7),
+        ("chunked_cross_entropy", 0, 0.0, 16384, 2, 7.5),
+        ("chunked_cross_entropy", 2048, 0.0, 16384, 2, 7.75),
+        ("chunked_cross_entropy", 2048, 0.0, 16384, 4, 15.5),
+        ("chunked_cross_entropy", 3000, 0.0, 16384, 2, 8),
         ("chunked_cross_entropy", 0, 0.0, 4096, 2, 8),
         ("cross_entropy", 0, 1e-4, 16384, 2, 20),
         ("cross_entropy", 0, 1e-4, 16384, 4, 20),
