@@ -12,6 +12,7 @@ FIELDS: dict[str, str] = {
     "schedule": "learning-rate schedule, by the trainer's name",
     "ac": "activation checkpointing mode, by the trainer's name",
     "ac_modes": "activation checkpointing modes that find something to wrap",
+    "ac_usable": "those of them with which the backward pass works",
     "ac_applied": "the mode in force: none where nothing is wrapped",
     "ac_attention_only": "whether AC covers the attention modules alone",
     "compile": "whether the model is compiled",

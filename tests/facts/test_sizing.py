@@ -167,6 +167,27 @@ def test_full_ac_is_no_advice_where_it_wraps_nothing(job):
     assert len(peaks) == 1
 
 
+@pytest.mark.parametrize(
+    ("router", "words"),
+    [
+        ("sigmoid", "set `train.batch_size = 1`"),
+        (
+            "softmax",
+            "set `train.batch_size = 1`, or"
+            ' `train.activation_checkpointing = "full"`: at most 29 GiB',
+        ),
+    ],
+)
+def test_full_ac_is_no_advice_where_routing_would_not_repeat(job, router, words):
+    text = (
+        "[model]\ndim = 2048\nn_layers = 24\nn_heads = 16\nn_kv_heads = 8\n"
+        "vocab_size = 128256\nmax_seq_len = 4096\nnum_experts = 8\n"
+        f'moe_router = "{router}_topk"\n[train]\nbatch_size = 2\nseq_len = 4096\n'
+        'compile_model = false\nactivation_checkpointing = "none"\n'
+    )
+    assert job(text, world_size=8, gpu="h100")["memory.advice"] == words
+
+
 @settings(max_examples=100, deadline=None)
 @given(ANY)
 def test_what_is_advised_fits(shape):
