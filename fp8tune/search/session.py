@@ -37,6 +37,7 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.real import (
     circumstances,
+    free_keys,
     larger_gib,
     plan_for_trials,
     ranks,
@@ -45,6 +46,7 @@ from fp8tune.search.real import (
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
 from fp8tune.search.recorded import MAX_BYTES, recorded
+from fp8tune.search.refused import check_config, refusals
 from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
@@ -161,6 +163,7 @@ def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     config = _config(wishes)
     if wishes.runner == "replay":
         return _replayed(wishes, config, held)
+    check_config(config, free_keys(config, wishes.allow, wishes.device))
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
@@ -208,7 +211,8 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     runner = Replay(speeds, plan.space, learned)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
-    for note in plan.notes:
+    keys = {knob.key for knob in plan.space.knobs}
+    for note in (*refusals(config, keys), *plan.notes):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
