@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fp8tune import atomic
 from fp8tune.job import Target
+from fp8tune.lint.directive import asked
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
@@ -37,6 +39,7 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.real import (
     circumstances,
+    free_keys,
     larger_gib,
     plan_for_trials,
     ranks,
@@ -45,6 +48,7 @@ from fp8tune.search.real import (
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
 from fp8tune.search.recorded import MAX_BYTES, recorded
+from fp8tune.search.refused import check_config, refusals
 from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.runner import Runner
@@ -128,8 +132,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     made = _prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
-    if made.begun.said:
-        print(plain(made.begun.said), file=out, flush=True)
+    for line in _before(made):
+        print(plain(line), file=out, flush=True)
     with display(made.plan, made.study, out, wishes.objective) as watch:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
@@ -146,9 +150,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
-    _say(
-        wishes, made, found, output, [] if stop.asked else _advice(wishes, made, found)
-    )
+    _say(wishes, made, found, output, stopped=stop.asked)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
@@ -157,10 +159,20 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     return 0 if found.chosen is not None else 1
 
 
+def _before(made: Prepared) -> Iterator[str]:
+    """What a search knows before its first trial."""
+    if made.begun.said:
+        yield made.begun.said
+    if count := len(made.study.trials):
+        known = f"{count} trial{'s' * (count != 1)}"
+        yield f"goes on with study {made.study.name}, which has {known}"
+
+
 def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     config = _config(wishes)
     if wishes.runner == "replay":
         return _replayed(wishes, config, held)
+    check_config(config, free_keys(config, wishes.allow, wishes.device))
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
@@ -208,7 +220,8 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     runner = Replay(speeds, plan.space, learned)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
-    for note in plan.notes:
+    keys = {knob.key for knob in plan.space.knobs}
+    for note in (*refusals(config, keys), *plan.notes):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
@@ -223,10 +236,11 @@ def _config(wishes: Wishes) -> Config:
         raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
     replayed = wishes.runner == "replay"
     elsewhere = replayed or wishes.device == "cpu"
+    gpu = asked(wishes.gpu, None).gpu
     target = Target(
-        wishes.gpu if elsewhere else this_gpu(wishes.gpu),
+        gpu if elsewhere else this_gpu(gpu),
         wishes.world_size,
-        "" if replayed and not wishes.gpu else "--gpu",
+        "" if replayed and not gpu else "--gpu",
         "--world-size" if wishes.world_size else "",
     )
     alone = 0 if replayed else 1
@@ -284,11 +298,14 @@ def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
 
 
 def _say(
-    wishes: Wishes, made: Prepared, found: Answer, output: str, hint: list[str]
+    wishes: Wishes, made: Prepared, found: Answer, output: str, *, stopped: bool
 ) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
+    hint = [] if stopped else _advice(wishes, made, found)
     for line in (*closing(found, made.plan, output), *hint):
         print(plain(line), file=out)
+    if stopped:
+        print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
         said = as_json(found, made.plan.space, output, made.study.folder)
         said["starts_from"] = made.begun.study or None

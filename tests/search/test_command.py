@@ -400,6 +400,7 @@ def test_what_cannot_start(replay, options, said):
     ("arguments", "said"),
     [
         (["a.toml", "--budget", "1h"], "needs --records"),
+        (["a.toml", "--budget", "1h", "--gpu", "h1oo"], "no GPU named 'h1oo'; "),
         (["no.toml", "--budget", "1h"], "no.toml: No such file"),
         (["a.toml", "--budget", "1h", "--records", "no"], "no: No such file"),
         (["a.toml"], "--budget"),
@@ -414,6 +415,13 @@ def test_bad_usage(project, fp8tune, arguments, said):
     done = fp8tune("search", *arguments, "--runner", "replay")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_records_are_for_a_replay(project, fp8tune):
+    project({"a.toml": CONFIG, "r.jsonl": lines(RECORDS)})
+    done = fp8tune("search", "a.toml", "--budget", "1h", "--records", "r.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "fp8tune: --records is for --runner replay; add that\n"
 
 
 def test_without_numpy(project, fp8tune, monkeypatch):
@@ -486,6 +494,8 @@ def test_a_finished_study_answers_at_once(replay, big, tmp_path):
     (study,) = (tmp_path / ".fp8tune").iterdir()
     before = (study / "trials.jsonl").read_bytes()
     assert answered(replay, records, config=config) == first
+    said = f"goes on with study {study.name}, which has {first[1]['trials']} trials\n"
+    assert replay(records, config=config).out.startswith(said)
     assert (study / "trials.jsonl").read_bytes() == before
     other = answered(replay, records, budget="1h", config=config)
     assert other[1]["study"] != first[1]["study"]

@@ -170,7 +170,7 @@ def test_a_config_that_a_small_budget_cut_short_is_tried_again():
 def test_what_a_small_budget_cut_short_is_chosen_after_all():
     """Given up while it compiled, it is tried again and counts by what it does then."""
     study = Study("")
-    late = {"budget_s": 600.0, "message": "nothing more in stage compile"}
+    late = {"budget_s": 600.0, "message": "given up in stage compile"}
     study.add("search", ran(BEST, outcome="compile", more=late))
     space = space_of(RECORDS)
     points = InOrder(OTHER, BEST)
