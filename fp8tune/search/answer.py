@@ -111,7 +111,7 @@ def answer(
         speed_of(runs, given),
         twin,
         fp8.value if fp8 else None,
-        next((point for point in best if point != chosen), None),
+        _runner_up(by_point(space, wanted), best, chosen),
         last.record if last else None,
         last.number if last else None,
         len(trials),
@@ -144,6 +144,14 @@ def _choice(
     if said in ("same", "slower") and not unfit:
         return given, "same"
     return best[0], said
+
+
+def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | None:
+    """The fastest of the others, whether that was confirmed or not."""
+    speeds = {p: own for p in best if p != chosen and (own := speed_of(runs, p))}
+    return max(
+        speeds, key=lambda p: (not is_unfit(runs[p]), speeds[p].value), default=None
+    )
 
 
 def _is_alone(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
