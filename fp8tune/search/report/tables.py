@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune import __version__
+from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.answer import by_point
 from fp8tune.search.duration import shown
 from fp8tune.search.record import Record
@@ -26,6 +27,7 @@ HEAD: Row = (
     "setting",
     "outcome",
     "tokens/s",
+    "tokens/J",
     "peak GiB",
     "reserved GiB",
     "FP8 matmuls",
@@ -60,6 +62,7 @@ def _row(case: Case, trial: Trial, deviation: float) -> Row:
         label(case.plan.space.knobs, point),
         record.outcome,
         _loss(trial) or _rate(record, deviation),
+        _loss(trial) or _joules(record),
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(matmuls) if type(matmuls) is int else "-",
@@ -76,6 +79,11 @@ def _rate(record: Record, deviation: float) -> str:
     if record.measured:
         return _speed(speed([record], deviation))
     return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
+
+
+def _joules(record: Record) -> str:
+    value = tokens_per_joule(record)
+    return rate(value) if record.measured and value else "-"
 
 
 def _loss(trial: Trial) -> str:

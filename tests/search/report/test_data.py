@@ -156,13 +156,14 @@ def test_every_trial(whole):
         "batch 4, AC full, compiled, FP8",
         "ok",
         "152 ± 1.3 %",
+        "-",
         "40.0",
         "44.0",
         "84",
         "60 s",
         "",
     )
-    assert rows[-1][3:] == ("oom", *"----", "60 s", "CUDA out of memory")
+    assert rows[-1][3:] == ("oom", *"-----", "60 s", "CUDA out of memory")
     assert len(rows) == len(WHOLE)
 
 
