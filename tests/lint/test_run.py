@@ -2,7 +2,8 @@
 
 import pytest
 
-from fp8tune.lint.run import MANY, Options, Problem, Result, run
+from fp8tune.lint.run import MANY, Problem, Result, run
+from fp8tune.lint.settings import Options
 from tests.lint.results import FP8, names
 from tests.sample import TP
 

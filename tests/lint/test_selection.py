@@ -2,7 +2,8 @@
 
 import pytest
 
-from fp8tune.lint.run import Options, Problem, run, selected
+from fp8tune.lint.run import Problem, run, selected
+from fp8tune.lint.settings import Options
 from tests.lint.results import FP8, names, rules_of
 from tests.sample import TP
 

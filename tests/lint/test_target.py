@@ -4,7 +4,8 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
-from fp8tune.lint.run import Options, run
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
 from tests.lint.results import FP8
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from fp8tune.lint.formats import sarif
 from fp8tune.lint.formats.sarif_rule import descriptor, message
-from fp8tune.lint.run import Options, run
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, show
 from tests.lint.formats.samples import HELD, ODD_NAMES, TWICE
 from tests.lint.formats.sarif_log import VALIDATOR, checked

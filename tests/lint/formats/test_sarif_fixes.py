@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fp8tune.lint.formats import sarif
 from fp8tune.lint.rewrite import fixed_bytes
-from fp8tune.lint.run import Options, run
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
 from tests.lint.formats.conftest import SAFE, UNSAFE
 from tests.lint.formats.sarif_log import checked
 
