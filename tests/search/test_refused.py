@@ -7,9 +7,7 @@ from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.real import free_keys
 from fp8tune.search.refused import check_config, refusals
 from tests.sample import SMALL_MODEL
-from tests.search.test_command import RECORDS, replay
-
-__all__ = ["replay"]
+from tests.search.replayed import RECORDS
 
 TRAIN = '[train]\nbatch_size = {}\nseq_len = {}\nmixed_precision = "fp8"\n'
 FINE, LONG, ODD, LOW = (

@@ -18,8 +18,7 @@ from fp8tune.runners.builtin.standin import (
 from fp8tune.runners.builtin.step import Training
 from fp8tune.search.record import Record
 from fp8tune.trainers.trainer import trainer
-
-from .test_builtin import MOE, SMALL
+from tests.runners.builtin.small import MOE, SMALL
 
 LARGE = """\
 [model]
