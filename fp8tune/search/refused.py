@@ -12,6 +12,8 @@ from fp8tune.search.plan import CannotPlan, Config
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
+UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
+"""The same by rules on what a trial does not do: it builds its own share alone."""
 
 
 def check_config(config: Config, free: Container[str]) -> None:
@@ -36,13 +38,14 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
     name = config.trainer.name
     report = check(config.path, config.data, rules, target, only=name)
     for found in report.diagnostics:
-        if found.severity != "error" or found.category not in FAILS:
+        how = UNSEEN.get(found.rule) or FAILS.get(found.category)
+        if how is None or found.severity != "error":
             continue
         left = any(label.key in free for label in found.labels)
         if not left or _is_fault(found, rules):
             place = f"{found.path}:{found.region.line}"
-            fails = f"{config.trainer.schema.title} {FAILS[found.category]}"
-            yield f"{place}: {found.message} [{found.rule}]; {fails}"
+            trainer = config.trainer.schema.title
+            yield f"{place}: {found.message} [{found.rule}]; {trainer} {how}"
 
 
 def _is_fault(found: Diagnostic, rules: Rules) -> bool:

@@ -7,15 +7,16 @@ from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.real import free_keys
 from fp8tune.search.refused import check_config, refusals
 from tests.sample import SMALL_MODEL
-from tests.search.test_command import RECORDS, replay
-
-__all__ = ["replay"]
+from tests.search.replayed import RECORDS
 
 TRAIN = '[train]\nbatch_size = {}\nseq_len = {}\nmixed_precision = "fp8"\n'
 FINE, LONG, ODD, LOW = (
     SMALL_MODEL + TRAIN.format(*values)
     for values in ((2, 32), (2, 4096), (1, 24), (-2, 32))
 )
+
+
+FREE = {"train.batch_size", "train.activation_checkpointing", "train.compile_model"}
 
 
 def found(text, *allow, device="cuda"):
@@ -71,6 +72,19 @@ def test_the_keys_that_a_search_changes(allow, device, expected):
     always = {"batch_size", "grad_accum_steps", "activation_checkpointing"}
     expected = {f"train.{name}" for name in always | expected}
     assert free_keys(config, allow, device) == expected
+
+
+def test_a_model_that_the_trainer_cannot_build_whole():
+    """A trial of one rank builds its share alone and would not see it."""
+    shape = {"dim": 8192, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8}
+    lines = [f"{key} = {value}\n" for key, value in shape.items()]
+    text = f"[model]\n{''.join(lines)}vocab_size = 128256\n"
+    text += "[train]\nbatch_size = 1\n[distributed]\ndp_shard = 64\n"
+    target = Target("h100-sxm", 64, "--gpu", "--world-size")
+    (line,) = refusals(read_config("a.toml", text.encode(), target), FREE)
+    assert line.endswith(
+        " [whole-model-before-sharding]; KempnerForge runs out of memory"
+    )
 
 
 def test_the_first_is_said_and_how_many_more():

@@ -18,9 +18,8 @@ from fp8tune.runners.builtin.standin import (
 from fp8tune.runners.builtin.step import Training
 from fp8tune.search.record import Record
 from fp8tune.trainers.trainer import trainer
+from tests.runners.builtin.small import MOE, SMALL
 from tests.sample import LLAMA_8B
-
-from .test_builtin import MOE, SMALL
 
 LARGE = f"""\
 {LLAMA_8B}[train]
