@@ -220,7 +220,7 @@ def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
 def speed_of(runs: Runs, point: Point | None) -> Speed | None:
     """How fast a point is: by its confirmation, if there was one."""
     trials = runs.get(point, []) if point is not None else []
-    return speed(_telling(trials), _spread(runs))
+    return speed(_telling(trials), deviation(runs))
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:
@@ -238,7 +238,7 @@ def lacks_memory(trials: Sequence[Trial]) -> str:
     return next((why for trial in trials if (why := tight(trial.record))), "")
 
 
-def _spread(runs: Runs) -> float:
+def deviation(runs: Runs) -> float:
     """How runs of one setting differ; those of a search and of its end are apart."""
     pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
     for point, own in runs.items():

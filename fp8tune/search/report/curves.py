@@ -148,7 +148,7 @@ def timed(case: Case) -> list[Steps]:
 
 
 def _timed(case: Case, setting: Setting) -> Steps | None:
-    records = [t.record for t in case.runs(setting) if t.record.ok and t.record.step_ms]
+    records = [t.record for t in case.runs(setting) if t.record.ok and any(t.record.step_ms)]
     if not records:
         return None
     record = records[-1]
