@@ -109,8 +109,13 @@ def change(found: Finding) -> tuple[int, str] | None:
         return None
     assert best is not None
     tried = {c.warmup_steps: c for c in (found.tested, *found.others)}
+    steps, seeds = tried[best].steps, _count(tried[best].seeds, "seed")
     why = "the shortest tried in which FP8 stays inside the spread of bf16 seeds"
-    return best, f"{found.given_warmup} -> {best}: {why}, {evidence(tried[best])}"
+    where = f"{steps} steps, {seeds}; so few do not show that it converges"
+    return (
+        best,
+        f"{found.given_warmup} -> {best}: {why}, {evidence(tried[best])} ({where})",
+    )
 
 
 def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:
