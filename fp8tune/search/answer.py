@@ -210,17 +210,29 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
 
 
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
-    """The trials of each point that tell its speed, in the order of the runs."""
+    """The trials of each point that tell its speed, in the order of the runs.
+
+    Confirmations under a smaller budget ran another day: they count as the search's.
+    """
     runs: Runs = defaultdict(list)
+    last = max((_budget(t) for t in trials if t.stage == "confirm"), default=0.0)
     for trial in timed(trials):
-        runs[space.point(trial.record.knobs)].append(trial)
+        old = trial.stage == "confirm" and _budget(trial) < last
+        own = trial._replace(stage="search") if old else trial
+        runs[space.point(trial.record.knobs)].append(own)
     return runs
+
+
+def _budget(trial: Trial) -> float:
+    """The budget under which a trial confirmed [s]; 0 where that is unknown."""
+    budget = trial.record.more.get("budget_s")
+    return float(budget) if isinstance(budget, (int, float)) else 0.0
 
 
 def speed_of(runs: Runs, point: Point | None) -> Speed | None:
     """How fast a point is: by its confirmation, if there was one."""
     trials = runs.get(point, []) if point is not None else []
-    return speed(_telling(trials), _spread(runs))
+    return speed(_telling(trials), deviation(runs))
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:
@@ -238,7 +250,7 @@ def lacks_memory(trials: Sequence[Trial]) -> str:
     return next((why for trial in trials if (why := tight(trial.record))), "")
 
 
-def _spread(runs: Runs) -> float:
+def deviation(runs: Runs) -> float:
     """How runs of one setting differ; those of a search and of its end are apart."""
     pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
     for point, own in runs.items():

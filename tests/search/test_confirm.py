@@ -84,6 +84,24 @@ def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
     assert asked.count(OTHER) == times
 
 
+def test_a_larger_budget_confirms_all_anew():
+    """The given one ran another day: its runs of then tell nothing of today's."""
+    day, later = {"more": {"budget_s": 600.0}}, {"more": {"budget_s": 7200.0}}
+    twice = [("confirm", ran(p, 100, **day)) for p in (GIVEN, TWIN)] * 2
+    first = ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 90))
+    known = (
+        *first,
+        *twice,
+        ("search", ran(BEST, 110)),
+        ("confirm", ran(BEST, 97, **later)),
+    )
+    stages = [*known, ("confirm", ran(BEST_TWIN, 80, **later))]
+    assert again(SPACE, GIVEN, trials(*stages)) == GIVEN
+    stages.append(("confirm", ran(GIVEN, 90, **later)))
+    found = answer(SPACE, GIVEN, trials(*stages), 1.0)
+    assert (found.speed.value, found.given.value) == (97, 90)
+
+
 def test_more_runs_while_it_is_unclear_which_is_faster():
     shaky = {
         GIVEN: [ran(GIVEN, speed) for speed in (100, 103, 101)],

@@ -14,6 +14,7 @@ from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.stability import words as stability
+from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed, ratio
 
 BETTER = {SPEED: "Faster", ENERGY: "More efficient"}
@@ -59,6 +60,9 @@ def _warnings(case: Case) -> Iterator[str]:
         how = clean(told.most_common(1)[0][0])
         count = f"{told.total()} of {plural(len(case.trials), 'trial')}"
         yield f"Extrapolated, not measured whole ({count}): {how}."
+    learns = case.found.learns
+    if learns and learns.verdict == OUTSIDE:
+        yield f"More tokens may not be worth it: {stability.verdict(learns)}."
     if not case.ended:
         yield (
             "Not all is confirmed: the search still runs, was stopped, or its budget "
@@ -225,10 +229,11 @@ def _commands(case: Case) -> Iterator[str]:
         f"{clean(case.plan.config.path).removesuffix('.toml')}.tuned.toml"
     )
     found, again = case.found, f"fp8tune search {path} --budget 2h"
-    bf16_wins = found.fp8 is not None and found.fp8.high < 1
+    diverges = found.chosen is None and bool(found.rejected)
+    bf16_wins = diverges or (found.fp8 is not None and found.fp8.high < 1)
     if case.rehearsal:
         yield f"{again}{_options(case)}  # on a GPU"
-    elif not case.replay and (found.chosen is None or not case.ended):
+    elif not case.replay and not diverges and (found.chosen is None or not case.ended):
         yield f"{again}{_options(case)}  # goes on from here"
     elif bf16_wins and not case.replay and "precision" not in _allowed(case):
         yield f"{again}{_options(case)} --allow precision"

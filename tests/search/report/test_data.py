@@ -8,7 +8,7 @@ from fp8tune.search.report.curves import Pair, Steps, pair, timed
 from fp8tune.search.report.data import Setting, case, frontier, label, series
 from fp8tune.search.report.effects import Effect, Line, effects
 from fp8tune.search.report.figures.memory import memory
-from fp8tune.search.report.figures.predicted import quantities
+from fp8tune.search.report.figures.predicted import predicted, quantities
 from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
@@ -146,6 +146,16 @@ def test_predictions(whole):
 def test_predictions_are_skipped_where_the_gpus_are_not_said(tmp_path):
     unsaid = plan(target=Target())
     assert quantities(case(saved(study(tmp_path / "s", made=unsaid)))) == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [(FAILED, "No trial succeeded"), ([("given", ran(GIVEN))], "No estimate covers")],
+)
+def test_why_no_prediction_is_shown(tmp_path, pairs, said):
+    made = plan(target=Target())
+    told_case = case(saved(study(tmp_path / "s", pairs, made)))
+    assert predicted(told_case).why.startswith(said)
 
 
 def test_every_trial(whole):
