@@ -13,9 +13,7 @@ from fp8tune.facts.gpus import Gpu, find, members
 from fp8tune.facts.peak import fit, usable_gib
 from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Unknown
-from fp8tune.lint.claims.contradiction import titled_gpus
 from fp8tune.lint.config import Config
-from fp8tune.lint.directive import Directive
 from fp8tune.trainers.faults import Loaded
 
 SIZES = 8
@@ -29,6 +27,9 @@ def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
     """How many GPUs the config's title names, and on which line, or 0."""
     if known.job.target.world_size:
         return 0, 0
+    from fp8tune.lint.claims.contradiction import titled_gpus
+    from fp8tune.lint.directive import Directive
+
     return titled_gpus(known.document, known.trainer, loaded, Directive())
 
 
