@@ -63,6 +63,15 @@ SHAPES = (
     Shape(256, 512, 8, 4),
     Shape(1024, 1024, 8, 8),
 )
+SPLIT = (
+    Shape(256, 512, 8, 8),
+    Shape(256, 1024, 8, 8),
+    Shape(512, 1024, 8, 8),
+    Shape(512, 2048, 16, 16),
+    Shape(512, 2048, 16, 8),
+    Shape(1024, 1024, 16, 16),
+)
+"""Those for tensor parallelism: with one head a rank would transpose in place."""
 
 
 class Mode(NamedTuple):
@@ -123,7 +132,7 @@ def modes(precisions: tuple[str, ...], ac: tuple[str, ...]) -> Iterator[Mode]:
 def fit(mode: Mode, device: str) -> Fit:
     """Measure a mode over all shapes and fit the terms."""
     torch: Any = import_module("torch")
-    shapes = [shape for shape in SHAPES if shape.kv_heads % mode.tp == 0]
+    shapes = SPLIT if mode.tp > 1 else SHAPES
     measured = [block_bytes(shape, mode, device) for shape in shapes]
     terms = torch.tensor([shape.terms for shape in shapes], dtype=torch.float64)
     target = torch.tensor(measured, dtype=torch.float64)
@@ -250,6 +259,7 @@ def _data(environment: dict[str, str], fits: list[Fit]) -> dict[str, Any]:
         "environment": environment,
         "tokens": TOKENS,
         "shapes": [shape._asdict() for shape in SHAPES],
+        "split": [shape._asdict() for shape in SPLIT],
         "fits": [
             {
                 **fit.mode._asdict(),

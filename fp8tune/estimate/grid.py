@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,9 +10,6 @@ from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.calibration import Run
-from fp8tune.facts.gpus import Gpu, find, members
-from fp8tune.facts.peak import fit, usable_gib
-from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -24,12 +20,6 @@ BATCHES = 8
 
 LEAST_GIB = 0.5
 """Savings smaller than this are not worth a line."""
-
-SIZES = 8
-"""Numbers of GPUs shown where it is not said."""
-
-ASSUMED = "nobody"
-"""Who says how many GPUs there are, where it is assumed."""
 
 
 class Variants:
@@ -175,77 +165,12 @@ def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
     return start([cell for cell in cells if cell.precision == other], other or "")
 
 
-def by_world_size(variants: Variants) -> dict[int, Prediction]:
-    """What is predicted on other numbers of GPUs, doubling from the fewest.
-
-    Without those on which it fails for a reason that it does not have on others.
-    """
-    job = variants.job
-    try:
-        least = math.prod(
-            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
-        )
-    except Unknown:
-        return {}
-    sizes = [least << power for power in range(SIZES)]
-    found = {size: variants.on(size).predict({}) for size in sizes}
-    known = {size: said for size, said in found.items() if said.memory}
-    least = min((len(said.refused) for said in known.values()), default=0)
-    return {size: said for size, said in known.items() if len(said.refused) == least}
-
-
-def assumed(
-    variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
-) -> Variants:
-    """The config on the GPUs that its title names, else on a node of 8 or the like."""
-    found = by_title(variants, titled)
-    if found.target.world_size:
-        return found
-    enough = [size for size in sizes if size >= NODE] or list(sizes)[-1:]
-    return variants.on(enough[0], ASSUMED) if enough else variants
-
-
-def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
-    """The config on the GPUs that its title names, if it can run there."""
-    size, line = titled
-    can = size and not variants.on(size).predict({}).impossible
-    return variants.on(size, f"the title on line {line}") if can else variants
-
-
 def declared_gpus(job: Job) -> int:
     """How many GPUs the degrees ask for, 0 if they leave it open."""
     try:
         return int(job["declared_gpus"])
     except Unknown:
         return 0
-
-
-def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
-    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
-
-    Of a family its members; none where one GPU is named.
-    """
-    found: dict[str, list[str]] = {}
-    gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None
-    if said.memory:
-        for gpu in sorted(
-            members() if gpus is None else gpus,
-            key=lambda gpu: gpu.memory_limit_gib or 0.0,
-        ):
-            try:
-                verdict = _verdict(job, said, gpu)
-            except Unknown:
-                continue
-            found.setdefault(verdict, []).append(gpu.name)
-    return found
-
-
-def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
-    limit, size = gpu.memory_limit_gib, gpu.memory_gib
-    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
-        raise Unknown("gpu.memory_gib")
-    low, high = said.memory.low, said.memory.high
-    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))
 
 
 class Saving(NamedTuple):

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from fp8tune.estimate.gaps import why
-from fp8tune.estimate.grid import ASSUMED, Cell
+from fp8tune.estimate.grid import Cell
 from fp8tune.estimate.predict import Prediction
+from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.peak import FULLEST
@@ -102,8 +103,11 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
     if found.world_sizes:
         yield "  GPUs      " + "".join(f"{size:>8}" for size in found.world_sizes)
         small = _small(found.world_sizes.values())
-        cells = (_gib(said, small) for said in found.world_sizes.values())
+        cells = [_gib(said, small) for said in found.world_sizes.values()]
         yield "  GiB each  " + "".join(f"{cell:>8}" for cell in cells)
+        fails = [one.message for s in found.world_sizes.values() for one in s.refused]
+        if "no" in cells:
+            yield from _wrapped(f"no: {fails[0]}", "  ", "    ")
     for verdict, names in found.gpus.items():
         yield from _wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
 

@@ -8,15 +8,13 @@ from fp8tune.estimate.grid import (
     Cell,
     Saving,
     Variants,
-    assumed,
-    by_gpu,
-    by_world_size,
     grid,
     preferred,
     savings,
     start,
 )
 from fp8tune.estimate.predict import Prediction, gemms
+from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.gpus import find
 from fp8tune.job import Job, Target, Unknown

@@ -166,6 +166,16 @@ def test_the_start_is_none_that_lacks_samples(fp8tune, project):
     assert said["start"]["micro_batch"] == 4
 
 
+def test_numbers_of_gpus_on_which_samples_lack_have_their_reason(fp8tune, project):
+    said = run_of(fp8tune, project, VLM, "--gpu", "h200", *JSON).json
+    peaks = {one["world_size"]: one["peak_gib"] for one in said["world_sizes"]}
+    assert [size for size, peak in peaks.items() if peak] == [1]
+    assert said["world_sizes"][1]["refused"] == ["fewer-samples-than-a-batch"]
+    assert said["target"]["world_size"] == 1
+    text = run_of(fp8tune, project, VLM, "--gpu", "h200").out
+    assert "  no: 30 samples over 2 ranks are 15 each, fewer than" in text
+
+
 def with_values(text, cell):
     """The config of a cell."""
     spelled = {
