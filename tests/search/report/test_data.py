@@ -15,7 +15,16 @@ from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.space import Knob
 from fp8tune.search.statistics import Speed
-from tests.search.report.studies import LARGER, STEPS, WHOLE, plan, shown, study, told
+from tests.search.report.studies import (
+    FAILED,
+    LARGER,
+    STEPS,
+    WHOLE,
+    plan,
+    shown,
+    study,
+    told,
+)
 from tests.search.tries import BEST, GIVEN, KNOBS, ran
 
 

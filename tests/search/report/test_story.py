@@ -9,6 +9,7 @@ from fp8tune.search.report.story import Story, story
 from fp8tune.search.report.tables import every_trial
 from tests.search.report.studies import (
     BEST_TWIN,
+    FAILED,
     WHOLE,
     confirmed,
     plan,
@@ -39,7 +40,6 @@ def test_story(whole):
     )
 
 
-FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
 MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
 SLOW = [("given", MINE), ("twin", MINE_TWIN), *confirmed(MINE, MINE_TWIN)]
 LEVEL, VAGUE = (
