@@ -87,10 +87,10 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     if wishes.runner == "replay":
         return _replayed(wishes, config, held)
     check_config(config, free_keys(config, wishes.allow, wishes.device))
+    standing_for = ranks(config)
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
-    standing_for = ranks(config)
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     more = circumstances(config.job, wishes.device)
