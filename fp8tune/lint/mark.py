@@ -1,7 +1,6 @@
 """Comments that are meant to silence a rule, well written or not: what they say."""
 
-from __future__ import annotations
-
+# no future annotations: as text, those of a NamedTuple double what it costs to import
 import datetime
 import re
 from itertools import islice

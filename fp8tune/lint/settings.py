@@ -1,7 +1,6 @@
 """What a run is asked for: by ``[tool.fp8tune]`` of a project, and by options."""
 
-from __future__ import annotations
-
+# no future annotations: as text, those of a NamedTuple double what it costs to import
 import os
 import stat
 from collections.abc import Iterator
