@@ -11,8 +11,6 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.job import Target
-from fp8tune.lint.directive import asked
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin, Setup
@@ -34,7 +32,6 @@ from fp8tune.search.plan import (
     Config,
     Plan,
     plan_for_records,
-    read_config,
     study_name,
 )
 from fp8tune.search.real import (
@@ -43,11 +40,10 @@ from fp8tune.search.real import (
     larger_gib,
     plan_for_trials,
     ranks,
-    this_gpu,
 )
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
-from fp8tune.search.recorded import MAX_BYTES, recorded
+from fp8tune.search.recorded import recorded
 from fp8tune.search.refused import check_config, refusals
 from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
@@ -58,6 +54,7 @@ from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import BadStudy, Study, timed
+from fp8tune.search.wishes import Wishes, config_of, place_of
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
 
@@ -67,27 +64,6 @@ PART = 1 / 60
 
 class CannotSearch(Exception):
     """The search cannot start, or its outcome cannot be written: one line."""
-
-
-class Wishes(NamedTuple):
-    """What the command line asks for."""
-
-    config: str
-    budget: str
-    gpu: str
-    world_size: int
-    trainer: str
-    runner: str
-    device: str
-    records: str
-    allow: tuple[str, ...]
-    output: str
-    in_place: bool
-    diff: bool
-    studies: str
-    as_json: bool
-    objective: str = SPEED
-    start_from: str = ""
 
 
 class Prepared(NamedTuple):
@@ -128,7 +104,7 @@ def search(wishes: Wishes) -> int:
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
     if not wishes.diff:
-        check_place(_asked(wishes))
+        check_place(place_of(wishes))
     made = _prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
@@ -169,7 +145,7 @@ def _before(made: Prepared) -> Iterator[str]:
 
 
 def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
-    config = _config(wishes)
+    config = config_of(wishes)
     if wishes.runner == "replay":
         return _replayed(wishes, config, held)
     check_config(config, free_keys(config, wishes.allow, wishes.device))
@@ -228,32 +204,13 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     return Prepared(plan, runner, guide, study, begun, conditions)
 
 
-def _config(wishes: Wishes) -> Config:
-    try:
-        with open(wishes.config, "rb") as file:
-            data = file.read(MAX_BYTES)
-    except OSError as error:
-        raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
-    replayed = wishes.runner == "replay"
-    elsewhere = replayed or wishes.device == "cpu"
-    gpu = asked(wishes.gpu, None).gpu
-    target = Target(
-        gpu if elsewhere else this_gpu(gpu),
-        wishes.world_size,
-        "" if replayed and not gpu else "--gpu",
-        "--world-size" if wishes.world_size else "",
-    )
-    alone = 0 if replayed else 1
-    return read_config(wishes.config, data, target, wishes.trainer, alone)
-
-
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
     chosen = choices(made.plan, found, made.study.name)
     if not chosen:
         return ""
-    path, target = _asked(wishes), config.job.target
+    path, target = place_of(wishes), config.job.target
     after = write_back(config.data, chosen)
     after = with_measured(path, after, found.record, target)
     if wishes.in_place and not wishes.diff and changed(path, config.data):
@@ -282,13 +239,6 @@ def _keep(wishes: Wishes, made: Prepared) -> None:
     odd = keep(wishes.studies, made.plan.config.job, records)
     if odd:
         print(f"note: {plain(odd)}", file=sys.stderr)
-
-
-def _asked(wishes: Wishes) -> str:
-    """The path to write, if nothing speaks against it."""
-    if wishes.in_place:
-        return wishes.config
-    return wishes.output or tuned(wishes.config)
 
 
 def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
