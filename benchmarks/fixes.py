@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import Broken, broken_configs
 from benchmarks.machine import describe, table
-from benchmarks.process import run
+from benchmarks.process import RESULTS, run
 from benchmarks.trainer_fuzz import trainer_verdict
 from fp8tune import __version__
 from fp8tune.job import Target
@@ -32,7 +32,6 @@ from fp8tune.lint.rewrite import mend
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import InvalidToml, parse
 
-RESULTS = Path(__file__).parent / "results"
 SHARE = 100
 """Files given to one process."""
 

@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.installed import PEERS, Installed, install
-from benchmarks.process import ROOT, wall_ms
+from benchmarks.process import RESULTS, ROOT, wall_ms
 
-RESULTS = ROOT / "benchmarks" / "results" / "lint_speed.json"
 UNIT = "python -c 'import click'"
 FP8TUNE = "fp8tune lint"
 ESTIMATE = "fp8tune estimate"
@@ -88,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trainer-checkout", type=Path)
     parser.add_argument("--trainer-python", default=sys.executable)
     parser.add_argument("--runs", type=int, default=21)
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS / "lint_speed.json")
     parser.add_argument("--strict", action="store_true", help="exit 1 on a miss")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:

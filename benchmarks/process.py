@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 """The repository."""
+RESULTS = ROOT / "benchmarks" / "results"
+"""Where recorded results lie."""
 
 
 class Finished(NamedTuple):

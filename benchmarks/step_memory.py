@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
-from benchmarks.process import ROOT
+from benchmarks.fake_mesh import build_mesh, collapse_routing
+from benchmarks.process import RESULTS
+from benchmarks.train_steps import pipeline_steps, plain_steps
 
-RESULTS = ROOT / "benchmarks" / "results" / "step_memory.json"
 PHASES = ("init", "forward", "loss", "backward", "optimizer")
 
 
@@ -58,6 +59,7 @@ BASE = {
     "distributed.dp_shard": -1,
 }
 TP = {"distributed.tp": 4}
+FP32 = {"train.mixed_precision": "fp32"}
 MOE = {
     "model.num_experts": 8,
     "model.ffn_hidden_dim": 448,
@@ -100,6 +102,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "schedule-free": {"optimizer.name": "schedule_free_adamw"},
     "unfused": {"optimizer.fused": False},
 }
+IN_FP32 = (
+    "dense",
+    "accumulated",
+    "short",
+    "no AC",
+    "selective AC",
+    "gelu no AC",
+    "large vocabulary",
+    "chunked",
+    "z-loss",
+    "lion",
+    "muon",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -108,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--commit", default="", help="commit of a checkout without git")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS / "step_memory.json")
     options = parser.parse_args(arguments)
     chosen = [case for case in cases() if options.only in case.name]
     rows = [
@@ -164,6 +179,24 @@ def cases() -> Iterator[Case]:
     for ga in (2, 4):
         change = TP | {"distributed.pp": 2, "train.grad_accum_steps": ga}
         yield case(f"first of 2 stages, {ga} micro-batches, tp4 fsdp4", change, 32)
+    yield from in_other_precisions()
+
+
+def in_other_precisions() -> Iterator[Case]:
+    """The same in fp32, where gradients and gathered weights differ, and fp16."""
+    for name in IN_FP32:
+        yield case(f"fp32 {name}, fsdp8", VARIANTS[name] | FP32, 8)
+    for name in ("dense", "accumulated", "no AC"):
+        yield case(f"fp32 {name}, tp4 fsdp8", VARIANTS[name] | TP | FP32, 32)
+    for name in ("dense", "accumulated"):
+        yield case(f"fp32 {name}, one GPU", VARIANTS[name] | FP32, 1)
+    for arch in ("joint_decoder", "cross_attention", "mot"):
+        change = VLM | FP32 | {"vlm.arch": arch}
+        yield case(f"fp32 {arch} AC full, fsdp4", change, 4)
+    stages = TP | FP32 | {"distributed.pp": 2, "train.grad_accum_steps": 4}
+    name = "fp32 first of 2 stages, 4 micro-batches, tp4 fsdp4"
+    yield case(name, stages, 32)
+    yield case("fp16 dense, fsdp8", {"train.mixed_precision": "fp16"}, 8)
 
 
 def case(name: str, change: dict[str, Any], world_size: int) -> Case:
@@ -199,190 +232,6 @@ def run(checkout: Path, case: Case) -> dict[str, int]:
         steps = pipeline_steps if config.distributed.pp > 1 else plain_steps
         steps(config, mesh, live)
     return {phase: live.peaks.get(phase, 0) for phase in PHASES}
-
-
-def build_mesh(config: Any, world_size: int) -> Any:
-    """The trainer's device mesh, on the CPU and without a network."""
-    distributed: Any = import_module("torch.distributed")
-    meshes: Any = import_module("torch.distributed.device_mesh")
-    fake: Any = import_module("torch.testing._internal.distributed.fake_pg")
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
-    if world_size == 1:
-        return None
-    distributed.init_process_group(
-        "fake", rank=0, world_size=world_size, store=fake.FakeStore()
-    )
-    sizes = config.distributed.resolve(world_size)
-    keep_one = sizes.tp > 1 or sizes.ep > 1
-    dims = {
-        name: getattr(sizes, name)
-        for name in ("pp", "dp_replicate", "dp_shard", "ep", "tp")
-        if getattr(sizes, name) > 1 or (name == "dp_shard" and keep_one)
-    }
-    shape = tuple(dims.values())
-    return meshes.init_device_mesh("cpu", shape, mesh_dim_names=tuple(dims))
-
-
-def collapse_routing() -> None:
-    """Send every token to the first experts, as a fresh model does.
-
-    With expert parallelism the ranks of a group process the same batch, so each
-    receives from every other what it sends to itself.
-    """
-    torch: Any = import_module("torch")
-    router: Any = import_module("kempnerforge.model.router").SoftmaxTopKRouter
-    expert_parallel: Any = import_module("kempnerforge.distributed.expert_parallel")
-    routed = getattr(router, "routed", router.forward)
-    router.routed = routed
-
-    def forward(self: Any, tokens: Any) -> Any:
-        weights, indices = routed(self, tokens)
-        first = torch.arange(self.top_k, device=tokens.device)
-        return weights, first.expand(*indices.shape).contiguous()
-
-    def all_to_all(out: Any, given: Any, **options: Any) -> None:
-        if not out.numel():
-            return
-        own = given[: options.get("input_split_sizes", [1])[0]]
-        repeats = -(-out.shape[0] // own.shape[0])
-        out.copy_(own.repeat(repeats, *[1] * (own.ndim - 1))[: out.shape[0]])
-
-    router.forward = forward
-    expert_parallel.dist = _Patched(expert_parallel.dist, all_to_all)
-
-
-class _Patched:
-    """``torch.distributed`` with another all-to-all."""
-
-    def __init__(self, module: Any, all_to_all_single: Any) -> None:
-        self._module = module
-        self.all_to_all_single = all_to_all_single
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
-def plain_steps(config: Any, mesh: Any, live: Any) -> None:
-    """Two steps without pipeline, as scripts/train.py makes them."""
-    torch: Any = import_module("torch")
-    parallel: Any = import_module("kempnerforge.distributed.parallel")
-    utils: Any = import_module("kempnerforge.distributed.utils")
-    training: Any = import_module("kempnerforge.training")
-    train, model_config = config.train, config.model
-    model = parallel.build_parallel_model(
-        model_config,
-        torch.device("cpu"),
-        mesh,
-        vision_config=config.vision_encoder,
-        adapter_config=config.adapter,
-        vlm_config=config.vlm,
-        ac_mode=train.activation_checkpointing,
-        mp_policy=parallel.default_mp_policy(train.param_dtype),
-        param_dtype=train.param_dtype,
-    )
-    optimizer = training.build_optimizer(model, config.optimizer)
-    loss_fn = training.build_loss_fn(train)
-
-    def enter_backward(_: Any) -> None:
-        live.phase = "backward"
-
-    for _ in range(2):
-        for micro_step in range(train.grad_accum_steps):
-            batch = _batch(config)
-            live.phase = "forward"
-            with training.maybe_no_sync(model, micro_step, train.grad_accum_steps):
-                if config.is_vlm:
-                    logits, labels = model(*batch)
-                else:
-                    labels = batch[1]
-                    logits = model(batch[0])
-                live.phase = "loss"
-                logits.register_hook(enter_backward)
-                loss = loss_fn(logits, labels)
-                if model_config.is_moe:
-                    loss = loss + 0.01 * model.get_moe_aux_loss()
-                loss.backward()
-        live.phase = "optimizer"
-        utils.clip_grad_norm_(model, train.grad_clip_norm)
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-def _batch(config: Any) -> tuple[Any, ...]:
-    torch: Any = import_module("torch")
-    length = config.vlm.max_text_len if config.is_vlm else config.train.seq_len
-    shape = (config.train.batch_size, length)
-    tokens = torch.randint(0, config.model.vocab_size, shape)
-    if config.is_vlm:
-        return torch.zeros(shape[0], 3, 8, 8), tokens, tokens
-    return tokens, tokens
-
-
-def pipeline_steps(config: Any, mesh: Any, live: Any) -> None:
-    """Two steps of the first pipeline stage.
-
-    The 1F1B schedule of torch.distributed.pipelining, with what its PipelineStage
-    allocates and how it treats FSDP modules, but without the other stages.
-    """
-    torch: Any = import_module("torch")
-    training: Any = import_module("kempnerforge.training")
-    utils: Any = import_module("kempnerforge.distributed.utils")
-    train = config.train
-    model = _first_stage(config, mesh)
-    optimizer = training.build_optimizer(model, config.optimizer)
-    shape = (train.batch_size, train.seq_len, config.model.dim)
-    received = [
-        torch.empty(shape, dtype=train.param_dtype)
-        for _ in range(train.grad_accum_steps)
-    ]
-    for _ in range(2):
-        live.phase = "backward"
-        outputs: list[Any] = []
-        waiting = [_batch(config)[0] for _ in received]
-        for gradient in received:
-            while waiting and len(outputs) < config.distributed.pp:
-                outputs.append(model(waiting.pop()))
-            for name in ("is_last_backward", "reshard_after_backward"):
-                getattr(model, f"set_{name}")(False)
-            model.set_requires_gradient_sync(False)
-            outputs.pop(0).backward(gradient)
-        _reduce_gradients(model)
-        live.phase = "optimizer"
-        utils.clip_grad_norm_(model, train.grad_clip_norm)
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-def _first_stage(config: Any, mesh: Any) -> Any:
-    torch: Any = import_module("torch")
-    parallel: Any = import_module("kempnerforge.distributed.parallel")
-    pipeline: Any = import_module("kempnerforge.distributed.pipeline_parallel")
-    tensor: Any = import_module("kempnerforge.distributed.tensor_parallel")
-    with torch.device("meta"):
-        model = pipeline.build_stage_module(config.model, 0, config.distributed.pp)
-    # Without it apply_fsdp2 raises AttributeError at commit 5666d0d.
-    model.cross_attention_layers = torch.nn.ModuleDict()
-    tensor.apply_tensor_parallel(model, mesh)
-    parallel.apply_ac(model, config.train.activation_checkpointing)
-    policy = parallel.default_mp_policy(config.train.param_dtype)
-    parallel.apply_fsdp2(model, mesh, mp_policy=policy)
-    model.to_empty(device=torch.device("cpu"))
-    model.init_weights_and_freqs()
-    return model.to(dtype=config.train.param_dtype)
-
-
-def _reduce_gradients(model: Any) -> None:
-    """What PipelineStage does after the last micro-batch."""
-    fsdp: Any = import_module("torch.distributed.fsdp._fully_shard._fully_shard")
-    for name in ("is_last_backward", "reshard_after_backward"):
-        getattr(model, f"set_{name}")(True)
-    model.set_requires_gradient_sync(True)
-    root = fsdp._get_module_fsdp_state(model)
-    for state in root._state_ctx.all_states:
-        for group in state._fsdp_param_groups:
-            group.post_backward()
-    root._root_post_backward_final_callback()
 
 
 def show(rows: list[dict[str, Any]]) -> str:

@@ -23,14 +23,14 @@ LONGEST_S = 420.0
 
 
 def settings(plan: Plan) -> list[Point]:
-    """Every point, each cell by growing batch, compiled ones in the given AC first."""
+    """Every setting, each cell by growing batch, the given cell first."""
     space, given = plan.space, plan.given
 
     def order(point: Point) -> tuple[bool, Point, float]:
         cell = space.cell(point)
         return cell != space.cell(given), cell, space.batch(point)
 
-    return sorted(space.every(), key=order)
+    return sorted(space.points(given), key=order)
 
 
 def run(

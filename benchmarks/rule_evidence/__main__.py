@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.process import ROOT, run
+from benchmarks.process import RESULTS, run
 from benchmarks.rule_evidence import __doc__ as about
 from benchmarks.rule_evidence.config import NoData, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, Seen, launch
@@ -22,8 +22,6 @@ from benchmarks.rule_evidence.plan import Machine, Task, missing, observed, task
 from benchmarks.rule_evidence.plan import verdict as judge
 from benchmarks.rule_evidence.record import NOT_RUN, Outcome, Record
 from fp8tune.lint.builtin import read_builtin
-
-RESULTS = ROOT / "benchmarks" / "results" / "rule_evidence.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -72,7 +70,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--timeout", type=float, default=240, metavar="S", help="seconds of one run"
     )
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS / "rule_evidence.json")
     options = parser.parse_args(arguments)
     if not (options.checkout / "scripts" / "train.py").is_file():
         parser.error(f"{options.checkout} has no scripts/train.py")

@@ -7,38 +7,17 @@ than those that the strategy was tuned on: see HISTORY in history.py.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 
-from benchmarks import machine
-from benchmarks.process import ROOT
-from benchmarks.search import arms, optuna_arms
-from benchmarks.search.landscape import World, world
-from benchmarks.search.race import Result, Variant, ours, race
+from benchmarks.search.field import ARMS
+from benchmarks.search.landscape import world
+from benchmarks.search.race import Result
+from benchmarks.search.recording import raced, record
 from benchmarks.search.table import markdown, summary
 
 FIRST = 2000
 """The first evaluation seed; tuning used those below 100, and 1000 to 1099 once."""
-RESULTS = ROOT / "benchmarks" / "results"
-
-ARMS: dict[str, Callable[[World], Result]] = {
-    "ours": lambda w: ours(w, Variant()),
-    "TPE, OOM a constraint": lambda w: race(w, optuna_arms.tpe),
-    "TPE, OOM a failure": lambda w: race(w, optuna_arms.tpe_fail),
-    "random": lambda w: race(w, arms.random_order),
-    "doubling by hand": lambda w: race(w, arms.doubling),
-    "DeepSpeed's rule": lambda w: race(w, arms.deepspeed),
-    "ours with TPE for the speed model": lambda w: race(w, optuna_arms.filtered_tpe),
-    "ours, estimate wrong by 10 %": lambda w: ours(w, Variant(error=0.10)),
-    "ours, estimate wrong by 25 %": lambda w: ours(w, Variant(error=0.25)),
-    "ours, without warm starts": lambda w: ours(w, Variant(usual=False)),
-    "ours, no memory filter": lambda w: ours(w, Variant(sure=(0.0,))),
-    "ours, records without peaks": lambda w: ours(w, Variant(peaks=False)),
-    "ours, no trial ends early": lambda w: ours(w, Variant(early=False)),
-    "ours, allocator retries at the start": lambda w: ours(w, Variant(retries=True)),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,24 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.worlds)
     found: dict[str, list[Result]] = {}
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for name in options.arms:
-            tasks = [(name, seed) for seed in seeds]
-            found[name] = list(pool.map(_run, tasks, chunksize=4))
-            print(f"{name}: done", file=sys.stderr)
+    for name, results in raced(options.arms, seeds, _run, options.jobs):
+        found[name] = results
+        print(f"{name}: done", file=sys.stderr)
     said = summary(found, options.first)
-    print(markdown(said, {}))
+    page = markdown(said)
+    print(page)
     if options.record:
-        about = machine.describe()
-        text = json.dumps({"about": about, **said}, indent=1)
-        (RESULTS / "search.json").write_text(f"{text}\n", encoding="utf-8")
-        page = markdown(said, about)
-        (RESULTS / "search.md").write_text(f"{page}\n", encoding="utf-8")
+        record("search", said, page)
     return int(not all(said["reached"].values()))
 
 
-def _run(task: tuple[str, int]) -> Result:
-    name, seed = task
+def _run(name: str, seed: int) -> Result:
     return ARMS[name](world(seed))
 
 

@@ -7,23 +7,22 @@ differ as real ones do: steps of a run by 0.15 %, runs of a setting by 0.3 to 1 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import ROOT
+from benchmarks.search.recording import raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
 from fp8tune.search.record import Record, parse_all
+from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.search.space import Knob, Point, Space
 from fp8tune.search.study import Study
 
@@ -36,6 +35,8 @@ STEP = 0.0015
 """Relative standard deviation between steps: 0.11 % on 1 GPU, 0.17 % on 8, the medians
 of 53 published runs (prime-rl benchmarks)."""
 GAIN = 0.02
+DRIFT, AFTER_S = 0.05, 1200.0
+"""What all trials lose that begin so late: a node that has become warm."""
 TWIN = 0.8
 """What bf16 reaches of FP8's speed."""
 RUNS, STEPS = 40, 16
@@ -53,19 +54,20 @@ FIRST = 5000
 """The first seed of the recorded run; tuning used those below 1000."""
 SAME, FOUND = 0.95, 0.9
 """Shares to reach."""
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 class Case(NamedTuple):
     """A space by its name, what one value of a knob gains, and how runs differ.
 
-    ``luck`` holds relative speeds of real runs of one setting, to draw from.
+    ``luck`` holds relative speeds of real runs of one setting, to draw from; ``drift``
+    is what all trials lose after a while.
     """
 
     space: str
     gain: float
     spread: float
     luck: tuple[float, ...] = ()
+    drift: float = 0.0
 
 
 class Outcome(NamedTuple):
@@ -82,7 +84,24 @@ CASES = tuple(
     for space in SPACES
     for gain in (0.0, GAIN)
     for spread in SPREADS
-)
+) + tuple(Case("twelve settings", gain, 0.005, drift=DRIFT) for gain in (0.0, GAIN))
+
+
+class Drifting(Replay):
+    """A replay on a GPU that becomes slower."""
+
+    drift = 0.0
+
+    def run(
+        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
+    ) -> Record:
+        """The next record of a setting, as it is by now."""
+        by = 1 - self.drift * (self.now() > AFTER_S)
+        found = super().run(knobs, deadline, leeway)
+        times = tuple(ms / by for ms in found.step_ms)
+        return found._replace(
+            tokens_per_second=found.tokens_per_second * by, step_ms=times
+        )
 
 
 def measured(path: Path) -> list[Case]:
@@ -104,7 +123,8 @@ def run(case: Case, seed: int) -> Outcome:
     faster = (given[place] + 1) % 2 if case.gain else given[place]
     records = list(_records(space, place, faster, case, draw))
     study, strategy = Study(""), Guided(space, given)
-    replay, limits = Replay(records, space), Limits(BUDGET_S)
+    replay, limits = Drifting(records, space), Limits(BUDGET_S)
+    replay.drift = case.drift
     found = Search(space, given, replay, strategy, study, limits).run()
     mine = [t for t in study.trials if space.point(t.record.knobs) == given]
     right = found.chosen is not None and found.chosen[place] == faster
@@ -146,6 +166,7 @@ def summary(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "space": case.space,
         "gain": case.gain,
         "spread": round(case.spread, 5),
+        "drift": case.drift,
         "searches": count,
         "verdicts": {name: said[name] for name in sorted(said)},
         "right": round(share / count, 4),
@@ -176,6 +197,7 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     truth = f"one {row['gain']:+.0%}" if row["gain"] else "all the same"
+    truth += f", then all {-row['drift']:+.0%}" * bool(row["drift"])
     verdicts = ", ".join(f"{name} {n}" for name, n in row["verdicts"].items())
     return (
         row["space"],
@@ -200,25 +222,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = measured(options.records) if options.records else CASES
     seeds = range(options.first, options.first + options.searches)
     rows = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for case in cases:
-            tasks = [(case, seed) for seed in seeds]
-            rows.append(summary(case, list(pool.map(_run, tasks, chunksize=8))))
-            print(" | ".join(_row(rows[-1])), file=sys.stderr)
+    for case, outcomes in raced(cases, seeds, run, options.jobs):
+        rows.append(summary(case, outcomes))
+        print(" | ".join(_row(rows[-1])), file=sys.stderr)
     page = markdown(rows, options.first)
     print(page)
     if options.record and not options.records:
-        about = machine.describe()
-        text = json.dumps({"about": about, "cases": rows}, indent=1)
-        (RESULTS / "verdicts_aa.json").write_text(f"{text}\n", encoding="utf-8")
-        dated = "; ".join(f"{name} {value}" for name, value in about.items())
-        page = f"{page}\n\n{dated}\n"
-        (RESULTS / "verdicts_aa.md").write_text(page, encoding="utf-8")
+        record("verdicts_aa", {"cases": rows}, page)
     return int(not all(row["reached"] for row in rows))
-
-
-def _run(task: tuple[Case, int]) -> Outcome:
-    return run(*task)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import ROOT
+from benchmarks.process import RESULTS, ROOT
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.search.plan import read_config
 
 CONFIG = ROOT / "configs" / "rehearsal_cpu.toml"
-RESULTS = ROOT / "benchmarks" / "results" / "seed_curves.jsonl"
+CURVES = RESULTS / "seed_curves.jsonl"
 STEPS, SEEDS, WILD_SEEDS = 24, 16, 6
 WILD = 300.0
 """How many times the config's learning rate the diverging runs have."""
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--wild", type=int, default=WILD_SEEDS, help="diverging seeds")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=CURVES)
     options = parser.parse_args(arguments)
     with options.output.open("w", encoding="utf-8") as file:
         for run in every(options.steps, options.seeds, options.wild):

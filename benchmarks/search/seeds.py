@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import ROOT
-from benchmarks.search.curves import RESULTS as CURVES
+from benchmarks.search.curves import CURVES
+from benchmarks.search.recording import record
 from fp8tune.search.space import Knob, Space
 from fp8tune.search.stability.compare import DIVERGED, INSIDE, MOST_SEEDS
 from fp8tune.search.stability.course import Course, Curve
@@ -43,7 +43,6 @@ FIRST = 9000
 """The first seed of the recorded run; tuning used those below 1000."""
 RIGHT, FOUND = 0.95, 0.95
 """Shares to reach: bf16 against itself is inside, and divergence is found."""
-RESULTS = ROOT / "benchmarks" / "results"
 
 Train = Callable[[str, Course], Curve]
 
@@ -253,12 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = markdown(rows, options.first)
     print(page)
     if options.record:
-        about = machine.describe()
-        text = json.dumps({"about": about, "worlds": rows}, indent=1)
-        (RESULTS / "stability_aa.json").write_text(f"{text}\n", encoding="utf-8")
-        dated = "; ".join(f"{name} {value}" for name, value in about.items())
-        page = f"{page}\n\n{dated}\n"
-        (RESULTS / "stability_aa.md").write_text(page, encoding="utf-8")
+        record("stability_aa", {"worlds": rows}, page)
     return int(not all(row["reached"] for row in rows))
 
 

@@ -89,7 +89,7 @@ def _reached(arms: dict[str, Any], names: list[str]) -> dict[str, bool]:
     return reached
 
 
-def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
+def markdown(said: dict[str, Any]) -> str:
     """The page."""
     arms = said["arms"]
     count = next(iter(arms.values()))["landscapes"]
@@ -107,11 +107,11 @@ def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
         "with an estimate show what one adds, and without warm starts nothing at all "
         "is expected beforehand.",
         "",
-        _fractions(arms),
+        fractions(arms),
         "",
         "Ours minus each, paired over landscapes, with 95 % bootstrap intervals:",
         "",
-        _gaps(arms),
+        gaps(arms),
         "",
         *(
             f"- {'reached' if ok else 'MISSED'}: {t}"
@@ -120,12 +120,11 @@ def markdown(said: dict[str, Any], about: Mapping[str, str]) -> str:
         "",
         HISTORY,
     ]
-    if about:
-        lines += ["", "; ".join(f"{name} {value}" for name, value in about.items())]
     return "\n".join(lines)
 
 
-def _fractions(arms: dict[str, Any]) -> str:
+def fractions(arms: dict[str, Any]) -> str:
+    """A row for each strategy: how near the optimum it came, and what it took."""
     times = ("10 trials", "30 min", "60 min", "120 min", "P(99 %)")
     head = ("strategy", *times, "OOM 30", "OOM", "trials", "minutes")
     rows = []
@@ -143,7 +142,8 @@ def _fractions(arms: dict[str, Any]) -> str:
     return table(rows, head)
 
 
-def _gaps(arms: dict[str, Any]) -> str:
+def gaps(arms: dict[str, Any]) -> str:
+    """A row for each rival: how far ours is ahead, with intervals."""
     rows = []
     for name, arm in arms.items():
         if "ours_minus_this" in arm:

@@ -76,8 +76,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
-        from fp8tune.search.session import CannotSearch, search
-        from fp8tune.search.wishes import Wishes
+        from fp8tune.search.prepare import CannotSearch, Wishes
+        from fp8tune.search.session import search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         raise Failure(f"search needs {error.name}: {hint}") from None

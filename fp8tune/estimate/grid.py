@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,9 +10,6 @@ from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.calibration import Run
-from fp8tune.facts.gpus import Gpu, find, members
-from fp8tune.facts.peak import fit, usable_gib
-from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -24,12 +20,6 @@ BATCHES = 8
 
 LEAST_GIB = 0.5
 """Savings smaller than this are not worth a line."""
-
-SIZES = 8
-"""Numbers of GPUs shown where it is not said."""
-
-ASSUMED = "nobody"
-"""Who says how many GPUs there are, where it is assumed."""
 
 
 class Variants:
@@ -73,9 +63,24 @@ class Variants:
         return self.on(size, "the parallel degrees") if size else self
 
     def predict(self, changes: dict[str, Any]) -> Prediction:
-        """What is predicted of the job with other values."""
+        """What is predicted of the job with other values.
+
+        Nothing where they are what keeps it from running: they are not to be offered.
+        """
         job = self.job.with_values(changes) if changes else self.job
-        return predict(job, self.runs, self.refusals(changes))
+        refused = [
+            one._replace(voids=one.voids or self._by_values(one, job, set(changes)))
+            for one in self.refusals(changes)
+        ]
+        return predict(job, self.runs, refused)
+
+    def _by_values(self, refusal: Refusal, job: Job, fields: set[str]) -> bool:
+        """Whether others of these values would run: one sequence at a time at least."""
+        return refusal.rule not in self._always and _rests_on(refusal, job, fields)
+
+    @cached_property
+    def _always(self) -> set[str]:
+        return {refusal.rule for refusal in self.refusals({"micro_batch": 1})}
 
 
 def _rests_on(refusal: Refusal, job: Job, fields: set[str]) -> bool:
@@ -123,8 +128,10 @@ def _cell(variants: Variants, batch: int, accum: int, ac: str, precision: str) -
 
 
 def _modes(variants: Variants) -> list[str]:
-    key = variants.trainer.schema.job["ac"]
-    return list(dict(variants.trainer.schema.dotted_keys())[key].allowed)
+    """AC modes that find something to wrap, and the config's own."""
+    schema, job = variants.trainer.schema, variants.job
+    allowed = dict(schema.dotted_keys())[schema.job["ac"]].allowed
+    return [mode for mode in allowed if mode in (*job["ac_modes"], job["ac"])]
 
 
 def _sizes(rows: int, batch: int) -> list[int]:
@@ -144,8 +151,6 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     if all(cell.prediction.impossible for cell in mine):
         mine = [cell for cell in cells if cell.precision == "bf16"]
     fitting = [cell for cell in mine if cell.prediction.fit == "fits"]
-    least = min((len(cell.prediction.refused) for cell in fitting), default=0)
-    fitting = [cell for cell in fitting if len(cell.prediction.refused) == least]
     order = {"none": 2, "selective": 1}
     return max(
         fitting,
@@ -154,29 +159,10 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     )
 
 
-def by_world_size(variants: Variants) -> dict[int, Prediction]:
-    """What is predicted on other numbers of GPUs, doubling from the fewest."""
-    job = variants.job
-    try:
-        least = math.prod(
-            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
-        )
-    except Unknown:
-        return {}
-    sizes = [least << power for power in range(SIZES)]
-    found = {size: variants.on(size).predict({}) for size in sizes}
-    return {size: said for size, said in found.items() if said.memory}
-
-
-def assumed(
-    variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
-) -> Variants:
-    """The config on the GPUs that its title names, else on a node of 8 or the like."""
-    size, line = titled
-    if size and not variants.on(size).predict({}).impossible:
-        return variants.on(size, f"the title on line {line}")
-    enough = [size for size in sizes if size >= NODE] or list(sizes)[-1:]
-    return variants.on(enough[0], ASSUMED) if enough else variants
+def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
+    """The same in the precision that the verdict on FP8 prefers, if it is the other."""
+    other = {("fp8", "no"): "bf16", ("bf16", "yes"): "fp8"}.get((precision, pays))
+    return start([cell for cell in cells if cell.precision == other], other or "")
 
 
 def declared_gpus(job: Job) -> int:
@@ -185,34 +171,6 @@ def declared_gpus(job: Job) -> int:
         return int(job["declared_gpus"])
     except Unknown:
         return 0
-
-
-def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
-    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
-
-    Of a family its members; none where one GPU is named.
-    """
-    found: dict[str, list[str]] = {}
-    gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None
-    if said.memory:
-        for gpu in sorted(
-            members() if gpus is None else gpus,
-            key=lambda gpu: gpu.memory_limit_gib or 0.0,
-        ):
-            try:
-                verdict = _verdict(job, said, gpu)
-            except Unknown:
-                continue
-            found.setdefault(verdict, []).append(gpu.name)
-    return found
-
-
-def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
-    limit, size = gpu.memory_limit_gib, gpu.memory_gib
-    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
-        raise Unknown("gpu.memory_gib")
-    low, high = said.memory.low, said.memory.high
-    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))
 
 
 class Saving(NamedTuple):
@@ -228,32 +186,39 @@ def savings(variants: Variants, said: Prediction) -> list[Saving]:
     if said.memory is None:
         return []
     now = said.memory.value
-    found = [
-        Saving(words, now - memory.value, memory.value)
-        for words, changes in _changes(variants.job)
-        if (memory := variants.predict(changes).memory)
-    ]
-    large = [saving for saving in found if saving.freed_gib > LEAST_GIB]
+    found: dict[str, Saving] = {}
+    own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
+    for kind, words, changes in _changes(**own):
+        memory = variants.predict(own | changes).memory
+        if memory and kind not in found:
+            found[kind] = Saving(words, now - memory.value, memory.value)
+    large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
 
 
-def _changes(job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
-    batch, accum = job["micro_batch"], job["grad_accum"]
-    rows = batch * accum
-    if accum > 1:
+def _changes(
+    micro_batch: int, grad_accum: int, ac: str
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kinds of changes in words, and their values; the first that runs counts."""
+    rows = micro_batch * grad_accum
+    if grad_accum > 1:
         yield (
-            f"one micro-batch of {rows} instead of {accum} x {batch}",
+            "once",
+            f"one micro-batch of {rows} instead of {grad_accum} x {micro_batch}",
             {"micro_batch": rows, "grad_accum": 1},
         )
         yield (
-            f"no accumulation: {batch} instead of {rows} sequences per rank and step",
+            "less",
+            f"no accumulation: {micro_batch} instead of {rows} sequences per rank and "
+            "step",
             {"grad_accum": 1},
         )
-    if batch > 1:
-        half = next(n for n in range(batch // 2, 0, -1) if rows % n == 0)
-        yield (
-            f"micro-batch {half} with {rows // half} accumulated",
-            {"micro_batch": half, "grad_accum": rows // half},
-        )
-    if job["ac"] != "full":
-        yield "full activation checkpointing", {"ac": "full"}
+    for size in range(micro_batch // 2, 0, -1):
+        if rows % size == 0:
+            yield (
+                "smaller",
+                f"micro-batch {size} with {rows // size} accumulated",
+                {"micro_batch": size, "grad_accum": rows // size},
+            )
+    if ac != "full":
+        yield "full", "full activation checkpointing", {"ac": "full"}

@@ -60,6 +60,11 @@ def batch_multiple(fp8_tokens: tuple[int, ...], micro_batch: int) -> int:
     return math.lcm(*(ALIGNMENT // math.gcd(ALIGNMENT, n) for n in sequences))
 
 
+def batch_step(precision: str, fp8_batch_multiple: int = 1) -> int:
+    """What micro-batches must be a multiple of, 1 but in FP8."""
+    return fp8_batch_multiple if precision == "fp8" else 1
+
+
 def linear_share(gemms: tuple[Gemm, ...]) -> float:
     """Share of the linears' FLOPs that the trainer's FP8 mode reaches."""
     reached = sum(gemm.flops for gemm in gemms if gemm.fp8)

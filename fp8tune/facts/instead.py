@@ -141,7 +141,8 @@ def _fastest(job: Job, changes: Iterable[dict[str, Any]], tokens: float) -> Choi
 def _choice(job: Job, changes: dict[str, Any], tokens: float) -> Choice | None:
     other = job.with_values(changes)
     try:
-        if other["memory.fit"] != "fits":
+        odd = other["micro_batch"] % other["fp8.batch_step"]
+        if odd or other["memory.fit"] != "fits":
             return None
         gain = other["speed.tokens_per_second"] / tokens
     except Unknown:

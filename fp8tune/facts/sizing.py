@@ -98,6 +98,7 @@ def largest_micro_batch(
     memory_loss_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    fp8_batch_step: int = 1,
 ) -> int:
     """Largest micro-batch whose whole band is usable, 0 if there is none."""
     limit = memory_usable_gib - memory_cached_weights_gib
@@ -112,9 +113,9 @@ def largest_micro_batch(
         (late, memory_backward_end_gib),
     )
     fits = (micro_batch * (limit - held) / (gib - held) for held, gib in instants)
-    found = max(0, int(min(fits)))
+    found = max(0, int(min(fits))) // fp8_batch_step * fp8_batch_step
     while found and _too_much(job, found, memory_usable_gib):
-        found -= 1
+        found -= fp8_batch_step
     return found
 
 
@@ -129,7 +130,7 @@ def advice(
     micro_batch: int,
     grad_accum: int,
     ac: str,
-    ac_modes: tuple[str, ...],
+    ac_usable: tuple[str, ...],
     pp: int,
     memory_fit: str,
     memory_largest_micro_batch: int | None = None,
@@ -143,8 +144,8 @@ def advice(
     stage.
     """
     if memory_largest_micro_batch is None or pp > 1:
-        return Prose(_what_matters(job, micro_batch, ac, ac_modes))
-    full = {"ac": "full"} if "full" in ac_modes and ac != "full" else {}
+        return Prose(_what_matters(job, micro_batch, ac, ac_usable))
+    full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     if memory_largest_micro_batch:
         smaller = _said(job, {"micro_batch": memory_largest_micro_batch})
@@ -159,7 +160,8 @@ def advice(
                 other = job.with_values(found)
                 hardly = ", which hardly fits" if wanted == "tight" else ""
                 return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
-    return Prose(_on_more_gpus(job, full | once | {"micro_batch": 1}))
+    least = {"micro_batch": job["fp8.batch_step"]}
+    return Prose(_on_more_gpus(job, full | once | least))
 
 
 def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
@@ -203,16 +205,20 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
     if job["memory.init_gib"] > job["gpu.memory_limit_gib"]:
         return f"{words}: each GPU builds the whole model before it is sharded"
     words += f", nor on {gpus * FACTORS[-1]} GPUs"
+    length = job["seq_len"]
+    says = [key for key in job.keys_of("seq_len") if job.given.get(key) == length]
     for factor in FACTORS:
-        sequence = {"seq_len": max(1, job["seq_len"] // factor)}
-        if _fit(job.with_values(least | sequence)) == "fits":
+        sequence = {key: max(1, length // factor) for key in says[:1]}
+        if sequence and _fit(job.with_values(least | sequence)) == "fits":
             return f"{words}; it would with {_said(job, sequence)}"
     return words
 
 
 def _fit(job: Job) -> str:
+    """Whether a job fits; unknown where no FP8 GEMM takes its tokens."""
     try:
-        return str(job["memory.fit"])
+        odd = job["micro_batch"] % job["fp8.batch_step"]
+        return "unknown" if odd else str(job["memory.fit"])
     except Unknown:
         return "unknown"
 

@@ -23,7 +23,7 @@ def bounds(times: Sequence[float], tokens: float) -> tuple[float, float]:
 
 def is_hopeless(times: Sequence[float], tokens: float, floor: float) -> bool:
     """Whether steady steps are surely slower than ``floor`` tokens/s."""
-    if not floor or len(times) < STEPS:
+    if not floor or len(times) < STEPS or not min(times):
         return False
     likely = tokens / statistics.median(times) * 1e3
     return likely < floor and bounds(times, tokens)[1] < floor

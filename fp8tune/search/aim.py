@@ -16,6 +16,7 @@ from fp8tune.search.study import Trial
 
 SPEED, ENERGY = "tokens-per-second", "tokens-per-joule"
 AIMS = (SPEED, ENERGY)
+UNITS = {SPEED: "tokens/s", ENERGY: "tokens/J"}
 
 
 def aimed(trials: Sequence[Trial], aim: str) -> Sequence[Trial]:
@@ -40,6 +41,11 @@ def tokens_per_joule(record: Record) -> float:
     value: Any = record.more.get("tokens_per_joule")
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if plain and 0 < value < 1e15 else 0.0
+
+
+def figure(value: float, aim: str) -> str:
+    """A value of the aim, as precise as it is read; its unit stands elsewhere."""
+    return f"{value:,.0f}" if aim == SPEED else f"{value:.3g}"
 
 
 def check_records(aim: str, records: Iterable[Record]) -> None:

@@ -111,7 +111,7 @@ def answer(
         speed_of(runs, given),
         twin,
         fp8.value if fp8 else None,
-        next((point for point in best if point != chosen), None),
+        _runner_up(by_point(space, wanted), best, chosen),
         last.record if last else None,
         last.number if last else None,
         len(trials),
@@ -146,6 +146,14 @@ def _choice(
     return best[0], said
 
 
+def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | None:
+    """The fastest of the others, whether that was confirmed or not."""
+    speeds = {p: own for p in best if p != chosen and (own := speed_of(runs, p))}
+    return max(
+        speeds, key=lambda p: (not is_unfit(runs[p]), speeds[p].value), default=None
+    )
+
+
 def _is_alone(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
     """Whether nothing but the given setting was tried, though there is more."""
     others = any(point != given for point in space.points(given))
@@ -170,7 +178,8 @@ def _fp8(
     every = [bf16 for _, bf16 in versions] + sound * (bool(beside) and len(points) > 1)
     speeds = {p: found for p in every if p and (found := speed_of(runs, p))}
     fit = [p for p in speeds if not is_unfit(runs[p])]
-    bf16 = max(fit or speeds, key=lambda p: speeds[p].value, default=None)
+    sure = [p for p in fit if _confirmed(runs[p])]
+    bf16 = max(sure or fit or speeds, key=lambda p: speeds[p].value, default=None)
     if bf16 is None:
         return None, None, None
     for fp8, same in versions:
@@ -182,36 +191,48 @@ def _fp8(
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     """The points that were measured and may be chosen, the best first.
 
-    What was not confirmed counts as slower by one deviation between runs, because it
-    was picked for its luck; what once failed for good comes last, as does the given
-    one where it leaves too little memory. Others that do may not be chosen, nor what
-    diverges.
+    Once one was confirmed, those that were come before those that were not: these ran
+    at another time, and were picked for their luck. What once failed for good comes
+    last, as does the given one where it leaves too little memory. Others that do may
+    not be chosen, nor what diverges.
     """
     runs = by_point(space, trials)
-    deviation = _spread(runs)
     wrong = rejected(space, trials)
-    values: dict[Point, tuple[bool, float]] = {}
+    values: dict[Point, tuple[bool, bool, float]] = {}
     for point, own in runs.items():
-        found = speed(_telling(own), deviation)
+        found = speed(_telling(own))
         may = space.allows(point, given) and (point == given or not lacks_memory(own))
         if found is not None and may and lesson(space, point) not in wrong:
-            lucky = 0.0 if _confirmed(own) else deviation
-            values[point] = (not is_unfit(own), found.value * (1 - lucky))
+            values[point] = not is_unfit(own), bool(_confirmed(own)), found.value
+    if not any(fit and sure for p, (fit, sure, _) in values.items() if p != given):
+        values = {p: (fit, False, value) for p, (fit, _, value) in values.items()}
     return sorted(values, key=lambda point: values[point], reverse=True)
 
 
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
-    """The trials of each point that tell its speed, in the order of the runs."""
+    """The trials of each point that tell its speed, in the order of the runs.
+
+    Confirmations under a smaller budget ran another day: they count as the search's.
+    """
     runs: Runs = defaultdict(list)
+    last = max((_budget(t) for t in trials if t.stage == "confirm"), default=0.0)
     for trial in timed(trials):
-        runs[space.point(trial.record.knobs)].append(trial)
+        old = trial.stage == "confirm" and _budget(trial) < last
+        own = trial._replace(stage="search") if old else trial
+        runs[space.point(trial.record.knobs)].append(own)
     return runs
+
+
+def _budget(trial: Trial) -> float:
+    """The budget under which a trial confirmed [s]; 0 where that is unknown."""
+    budget = trial.record.more.get("budget_s")
+    return float(budget) if isinstance(budget, (int, float)) else 0.0
 
 
 def speed_of(runs: Runs, point: Point | None) -> Speed | None:
     """How fast a point is: by its confirmation, if there was one."""
     trials = runs.get(point, []) if point is not None else []
-    return speed(_telling(trials), _spread(runs))
+    return speed(_telling(trials), deviation(runs))
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:
@@ -229,8 +250,13 @@ def lacks_memory(trials: Sequence[Trial]) -> str:
     return next((why for trial in trials if (why := tight(trial.record))), "")
 
 
-def _spread(runs: Runs) -> float:
-    return spread([trial.record for trial in own] for own in runs.values())
+def deviation(runs: Runs) -> float:
+    """How runs of one setting differ; those of a search and of its end are apart."""
+    pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
+    for point, own in runs.items():
+        for trial in own:
+            pooled[point, trial.stage == "confirm"].append(trial.record)
+    return spread(pooled.values())
 
 
 def _telling(trials: Sequence[Trial]) -> list[Record]:

@@ -7,6 +7,7 @@ FP8.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from fp8tune.search.answer import (
@@ -45,7 +46,9 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
         for point in points if turn % 2 == 0 else reversed(points):
             if _times(runs, point) <= turn and not _lost(runs, point):
                 return point
-    return _doubtful(space, given, trials, runs)
+    return _passed_over(space, given, found, runs) or _doubtful(
+        space, given, trials, runs
+    )
 
 
 def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
@@ -105,6 +108,28 @@ def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:
     """A bf16 setting's counterpart, where FP8 might have been chosen as well."""
     other = space.with_precision(point, "fp8")
     return other if other and space.allows(other, given) else None
+
+
+def _passed_over(
+    space: Space, given: Point, found: Sequence[Trial], runs: Runs
+) -> Point | None:
+    """A setting that the search saw faster than what was confirmed now is.
+
+    Allowing for what runs of the others have become since; some of the best only.
+    """
+    before = by_point(space, found)
+    seen = {p: own.value for p in before if (own := speed_of(before, p))}
+    rivals = [p for p in ranked(space, given, found) if p != given]
+    ours = [p for p in (given, *rivals) if p in seen and _times(runs, p)]
+    now = {p: own.value for p in ours if (own := speed_of(runs, p))}
+    drift = statistics.median([now[p] / seen[p] for p in now] or [1.0])
+    best = max((now[p] for p in now if not is_unfit(runs[p])), default=0.0)
+    for point in rivals[: 2 * BEST]:
+        count = _times(runs, point)
+        waits = count < ROUNDS and not _lost(runs, point)
+        if waits and (count or seen[point] * drift > best):
+            return point
+    return None
 
 
 def _doubtful(

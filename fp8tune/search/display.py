@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TextIO
 
 from fp8tune.lint.wording import plain
 from fp8tune.runners.watch import sharers
+from fp8tune.search.aim import SPEED
 from fp8tune.search.coordinator import Event
 from fp8tune.search.journal import Journal
 from fp8tune.search.output import progress
@@ -25,12 +26,12 @@ class Watch(NamedTuple):
 
 
 @contextmanager
-def display(plan: Plan, study: Study, out: TextIO) -> Iterator[Watch]:
+def display(plan: Plan, study: Study, out: TextIO, aim: str = SPEED) -> Iterator[Watch]:
     """Show a search on ``out`` for as long as the block runs."""
     keep = _keeper(plan, study)
-    board = _board(plan, study, out)
+    board = _board(plan, study, out, aim)
     if board is None:
-        yield Watch(lambda event: _both(keep, _printer(plan, out), event), _ignore)
+        yield Watch(lambda event: _both(keep, _printer(plan, out, aim), event), _ignore)
         return
     from fp8tune.search.live import live
 
@@ -38,7 +39,7 @@ def display(plan: Plan, study: Study, out: TextIO) -> Iterator[Watch]:
         yield Watch(lambda event: _both(keep, board.take, event), board.hear)
 
 
-def _board(plan: Plan, study: Study, out: TextIO) -> Any:
+def _board(plan: Plan, study: Study, out: TextIO, aim: str) -> Any:
     """The live table, where there is a terminal for it and rich is installed."""
     if not out.isatty() or os.environ.get("TERM") in ("dumb", None):
         return None
@@ -46,7 +47,7 @@ def _board(plan: Plan, study: Study, out: TextIO) -> Any:
         from fp8tune.search.live import Board
     except ModuleNotFoundError:
         return None
-    return Board(plan, study)
+    return Board(plan, study, aim=aim)
 
 
 def _both(
@@ -56,8 +57,8 @@ def _both(
     keep(event)
 
 
-def _printer(plan: Plan, out: TextIO) -> Callable[[Event], None]:
-    return lambda event: print(plain(progress(event, plan)), file=out, flush=True)
+def _printer(plan: Plan, out: TextIO, aim: str) -> Callable[[Event], None]:
+    return lambda event: print(plain(progress(event, plan, aim)), file=out, flush=True)
 
 
 def _keeper(plan: Plan, study: Study) -> Callable[[Event], None]:

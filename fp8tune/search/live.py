@@ -7,7 +7,7 @@ own lines.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from rich.console import Console, Group, RenderableType
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
+from fp8tune.search.aim import SPEED, UNITS, aimed, figure
 from fp8tune.search.answer import by_point, ranked, speed_of
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -35,11 +36,16 @@ class Board:
     """What the terminal shows of a search; draw it with ``print`` or ``Live``."""
 
     def __init__(
-        self, plan: Plan, study: Study, now: Callable[[], float] = time.monotonic
+        self,
+        plan: Plan,
+        study: Study,
+        now: Callable[[], float] = time.monotonic,
+        aim: str = SPEED,
     ) -> None:
         self.plan = plan
         self.study = study
         self._now = now
+        self._aim = aim
         self._running: Event | None = None
         self._heard_at = now()
         self._left = 0.0
@@ -64,7 +70,7 @@ class Board:
 
     def _parts(self, console: Console) -> Iterator[RenderableType]:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-        for name in ("", "setting", "tokens/s", "memory", "verdict", "time"):
+        for name in ("", "setting", UNITS[self._aim], "memory", "verdict", "time"):
             side: Literal["left", "right"] = "right"
             if name in ("setting", "verdict"):
                 side = "left"
@@ -72,7 +78,7 @@ class Board:
             share = 1 if name == "setting" else None
             table.add_column(name, justify=side, no_wrap=True, ratio=share)
         rows = max(1, console.size.height - AROUND)
-        for trial in self.study.trials[-rows:]:
+        for trial in self._trials()[-rows:]:
             table.add_row(*self._row(trial))
         if self._running:
             table.add_row(*self._waiting(self._running))
@@ -80,20 +86,27 @@ class Board:
         yield Text(plain(self._best()))
         yield Text(plain(self._time()), style="dim")
 
+    def _trials(self) -> Sequence[Trial]:
+        """The trials, as the aim sees them."""
+        return aimed(self.study.trials, self._aim)
+
     def _row(self, trial: Trial) -> list[RenderableType]:
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
         name += {"confirm": " (again)", "stability": " (losses)"}.get(trial.stage, "")
         cost = shown(record.cost_s)
         if not record.ok:
-            said = Text(WORDS[record.outcome], style="red")
+            ran = self.study.trials[trial.number].record.ok
+            word = "watts unknown" if ran else WORDS[record.outcome]
+            said = Text(word, style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
         if trial.stage == "stability":
             told = Text(outcome(record).rpartition(",")[0])
             return [str(trial.number + 1), plain(name), "", "", told, cost]
         mark = "~" if extrapolation(record) else ""
         mark += "" if record.measured else "<"
-        rate, said = f"{mark}{record.tokens_per_second:,.0f}", self._said(trial)
+        rate = f"{mark}{figure(record.tokens_per_second, self._aim)}"
+        said = self._said(trial)
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), said, cost]
 
@@ -118,11 +131,11 @@ class Board:
         return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
 
     def _given(self) -> Speed | None:
-        runs = by_point(self.plan.space, self.study.trials)
+        runs = by_point(self.plan.space, self._trials())
         return speed_of(runs, self.plan.given)
 
     def _best(self) -> str:
-        trials = self.study.trials
+        trials = self._trials()
         best = ranked(self.plan.space, self.plan.given, trials)
         found = speed_of(by_point(self.plan.space, trials), best[0]) if best else None
         if found is None:
@@ -132,7 +145,8 @@ class Board:
         if mine is not None and best[0] != self.plan.given:
             gain = f", {100 * (found.value / mine.value - 1):+.1f} %"
         name = describe(self.plan, best[0])
-        return f"best so far: {name}, {found.value:,.0f} tokens/s{gain}"
+        rate = f"{figure(found.value, self._aim)} {UNITS[self._aim]}"
+        return f"best so far: {name}, {rate}{gain}"
 
     def _time(self) -> str:
         left = max(0.0, self._left - (self._now() - self._heard_at))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
+from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.plan import Plan
 from fp8tune.search.report.saved import Saved, saved
 from fp8tune.search.study import BadStudy
@@ -99,7 +100,8 @@ def found_in(folder: str, plan: Plan, about: Mapping[str, Any]) -> Found | None:
     except BadStudy:
         return None
     differs, distance, far = _beside(plan.config.job, study.plan.config.job)
-    wrong = _elsewhere(said, about) or far or _unusable(plan, study)
+    aim = str(about.get("objective", SPEED))
+    wrong = _elsewhere(said, about) or far or _unusable(plan, study, aim)
     return Found(folder, study, differs, distance, wrong or _stale(said, about))
 
 
@@ -153,10 +155,12 @@ def _stale(said: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     return f"{STALE} {then}; here is {now}"
 
 
-def _unusable(plan: Plan, study: Saved) -> str:
-    ended = any(t.stage == "confirm" and t.record.ok for t in study.trials)
+def _unusable(plan: Plan, study: Saved, aim: str) -> str:
+    ended = [t for t in study.trials if t.stage == "confirm" and t.record.ok]
     if not ended:
         return "it is not finished"
+    if not any(trial.record.ok for trial in aimed(ended, aim)):
+        return f"its trials do not tell their {aim.replace('-', ' ')}"
     mine = {knob.key for knob in plan.space.knobs}
     if {knob.key for knob in study.plan.space.knobs} != mine:
         return "it searched other keys"

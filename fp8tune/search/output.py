@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fp8tune.search.aim import ENERGY
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, tokens_per_joule
 from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -32,7 +32,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
             "given": _speed(found.given),
             "bf16_twin": _speed(found.twin),
         },
-        "gain": _speed(_gain(found)),
+        "gain": _speed(gained(found)),
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
         "fp8_gain_of": found.pair
@@ -67,13 +67,16 @@ def _speed(measured: Speed | None) -> dict[str, float] | None:
     return None if measured is None else measured._asdict()
 
 
-def progress(event: Event, plan: Plan) -> str:
+def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
     """One line for an event: what starts, or what came of it."""
     what = describe(plan, event.proposal.point)
     if event.trial is None:
         left = shown(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
-    return f"  {outcome(event.trial.record)}"
+    record = event.trial.record
+    joules = tokens_per_joule(record) if aim == ENERGY else 0.0
+    told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
+    return f"  {outcome(record)}{told}"
 
 
 def outcome(record: Record) -> str:
@@ -121,7 +124,8 @@ def describe(plan: Plan, point: Point) -> str:
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    yield from _no_gain(found)
+    if said := no_gain(found.fp8):  # first of all
+        yield said
     yield from _chosen(found, plan)
     if why := found.unfit.get(plan.given):
         yield f"your config leaves too little memory for a long run: {why}"
@@ -168,23 +172,23 @@ def _learning(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"stability not checked{end}: {found.unchecked}"
 
 
-def _no_gain(found: Answer) -> Iterator[str]:
-    """Where FP8 does not pay, or may not: first of all."""
-    gain = found.fp8
+def no_gain(gain: Speed | None) -> str:
+    """That FP8 does not pay, or may not; ``""`` where it does or nothing is known."""
     if gain is None:
-        return
+        return ""
     if abs(gain.value - 1) <= SAME and gain.half <= 2 * SAME:
-        yield f"FP8 does not pay here: as fast as bf16, {_change(gain)}"
-    elif gain.high < 1:
+        return f"FP8 does not pay here: as fast as bf16, {_change(gain)}"
+    if gain.high < 1:
         share = _percent(gain)
-        yield f"bf16 is faster: FP8 does not pay here, it reaches {share} of its speed"
-    elif gain.value < 1:
-        yield f"FP8 may not pay here: it reaches {_percent(gain)} of bf16's speed"
+        return f"bf16 is faster: FP8 does not pay here, it reaches {share} of its speed"
+    if gain.value < 1:
+        return f"FP8 may not pay here: it reaches {_percent(gain)} of bf16's speed"
+    return ""
 
 
 def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     """What was chosen, and how it does beside the given setting."""
-    gain = _gain(found)
+    gain = gained(found)
     if found.chosen is None:
         yield _none_chosen(found)
     elif found.speed and found.given and gain and found.chosen != plan.given:
@@ -213,7 +217,7 @@ def _none_chosen(found: Answer) -> str:
 JOULES = " tokens per joule"
 
 
-def _gain(found: Answer) -> Speed | None:
+def gained(found: Answer) -> Speed | None:
     """How much better the chosen setting is, by the aim."""
     one, other = found.speed, found.given
     if found.aim == ENERGY:

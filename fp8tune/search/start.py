@@ -123,8 +123,10 @@ def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Ea
     if found is None or found.wrong:
         return NOTHING
     job, other = plan.config.job, found.study.plan
-    trials = aimed(timed(found.study.trials)[: begun.trials], aim)
-    records = [trial.record for trial in trials]
+    trials = timed(found.study.trials)[: begun.trials]
+    pairs = zip(trials, aimed(trials, aim), strict=True)
+    known = (own for raw, own in pairs if own.record.ok or not raw.record.ok)
+    records = [trial.record for trial in known]
     points = {other.space.point(record.knobs) for record in records}
     prior = from_job(other.space, other.config.job, begun.runs)
     expected = completed(other.space, {point: prior(point) for point in sorted(points)})

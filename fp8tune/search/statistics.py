@@ -25,6 +25,8 @@ against itself is then called the same 19 times in 20 and more, and a gain of 2 
 found 9 times in 10 (benchmarks/search/aa.py)."""
 NORMAL = 1.96
 """Deviations that hold 95 % to both sides of a normal value."""
+WIDEST = 5.0
+"""The most that an interval reaches to each side (log): beyond, nothing is known."""
 
 
 class Speed(NamedTuple):
@@ -37,29 +39,37 @@ class Speed(NamedTuple):
     @property
     def half(self) -> float:
         """Half of the interval, relative to the value."""
-        return (self.high - self.low) / 2 / self.value
+        return math.log(self.high / self.low) / 2
 
 
 def spread(settings: Iterable[Sequence[Record]]) -> float:
     """Relative standard deviation between runs, pooled over settings with repeats.
 
     Widened as Student's t is, so that ``NORMAL`` of it hold 95 % although it is itself
-    known from few runs.
+    known from few runs. Where these differ more than is usual, they alone tell, if
+    they are more than one pair.
     """
-    total, freedom = PRIOR_RUNS * RUN_SPREAD**2, PRIOR_RUNS
+    total, freedom = 0.0, 0
     for records in settings:
-        values = [record.tokens_per_second for record in records if record.measured]
-        if len(values) > 1:
-            middle = statistics.fmean(values)
-            total += sum((value / middle - 1) ** 2 for value in values)
-            freedom += len(values) - 1
+        logs = [math.log(r.tokens_per_second) for r in records if r.measured]
+        if len(logs) > 1:
+            middle = statistics.fmean(logs)
+            total += sum((value - middle) ** 2 for value in logs)
+            freedom += len(logs) - 1
+    usual = _widened(total + PRIOR_RUNS * RUN_SPREAD**2, freedom + PRIOR_RUNS)
+    return max(usual, _widened(total, freedom)) if freedom > 1 else usual
+
+
+def _widened(total: float, freedom: int) -> float:
+    """A deviation by its squares, as far above it as it may be wrong."""
     return math.sqrt(total / freedom) * student(freedom) / NORMAL
 
 
-def student(freedom: float) -> float:
-    """Student's t that holds 95 % to both sides, to 1 % from four degrees of freedom.
+def student(freedom: int) -> float:
+    """Student's t that holds 95 % to both sides, to 1 % from three degrees of freedom.
 
-    By its expansion around the normal value (Cornish and Fisher, 1938).
+    By its expansion around the normal value (Cornish and Fisher, 1938); 2 % too small
+    for two.
     """
     z = NORMAL
     first = (z**3 + z) / 4
@@ -73,9 +83,13 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
     values = [record.tokens_per_second for record in records if record.measured]
     if not values:
         return None
-    middle = middle_of(values)
-    half = min(1.0, NORMAL * deviation / math.sqrt(len(values)))
-    return Speed(middle, middle * (1 - half), middle * (1 + half))
+    return _around(middle_of(values), NORMAL * deviation / math.sqrt(len(values)))
+
+
+def _around(value: float, half: float) -> Speed:
+    """A value with its interval, as far below as above it in ratio."""
+    by = math.exp(min(half, WIDEST))
+    return Speed(value, value / by, value * by)
 
 
 def middle_of(values: Sequence[float]) -> float:
@@ -90,9 +104,7 @@ def middle_of(values: Sequence[float]) -> float:
 
 def ratio(one: Speed, other: Speed) -> Speed:
     """How much faster one is than another, with its interval."""
-    value = one.value / other.value
-    half = math.hypot(one.half, other.half)
-    return Speed(value, value * (1 - half), value * (1 + half))
+    return _around(one.value / other.value, math.hypot(one.half, other.half))
 
 
 def settled(chosen: Speed, given: Speed) -> bool:

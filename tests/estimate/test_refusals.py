@@ -1,13 +1,14 @@
 """Estimates of runs that cannot be: lint and estimate say the same."""
 
 import itertools
+import re
 
 import pytest
 
 from fp8tune.estimate import refusals
 from fp8tune.estimate.grid import Variants
 from fp8tune.job import Target
-from tests.estimate.test_estimate import H200, JSON, SEVEN_B
+from tests.estimate.configs import H200, JSON, SEVEN_B
 
 FP8 = SEVEN_B.replace("[train]", '[train]\nmixed_precision = "fp8"')
 H100 = ("--gpu", "h100", "--world-size", "16")
@@ -102,7 +103,7 @@ def test_fp8_is_not_offered_where_it_cannot_run(fp8tune, project, text, argument
     assert said["start"]["precision"] == "bf16"
     text = run_of(fp8tune, project, text, *arguments).out
     assert "fp8 cannot run: " in text
-    assert "bf16, micro-batch" in " ".join(text.split())
+    assert re.search(r"bf16 \(.*?\), micro-batch", " ".join(text.split()))
 
 
 def test_odd_tokens_are_only_some_cells_of_fp8(fp8tune, project):
@@ -163,6 +164,58 @@ def test_the_start_is_none_that_lacks_samples(fp8tune, project):
     assert [one["rule"] for one in said["refused"]] == ["fewer-samples-than-a-batch"]
     assert said["memory"]["peak_gib"]
     assert said["start"]["micro_batch"] == 4
+
+
+def test_numbers_of_gpus_on_which_samples_lack_have_their_reason(fp8tune, project):
+    said = run_of(fp8tune, project, VLM, "--gpu", "h200", *JSON).json
+    peaks = {one["world_size"]: one["peak_gib"] for one in said["world_sizes"]}
+    assert [size for size, peak in peaks.items() if peak] == [1]
+    assert said["world_sizes"][1]["refused"] == ["fewer-samples-than-a-batch"]
+    assert said["target"]["world_size"] == 1
+    text = run_of(fp8tune, project, VLM, "--gpu", "h200").out
+    assert "  no: 30 samples over 2 ranks are 15 each, fewer than" in text
+
+
+def with_values(text, cell):
+    """The config of a cell."""
+    spelled = {
+        "batch_size": cell["micro_batch"],
+        "grad_accum_steps": cell["grad_accum"],
+        "activation_checkpointing": f'"{cell["ac"]}"',
+        "mixed_precision": f'"{cell["precision"]}"',
+    }
+    lines = [ln for ln in text.splitlines() if ln.partition(" =")[0] not in spelled]
+    return "\n".join(lines).replace(
+        "[train]", "\n".join(["[train]", *(f"{k} = {v}" for k, v in spelled.items())])
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        (PIPELINE, 4),
+        (VLM, 4),
+        (VLM.replace("batch_size = 16", "batch_size = 2\ngrad_accum_steps = 8"), 4),
+        (FP8.replace("\nseq_len = 4096", "\nseq_len = 1000"), 16),
+    ],
+)
+def test_lint_accepts_every_cell(fp8tune, project, lint, text, gpus):
+    target = ("--gpu", "h200", "--world-size", str(gpus))
+    said = run_of(fp8tune, project, text, *target, *JSON).json
+    assert {bool(cell["refused"]) for cell in said["grid"]} == {True, False}
+    for cell in said["grid"]:
+        found = lint(with_values(text, cell), gpu="h200", world_size=gpus)
+        errors = {d.rule for d in found.diagnostics if d.category in refusals.FATAL}
+        assert set(cell["refused"]) == errors
+        assert (cell["peak_gib"] is None) or not errors
+
+
+def test_no_saving_lacks_samples(fp8tune, project):
+    """30 samples over 4 ranks: neither 16 nor 8 of them run, with whatever AC."""
+    four = ("--gpu", "h200", "--world-size", "4", *JSON)
+    said = run_of(fp8tune, project, VLM.replace('"full"', '"none"'), *four).json
+    changes = [saving["change"] for saving in said["savings"]]
+    assert changes == ["micro-batch 4 with 4 accumulated"]
 
 
 def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):

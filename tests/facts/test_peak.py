@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fp8tune.facts import peak
 from fp8tune.job import Unknown
-from tests.facts.shapes import ANY, built, gpus
+from tests.facts.shapes import ANY, built, degrees, gpus
 
 FILTERED = [HealthCheck.filter_too_much]
 
@@ -82,7 +82,8 @@ def test_the_low_end_of_one_gpu_never_falls_with_the_batch(config):
 def test_more_shards_never_raise_it(shape, end):
     """From FSDP on: one GPU, or a pipeline by itself, has none of its buffers."""
     shape |= {"replicas": 1}
-    shape |= {"shards": max(1 + (gpus(shape) == shape["pp"]), shape["shards"])}
+    pipeline = gpus(shape) == degrees(shape)["pp"]
+    shape |= {"shards": max(1 + pipeline, shape["shards"])}
     assert gib(shape | {"shards": 2 * shape["shards"]}, end) <= gib(shape, end)
 
 

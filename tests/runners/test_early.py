@@ -53,6 +53,7 @@ def test_a_recorded_trial_costs_less_by_the_steps_that_it_did_not_take():
         (ran(GIVEN, 10_000, step_ms=TIMES), 0),
         (ran(GIVEN, 10_000, step_ms=TIMES[:STEPS]), 10_500),
         (ran(GIVEN, 10_000, step_ms=(100.0,)), 10_500),
+        (ran(GIVEN, 10_000, step_ms=(0.0,) * 16), 10_500),
         (ran(GIVEN, 10_000), 10_500),
         (ran(GIVEN, 10_000, step_ms=TIMES, more={"censored": True}), 10_500),
         (ran(GIVEN, outcome="oom"), 10_500),

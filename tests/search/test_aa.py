@@ -7,11 +7,18 @@ from tests.search.tries import GIVEN, ran
 
 SEEDS = range(40)
 PAIRS = [case for case in CASES if case.space == "two settings"]
+DRIFTING = [case for case in CASES if case.drift]
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.gain:.0%}-{c.spread:.1%}")
 def test_what_is_the_same_is_called_so_and_a_gain_is_found(case):
     said = summary(case, [run(case, seed) for seed in SEEDS])
+    assert said["reached"], said
+
+
+@pytest.mark.parametrize("case", DRIFTING, ids=lambda c: f"{c.gain:.0%}")
+def test_a_gpu_that_becomes_slower_is_no_gain(case):
+    said = summary(case, [run(case, seed) for seed in SEEDS[:10]])
     assert said["reached"], said
 
 

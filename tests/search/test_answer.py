@@ -107,6 +107,37 @@ def test_luck_does_not_beat_a_confirmation():
     assert ranked(SPACE, GIVEN, lucky) == [BEST, OTHER]
 
 
+def test_a_gpu_that_slows_down_makes_nothing_faster():
+    """What was not measured again ran while the GPU was faster."""
+    slowed = (
+        ("given", ran(GIVEN, 100)),
+        ("search", ran(BEST, 100.5)),
+        ("search", ran(OTHER, 100.2)),
+        ("confirm", ran(BEST, 95.2)),
+        ("confirm", ran(GIVEN, 95)),
+    )
+    assert said(*slowed) == (GIVEN, "same", 95)
+    failed = *slowed[:3], ("confirm", ran(BEST, outcome="oom")), slowed[-1]
+    assert ranked(SPACE, GIVEN, trials(*failed)) == [OTHER, GIVEN, BEST]
+
+
+def test_only_bf16_that_ran_beside_fp8_is_its_reference():
+    found = answer(
+        SPACE,
+        GIVEN,
+        trials(
+            ("given", ran(GIVEN, 100)),
+            ("twin", ran(TWIN, 90)),
+            ("search", ran(BEST, 120)),
+            ("confirm", ran(BEST, 96)),
+            ("confirm", ran(SPACE.twin(BEST), 80)),
+            ("confirm", ran(GIVEN, 80)),
+        ),
+        1.0,
+    )
+    assert (found.twin.value, found.fp8_gain) == (80, pytest.approx(1.2))
+
+
 @pytest.mark.parametrize("outcome", ["oom", "nan", "user", "compile"])
 def test_what_once_failed_for_good_comes_last(outcome):
     mixed = trials(

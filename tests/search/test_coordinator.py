@@ -7,7 +7,16 @@ from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    KNOBS,
+    OTHER,
+    TWIN,
+    InOrder,
+    ran,
+    space_of,
+)
 
 BEST_TWIN = (2, 1, 1, 0)
 RECORDS = [
@@ -17,24 +26,6 @@ RECORDS = [
     ran(BEST_TWIN, 120),
     ran(OTHER, outcome="oom", cost_s=30.0),
 ]
-
-
-class InOrder:
-    """Proposes points one after the other."""
-
-    def __init__(self, *points):
-        self.points = points
-
-    def propose(self, trials):
-        done = sum(trial.stage == "search" for trial in trials)
-        if done == len(self.points):
-            return None
-        return Proposal(self.points[done], "search", "in order")
-
-
-def space_of(records):
-    space = Space(KNOBS)
-    return Space(KNOBS, [space.point(record.knobs) for record in records])
 
 
 def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):

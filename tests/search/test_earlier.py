@@ -6,8 +6,8 @@ import statistics
 import numpy as np
 import pytest
 
+from benchmarks.search.head_start import compare
 from benchmarks.search.near import near, unlike
-from benchmarks.search.transfer import compare
 from fp8tune.search.capacity import USABLE
 from fp8tune.search.earlier import NOTHING, earlier
 from fp8tune.search.guided import Guided

@@ -110,6 +110,24 @@ def test_an_extrapolated_figure_is_marked(plan):
     assert "~10,000" in drawn(Board(plan, study_of(one)))[1]
 
 
+def test_the_table_by_tokens_per_joule(plan):
+    """The faster setting is the worse one there; without watts nothing is told."""
+    tried = trials(
+        ("given", ran(GIVEN, 10_000, more={"tokens_per_joule": 20.0})),
+        ("search", ran(BEST, 15_000, more={"tokens_per_joule": 10.0})),
+        ("search", ran(OTHER, 12_000)),
+    )
+    board = Board(plan, study_of(tried), aim="tokens-per-joule")
+    lines = [" ".join(line.split()) for line in drawn(board)]
+    assert lines[:5] == [
+        "setting tokens/J memory verdict time",
+        "1 your config 20 your config 60 s",
+        "2 batch_size = 4 10 slower -50.0 % 60 s",
+        "3 activation_checkpointing = none watts unknown 60 s",
+        "best so far: your config, 20 tokens/J",
+    ]
+
+
 def test_before_the_first_trial(plan):
     assert "best so far: none yet" in drawn(Board(plan, study_of([])))
 
@@ -139,3 +157,16 @@ def test_plain_lines_without_a_terminal(
     assert len(out.getvalue().splitlines()) == lines
     said = "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low\n"
     assert capsys.readouterr().err == said
+
+
+def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
+    out = io.StringIO()
+    event = Event(Proposal(GIVEN, "given", "your config"), None, 60.0)
+    (known,) = trials(("given", ran(GIVEN, 10_000, more={"tokens_per_joule": 20.0})))
+    with display(plan, Study(str(tmp_path)), out, "tokens-per-joule") as watch:
+        watch.event(event._replace(trial=known))
+        watch.event(event._replace(trial=TRIALS[0]))
+    assert out.getvalue().splitlines() == [
+        "  10,000 tokens/s, 60 s, 20 tokens/J",
+        "  10,000 tokens/s, peak 20.0 GiB, 60 s",
+    ]

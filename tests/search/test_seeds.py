@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from benchmarks.search.curves import RESULTS
+from benchmarks.search.curves import CURVES
 from benchmarks.search.seeds import (
     STEPS,
     Case,
@@ -34,14 +34,14 @@ def test_a_large_gap_is_found():
 
 @pytest.mark.parametrize(("name", "said"), [("alike", "inside"), ("wild", "diverged")])
 def test_real_runs_of_the_rehearsal(name, said):
-    runs = pool(RESULTS)
+    runs = pool(CURVES)
     steps = runs.bf16[0].course.steps
     found = [verdict(recorded(runs, name, random.Random(n)), steps) for n in range(40)]
     assert sum(verdict == said for verdict, _ in found) >= 38
 
 
 def test_real_fp8_stays_inside_the_spread_of_real_bf16_seeds():
-    runs = pool(RESULTS)
+    runs = pool(CURVES)
     train = recorded(runs, "FP8", random.Random(0))
     assert verdict(train, runs.bf16[0].course.steps) == ("inside", 6)
 

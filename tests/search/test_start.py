@@ -75,6 +75,29 @@ def test_a_near_study_is_started_from_and_named(studies):
     assert {run.quantity for run in found.runs} == {"memory", "out-of-memory"}
 
 
+ENERGY = "tokens-per-joule"
+
+
+def test_only_trials_that_tell_the_aim_are_evidence_of_it(studies):
+    """A trial whose watts are not known did not fail."""
+    watts = [
+        (stage, record._replace(more=record.more | {"tokens_per_joule": 2.0}))
+        for stage, record in WHOLE[5:]
+    ]  # the confirmation
+    folder = studies(pairs=[*WHOLE[:5], *watts])
+    found = begun(folder, objective=ENERGY)
+    past = strategy(MINE, MINE.about(**HERE), found, ENERGY).earlier.past
+    speeds = [one.record.tokens_per_second for one in past]
+    assert speeds == [0.0] + [2.0] * len(watts)  # what ran out of memory, still
+    assert [one.record.outcome for one in past][:2] == ["oom", "ok"]
+
+
+def test_a_study_that_tells_nothing_of_the_aim_is_none(studies):
+    assert begun(studies(), objective=ENERGY).study == ""
+    with pytest.raises(CannotPlan, match="do not tell their tokens per joule"):
+        begun(studies(), "old", objective=ENERGY)
+
+
 def test_the_same_model_is_said_to_be(studies):
     assert begun(studies(text=config())).said.endswith("; the same model")
 

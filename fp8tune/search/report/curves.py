@@ -148,7 +148,8 @@ def timed(case: Case) -> list[Steps]:
 
 
 def _timed(case: Case, setting: Setting) -> Steps | None:
-    records = [t.record for t in case.runs(setting) if t.record.ok and t.record.step_ms]
+    ran = [trial.record for trial in case.runs(setting) if trial.record.ok]
+    records = [record for record in ran if any(record.step_ms)]
     if not records:
         return None
     record = records[-1]

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.aim import SPEED
+from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.answer import Answer, Runs, answer, by_point, speed_of
 from fp8tune.search.confirm import again
 from fp8tune.search.plan import Plan
@@ -110,7 +110,7 @@ def case(study: Saved) -> Case:
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, trials, spent, aim)
     runs = by_point(plan.space, trials)
-    ended = bool(trials) and again(plan.space, plan.given, trials) is None
+    ended = bool(trials) and again(plan.space, plan.given, aimed(trials, aim)) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)
@@ -155,11 +155,11 @@ def _under(own: Sequence[Trial]) -> float:
 def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
     """The marked points. The twin is the bf16 setting whose speed the answer names."""
     in_bf16 = (p for p in runs if plan.space.value(p, "precision") == "bf16")
-    twins = (p for p in in_bf16 if speed_of(runs, p) == found.twin)
+    twins = (p for p in in_bf16 if found.twin and speed_of(runs, p) == found.twin)
     return {
         "chosen": found.chosen,
         "given": plan.given,
-        "twin": next(twins, None) if found.twin else None,
+        "twin": found.pair.bf16 if found.pair else next(twins, None),
         "runner-up": found.runner_up,
     }
 

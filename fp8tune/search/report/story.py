@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fp8tune.search.aim import ENERGY, SPEED, UNITS
 from fp8tune.search.duration import shown
-from fp8tune.search.output import WORDS, describe
+from fp8tune.search.output import WORDS, describe, gained, no_gain
 from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.stability import words as stability
+from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed, ratio
+
+BETTER = {SPEED: "Faster", ENERGY: "More efficient"}
+"""What the verdict ``faster`` is called, by the aim."""
 
 
 class Story(NamedTuple):
@@ -54,6 +60,9 @@ def _warnings(case: Case) -> Iterator[str]:
         how = clean(told.most_common(1)[0][0])
         count = f"{told.total()} of {plural(len(case.trials), 'trial')}"
         yield f"Extrapolated, not measured whole ({count}): {how}."
+    learns = case.found.learns
+    if learns and learns.verdict == OUTSIDE:
+        yield f"More tokens may not be worth it: {stability.verdict(learns)}."
     if not case.ended:
         yield (
             "Not all is confirmed: the search still runs, was stopped, or its budget "
@@ -69,20 +78,20 @@ def _headline(case: Case) -> str:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
         return "No trial succeeded"
-    if found.fp8_gain is not None and found.fp8_gain < 1:
-        said = f"bf16 is faster: FP8 reaches {100 * found.fp8_gain:.1f} % of its speed"
+    if said := no_gain(found.fp8):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
         if found.runner_up is None:
             return "No other setting ran: your config stays"
         return "Your config is already the best that was measured"
-    if found.speed is None or found.given is None:
+    change = gained(found)
+    if change is None:
         return "A setting that runs, where yours was not measured or did not run"
-    gain = percent(found.speed.value / found.given.value)
+    gain = f"{percent(change.value)} {UNITS[found.aim]}"
     return {
-        "faster": f"Faster: {gain} tokens/s over your config",
-        "unsure": f"Unsure: {gain} tokens/s, and the interval includes no gain",
-    }.get(found.verdict, f"{found.verdict.capitalize()}: {gain} tokens/s")
+        "faster": f"{BETTER[found.aim]}: {gain} over your config",
+        "unsure": f"Unsure: {gain}, and the interval includes no gain",
+    }.get(found.verdict, f"{found.verdict.capitalize()}: {gain}")
 
 
 def _sentences(case: Case) -> Iterator[str]:
@@ -91,17 +100,7 @@ def _sentences(case: Case) -> Iterator[str]:
         yield from _learning(case)
         yield from _failures(case)
         return
-    if found.chosen == case.plan.given:
-        yield f"It does {interval(found.speed)} tokens/s."
-    elif found.speed and found.given:
-        change = ratio(found.speed, found.given)
-        yield (
-            f"{_changes(case)}: {interval(found.given)} -> {interval(found.speed)} "
-            f"tokens/s, {percent(change.value)} ({percent(change.low)} to "
-            f"{percent(change.high)})."
-        )
-    else:
-        yield f"{_changes(case)}: {interval(found.speed)} tokens/s."
+    yield from _figures(case)
     yield from _memory(case)
     yield from _beside_bf16(case, found.twin)
     yield from _runner_up(case)
@@ -117,6 +116,35 @@ def _sentences(case: Case) -> Iterator[str]:
 def _changes(case: Case) -> str:
     point = case.found.chosen
     return clean(describe(case.plan, point)) if point is not None else ""
+
+
+def _change(gain: Speed) -> str:
+    low, high = percent(gain.low), percent(gain.high)
+    return f"{percent(gain.value)} ({low} to {high})"
+
+
+def _figures(case: Case) -> Iterator[str]:
+    """The chosen setting beside the given one, by the aim and by the other figure."""
+    found = case.found
+    mine = found.chosen == case.plan.given
+    told = [
+        _figure(chosen, None if mine else given, unit)
+        for chosen, given, unit in (
+            (found.speed, found.given, "tokens/s"),
+            (found.energy.chosen, found.energy.given, "tokens per joule"),
+        )
+        if chosen
+    ]
+    first, *rest = reversed(told) if found.aim == ENERGY else told
+    yield f"It does {first}." if mine else f"{_changes(case)}: {first}."
+    yield from (f"Beside that {line}." for line in rest)
+
+
+def _figure(chosen: Speed, given: Speed | None, unit: str) -> str:
+    if given is None:
+        return f"{interval(chosen)} {unit}"
+    change = _change(ratio(chosen, given))
+    return f"{interval(given)} -> {interval(chosen)} {unit}, {change}"
 
 
 def _memory(case: Case) -> Iterator[str]:
@@ -138,14 +166,14 @@ def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
     if twin is None or knob is None:
         yield "No bf16 twin was measured: what FP8 gains is not known."
         return
-    gain = case.found.fp8_gain
+    gain = case.found.fp8
     marked = case.of_role("twin")
     where = f" ({marked.label})" if marked else ""
     if gain is None:
         yield f"bf16 does {interval(twin)} tokens/s{where}."
         return
-    yield f"FP8 against bf16{where}: {percent(gain)}; bf16 does {interval(twin)}."
-    if gain < 1 and not case.rehearsal:
+    yield f"FP8 against bf16{where}: {_change(gain)}; bf16 does {interval(twin)}."
+    if gain.high < 1 and not case.rehearsal:
         name = knob.key.rpartition(".")[2]
         yield (
             f'Set {clean(name)} = "bf16", or let the search choose it with '
@@ -171,7 +199,9 @@ def _runner_up(case: Case) -> Iterator[str]:
     other, chosen = case.of_role("runner-up"), case.of_role("chosen")
     if other and chosen and other.speed and chosen.speed:
         behind = percent(other.speed.value / chosen.speed.value)
-        yield f"Runner-up: {other.label}, {rate(other.speed.value)} ({behind})."
+        again = any(trial.stage == "confirm" for trial in case.runs(other))
+        once = "" if again else ", not measured again"
+        yield f"Runner-up: {other.label}, {rate(other.speed.value)} ({behind}{once})."
 
 
 def _start(case: Case) -> Iterator[str]:
@@ -194,21 +224,35 @@ def _failures(case: Case) -> Iterator[str]:
 
 
 def _commands(case: Case) -> Iterator[str]:
-    path = clean(case.plan.config.path)
-    tuned = f"{path.removesuffix('.toml')}.tuned.toml"
+    path = shlex.quote(clean(case.plan.config.path))
+    tuned = shlex.quote(
+        f"{clean(case.plan.config.path).removesuffix('.toml')}.tuned.toml"
+    )
     found, again = case.found, f"fp8tune search {path} --budget 2h"
-    bf16_wins = found.fp8_gain is not None and found.fp8_gain < 1
+    diverges = found.chosen is None and bool(found.rejected)
+    bf16_wins = diverges or (found.fp8 is not None and found.fp8.high < 1)
     if case.rehearsal:
-        yield f"{again}  # on a GPU"
-    elif not case.replay and (found.chosen is None or not case.ended):
-        yield f"{again}  # goes on from here"
+        yield f"{again}{_options(case)}  # on a GPU"
+    elif not case.replay and not diverges and (found.chosen is None or not case.ended):
+        yield f"{again}{_options(case)}  # goes on from here"
     elif bf16_wins and not case.replay and "precision" not in _allowed(case):
-        yield f"{again} --allow precision"
+        yield f"{again}{_options(case)} --allow precision"
     elif found.chosen is not None and found.chosen != case.plan.given:
         yield f"diff {path} {tuned}"
         yield f"fp8tune lint {tuned}"
     else:
         yield f"fp8tune lint {path}"
+
+
+def _options(case: Case) -> str:
+    """What the search was told that makes it this one and no other."""
+    target = case.plan.config.job.target
+    told = [("allow", name) for name in _allowed(case)]
+    told += [("objective", case.found.aim)] * (case.found.aim != SPEED)
+    told += [("world-size", str(target.world_size))] * (target.world_size > 1)
+    if asked := case.about.get("start_from"):
+        told.append(("start-from", str(asked)))
+    return "".join(f" --{name} {shlex.quote(clean(said))}" for name, said in told)
 
 
 def _allowed(case: Case) -> list[str]:

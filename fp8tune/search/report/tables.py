@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune import __version__
-from fp8tune.search.answer import by_point
+from fp8tune.search.aim import tokens_per_joule
+from fp8tune.search.answer import by_point, deviation
 from fp8tune.search.duration import shown
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, label, number
 from fp8tune.search.report.words import clean, gib, plural, rate
 from fp8tune.search.stability.course import course
-from fp8tune.search.statistics import Speed, speed, spread
+from fp8tune.search.statistics import Speed, speed
 from fp8tune.search.study import Trial
 
 MOST = 1000
@@ -26,6 +27,7 @@ HEAD: Row = (
     "setting",
     "outcome",
     "tokens/s",
+    "tokens/J",
     "peak GiB",
     "reserved GiB",
     "FP8 matmuls",
@@ -43,14 +45,13 @@ GPU = (
 
 def every_trial(case: Case) -> list[Row]:
     """The trials, the fastest first, those that failed last, by number among equals."""
-    runs = by_point(case.plan.space, case.trials).values()
-    deviation = spread([trial.record for trial in own] for own in runs)
+    spread = deviation(by_point(case.plan.space, case.trials))
     ordered = sorted(case.trials, key=lambda trial: -trial.record.tokens_per_second)
     ordered.sort(key=lambda trial: (not trial.record.ok, trial.stage == "stability"))
-    return [_row(case, trial, deviation) for trial in ordered[:MOST]]
+    return [_row(case, trial, spread) for trial in ordered[:MOST]]
 
 
-def _row(case: Case, trial: Trial, deviation: float) -> Row:
+def _row(case: Case, trial: Trial, spread: float) -> Row:
     record = trial.record
     point = case.plan.space.point(record.knobs)
     matmuls = record.more.get("float8_matmuls")
@@ -59,7 +60,8 @@ def _row(case: Case, trial: Trial, deviation: float) -> Row:
         trial.stage,
         label(case.plan.space.knobs, point),
         record.outcome,
-        _loss(trial) or _rate(record, deviation),
+        _loss(trial) or _rate(record, spread),
+        _loss(trial) or _joules(record),
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(matmuls) if type(matmuls) is int else "-",
@@ -72,10 +74,15 @@ def _speed(found: Speed | None) -> str:
     return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
 
 
-def _rate(record: Record, deviation: float) -> str:
+def _rate(record: Record, spread: float) -> str:
     if record.measured:
-        return _speed(speed([record], deviation))
+        return _speed(speed([record], spread))
     return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
+
+
+def _joules(record: Record) -> str:
+    value = tokens_per_joule(record)
+    return rate(value) if record.measured and value else "-"
 
 
 def _loss(trial: Trial) -> str:

@@ -21,6 +21,8 @@ LIMITS = (
     "to diverge only after about 200B tokens (arXiv 2409.12517)"
 )
 PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
+"""torchtitan's Llama 3 configs with float8 sections (v0.2.2): 200 for 8B and 70B, 600
+for 405B. DeepSeek-V3 (arXiv 2412.19437): 2000. See rules/stability/no-warmup.toml."""
 
 
 def sentences(found: Finding, key: str) -> Iterator[str]:
@@ -57,8 +59,9 @@ def verdict(found: Finding) -> str:
 
 def _why_unsure(tested: Compared) -> str:
     if tested.seeds < SEEDS:
-        return f"the time was enough for {tested.seeds} of {SEEDS} seeds"
-    return f"{MOST_SEEDS} seeds do not tell" if tested.seeds >= MOST_SEEDS else "no end"
+        return f"only {tested.seeds} of {SEEDS} seeds were run"
+    more = f" of at most {MOST_SEEDS}" * (tested.seeds < MOST_SEEDS)
+    return f"{tested.seeds}{more} seeds do not tell"
 
 
 def evidence(tested: Compared) -> str:
@@ -89,8 +92,11 @@ def warmup(found: Finding, key: str) -> Iterator[str]:
         more = f" ({tried})" if tried else ""
         yield f"warmup: none that was tried stays inside the spread{more}"
     elif best == found.given_warmup:
-        others = f" ({tried})" if tried else ""
-        yield f"warmup: {best} steps, the config's, is the shortest that does{others}"
+        shorter = any(other.warmup_steps < best for other in found.others)
+        shortest = f" is the shortest that does ({tried})" if shorter else ""
+        if best:  # without a warmup there is no shorter one
+            said = shortest or " stays: no shorter one was tried"
+            yield f"warmup: {best} steps, the config's,{said}"
     else:
         how = "proposed and written" if found.free else "proposed, not written"
         typed = "" if found.free else "; --allow warmup writes it"
@@ -105,8 +111,13 @@ def change(found: Finding) -> tuple[int, str] | None:
         return None
     assert best is not None
     tried = {c.warmup_steps: c for c in (found.tested, *found.others)}
+    steps, seeds = tried[best].steps, _count(tried[best].seeds, "seed")
     why = "the shortest tried in which FP8 stays inside the spread of bf16 seeds"
-    return best, f"{found.given_warmup} -> {best}: {why}, {evidence(tried[best])}"
+    where = f"{steps} steps, {seeds}; so few do not show that it converges"
+    return (
+        best,
+        f"{found.given_warmup} -> {best}: {why}, {evidence(tried[best])} ({where})",
+    )
 
 
 def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:

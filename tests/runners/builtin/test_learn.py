@@ -20,7 +20,7 @@ from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
 from tests.runners.builtin.small import SMALL
-from tests.search.test_coordinator import InOrder
+from tests.search.tries import InOrder
 
 PRECISION = "train.mixed_precision"
 

@@ -8,29 +8,24 @@ from fp8tune.search.report.curves import Pair, Steps, pair, timed
 from fp8tune.search.report.data import Setting, case, frontier, label, series
 from fp8tune.search.report.effects import Effect, Line, effects
 from fp8tune.search.report.figures.memory import memory
-from fp8tune.search.report.figures.predicted import quantities
+from fp8tune.search.report.figures.predicted import predicted, quantities
 from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
-from fp8tune.search.report.story import Story, story
+from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.space import Knob
 from fp8tune.search.statistics import Speed
 from tests.search.report.studies import (
+    FAILED,
     LARGER,
     STEPS,
     WHOLE,
-    confirmed,
     plan,
     shown,
     study,
     told,
 )
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
-
-
-@pytest.fixture
-def whole(tmp_path):
-    return shown(tmp_path / "s")
+from tests.search.tries import BEST, GIVEN, KNOBS, ran
 
 
 def test_settings(whole):
@@ -72,91 +67,6 @@ def setting(name, speed, peak, free=True):
 )
 def test_frontier(settings, front):
     assert frontier(setting(*one) for one in settings) == {(n,) for n in front}
-
-
-def test_story(whole):
-    assert story(whole) == Story(
-        (),
-        "Faster: +50.0 % tokens/s over your config",
-        (
-            "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+48.0 % to +52.0 %).",
-            "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
-            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 %; bf16 does "
-            "120 (119 to 121).",
-            "Runner-up: batch 2, AC none, compiled, FP8, 110 (-26.7 %).",
-            "Stability was not checked: no run compares FP8's losses with bf16's.",
-            "11 trials of 6 settings, 1 out of memory, 11 min. Intervals are 95 % and "
-            "count the spread between fresh runs.",
-        ),
-        ("diff a.toml a.tuned.toml", "fp8tune lint a.tuned.toml"),
-    )
-
-
-FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
-MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
-SLOW = [("given", MINE), ("twin", MINE_TWIN), *confirmed(MINE, MINE_TWIN)]
-MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
-GOOD_TWIN = told(TWIN, 70, fp8=False)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "headline", "command"),
-    [
-        ([], "No trial has ended yet", "--budget 2h  # goes on"),
-        (FAILED, "No trial succeeded", "--budget 2h  # goes on"),
-        (SLOW, "bf16 is faster: FP8 reaches 80.0 % of its speed", "--allow precision"),
-        (
-            [("given", MINE), *confirmed(MINE, GOOD_TWIN)],
-            "No other setting ran: your config stays",
-            "lint a.toml",
-        ),
-        (
-            [*MORE, *confirmed(GOOD_TWIN)],
-            "Your config is already the best that was measured",
-            "lint a.toml",
-        ),
-        (
-            [("given", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
-            "A setting that runs",
-            "--budget 2h  # goes on",
-        ),
-        (WHOLE[:3], "Faster: +52.0 %", "--budget 2h  # goes on"),
-    ],
-)
-def test_headlines(tmp_path, pairs, headline, command):
-    said = story(shown(tmp_path / "s", pairs))
-    assert said.headline.startswith(headline)
-    assert command in said.commands[0]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "about", "warnings"),
-    [
-        (WHOLE, {}, []),
-        (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
-        (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
-        (WHOLE[:3], {}, ["Not all is confirmed"]),
-        ([], {}, ["Not all is confirmed"]),
-        (
-            [
-                *WHOLE,
-                ("confirm", told(BEST, 150, more={"extrapolated": "rank 0 of 8"})),
-            ],
-            {},
-            ["Extrapolated, not measured whole (1 of 12 trials): rank 0 of 8."],
-        ),
-        (
-            [*WHOLE, ("confirm", told(BEST, 150, more={"rehearsal": True}))],
-            {},
-            ["A rehearsal on a CPU"],
-        ),
-    ],
-)
-def test_what_must_be_known_first(tmp_path, pairs, about, warnings):
-    said = story(shown(tmp_path / "s", pairs, **about)).warnings
-    assert len(said) == len(warnings)
-    assert all(a.startswith(b) for a, b in zip(said, warnings, strict=True))
 
 
 def test_effects(whole):
@@ -247,6 +157,16 @@ def test_predictions_are_skipped_where_the_gpus_are_not_said(tmp_path):
     assert quantities(case(saved(study(tmp_path / "s", made=unsaid)))) == []
 
 
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [(FAILED, "No trial succeeded"), ([("given", ran(GIVEN))], "No estimate covers")],
+)
+def test_why_no_prediction_is_shown(tmp_path, pairs, said):
+    made = plan(target=Target())
+    told_case = case(saved(study(tmp_path / "s", pairs, made)))
+    assert predicted(told_case).why.startswith(said)
+
+
 def test_every_trial(whole):
     rows = every_trial(whole)
     assert rows[0] == (
@@ -255,13 +175,14 @@ def test_every_trial(whole):
         "batch 4, AC full, compiled, FP8",
         "ok",
         "152 ± 1.3 %",
+        "-",
         "40.0",
         "44.0",
         "84",
         "60 s",
         "",
     )
-    assert rows[-1][3:] == ("oom", *"----", "60 s", "CUDA out of memory")
+    assert rows[-1][3:] == ("oom", *"-----", "60 s", "CUDA out of memory")
     assert len(rows) == len(WHOLE)
 
 

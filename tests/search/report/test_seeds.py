@@ -8,8 +8,8 @@ from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import every_trial
 from fp8tune.search.stability.course import STAGE
+from tests.search.report.checker import checked, html
 from tests.search.report.studies import WHOLE, shown
-from tests.search.report.test_page import checked, html
 from tests.search.stability.runs import STEPS, curve, learned, seeds
 
 
@@ -46,6 +46,7 @@ def test_runs_that_diverged_end_early(tmp_path):
     told = story(case)
     assert told.headline == "No setting is proposed: FP8 diverges where bf16 does not"
     assert told.sentences[0].startswith("Rejected: batch_size = 4: FP8 diverged in 3")
+    assert told.commands == ("fp8tune search a.toml --budget 2h --allow precision",)
     plot = loss(case)
     assert (len(plot.rows), plot.rows[-1][1]) == (STEPS, "-")
     assert set(files(plot)) == {"png", "svg"}
@@ -64,6 +65,12 @@ def test_the_sentences(tmp_path):
     assert any(line.startswith("Stability: FP8 stays inside") for line in said)
     assert any("not that it converges" in line for line in said)
     assert not any("Stability was not checked" in line for line in said)
+
+
+def test_more_tokens_that_teach_less_are_warned_of(tmp_path):
+    worse = compared(tmp_path / "s", [*seeds(), *seeds("fp8", 0.2)])
+    (warning,) = story(worse).warnings
+    assert warning.startswith("More tokens may not be worth it: FP8 is outside")
 
 
 def test_its_runs_stand_in_the_table_without_a_speed(tmp_path):

@@ -43,7 +43,7 @@ HARSHER = found(*both(given=2000))
     [
         (INSIDE, "FP8 stays inside the spread of bf16 seeds: loss "),
         (OUTSIDE, "FP8 is outside the spread of bf16 seeds: loss +49."),
-        (FEW, "unsure: the time was enough for 2 of 3 seeds: loss "),
+        (FEW, "unsure: only 2 of 3 seeds were run: loss "),
     ],
 )
 def test_the_verdict_and_its_evidence(made, start):
@@ -79,6 +79,21 @@ def test_a_rejected_setting_is_said_with_what_to_type():
 def test_the_warmup(made, said):
     (line,) = words.warmup(made.learns, KEY)
     assert line.startswith(f"warmup: {said}")
+
+
+def test_a_warmup_beside_which_none_was_tried_is_not_the_shortest():
+    (line,) = words.warmup(found(*both()).learns, KEY)
+    assert line == "warmup: 8 steps, the config's, stays: no shorter one was tried"
+    assert not list(words.warmup(found(*both(warmup=0, given=0)).learns, KEY))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(4, "4 of at most 6 seeds do not tell"), (6, "6 seeds do not")]
+)
+def test_why_seeds_do_not_tell(seeds, said):
+    tested = INSIDE.learns.tested._replace(verdict="unsure", seeds=seeds)
+    unsure = INSIDE.learns._replace(tested=tested)
+    assert words.verdict(unsure).startswith(f"unsure: {said}")
 
 
 def test_nothing_is_said_of_warmups_that_were_not_compared():

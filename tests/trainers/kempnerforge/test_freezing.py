@@ -2,25 +2,7 @@
 
 import pytest
 
-from fp8tune.job import Unknown
-
-HEAD = "[vision_encoder]\n{encoder}\n[adapter]\n{adapter}\n[vlm]\n{vlm}\n"
-
 EAGER = "[train]\ncompile_model = false\n"
-
-
-@pytest.fixture
-def value(job):
-    """One name of the job of a VLM config, None if unknown."""
-
-    def find(name, vlm="", encoder="", adapter="", rest=""):
-        text = HEAD.format(encoder=encoder, adapter=adapter, vlm=vlm) + rest
-        try:
-            return job(text)[name]
-        except Unknown:
-            return None
-
-    return find
 
 
 def spec(module, frozen=True):
@@ -57,8 +39,8 @@ def schedule(**stages):
         (freeze(spec("x")) + "module_patterns = { x = ['adapter.*'] }", ["adapter"]),
     ],
 )
-def test_frozen(value, vlm, frozen):
-    assert value("vlm_frozen", vlm) == frozen
+def test_frozen(vlm_value, vlm, frozen):
+    assert vlm_value("frozen", vlm) == frozen
 
 
 @pytest.mark.parametrize(
@@ -72,8 +54,8 @@ def test_frozen(value, vlm, frozen):
         (freeze(spec("*")), False),
     ],
 )
-def test_decoder_trains(value, vlm, trains):
-    assert value("vlm_decoder_trains", vlm) == trains
+def test_decoder_trains(vlm_value, vlm, trains):
+    assert vlm_value("decoder_trains", vlm) == trains
 
 
 @pytest.mark.parametrize(
@@ -92,13 +74,13 @@ def test_decoder_trains(value, vlm, trains):
         ),
     ],
 )
-def test_idle(value, vlm, encoder, step):
-    assert value("vlm_idle_from", vlm, encoder, rest=EAGER) == step
+def test_idle(vlm_value, vlm, encoder, step):
+    assert vlm_value("idle_from", vlm, encoder, rest=EAGER) == step
 
 
-def test_stages_of_a_compiled_model_are_not_followed(value):
+def test_stages_of_a_compiled_model_are_not_followed(vlm_value):
     stages = freeze(spec("transformer")) + schedule(s9=spec("adapter"))
-    assert value("vlm_idle_from", stages) is None
+    assert vlm_value("idle_from", stages) is None
 
 
 @pytest.mark.parametrize(
@@ -131,19 +113,19 @@ def test_stages_of_a_compiled_model_are_not_followed(value):
         ),
     ],
 )
-def test_never_trained(value, vlm, encoder, names):
-    assert value("vlm_never_trained", vlm, encoder) == names
+def test_never_trained(vlm_value, vlm, encoder, names):
+    assert vlm_value("never_trained", vlm, encoder) == names
 
 
-def test_idle_stages(value):
+def test_idle_stages(vlm_value):
     stages = schedule(s0=spec("adapter"), s10=spec("adapter"), s100000=spec("adapter"))
-    assert value("vlm_idle_stages", stages) == [0, 100000]
+    assert vlm_value("idle_stages", stages) == [0, 100000]
 
 
 @pytest.mark.parametrize("written", ["freeze_schedule = [5]", "module_patterns = 5"])
-def test_odd_freezing_is_unknown(value, written):
+def test_odd_freezing_is_unknown(vlm_value, written):
     vlm = f"{freeze(spec('transformer'))}{written}"
-    assert value("vlm_idle_from", vlm) is None
+    assert vlm_value("idle_from", vlm) is None
 
 
 def patterns(**aliases):
@@ -163,9 +145,9 @@ def patterns(**aliases):
         (patterns(adapter=["_orig_mod.*"]), []),
     ],
 )
-def test_stages_that_a_compiled_model_loses(value, aliases, lost):
+def test_stages_that_a_compiled_model_loses(vlm_value, aliases, lost):
     stages = schedule(s0=spec("adapter"), s9=spec("adapter"), s100000=spec("adapter"))
-    assert value("vlm_compiled_stages", stages + aliases) == lost
+    assert vlm_value("compiled_stages", stages + aliases) == lost
 
 
 @pytest.mark.parametrize(
@@ -189,9 +171,9 @@ def test_stages_that_a_compiled_model_loses(value, aliases, lost):
         (["Transformer.*"], ["Transformer.*"]),
     ],
 )
-def test_patterns_that_match_nothing(value, written, empty):
+def test_patterns_that_match_nothing(vlm_value, written, empty):
     vlm = freeze(spec("x")) + patterns(x=written, unused=["nothing"])
-    assert value("vlm_empty_patterns", vlm) == empty
+    assert vlm_value("empty_patterns", vlm) == empty
 
 
 @pytest.mark.parametrize(
@@ -205,22 +187,22 @@ def test_patterns_that_match_nothing(value, written, empty):
         ("joint_decoder", "full", "transformer.layers.0.*", False),
     ],
 )
-def test_names_follow_the_model(value, arch, ac, pattern, empty):
+def test_names_follow_the_model(vlm_value, arch, ac, pattern, empty):
     vlm = f'arch = "{arch}"\n' + freeze(spec("x")) + patterns(x=[pattern])
     rest = f'[train]\nactivation_checkpointing = "{ac}"\n'
-    found = value("vlm_empty_patterns", vlm, rest=rest)
+    found = vlm_value("empty_patterns", vlm, rest=rest)
     assert found == ([pattern] if empty else [])
 
 
 @pytest.mark.parametrize(
     "odd", ["5", "[5]", '["transformer.*"]', "{ x = 5 }", "{ x = [5] }"]
 )
-def test_odd_patterns_are_unknown(value, odd):
+def test_odd_patterns_are_unknown(vlm_value, odd):
     vlm = freeze(spec("x")) + f"module_patterns = {odd}"
-    assert value("vlm_empty_patterns", vlm) is None
+    assert vlm_value("empty_patterns", vlm) is None
 
 
-def test_a_model_of_many_layers_costs_nothing(value):
+def test_a_model_of_many_layers_costs_nothing(vlm_value):
     vlm = freeze(spec("x")) + patterns(x=["transformer.layers.7.*"])
     rest = f"[model]\nn_layers = {10**15}\n"
-    assert value("vlm_empty_patterns", vlm, rest=rest) == []
+    assert vlm_value("empty_patterns", vlm, rest=rest) == []

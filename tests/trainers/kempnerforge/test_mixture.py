@@ -2,20 +2,7 @@
 
 import pytest
 
-from fp8tune.job import Unknown
-
 TWO = '[[data.datasets]]\nname = "a"\npath = "/a"\n[[data.datasets]]\nhf_name = "h/b"\n'
-
-
-@pytest.fixture
-def value(job):
-    def find(name, text):
-        try:
-            return job(text)[name]
-        except Unknown:
-            return None
-
-    return find
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,6 @@
 
 import pytest
 
-from fp8tune.job import Unknown
-
-
-@pytest.fixture
-def value(job):
-    def find(name, text):
-        try:
-            return job(text)[name]
-        except Unknown:
-            return None
-
-    return find
-
 
 @pytest.mark.parametrize(
     ("precision", "state"),

@@ -2,24 +2,6 @@
 
 import pytest
 
-from fp8tune.job import Unknown
-
-HEAD = "[vision_encoder]\n{encoder}\n[adapter]\n{adapter}\n[vlm]\n{vlm}\n"
-
-
-@pytest.fixture
-def value(job):
-    """One name of the job of a VLM config, None if unknown."""
-
-    def find(name, vlm="", encoder="", adapter="", rest=""):
-        text = HEAD.format(encoder=encoder, adapter=adapter, vlm=vlm) + rest
-        try:
-            return job(text)[name]
-        except Unknown:
-            return None
-
-    return find
-
 
 @pytest.mark.parametrize(
     ("vlm", "sizes"),
@@ -33,10 +15,10 @@ def value(job):
         ("cross_attention_n_heads = 12", (12, 12, 4092, 4092)),
     ],
 )
-def test_cross_attention_sizes(value, vlm, sizes):
+def test_cross_attention_sizes(vlm_value, vlm, sizes):
     arch = f'arch = "cross_attention"\n{vlm}'
     names = ("cross_heads", "cross_kv_heads", "cross_q_size", "cross_kv_size")
-    assert tuple(value(f"vlm_{name}", arch) for name in names) == sizes
+    assert tuple(vlm_value(name, arch) for name in names) == sizes
 
 
 @pytest.mark.parametrize(
@@ -48,8 +30,8 @@ def test_cross_attention_sizes(value, vlm, sizes):
         ('type = "siglip2"\nfeature_dim = 1152', 1152),
     ],
 )
-def test_features(value, encoder, features):
-    assert value("vlm_features", encoder=encoder) == features
+def test_features(vlm_value, encoder, features):
+    assert vlm_value("features", encoder=encoder) == features
 
 
 @pytest.mark.parametrize(
@@ -63,8 +45,8 @@ def test_features(value, encoder, features):
         ("max_text_len = 100", "num_tokens = 4", "", "", None),
     ],
 )
-def test_probed_positions(value, vlm, encoder, adapter, rest, positions):
-    assert value("vlm_probed_positions", vlm, encoder, adapter, rest) == positions
+def test_probed_positions(vlm_value, vlm, encoder, adapter, rest, positions):
+    assert vlm_value("probed_positions", vlm, encoder, adapter, rest) == positions
 
 
 @pytest.mark.parametrize(
@@ -76,9 +58,9 @@ def test_probed_positions(value, vlm, encoder, adapter, rest, positions):
         ("moma", '["text", "image"]', None, True),
     ],
 )
-def test_orders(value, arch, order, first, swapped):
+def test_orders(vlm_value, arch, order, first, swapped):
     vlm = f'arch = "{arch}"\n{arch}_modalities = {order}'
-    assert (value("vlm_text_first", vlm), value("vlm_moma_swapped", vlm)) == (
+    assert (vlm_value("text_first", vlm), vlm_value("moma_swapped", vlm)) == (
         first,
         swapped,
     )

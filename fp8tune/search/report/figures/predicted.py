@@ -62,6 +62,9 @@ def predicted(case: Case) -> Figure | Absent:
     if case.rehearsal:
         why = "Predictions are for GPUs; a rehearsal on a CPU says nothing of them."
         return Absent(NAME, TITLE, why)
+    if not any(setting.speed for setting in case.settings):
+        why = "No trial succeeded: there is nothing to hold a prediction against."
+        return Absent(NAME, TITLE, why)
     found = quantities(case)
     if not found:
         why = (

@@ -1,0 +1,68 @@
+"""Rank 0 of a world of any size, alone on the CPU."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def build_mesh(config: Any, world_size: int) -> Any:
+    """The trainer's device mesh, on the CPU and without a network."""
+    distributed: Any = import_module("torch.distributed")
+    meshes: Any = import_module("torch.distributed.device_mesh")
+    fake: Any = import_module("torch.testing._internal.distributed.fake_pg")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+    if world_size == 1:
+        return None
+    distributed.init_process_group(
+        "fake", rank=0, world_size=world_size, store=fake.FakeStore()
+    )
+    sizes = config.distributed.resolve(world_size)
+    keep_one = sizes.tp > 1 or sizes.ep > 1
+    dims = {
+        name: getattr(sizes, name)
+        for name in ("pp", "dp_replicate", "dp_shard", "ep", "tp")
+        if getattr(sizes, name) > 1 or (name == "dp_shard" and keep_one)
+    }
+    shape = tuple(dims.values())
+    return meshes.init_device_mesh("cpu", shape, mesh_dim_names=tuple(dims))
+
+
+def collapse_routing() -> None:
+    """Send every token to the first experts, as a fresh model does.
+
+    With expert parallelism the ranks of a group process the same batch, so each
+    receives from every other what it sends to itself.
+    """
+    torch: Any = import_module("torch")
+    router: Any = import_module("kempnerforge.model.router").SoftmaxTopKRouter
+    expert_parallel: Any = import_module("kempnerforge.distributed.expert_parallel")
+    routed = getattr(router, "routed", router.forward)
+    router.routed = routed
+
+    def forward(self: Any, tokens: Any) -> Any:
+        weights, indices = routed(self, tokens)
+        first = torch.arange(self.top_k, device=tokens.device)
+        return weights, first.expand(*indices.shape).contiguous()
+
+    def all_to_all(out: Any, given: Any, **options: Any) -> None:
+        if not out.numel():
+            return
+        own = given[: options.get("input_split_sizes", [1])[0]]
+        repeats = -(-out.shape[0] // own.shape[0])
+        out.copy_(own.repeat(repeats, *[1] * (own.ndim - 1))[: out.shape[0]])
+
+    router.forward = forward
+    expert_parallel.dist = _Patched(expert_parallel.dist, all_to_all)
+
+
+class _Patched:
+    """``torch.distributed`` with another all-to-all."""
+
+    def __init__(self, module: Any, all_to_all_single: Any) -> None:
+        self._module = module
+        self.all_to_all_single = all_to_all_single
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)

@@ -1,0 +1,26 @@
+"""The strategies that race, by name: ours first, then its rivals, then its variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.search import arms, optuna_arms
+from benchmarks.search.landscape import World
+from benchmarks.search.race import Result, Variant, ours, race
+
+ARMS: dict[str, Callable[[World], Result]] = {
+    "ours": lambda w: ours(w, Variant()),
+    "TPE, OOM a constraint": lambda w: race(w, optuna_arms.tpe),
+    "TPE, OOM a failure": lambda w: race(w, optuna_arms.tpe_fail),
+    "random": lambda w: race(w, arms.random_order),
+    "doubling by hand": lambda w: race(w, arms.doubling),
+    "DeepSpeed's rule": lambda w: race(w, arms.deepspeed),
+    "ours with TPE for the speed model": lambda w: race(w, optuna_arms.filtered_tpe),
+    "ours, estimate wrong by 10 %": lambda w: ours(w, Variant(error=0.10)),
+    "ours, estimate wrong by 25 %": lambda w: ours(w, Variant(error=0.25)),
+    "ours, without warm starts": lambda w: ours(w, Variant(usual=False)),
+    "ours, no memory filter": lambda w: ours(w, Variant(sure=(0.0,))),
+    "ours, records without peaks": lambda w: ours(w, Variant(peaks=False)),
+    "ours, no trial ends early": lambda w: ours(w, Variant(early=False)),
+    "ours, allocator retries at the start": lambda w: ours(w, Variant(retries=True)),
+}

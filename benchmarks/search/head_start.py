@@ -1,0 +1,150 @@
+"""A landscape searched from nothing, and from a finished study of another one.
+
+Every search has an estimate whose error is its cells' own; near configs share it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks.search.landscape import World
+from benchmarks.search.near import Pair
+from fp8tune.facts.calibration import MEMORY, Band, Measured, corrected
+from fp8tune.runners.replay import Replay
+from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.earlier import NOTHING, Earlier, earlier
+from fp8tune.search.guided import Guided
+from fp8tune.search.prior import CORRECTED, Expected, Prior
+from fp8tune.search.record import Record
+from fp8tune.search.space import Point
+from fp8tune.search.study import Study
+
+BUDGET_S = 2 * 3600.0
+NEARLY = 0.99
+OWN = 0.125
+"""Share of an estimate's error that near configs do not share."""
+
+
+class Outcome(NamedTuple):
+    """One search.
+
+    ``chosen`` are the trials that the search chose, without the given config, its bf16
+    twin and the confirmation; ``reach`` how many of them it took to measure 99 % of the
+    optimum; ``fraction`` what its answer reaches.
+    """
+
+    chosen: int
+    reach: int
+    trials: int
+    oom: int
+    minutes: float
+    fraction: float
+
+
+class Both(NamedTuple):
+    """The same landscape searched from nothing, and from an earlier study."""
+
+    fresh: Outcome
+    started: Outcome
+
+
+class Estimate(NamedTuple):
+    """An estimate of a landscape: log errors of memory and of speed, by cell."""
+
+    world: World
+    errors: tuple[dict[Point, tuple[float, float]], ...]
+
+    def expect(self, point: Point) -> Expected:
+        """What it says of a point."""
+        truth, cell = self.world.truth[point], self.world.space.cell(point)
+        memory, speed = (
+            math.exp(sum(errors[cell][which] for errors in self.errors))
+            for which in (0, 1)
+        )
+        return Expected(truth.peak_gib * memory, truth.would_be * speed)
+
+
+def _errors(world: World, seed: int, size: float) -> dict[Point, tuple[float, float]]:
+    draw = random.Random(seed)  # noqa: S311
+    cells = sorted(set(map(world.space.cell, world.truth)))
+    return {cell: (draw.gauss(0, size), draw.gauss(0, size)) for cell in cells}
+
+
+def estimates(pair: Pair, error: float, *, alike: bool) -> tuple[Estimate, Estimate]:
+    """Those of two landscapes; ``alike`` where most of their errors is the same."""
+    first, second = pair.first, pair.second
+    common = _errors(second, second.seed + 1, error)
+    theirs = common if alike else _errors(first, first.seed + 1, error)
+    return (
+        Estimate(first, (theirs, _errors(first, first.seed + 2, OWN * error))),
+        Estimate(second, (common, _errors(second, second.seed + 3, OWN * error))),
+    )
+
+
+def calibrated(mine: Estimate, other: Estimate, records: Sequence[Record]) -> Prior:
+    """An estimate of peaks, corrected by the trials of another landscape."""
+    runs: dict[Point, list[Measured]] = defaultdict(list)
+    for record in records:
+        if record.ok:
+            point = other.world.space.point(record.knobs)
+            run = Measured("", other.expect(point).peak_gib, record.peak_gib)
+            runs[other.world.space.cell(point)].append(run)
+
+    def expect(point: Point) -> Expected:
+        found = mine.expect(point)
+        own = runs.get(mine.world.space.cell(point), [])
+        if not own:
+            return found
+        peak = found.peak_gib
+        band = corrected(MEMORY, Band(peak, 0.9 * peak, 1.1 * peak), own)
+        error = max(CORRECTED, math.log(band.high / band.low) / 2)
+        return found._replace(peak_gib=band.value, error=min(error, found.error))
+
+    return expect
+
+
+def _search(
+    world: World, prior: Prior, past: Earlier = NOTHING
+) -> tuple[Outcome, list[Record]]:
+    space, study = world.space, Study("")
+    strategy = Guided(space, world.given, prior, earlier=past)
+    runner = Replay(world.records(), space)
+    found = Search(space, world.given, runner, strategy, study, Limits(BUDGET_S)).run()
+    chosen = [t.record for t in study.trials if t.stage == "search"]
+    before = world.fraction(world.given)
+    reached = [before, *(world.fraction(space.point(one.knobs)) for one in chosen)]
+    most = len(chosen) + 1
+    outcome = Outcome(
+        len(chosen),
+        next((i for i, reach in enumerate(reached) if reach >= NEARLY), most),
+        found.trials,
+        found.oom_trials,
+        found.seconds / 60,
+        world.fraction(found.chosen),
+    )
+    return outcome, [trial.record for trial in study.trials]
+
+
+def compare(pair: Pair, error: float, *, alike: bool) -> Both:
+    """Search the second landscape from nothing, and from the first one's study."""
+    other, mine = estimates(pair, error, alike=alike)
+    _, records = _search(pair.first, other.expect)
+    fresh, _ = _search(pair.second, mine.expect)
+
+    def expect(record: Record) -> Expected:
+        return other.expect(pair.first.space.point(record.knobs))
+
+    past = earlier(
+        "first",
+        pair.second.space,
+        records,
+        expect,
+        pair.scale,
+        pair.second.capacity_gib,
+    )
+    started, _ = _search(pair.second, calibrated(mine, other, records), past)
+    return Both(fresh, started)

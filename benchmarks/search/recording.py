@@ -1,0 +1,36 @@
+"""Run a benchmark over many seeds in processes, and record what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from typing import Any, TypeVar
+
+from benchmarks import machine
+from benchmarks.process import RESULTS
+
+Name = TypeVar("Name")
+Found = TypeVar("Found")
+
+
+def raced(
+    names: Iterable[Name],
+    seeds: range,
+    run: Callable[[Name, int], Found],
+    jobs: int,
+) -> Iterator[tuple[Name, list[Found]]]:
+    """Each name with what ``run`` finds for it on every seed, one name at a time."""
+    with ProcessPoolExecutor(jobs) as pool:
+        for name in names:
+            yield name, list(pool.map(run, repeat(name), seeds, chunksize=4))
+
+
+def record(name: str, said: dict[str, Any], page: str) -> None:
+    """Write figures and page to the recorded results, with date and machine."""
+    about = machine.describe()
+    text = json.dumps({"about": about, **said}, indent=1)
+    (RESULTS / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+    dated = "; ".join(f"{key} {value}" for key, value in about.items())
+    (RESULTS / f"{name}.md").write_text(f"{page}\n\n{dated}\n", encoding="utf-8")
