@@ -199,7 +199,7 @@ def test_environment(whole):
         (KNOBS[2], False, "eager"),
         (Knob("a.b", (1, 2)), 2, "b 2"),
         (Knob("a.b", ("x",)), "x", "x"),
-        (Knob("a.b", (None,)), None, "b None"),
+        (Knob("a.b", (None,)), None, "b not set"),
         (Knob("a.b", ("\u202e",)), "\u202e", "\\u202e"),
         (Knob("a.b", ("x" * 99,)), "x" * 99, "x" * 20 + " ..."),
     ],
