@@ -36,5 +36,7 @@ def command(study: str, plots: bool, output: str, studies: str) -> None:
         raise Failure(f"report needs {error.name}: {hint}") from None
     except BadStudy as error:
         raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{output or folder}: {error.strerror}") from None
     for path in written:
         click.echo(path)

@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     the ``aim``; ``energy`` is tokens per joule where watts are known. ``unfit`` says
     why settings that ran leave too little memory. ``stability`` holds how FP8 learns
     beside bf16, at each setting where that was compared; ``unchecked`` says why it was
-    not at the chosen one.
+    not at the chosen one. ``confirmed`` says whether the chosen one was measured again.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -73,6 +73,7 @@ class Answer(NamedTuple):
     pair: Pair | None = None
     stability: Mapping[Point, Finding] = {}
     unchecked: str = ""
+    confirmed: bool = True
 
     @property
     def learns(self) -> Finding | None:
@@ -127,6 +128,7 @@ def answer(
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
         pair,
         findings(space, trials),
+        confirmed=chosen is not None and bool(_confirmed(runs.get(chosen, []))),
     )
 
 

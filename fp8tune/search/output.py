@@ -37,6 +37,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "fp8_gain_interval": _speed(found.fp8),
         "fp8_gain_of": found.pair
         and {name: space.values(p) for name, p in found.pair._asdict().items()},
+        "confirmed": found.confirmed,
         "objective": found.aim,
         "tokens_per_joule": {
             "chosen": _speed(found.energy.chosen),
@@ -195,6 +196,8 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{found.verdict}: {describe(plan, found.chosen)}"
         yield f"{_interval(found.given)} -> {_interval(found.speed)}"
         yield f"{_change(gain)}{JOULES * (found.aim == ENERGY)}"
+        if not found.confirmed:
+            yield "not measured again, so it may be luck: a larger --budget does that"
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"no other setting was tried: yours stays, {_maybe(found.speed)}"
         yield "give a larger --budget to learn more"

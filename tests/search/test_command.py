@@ -38,6 +38,7 @@ def test_the_whole_answer(replay, tmp_path):
             name: {BATCH: 4, AC: "full", COMPILE: True, PRECISION: name}
             for name in ("fp8", "bf16")
         },
+        "confirmed": True,
         "objective": "tokens-per-second",
         "tokens_per_joule": {"chosen": None, "given": None, "bf16_twin": None},
         "unfit": [],
@@ -98,6 +99,12 @@ def test_what_people_read(replay):
         "10 trials, 1 out of memory, 10 min",
         "wrote a.tuned.toml",
     ]
+
+
+def test_a_figure_that_may_be_luck_is_said_to_be(replay):
+    """The budget was too short to measure again."""
+    done = replay(RECORDS, budget="4m")
+    assert "not measured again, so it may be luck: a larger --budget" in done.out
 
 
 def test_diff_and_in_place_and_output(replay, tmp_path):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import MAX_SERIES, Case, Setting, label, middle, series
+from fp8tune.search.report.words import clean
 from fp8tune.search.space import Point
 from fp8tune.search.stability.finding import Finding, curves, paired
 
@@ -56,20 +57,20 @@ class Seeds(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The step times of one run [ms]: number from 0, time, and whether it counted.
+    """The step times of one run [ms]: number from 0, time, and why it was left out.
 
-    ``role`` marks the setting.
+    That is ``""`` of a step that counted. ``role`` marks the setting.
     """
 
     role: str
     label: str
     precision: str
-    steps: tuple[tuple[int, float, bool], ...]
+    steps: tuple[tuple[int, float, str], ...]
 
     @property
     def kept(self) -> list[float]:
         """The times that counted."""
-        return [took for _, took, counted in self.steps if counted]
+        return [took for _, took, why in self.steps if not why]
 
     @property
     def median(self) -> float:
@@ -80,6 +81,11 @@ class Steps(NamedTuple):
     def discarded(self) -> int:
         """How many did not count."""
         return len(self.steps) - len(self.kept)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why some did not count, each reason once."""
+        return list(dict.fromkeys(why for _, _, why in self.steps if why))
 
 
 def pair(case: Case) -> Pair | None:
@@ -155,8 +161,24 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
     record = records[-1]
     kept, every = record.step_ms[:MAX_SERIES], series(record, "all_step_ms")
     if set(kept) <= set(every):
-        counted = set(kept)
-        steps = [(i, took, took in counted) for i, took in enumerate(every)]
+        first = len(every) - len(kept)
+        left = _left(record, len(every)) or dict.fromkeys(range(first), "left out")
+        steps = [(i, took, left.get(i, "")) for i, took in enumerate(every)]
     else:
-        steps = [(i, took, True) for i, took in enumerate(kept, 1)]
+        steps = [(i, took, "") for i, took in enumerate(kept, 1)]
     return Steps(setting.marked, setting.short, setting.precision, tuple(steps))
+
+
+def _left(record: Record, count: int) -> dict[int, str]:
+    """The steps that a record left out, and why; as far as anybody can read that."""
+    told: Any = record.more.get("discarded")
+    found: dict[int, str] = {}
+    for part in told if isinstance(told, list) else []:
+        first, last, why = (
+            part.get(name) if isinstance(part, dict) else None
+            for name in ("first", "last", "why")
+        )
+        if type(first) is type(last) is int and isinstance(why, str):
+            own = range(max(0, first), min(last + 1, count))
+            found |= dict.fromkeys(own, clean(why, 24) or "left out")
+    return found if len(found) < count else {}

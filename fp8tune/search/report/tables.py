@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -11,13 +12,16 @@ from fp8tune.search.answer import by_point, deviation
 from fp8tune.search.duration import shown
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, label, number
-from fp8tune.search.report.words import clean, gib, plural, rate
+from fp8tune.search.report.words import clean, gib, percent, plural, rate
 from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed, speed
 from fp8tune.search.study import Trial
 
 MOST = 1000
 """Trials that are listed."""
+
+FEWEST, UNEVEN = 4, 1.02
+"""Steps that tell it, and their mean over their median from which it is said."""
 
 Row = tuple[str, ...]
 
@@ -94,6 +98,8 @@ def _remarks(trial: Trial) -> Iterator[str]:
     more = trial.record.more
     if trial.record.ok and not trial.record.measured:
         yield "ended early: surely slower than the best"
+    if uneven := _uneven(trial.record):
+        yield uneven
     if how := course(trial.record):
         yield f"seed {how.seed}, warmup {how.warmup_steps}, {how.steps} steps"
     if isinstance(more.get("message"), str):
@@ -107,6 +113,16 @@ def _remarks(trial: Trial) -> Iterator[str]:
             yield plural(int(count), word).replace("retrys", "retries")
     if "extrapolated" in more:
         yield f"extrapolated: {clean(str(more['extrapolated']))}"
+
+
+def _uneven(record: Record) -> str:
+    """That a long run would be slower than the median step says, if it would."""
+    times = record.step_ms
+    middle = statistics.median(times) if len(times) >= FEWEST else 0.0
+    longer = statistics.fmean(times) / middle if middle else 1.0
+    if longer < UNEVEN:
+        return ""
+    return f"steps take {percent(longer)} on average, beside their median"
 
 
 def environment(case: Case) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from fp8tune.search.report.data import Setting, case, frontier, label, series
 from fp8tune.search.report.effects import Effect, Line, effects
 from fp8tune.search.report.figures.memory import memory
 from fp8tune.search.report.figures.predicted import predicted, quantities
+from fp8tune.search.report.figures.steps import steps
 from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
@@ -127,22 +128,53 @@ def test_no_loss_without_a_twin(tmp_path):
 
 
 def test_steps(whole):
-    kept = [(n, took, True) for n, took in enumerate(STEPS, 2)]
-    steps = ((0, 3e4, False), (1, 120.0, False), *kept)
+    kept = [(n, took, "") for n, took in enumerate(STEPS, 2)]
+    each = ((0, 3e4, "left out"), (1, 120.0, "left out"), *kept)
     found = timed(whole)
     assert found == [
-        Steps("chosen", "batch 4, AC full", "fp8", steps),
-        Steps("your config", "batch 2, AC full", "fp8", steps),
-        Steps("bf16 twin", "batch 4, AC full", "bf16", steps),
-        Steps("runner-up", "batch 2, AC none", "fp8", steps),
+        Steps("chosen", "batch 4, AC full", "fp8", each),
+        Steps("your config", "batch 2, AC full", "fp8", each),
+        Steps("bf16 twin", "batch 4, AC full", "bf16", each),
+        Steps("runner-up", "batch 2, AC none", "fp8", each),
     ]
     assert (found[0].median, found[0].discarded) == (100.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("discarded", "reasons"),
+    [
+        (
+            [
+                {"first": 0, "last": 0, "why": "warm-up"},
+                {"first": 2, "last": 2, "why": "throttled"},
+            ],
+            ["warm-up", "", "throttled", ""],
+        ),
+        (
+            [{"first": 0, "last": 10**12, "why": "all"}],
+            ["left out", "left out", "", ""],
+        ),
+        ("none", ["left out", "left out", "", ""]),
+        ([{"first": "0", "last": 1, "why": "x"}, 3], ["left out", "left out", "", ""]),
+    ],
+)
+def test_why_steps_were_left_out(tmp_path, discarded, reasons):
+    """Also where one that was left out took as long as one that counts."""
+    more = {"all_step_ms": [100.0, 101.0, 101.0, 100.0], "discarded": discarded}
+    record = told(GIVEN, 100, more=more)._replace(step_ms=(101.0, 100.0))
+    found = timed(shown(tmp_path / "s", [("given", record)]))[0]
+    assert [why for _, _, why in found.steps] == reasons
+    figure = steps(shown(tmp_path / "s", []))
+    assert [row[-1] for row in figure.rows[:2]] == [
+        f"no: {reasons[0]}",
+        f"no: {reasons[1]}" if reasons[1] else "yes",
+    ]
 
 
 def test_steps_of_a_record_that_has_no_others(tmp_path):
     bare = told(GIVEN, 100, more={"all_step_ms": []})
     (found,) = timed(shown(tmp_path / "s", [("given", bare)]))
-    assert found.steps == ((1, 100.0, True), (2, 101.0, True), (3, 99.0, True))
+    assert found.steps == ((1, 100.0, ""), (2, 101.0, ""), (3, 99.0, ""))
 
 
 def test_predictions(whole):
@@ -165,6 +197,21 @@ def test_why_no_prediction_is_shown(tmp_path, pairs, said):
     made = plan(target=Target())
     told_case = case(saved(study(tmp_path / "s", pairs, made)))
     assert predicted(told_case).why.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ((100.0, 100.0, 100.0, 150.0), "steps take +12.5 % on average, beside their"),
+        ((100.0, 101.0, 99.0, 100.0), ""),
+        ((100.0, 100.0, 200.0), ""),
+    ],
+)
+def test_a_median_that_a_long_run_does_not_keep_is_remarked(tmp_path, times, said):
+    record = told(GIVEN, 100)._replace(step_ms=times)
+    (row,) = every_trial(shown(tmp_path / "s", [("given", record)]))
+    assert row[-1].startswith(said)
+    assert bool(row[-1]) == bool(said)
 
 
 def test_every_trial(whole):

@@ -52,7 +52,7 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     [
         (["none"], "no study none: neither a folder nor one in .fp8tune"),
         ([".fp8tune"], "study.json: No such file"),
-        (["a-1", "--output", "no/x.html"], "No such file"),
+        (["a-1", "--output", "no/x.html"], "no/x.html: No such file"),
         ([], "STUDY"),
     ],
 )

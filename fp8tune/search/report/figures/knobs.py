@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
@@ -24,6 +26,10 @@ from fp8tune.search.report.words import clean, rate
 NAME, TITLE = "knobs", "What each knob did"
 MOST = 6
 """Panels that are drawn."""
+WORDS, FEWER_WORDS = 42, 32
+"""Longest line over a panel [characters], and over one of three in a row."""
+TICKS = 26
+"""Characters that the values of a knob may have side by side."""
 
 
 def knobs(case: Case) -> Figure | Absent:
@@ -86,7 +92,8 @@ def _draw(found: list[Effect], style: Style) -> Canvas:
     made, panels = canvas(style, len(found), height, across)
     shared = [effect for effect in found if not effect.precision]
     for axes, effect in zip(panels, found, strict=True):
-        _panel(axes, effect, style)
+        crowded = not style.narrow and across == 3 and len(found) > 2
+        _panel(axes, effect, style, FEWER_WORDS if crowded else WORDS)
         _reach(axes, [effect] if effect.precision else shared)
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     label_rows(panels[: len(shared)], "tokens/s")
@@ -104,7 +111,7 @@ def _reach(axes: Axes, found: list[Effect]) -> None:
     axes.set_ylim(low - 1.5 * room, high + room)
 
 
-def _panel(axes: Axes, effect: Effect, style: Style) -> None:
+def _panel(axes: Axes, effect: Effect, style: Style, width: int) -> None:
     thin = [line for line in effect.lines if not line.chosen]
     for number, line in enumerate(thin):
         _line(axes, line, style, "other settings, one line each" * (number == 0))
@@ -115,13 +122,21 @@ def _panel(axes: Axes, effect: Effect, style: Style) -> None:
     lost = sorted({at for at, how in without if not how.startswith(SLOW)})
     if lost:
         mark_lost(axes, lost, style, "a setting failed here")
-    said = textwrap.fill(effect.said, 42)
+    said = textwrap.fill(effect.said, width)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
-    axes.set_xticks(range(len(effect.values)), effect.values)
-    if max(map(len, effect.values)) * len(effect.values) > 26:
-        axes.tick_params(axis="x", labelrotation=30)
+    _ticks(axes, effect.values)
     axes.set_xlim(-0.4, len(effect.values) - 0.6)
     axes.set_xlabel(effect.name)
+
+
+def _ticks(axes: Axes, values: Sequence[str]) -> None:
+    """The values below the axis: turned where they are long, not all where many."""
+    longest = max(map(len, values))
+    every = math.ceil(len(values) * (longest + 1) / TICKS) if longest < 4 else 1
+    axes.set_xticks(range(0, len(values), every), values[::every])
+    axes.set_xticks(range(len(values)), minor=True)
+    if longest * len(values) / every > TICKS:
+        axes.tick_params(axis="x", labelrotation=30)
 
 
 def _line(axes: Axes, line: Line, style: Style, label: str) -> None:

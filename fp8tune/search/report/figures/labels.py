@@ -13,7 +13,7 @@ from fp8tune.search.report.figures.canvas import Style, lay_out
 
 OFFSETS = tuple(
     (x * far, y * far, ha, va)
-    for far in (1.0, 1.8, 3.0, 4.6)
+    for far in (1.0, 1.8, 3.0, 4.6, 7.0, 10.0)
     for x, y, ha, va in (
         (9, 0, "left", "center"),
         (-9, 0, "right", "center"),
@@ -26,6 +26,10 @@ OFFSETS = tuple(
     )
 )
 """Where a label may stand [points], the best places first."""
+
+UNREADABLE, MARKED = 100.0, 20
+"""The cost of what cannot be read, and of covering a point that has a name of its own,
+where other points cost 1."""
 
 Offset = tuple[float, float, str, str]
 Label = tuple[float, float, str, str]
@@ -43,9 +47,15 @@ def place(
     lay_out(made)
     dots = [_box(axes, point, made.dpi) for point in points]
     taken: list[Bbox] = []
+    marked = {label[:2] for label in labels if label[3] == "bold"}
     for label in labels:
         pairs = zip(points, dots, strict=True)
-        others = [dot for point, dot in pairs if point != label[:2]]
+        others = [
+            dot
+            for point, dot in pairs
+            if point != label[:2]
+            for _ in range(MARKED if point in marked else 1)
+        ]
         boxes = _boxes(axes, label, style, made.dpi)
         costs = [
             _cost(box, axes, taken, others) + n / 100 for n, box in enumerate(boxes)
@@ -57,10 +67,11 @@ def place(
 
 
 def _cost(box: Bbox, axes: Axes, taken: Sequence[Bbox], dots: Sequence[Bbox]) -> float:
-    """How bad a place is: out of the plot is worst, then on a label, on a point."""
+    """How bad a place is: on a label or out of the plot is worse than on any point."""
     outside = not _within(box, axes.get_window_extent())
     labels = sum(box.overlaps(other) for other in taken)
-    return 8.0 * outside + 4.0 * labels + sum(box.overlaps(dot) for dot in dots)
+    points = sum(box.overlaps(dot) for dot in dots)
+    return UNREADABLE * (outside + labels) + min(points, UNREADABLE - 1)
 
 
 def _boxes(axes: Axes, label: Label, style: Style, dpi: float) -> list[Bbox]:

@@ -18,7 +18,7 @@ from fp8tune.search.report.figures.canvas import (
     label_rows,
     shared_legend,
 )
-from fp8tune.search.report.words import duration_ms, plural
+from fp8tune.search.report.words import duration_ms, listed, plural
 
 NAME, TITLE = "steps", "Step times"
 HEAD = 1.35
@@ -32,13 +32,13 @@ def steps(case: Case) -> Figure | Absent:
         return Absent(NAME, TITLE, "No trial told the times of its steps.")
     medians = "; ".join(
         f"{one.role}: median {duration_ms(one.median)} of {len(one.kept)} steps, "
-        f"{one.discarded} left out"
+        f"{one.discarded} left out{_why(one)}"
         for one in found
     )
     rows = tuple(
-        (one.role, one.label, str(n), f"{took:,.2f}", "yes" if counted else "no")
+        (one.role, one.label, str(n), f"{took:,.2f}", f"no: {why}" if why else "yes")
         for one in found
-        for n, took, counted in one.steps
+        for n, took, why in one.steps
     )
     return Figure(
         NAME,
@@ -52,8 +52,13 @@ def steps(case: Case) -> Figure | Absent:
 
 def _title(first: Steps) -> str:
     half = (max(first.kept) - min(first.kept)) / 2 / first.median if first.median else 0
-    out = f"; {plural(first.discarded, 'step')} left out" if first.discarded else ""
+    out = f"; {plural(first.discarded, 'step')} left out{_why(first)}"
+    out *= bool(first.discarded)
     return f"Steps are steady to {100 * half:.2g} % ({first.role}{out})"
+
+
+def _why(one: Steps) -> str:
+    return f": {listed(one.reasons)}" if set(one.reasons) - {"left out"} else ""
 
 
 def _draw(found: list[Steps], style: Style) -> Canvas:
@@ -71,8 +76,8 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
 
 
 def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
-    kept = [(n, took) for n, took, counted in one.steps if counted]
-    out = [(n, took) for n, took, counted in one.steps if not counted]
+    kept = [(n, took) for n, took, why in one.steps if not why]
+    out = [(n, took) for n, took, why in one.steps if why]
     axes.set_ylim(0, top)
     colour = style.precision(one.precision)
     name = {"fp8": "FP8"}.get(one.precision, one.precision)
