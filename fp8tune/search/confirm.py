@@ -115,7 +115,8 @@ def _passed_over(
 ) -> Point | None:
     """A setting that the search saw faster than what was confirmed now is.
 
-    Allowing for what runs of the others have become since; some of the best only.
+    Some of the best only. They are allowed to have lost as much as the others, but not
+    where those lost a lot: nobody knows when the GPU became slower.
     """
     before = by_point(space, found)
     seen = {p: own.value for p in before if (own := speed_of(before, p))}
@@ -123,6 +124,7 @@ def _passed_over(
     ours = [p for p in (given, *rivals) if p in seen and _times(runs, p)]
     now = {p: own.value for p in ours if (own := speed_of(runs, p))}
     drift = statistics.median([now[p] / seen[p] for p in now] or [1.0])
+    drift = drift if drift > CLOSE else 1.0
     best = max((now[p] for p in now if not is_unfit(runs[p])), default=0.0)
     for point in rivals[: 2 * BEST]:
         count = _times(runs, point)
