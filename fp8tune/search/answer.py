@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -235,6 +236,20 @@ def speed_of(runs: Runs, point: Point | None) -> Speed | None:
     """How fast a point is: by its confirmation, if there was one."""
     trials = runs.get(point, []) if point is not None else []
     return speed(_telling(trials), deviation(runs))
+
+
+def drift(runs: Runs) -> float:
+    """How fast settings are when measured again, over what they were in the search.
+
+    The median; 1 where none was measured at both times.
+    """
+    found = []
+    for own in runs.values():
+        before = speed([trial.record for trial in own if trial.stage != "confirm"])
+        after = speed(_confirmed(own))
+        if before and after:
+            found.append(after.value / before.value)
+    return statistics.median(found or [1.0])
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:

@@ -7,12 +7,12 @@ FP8.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from fp8tune.search.answer import (
     Runs,
     by_point,
+    drift,
     failed,
     is_unfit,
     ranked,
@@ -115,19 +115,20 @@ def _passed_over(
 ) -> Point | None:
     """A setting that the search saw faster than what was confirmed now is.
 
-    Allowing for what runs of the others have become since; some of the best only.
+    Some of the best only. They are allowed to have lost as much as the others, but not
+    where those lost a lot: nobody knows when the GPU became slower.
     """
     before = by_point(space, found)
     seen = {p: own.value for p in before if (own := speed_of(before, p))}
     rivals = [p for p in ranked(space, given, found) if p != given]
-    ours = [p for p in (given, *rivals) if p in seen and _times(runs, p)]
-    now = {p: own.value for p in ours if (own := speed_of(runs, p))}
-    drift = statistics.median([now[p] / seen[p] for p in now] or [1.0])
-    best = max((now[p] for p in now if not is_unfit(runs[p])), default=0.0)
+    ours = [p for p in (given, *rivals) if _times(runs, p) and not is_unfit(runs[p])]
+    now = [own.value for p in ours if (own := speed_of(runs, p))]
+    best, lost = max(now, default=0.0), drift(runs)
+    lost = lost if lost > CLOSE else 1.0
     for point in rivals[: 2 * BEST]:
         count = _times(runs, point)
         waits = count < ROUNDS and not _lost(runs, point)
-        if waits and (count or seen[point] * drift > best):
+        if waits and (count or seen[point] * lost > best):
             return point
     return None
 

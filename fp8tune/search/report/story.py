@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS
+from fp8tune.search.answer import by_point, drift
 from fp8tune.search.duration import shown
 from fp8tune.search.output import WORDS, describe, gained, no_gain
 from fp8tune.search.plan import warmup_key
@@ -17,6 +18,8 @@ from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed, ratio
 
+DRIFTED = 0.03
+"""Change of settings that were measured again from which it is told."""
 BETTER = {SPEED: "Faster", ENERGY: "More efficient"}
 """What the verdict ``faster`` is called, by the aim."""
 
@@ -60,6 +63,13 @@ def _warnings(case: Case) -> Iterator[str]:
         how = clean(told.most_common(1)[0][0])
         count = f"{told.total()} of {plural(len(case.trials), 'trial')}"
         yield f"Extrapolated, not measured whole ({count}): {how}."
+    changed = drift(by_point(case.plan.space, case.trials))
+    if abs(changed - 1) > DRIFTED:
+        yield (
+            f"The machine changed on the way: settings that were measured again ran at "
+            f"{100 * changed:.0f} % of their speed before. Only trials of the stage "
+            "confirm compare with each other."
+        )
     learns = case.found.learns
     if learns and learns.verdict == OUTSIDE:
         yield f"More tokens may not be worth it: {stability.verdict(learns)}."

@@ -49,6 +49,11 @@ LEVEL, VAGUE = (
         [told(TWIN, 81.63, fp8=False), told(OTHER, 60), told(OTHER, 64)],
     )
 )
+SLOWED = [
+    *WHOLE[:5],
+    *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
+    *confirmed(told(OTHER, 95)),
+]
 MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
 GOOD_TWIN = told(TWIN, 70, fp8=False)
 
@@ -134,6 +139,7 @@ def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
         (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
         (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
         (WHOLE[:3], {}, ["Not all is confirmed"]),
+        (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
         ([], {}, ["Not all is confirmed"]),
         (
             [
