@@ -7,9 +7,12 @@ embedding; least squares over the shapes gives per token
     a*D + b*F + c*KV + d*H + e*hd + f
 
 with D the hidden size, F the FFN size, KV the width of the keys, H the heads and hd
-their size. The batch is one sequence: RoPE tables (e) and random states (in f) are
-kept once per batch, so longer ones make them smaller. Needs a checkout of the trainer,
-torch and torchao, but no FP8 hardware: what is saved is decided before kernels run.
+their size; with tensor parallelism of one rank, whose group is torch's fake one. The
+batch is one sequence: RoPE tables (e) and random states (in f) are kept once per batch,
+so longer ones make them smaller. Needs a checkout of the trainer, torch and torchao,
+but no FP8 hardware: what is saved is decided before kernels run. On the CPU compiled
+modes stop where Inductor has parted the graph into forward and backward pass, and
+generate no kernels.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ TOKENS = 256
 VOCAB = 64
 DEPTHS = (2, 4)
 AC = ("none", "selective", "full")
+PRECISIONS = ("bf16", "fp8", "fp32")
+PARTITION = "aot_eager_decomp_partition"
 TERMS = ("D", "F", "KV", "H", "hd", "constant")
 
 
@@ -58,6 +63,15 @@ SHAPES = (
     Shape(256, 512, 8, 4),
     Shape(1024, 1024, 8, 8),
 )
+SPLIT = (
+    Shape(256, 512, 8, 8),
+    Shape(256, 1024, 8, 8),
+    Shape(512, 1024, 8, 8),
+    Shape(512, 2048, 16, 16),
+    Shape(512, 2048, 16, 8),
+    Shape(1024, 1024, 16, 16),
+)
+"""Those for tensor parallelism: with one head a rank would transpose in place."""
 
 
 class Mode(NamedTuple):
@@ -66,6 +80,8 @@ class Mode(NamedTuple):
     precision: str
     compiled: bool
     ac: str
+    tp: int = 1
+    tied: bool = False
 
 
 class Fit(NamedTuple):
@@ -84,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commit", default="", help="commit of a checkout without git")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--ac", action="append", choices=AC, help="only these modes")
+    parser.add_argument("--precision", action="append", choices=PRECISIONS)
     parser.add_argument(
         "--output", type=Path, default=RESULTS / "activation_bytes.json"
     )
@@ -91,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.path.insert(0, str(options.checkout))
     logging.disable(logging.WARNING)
     fits = []
-    for mode in modes(options.ac or AC):
+    for mode in modes(options.precision or PRECISIONS, options.ac or AC):
         fits.append(fit(mode, options.device))
         print(f"{_name(mode)}: {_formula(fits[-1])}", file=sys.stderr, flush=True)
     environment = describe(options.checkout, options.commit, options.device)
@@ -101,19 +118,23 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def modes(ac: tuple[str, ...]) -> Iterator[Mode]:
+def modes(precisions: tuple[str, ...], ac: tuple[str, ...]) -> Iterator[Mode]:
     """Everything that is measured."""
-    for precision in ("bf16", "fp8"):
+    for precision in precisions:
         for compiled in (False, True):
             for mode in ac:
                 yield Mode(precision, compiled, mode)
+    if "none" in ac and "bf16" in precisions:
+        yield from (Mode("bf16", True, "none", tp) for tp in (2, 4))
+        yield Mode("bf16", True, "none", 4, tied=True)
 
 
 def fit(mode: Mode, device: str) -> Fit:
     """Measure a mode over all shapes and fit the terms."""
     torch: Any = import_module("torch")
-    measured = [block_bytes(shape, mode, device) for shape in SHAPES]
-    terms = torch.tensor([shape.terms for shape in SHAPES], dtype=torch.float64)
+    shapes = SPLIT if mode.tp > 1 else SHAPES
+    measured = [block_bytes(shape, mode, device) for shape in shapes]
+    terms = torch.tensor([shape.terms for shape in shapes], dtype=torch.float64)
     target = torch.tensor(measured, dtype=torch.float64)
     found = torch.linalg.lstsq(terms, target.unsqueeze(1), driver="gelsd").solution
     worst = (terms @ found - target.unsqueeze(1)).abs().max()
@@ -132,8 +153,10 @@ def saved_bytes(shape: Shape, depth: int, mode: Mode, device: str) -> int:
     torch.manual_seed(0)
     torch._dynamo.reset()
     model = build(shape, depth, mode).to(device)
-    known = {_address(t) for t in (*model.parameters(), *model.buffers())}
-    forward = torch.compile(model) if mode.compiled else model
+    own = (*model.parameters(), *model.buffers())
+    known = {_address(part) for tensor in own for part in parts(tensor)}
+    backend = "inductor" if device == "cuda" else PARTITION
+    forward = torch.compile(model, backend=backend) if mode.compiled else model
     kept: dict[int, Any] = {}
 
     def pack(tensor: Any) -> Any:
@@ -163,19 +186,37 @@ def build(shape: Shape, depth: int, mode: Mode) -> Any:
         vocab_size=VOCAB,
         ffn_hidden_dim=shape.ffn,
         max_seq_len=TOKENS,
+        tie_embeddings=mode.tied,
     )
-    model = transformer.Transformer(config).to(torch.bfloat16)
+    dtype = torch.float32 if mode.precision == "fp32" else torch.bfloat16
+    model = transformer.Transformer(config).to(dtype)
+    if mode.tp > 1:
+        tensor: Any = import_module("kempnerforge.distributed.tensor_parallel")
+        tensor.apply_tensor_parallel(model, _mesh(mode.tp))
     if mode.precision == "fp8":
         parallel.apply_float8(model, enable_fsdp_float8_all_gather=False)
     parallel.apply_ac(model, schema.ActivationCheckpointing(mode.ac))
     return model
 
 
+def _mesh(tp: int) -> Any:
+    """The mesh of one tensor-parallel group without a network."""
+    distributed: Any = import_module("torch.distributed")
+    fake: Any = import_module("torch.testing._internal.distributed.fake_pg")
+    meshes: Any = import_module("torch.distributed.device_mesh")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+    store = fake.FakeStore()
+    distributed.init_process_group("fake", rank=0, world_size=tp, store=store)
+    return meshes.init_device_mesh("cpu", (tp,), mesh_dim_names=("tp",))
+
+
 def parts(tensor: Any) -> list[Any]:
     """The plain tensors inside a tensor subclass such as torchao's FP8 ones."""
+    torch: Any = import_module("torch")
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
-        return [tensor]
+        return [tensor] if isinstance(tensor, torch.Tensor) else []
     names, _ = flatten()
     return [part for name in names for part in parts(getattr(tensor, name))]
 
@@ -218,6 +259,7 @@ def _data(environment: dict[str, str], fits: list[Fit]) -> dict[str, Any]:
         "environment": environment,
         "tokens": TOKENS,
         "shapes": [shape._asdict() for shape in SHAPES],
+        "split": [shape._asdict() for shape in SPLIT],
         "fits": [
             {
                 **fit.mode._asdict(),
@@ -239,7 +281,8 @@ def _clean(value: float) -> float:
 
 
 def _how(mode: Mode) -> str:
-    return "compiled" if mode.compiled else "eager"
+    split = f" tp{mode.tp}" if mode.tp > 1 else ""
+    return f"{'compiled' if mode.compiled else 'eager'}{split}{' tied' * mode.tied}"
 
 
 def _name(mode: Mode) -> str:

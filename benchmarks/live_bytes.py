@@ -1,7 +1,9 @@
 """Bytes of tensors that are alive while torch code runs, and their peak by phase.
 
 Counts every storage that an operation returns until it is freed, as a caching
-allocator's ``allocated`` does, but without rounding. Meta tensors count nothing.
+allocator's ``allocated`` does, but without rounding. Meta tensors count nothing. A
+dispatch mode makes torch add gradients out of place where several meet
+(``loss_bytes.py``).
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ BASE = {
     "distributed.dp_shard": -1,
 }
 TP = {"distributed.tp": 4}
+FP32 = {"train.mixed_precision": "fp32"}
 MOE = {
     "model.num_experts": 8,
     "model.ffn_hidden_dim": 448,
@@ -101,6 +102,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "schedule-free": {"optimizer.name": "schedule_free_adamw"},
     "unfused": {"optimizer.fused": False},
 }
+IN_FP32 = (
+    "dense",
+    "accumulated",
+    "short",
+    "no AC",
+    "selective AC",
+    "gelu no AC",
+    "large vocabulary",
+    "chunked",
+    "z-loss",
+    "lion",
+    "muon",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -165,6 +179,24 @@ def cases() -> Iterator[Case]:
     for ga in (2, 4):
         change = TP | {"distributed.pp": 2, "train.grad_accum_steps": ga}
         yield case(f"first of 2 stages, {ga} micro-batches, tp4 fsdp4", change, 32)
+    yield from in_other_precisions()
+
+
+def in_other_precisions() -> Iterator[Case]:
+    """The same in fp32, where gradients and gathered weights differ, and fp16."""
+    for name in IN_FP32:
+        yield case(f"fp32 {name}, fsdp8", VARIANTS[name] | FP32, 8)
+    for name in ("dense", "accumulated", "no AC"):
+        yield case(f"fp32 {name}, tp4 fsdp8", VARIANTS[name] | TP | FP32, 32)
+    for name in ("dense", "accumulated"):
+        yield case(f"fp32 {name}, one GPU", VARIANTS[name] | FP32, 1)
+    for arch in ("joint_decoder", "cross_attention", "mot"):
+        change = VLM | FP32 | {"vlm.arch": arch}
+        yield case(f"fp32 {arch} AC full, fsdp4", change, 4)
+    stages = TP | FP32 | {"distributed.pp": 2, "train.grad_accum_steps": 4}
+    name = "fp32 first of 2 stages, 4 micro-batches, tp4 fsdp4"
+    yield case(name, stages, 32)
+    yield case("fp16 dense, fsdp8", {"train.mixed_precision": "fp16"}, 8)
 
 
 def case(name: str, change: dict[str, Any], world_size: int) -> Case:

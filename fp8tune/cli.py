@@ -41,6 +41,15 @@ text_or_json = click.option(
 )
 """The option of every command that speaks to people or to programs."""
 
+calibration_file = click.option(
+    "--calibration",
+    default=".fp8tune/calibration.jsonl",
+    show_default=True,
+    metavar="FILE",
+    help="Where measured runs are kept.",
+)
+"""The option of every command whose figures measured runs correct."""
+
 
 class Group(click.Group):
     """A group of commands that suggests the one that was meant."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from benchmarks import machine
 from benchmarks.estimates.peaks import Point
 from fp8tune.facts.calibration import Measured, factor
-from fp8tune.facts.peak import BANDS
+from fp8tune.facts.peak import BANDS, CALIBRATED
 
 TARGETS = {
     "FSDP and TP": 0.02,
@@ -118,8 +118,12 @@ def _worst(errors: list[float | None]) -> float | None:
 
 
 def bands(found: list[Row]) -> str:
-    """The band of each family, and how far its runs lie from the estimate."""
-    head = ("family", "band", "runs", "lowest", "highest")
+    """The band of each family, and how far its runs lie from the estimate.
+
+    And what it narrows to after one measured run in bf16, and after more.
+    """
+    after = ("after one run", "after more")
+    head = ("family", "band", "runs", "lowest", "highest", *after)
     lines = []
     for family, (below, above) in BANDS.items():
         errors = [
@@ -131,8 +135,15 @@ def bands(found: list[Row]) -> str:
         ]
         low, high = (min(errors), max(errors)) if errors else (None, None)
         band = f"-{100 * below:.0f} % to +{100 * above:.0f} %"
-        lines.append((family, band, str(len(errors)), percent(low), percent(high)))
+        ends = percent(low), percent(high)
+        lines.append((family, band, str(len(errors)), *ends, *_after(family)))
     return machine.table(lines, head)
+
+
+def _after(family: str) -> Iterator[str]:
+    for left in CALIBRATED.get(f"{family}, bf16", CALIBRATED[""]):
+        below, above = (100 * min(left, side) for side in BANDS[family])
+        yield f"{below:g} %" if below == above else f"-{below:g} % to +{above:g} %"
 
 
 def targets(found: list[Row]) -> Iterator[tuple[str, str, bool]]:

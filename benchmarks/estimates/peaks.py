@@ -38,6 +38,7 @@ FP32_STATE = {
     "ac": "full",
     "compile": True,
     "precision": "bf16",
+    "compute_bytes": 2,
     "grad_accum": 1,
     "tp": 1,
     "pp": 1,

@@ -77,7 +77,9 @@ class Variant(NamedTuple):
 
     ``error`` is the relative error of an estimate of memory and of speed, 0 for no
     estimate; without ``usual`` nothing is known of AC and compile beforehand either, so
-    that the prior is flat. Without ``early`` every trial takes its full sample.
+    that the prior is flat. Without ``early`` every trial takes its full sample. With
+    ``retries`` the given setting and its twin leave too little memory, by what their
+    allocator says, though the GPU is not full.
     """
 
     error: float = 0.0
@@ -85,6 +87,7 @@ class Variant(NamedTuple):
     usual: bool = True
     peaks: bool = True
     early: bool = True
+    retries: bool = False
 
 
 def ours(world: World, variant: Variant) -> Result:
@@ -121,7 +124,7 @@ class _Ended(NamedTuple):
 
 def _search(world: World, variant: Variant, budget: float) -> _Ended:
     space = world.space if variant.usual else _nameless(world.space)
-    records = [_without(record, variant) for record in world.records()]
+    records = [_told(world, record, variant) for record in world.records()]
     prior = estimate(world, variant.error) if variant.error else flat
     strategy = Guided(space, world.given, prior, sure=variant.sure)
     study = Study("")
@@ -134,8 +137,11 @@ def _search(world: World, variant: Variant, budget: float) -> _Ended:
     return _Ended(found.chosen, after, found.oom_trials, found.trials, found.seconds)
 
 
-def _without(record: Record, variant: Variant) -> Record:
-    """A record without what the variant leaves out."""
+def _told(world: World, record: Record, variant: Variant) -> Record:
+    """A record without what the variant leaves out, and with what it adds."""
+    twin = world.space.twin(world.given)
+    if variant.retries and world.space.point(record.knobs) in (world.given, twin):
+        record = record._replace(more={**record.more, "alloc_retries": 3})
     if not variant.peaks:
         record = record._replace(peak_gib=0.0, reserved_gib=0.0)
     return record if variant.early else record._replace(step_ms=())

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune.cli import Failure, read_config, text_or_json
+from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
 
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.calibration import Run
     from fp8tune.lint.config import Config
-    from fp8tune.trainers.faults import Loaded
 
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
@@ -51,13 +50,7 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 @click.option(
     "--study", default="", metavar="DIR", help="The same with a search's trials."
 )
-@click.option(
-    "--calibration",
-    default=".fp8tune/calibration.jsonl",
-    show_default=True,
-    metavar="FILE",
-    help="Where measured runs are kept.",
-)
+@calibration_file
 @text_or_json
 def command(
     config: str,
@@ -78,10 +71,13 @@ def command(
     """
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.show import text
+    from fp8tune.estimate.target import titled
     from fp8tune.estimate.whole import as_json, estimate
     from fp8tune.facts.calibration import BadCalibration, add, read
     from fp8tune.job import Unknown
 
+    if measured_torch and not (measured or measured_speed):
+        raise Failure("--measured-torch goes with --measured or --measured-speed")
     known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target).placed()
@@ -96,7 +92,7 @@ def command(
     except BadCalibration as error:
         raise Failure(str(error)) from None
     try:
-        found = estimate(variants, _titled(known, loaded))
+        found = estimate(variants, titled(known, loaded))
     except Unknown:
         click.echo(f"fp8tune: {config}: {_no_precision(known)}", err=True)
         return 1
@@ -118,16 +114,6 @@ def _no_precision(known: Config) -> str:
     value = known.document.values.get(section, {}).get(key, spec.effective_default)
     allowed = ", ".join(map(str, spec.allowed))
     return f"`{name} = {shown(value)}` is no precision of the trainer: {allowed}"
-
-
-def _titled(known: Config, loaded: Loaded) -> tuple[int, int]:
-    """How many GPUs the config's title names, and on which line, or 0."""
-    if known.job.target.world_size:
-        return 0, 0
-    from fp8tune.lint.claims.contradiction import titled_gpus
-    from fp8tune.lint.directive import Directive
-
-    return titled_gpus(known.document, known.trainer, loaded, Directive())
 
 
 def _typed(

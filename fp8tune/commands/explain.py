@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from fp8tune.cli import Failure, read_config, text_or_json
+from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
 
 
 @click.command("explain")
@@ -19,6 +19,7 @@ from fp8tune.cli import Failure, read_config, text_or_json
     type=click.IntRange(1, 10**7),
     help="GPUs of one machine, 8 if not said.",
 )
+@calibration_file
 @text_or_json
 def command(
     name: str,
@@ -26,18 +27,29 @@ def command(
     gpu: str | None,
     world_size: int | None,
     gpus_per_node: int | None,
+    calibration: str,
     output_format: str,
 ) -> None:
     """Explain a rule (name or code), a config key, a fact or a myth.
 
-    With a CONFIG (- for stdin): what the rule says of it, or how the value comes about.
-    A section, a category of rules, a group of facts and `myths` are listed.
+    With a CONFIG (- for stdin): what the rule says of it, or how the value comes about,
+    on the GPUs and by the measured runs that `fp8tune estimate` takes. A section, a
+    category of rules, a group of facts and `myths` are listed.
     """
     from fp8tune.lint.explain import explain, nearest
 
     nodes = gpus_per_node or 0
     known = read_config(config, gpu, world_size, nodes) if config else None
-    page = explain(name, known)
+    if known is None:
+        page = explain(name)
+    else:
+        from fp8tune.estimate.target import on_its_gpus
+        from fp8tune.facts.calibration import BadCalibration, read
+
+        try:
+            page = explain(name, known, on_its_gpus, read(calibration))
+        except BadCalibration as error:
+            raise Failure(str(error)) from None
     if page is None:
         near = nearest(name)
         hint = f"; did you mean {near}?" if near else ""

@@ -14,7 +14,8 @@ from fp8tune.cli import Choice, Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fp8tune.lint.run import Options, Result
+    from fp8tune.lint.run import Result
+    from fp8tune.lint.settings import Options
     from fp8tune.lint.show import Style
 
 LEVELS = ("error", "warning", "note")
@@ -117,7 +118,7 @@ def _uncollected() -> Iterator[None]:
 
 def _options(asked: dict[str, Any]) -> Options:
     """The options of a run, from those of the command line."""
-    from fp8tune.lint.run import Options
+    from fp8tune.lint.settings import Options
 
     words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
     if asked["add_ignore"] and (asked["fix"] or asked["unsafe_fixes"]):
@@ -161,7 +162,7 @@ def _say(result: Result, options: Options, style: Style) -> None:
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:
     """What follows the rules' names in the comments of --add-ignore."""
-    from fp8tune.lint.suppress import words
+    from fp8tune.lint.mark import words
 
     if (reason or until) and not add_ignore:
         raise Failure("--reason and --until go with --add-ignore")

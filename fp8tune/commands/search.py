@@ -76,12 +76,15 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
-        from fp8tune.search.session import CannotSearch, Wishes, search
+        from fp8tune.search.prepare import CannotSearch, Wishes
+        from fp8tune.search.session import search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         raise Failure(f"search needs {error.name}: {hint}") from None
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output exclude each other")
+    if asked["records"] and asked["runner"] != "replay":
+        raise Failure("--records is for --runner replay; add that")
     asked["world_size"] = asked["world_size"] or 0
     wishes = Wishes(config=config, as_json=output_format == "json", **asked)
     try:

@@ -15,29 +15,31 @@ WORDS = {
     "gemms": _VLM,
     "vlm_positions": _VLM,
     "vlm_visual_tokens": _VLM,
-    "extra_parameters": "vision encoders other than the random one, other frozen parts",
+    "extra_parameters": "vision encoders other than the random one, or other frozen "
+    "parts",
     "block_copies": "MoMa blocks",
     "cross_blocks": "cross-attention without its interval",
     "block_tokens": "attention with an explicit mask",
     "shards": "context parallelism, and replicas of sharded groups",
     "activation_bytes.norm": "what blocks keep without full AC if their norms are "
     "others than RMSNorm, or queries and keys are normalised",
-    "activation_bytes.split": "what compiled blocks keep without full AC under tensor "
-    "parallelism",
+    "activation_bytes.split": "what compiled blocks keep under selective AC with "
+    "tensor parallelism; AC none and full have a figure, and so have runs without "
+    "compile",
     "activation_bytes.activation": "what compiled blocks keep without full AC if their "
     "FFN is not gated",
     "activation_bytes.compiled": "what compiled blocks of mixtures of experts and "
     "vision-language models keep without full AC",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
-    "weight_bytes": "other precisions than bf16 and FP8, fp32 master weights among "
-    "them",
+    "expert_bytes": "mixtures of experts in fp32",
     "optimizer_bytes": "this optimizer",
     "memory.fit": "the last pipeline stage, which has the logits",
     "gpu.memory_gib": "what torch sees of this GPU's memory",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "other GPUs than Hopper of 700 TFLOPS and more",
     "speed.fp8_seconds": "FP8 without compile",
+    "speed.precision": "the speed of fp16 and fp32, which no published run shows",
     "speed.optimizer": "the time of this optimizer's step",
     "speed.hidden_size": "hidden sizes below 1024, where launches dominate",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,9 +10,6 @@ from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.calibration import Run
-from fp8tune.facts.gpus import Gpu, find, members
-from fp8tune.facts.peak import fit, usable_gib
-from fp8tune.facts.speed import NODE
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -24,12 +20,6 @@ BATCHES = 8
 
 LEAST_GIB = 0.5
 """Savings smaller than this are not worth a line."""
-
-SIZES = 8
-"""Numbers of GPUs shown where it is not said."""
-
-ASSUMED = "nobody"
-"""Who says how many GPUs there are, where it is assumed."""
 
 
 class Variants:
@@ -138,8 +128,10 @@ def _cell(variants: Variants, batch: int, accum: int, ac: str, precision: str) -
 
 
 def _modes(variants: Variants) -> list[str]:
-    key = variants.trainer.schema.job["ac"]
-    return list(dict(variants.trainer.schema.dotted_keys())[key].allowed)
+    """AC modes that find something to wrap, and the config's own."""
+    schema, job = variants.trainer.schema, variants.job
+    allowed = dict(schema.dotted_keys())[schema.job["ac"]].allowed
+    return [mode for mode in allowed if mode in (*job["ac_modes"], job["ac"])]
 
 
 def _sizes(rows: int, batch: int) -> list[int]:
@@ -167,34 +159,10 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     )
 
 
-def by_world_size(variants: Variants) -> dict[int, Prediction]:
-    """What is predicted on other numbers of GPUs, doubling from the fewest.
-
-    Without those on which it fails for a reason that it does not have on others.
-    """
-    job = variants.job
-    try:
-        least = math.prod(
-            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
-        )
-    except Unknown:
-        return {}
-    sizes = [least << power for power in range(SIZES)]
-    found = {size: variants.on(size).predict({}) for size in sizes}
-    known = {size: said for size, said in found.items() if said.memory}
-    least = min((len(said.refused) for said in known.values()), default=0)
-    return {size: said for size, said in known.items() if len(said.refused) == least}
-
-
-def assumed(
-    variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
-) -> Variants:
-    """The config on the GPUs that its title names, else on a node of 8 or the like."""
-    size, line = titled
-    if size and not variants.on(size).predict({}).impossible:
-        return variants.on(size, f"the title on line {line}")
-    enough = [size for size in sizes if size >= NODE] or list(sizes)[-1:]
-    return variants.on(enough[0], ASSUMED) if enough else variants
+def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
+    """The same in the precision that the verdict on FP8 prefers, if it is the other."""
+    other = {("fp8", "no"): "bf16", ("bf16", "yes"): "fp8"}.get((precision, pays))
+    return start([cell for cell in cells if cell.precision == other], other or "")
 
 
 def declared_gpus(job: Job) -> int:
@@ -203,34 +171,6 @@ def declared_gpus(job: Job) -> int:
         return int(job["declared_gpus"])
     except Unknown:
         return 0
-
-
-def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
-    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
-
-    Of a family its members; none where one GPU is named.
-    """
-    found: dict[str, list[str]] = {}
-    gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None
-    if said.memory:
-        for gpu in sorted(
-            members() if gpus is None else gpus,
-            key=lambda gpu: gpu.memory_limit_gib or 0.0,
-        ):
-            try:
-                verdict = _verdict(job, said, gpu)
-            except Unknown:
-                continue
-            found.setdefault(verdict, []).append(gpu.name)
-    return found
-
-
-def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
-    limit, size = gpu.memory_limit_gib, gpu.memory_gib
-    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
-        raise Unknown("gpu.memory_gib")
-    low, high = said.memory.low, said.memory.high
-    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))
 
 
 class Saving(NamedTuple):

@@ -44,6 +44,12 @@ class Prediction(NamedTuple):
         """Whether there is no such run."""
         return any(refusal.voids for refusal in self.refused)
 
+    @property
+    def void(self) -> Prediction:
+        """The same of a run that is not to be had: only why."""
+        refused = [refusal._replace(voids=True) for refusal in self.refused]
+        return _nothing()._replace(refused=refused)
+
 
 def predict(
     job: Job, runs: Sequence[Run] = (), refused: Sequence[Refusal] = ()

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from fp8tune.estimate.gaps import why
-from fp8tune.estimate.grid import ASSUMED, Cell
+from fp8tune.estimate.grid import Cell
 from fp8tune.estimate.predict import Prediction
+from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.peak import FULLEST
@@ -19,6 +20,9 @@ FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
 
 SAID = ("--", "the comment", "pyproject")
 """Beginnings of origins by which the user himself says how many GPUs there are."""
+
+MARK = 25
+"""Longest words of a mark that stand on one line."""
 
 SMALL, TINY = 10, 0.05
 """Below so many GiB figures of the grid have a decimal, those of the peak four."""
@@ -45,11 +49,11 @@ def text(path: str, found: Estimate) -> Iterator[str]:
 def _target(found: Estimate) -> Iterator[str]:
     """For how many GPUs, where the user has not said it."""
     size, by = found.target.world_size, found.target.world_size_origin
+    gpus = f"on {size} GPU{'s' * (size != 1)}"
     if by == ASSUMED:
-        words = f"on {size} GPUs, as nothing says how many: say --world-size 16"
-        yield from _wrapped(words)
+        yield from _wrapped(f"{gpus}, as nothing says how many: say --world-size 16")
     elif size and by and not by.startswith(SAID):
-        yield from _wrapped(f"on {size} GPUs, by {by}")
+        yield from _wrapped(f"{gpus}, by {by}")
 
 
 def _refused(said: Prediction) -> Iterator[str]:
@@ -80,9 +84,10 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
     if said.usable_gib is not None and not reason:
         rest = said.usable_gib / FULLEST - said.usable_gib
+        left = f"{rest:.0f} {'is' if round(rest) == 1 else 'are'} left"
         reason = (
-            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {rest:.0f} are left "
-            "to what is not in the peak: CUDA context, NCCL, unused blocks)"
+            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {left} to what is not "
+            "in the peak: CUDA context, NCCL, unused blocks)"
         )
     yield from _wrapped(f"fit: {said.fit}{reason}")
 
@@ -98,8 +103,11 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
     if found.world_sizes:
         yield "  GPUs      " + "".join(f"{size:>8}" for size in found.world_sizes)
         small = _small(found.world_sizes.values())
-        cells = (_gib(said, small) for said in found.world_sizes.values())
+        cells = [_gib(said, small) for said in found.world_sizes.values()]
         yield "  GiB each  " + "".join(f"{cell:>8}" for cell in cells)
+        fails = [one.message for s in found.world_sizes.values() for one in s.refused]
+        if "no" in cells:
+            yield from _wrapped(f"no: {fails[0]}", "  ", "    ")
     for verdict, names in found.gpus.items():
         yield from _wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
 
@@ -173,7 +181,7 @@ def _grid(cells: list[Cell], own: int) -> Iterator[str]:
             yield f"{'':<16}" + "".join(f"{_thousands(cell):>8}" for cell in mine)
     for precision, message in never.items():
         yield from _wrapped(f"{precision} cannot run: {message}")
-    yield from _wrapped(_legend(shown))
+    yield from (line.replace("\0", " ") for line in _wrapped(_legend(shown)))
 
 
 def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
@@ -197,25 +205,32 @@ def _may_fit(said: Prediction) -> bool:
 
 
 def _legend(cells: list[Cell]) -> str:
-    """What the figures and marks of the grid mean, of those that occur."""
+    """What the figures and marks of the grid mean, of those that occur.
+
+    Marks stay with their words: NUL is a space that no line ends at.
+    """
     said = [cell.prediction for cell in cells]
     marks = {
-        "GiB per GPU": True,
+        "GiB per GPU at the same tokens per step": True,
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
         "? tight": any(one.fit == "tight" for one in said),
         "x out of memory": any(one.fit == "out-of-memory" for one in said),
         "unmarked: not judged": any(
             one.memory and one.fit == "unknown" for one in said
         ),
-        "- not covered": any(not one.memory and not one.impossible for one in said),
+        **{f"- {gap}": True for gap in _gaps(said)},
         "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
     }
-    return ", ".join(words for words, there in marks.items() if there)
+    known = (words for words, there in marks.items() if there)
+    return ", ".join(w if len(w) > MARK else w.replace(" ", "\0") for w in known)
 
 
-def _judged(said: Prediction) -> bool:
-    return said.fit != "unknown"
+def _gaps(said: list[Prediction]) -> Iterator[str]:
+    """Why some have no figure for memory."""
+    for one in said:
+        if not one.memory and not one.impossible:
+            yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
 
 
 def _small(said: Iterable[Prediction]) -> bool:
@@ -242,18 +257,15 @@ def _too_fast(cell: Cell) -> bool:
 
 def _advice(found: Estimate) -> Iterator[str]:
     best = found.start
-    if best is not None and best.prediction.memory:
-        setting = (
-            f"{best.precision}, micro-batch {best.micro_batch}, accumulation "
-            f"{best.grad_accum}, "
-            f"AC {best.ac}: {_figure(best.prediction.memory.value)} GiB"
-        )
+    if best is not None:
+        kept = best.precision == found.precision
+        why = " (the config's)" if kept else f" ({found.precision} cannot run)"
+        first = "start with" if best.tokens else "the largest of these that fits is"
         yield ""
-        if best.tokens:
-            speed = f"{best.tokens:,.0f} tokens/s"
-            yield from _wrapped(f"start with {setting}, {speed}")
-        else:
-            yield from _wrapped(f"the largest of these that fits is {setting}")
+        yield from _wrapped(f"{first} {_setting(best, why)}")
+    if found.preferred is not None:
+        pays = "pays" if found.said.pays == "yes" else "does not pay"
+        yield from _wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
     if found.instead:
         yield ""
         yield from _wrapped(f"none of these surely fits: {found.instead}")
@@ -262,6 +274,16 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield "what frees memory:"
         for saving in found.savings:
             yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
+
+
+def _setting(cell: Cell, why: str = "") -> str:
+    """A cell in words, with why it has this precision."""
+    peak, speed = cell.prediction.memory, f", {cell.tokens:,.0f} tokens/s"
+    return (
+        f"{cell.precision}{why}, micro-batch {cell.micro_batch}, accumulation "
+        f"{cell.grad_accum}, AC {cell.ac}: {_figure(peak.value if peak else 0)} GiB"
+        f"{speed if cell.tokens else ''}"
+    )
 
 
 def _figure(gib: float) -> str:

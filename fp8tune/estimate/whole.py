@@ -8,14 +8,13 @@ from fp8tune.estimate.grid import (
     Cell,
     Saving,
     Variants,
-    assumed,
-    by_gpu,
-    by_world_size,
     grid,
+    preferred,
     savings,
     start,
 )
 from fp8tune.estimate.predict import Prediction, gemms
+from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.gpus import find
 from fp8tune.job import Job, Target, Unknown
@@ -30,11 +29,13 @@ class Estimate(NamedTuple):
 
     ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
     by verdict) where the GPU's memory is not known, ``instead`` (what would fit) where
-    no cell does. ``target`` is what is estimated, ``micro_batch`` the config's own, 0
-    if unknown.
+    no cell does. ``target`` is what is estimated, ``precision`` and ``micro_batch`` are
+    the config's own (0 if unknown). ``start`` keeps the precision if it can run,
+    ``preferred`` has the other one where the verdict on FP8 is for that.
     """
 
     target: Target
+    precision: str
     micro_batch: int
     said: Prediction
     world_sizes: dict[int, Prediction]
@@ -42,6 +43,7 @@ class Estimate(NamedTuple):
     gemms: list[dict[str, Any]]
     cells: list[Cell]
     start: Cell | None
+    preferred: Cell | None
     instead: str
     savings: list[Saving]
 
@@ -63,6 +65,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
     best = start(cells, precision)
     return Estimate(
         variants.target,
+        precision,
         _known(job, "micro_batch", 0),
         said._replace(missing=_asked(job, said.missing)),
         sizes,
@@ -70,6 +73,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         gemms(job) if runs else [],
         cells,
         best,
+        preferred(cells, best.precision if best else "", said.pays),
         "" if best else _instead(job, said),
         savings(variants, said),
     )
@@ -149,7 +153,9 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "gpus": found.gpus,
         "gemms": found.gemms,
         "grid": [_cell(cell) for cell in found.cells],
+        "precision": found.precision,
         "start": _cell(found.start) if found.start else None,
+        "preferred": _cell(found.preferred) if found.preferred else None,
         "instead": found.instead or None,
         "savings": [saving._asdict() for saving in found.savings],
     }

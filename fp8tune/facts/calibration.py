@@ -1,10 +1,10 @@
 """Measured runs that correct the estimates of configs like them.
 
-Within one trainer, precision, AC and compile mode the error of an estimate is nearly
-the same factor for all configs, so one run corrects the others (``docs/accuracy.md``
-leaves each published run out in turn and says by how much). Runs are kept as JSON
-lines; only those on the same GPU, of the same version of fp8tune, count, and of these
-the ones whose other versions are those of the newest.
+Within one family (trainer, precision, kind of model and of parallelism, with or without
+full AC) the error of an estimate is nearly one factor, so one run corrects the others
+(``docs/accuracy.md`` leaves each published run out in turn and says by how much). Runs
+are kept as JSON lines; only those on the same GPU and version of fp8tune count, and of
+these the ones whose other versions are those of the newest.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__, atomic
-from fp8tune.facts.peak import fit
+from fp8tune.facts.peak import CALIBRATED, fit
 from fp8tune.job import Job, Unknown
 
 MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
 """What is measured; of a run that ran out of memory, how much there was."""
 
-WIDTHS = {MEMORY: (0.03, 0.02), SPEED: (0.14, 0.10)}
-"""Smallest half-width of the band after one run and after more."""
+WIDTHS = {MEMORY: CALIBRATED, SPEED: {"": (0.14, 0.10)}}
+"""Smallest half-width of the band after one run and after more, by family."""
 
 ALIKE = 8.0
 """A run speaks for jobs whose memory is so many times more or less at most."""
@@ -96,7 +96,8 @@ def corrected(
     """
     by = factor(runs)
     ratios = [run.measured / run.predicted for run in runs] or [by]
-    left = WIDTHS[quantity][len(runs) > 1] if runs else math.inf
+    widths = WIDTHS[quantity]
+    left = widths.get(runs[0].family, widths[""])[len(runs) > 1] if runs else math.inf
     below = max(min(left, 1 - band.low / band.value), 1 - min(ratios) / by)
     above = max(min(left, band.high / band.value - 1), max(*ratios, least) / by - 1)
     value = band.value * by
@@ -128,11 +129,9 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
 
 def memory_fit(job: Job, band: Band) -> str:
     """The verdict of ``memory.fit`` on a corrected band; raises ``Unknown``."""
-    limit = job["gpu.memory_limit_gib"]
-    try:
+    limit, usable = job["gpu.memory_limit_gib"], None
+    with contextlib.suppress(Unknown):
         usable = job["memory.usable_gib"]
-    except Unknown:
-        usable = None
     return fit(job["pp"], limit, band.low, band.high, usable)
 
 
@@ -226,12 +225,14 @@ def of_job(
 def read(path: str) -> list[Run]:
     """The runs of a file, none if it does not exist; raises ``BadCalibration``.
 
-    A last line without its end was torn when it was written, and is left out.
+    A last line without its end counts if it is whole, whoever has typed it; one that
+    was torn when it was written is left out.
     """
-    data = _bytes(path)
-    text = data[: data.rfind(b"\n") + 1].decode(errors="replace")
-    lines = enumerate(text.splitlines(), 1)
-    return [parse(path, number, line) for number, line in lines]
+    *lines, last = _bytes(path).decode(errors="replace").split("\n")
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(last)
+        lines.append(last)
+    return [parse(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 def _bytes(path: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fp8tune.job import Unknown
 
 _MODEL = re.compile(r"([a-z]+)[ -]?([0-9]+)")
+_SIZE_ALONE = re.compile(r"[a-z]+[0-9]+.*-[0-9]+")
 
 
 class Gpu(NamedTuple):
@@ -84,13 +85,16 @@ def _family(entry: dict[str, Any], gpus: dict[str, Gpu]) -> Gpu:
 
 def resolve(name: str) -> str:
     """The table's name for a GPU as a user writes it; raises ``UnknownGpu``."""
-    gpu = table().get(_plain(name))
+    plain = _plain(name)
+    if plain not in table() and _SIZE_ALONE.fullmatch(plain):
+        plain += "gb"
+    gpu = table().get(plain)
     if gpu is not None:
         return gpu.name
     from fp8tune.suggest import closest
 
-    near = closest(_plain(name), _alike(_plain(name)))
-    raise UnknownGpu(name, near if _is_typo(_plain(name), near) else "")
+    near = closest(plain, _alike(plain))
+    raise UnknownGpu(name, near if _is_typo(plain, near) else "")
 
 
 def _alike(name: str) -> list[str]:

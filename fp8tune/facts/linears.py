@@ -1,7 +1,6 @@
 """The linear layers of a decoder, as one rank runs them."""
 
-from __future__ import annotations
-
+# no future annotations: as text, those of a NamedTuple double what it costs to import
 from typing import NamedTuple
 
 BLOCK = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -73,6 +73,7 @@ def queued_gib(
     grad_accum: int,
     block_tokens: int,
     hidden_size: int,
+    compute_bytes: int,
 ) -> float:
     """What a pipeline stage keeps beside one micro-batch [GiB].
 
@@ -81,7 +82,7 @@ def queued_gib(
     """
     if pp == 1:
         return 0.0
-    sent = (in_flight + grad_accum) * block_tokens * 2 * hidden_size / GIB
+    sent = (in_flight + grad_accum) * block_tokens * compute_bytes * hidden_size / GIB
     return (in_flight - 1) * memory_activations_gib + sent
 
 
@@ -126,11 +127,12 @@ def gathered_gib(
     params_head: float,
     params_block: float,
     gathered_bytes: float,
+    compute_bytes: int,
 ) -> float:
     """Weights and gradients that FSDP holds whole in the backward pass [GiB].
 
-    Of one block; without a pipeline also embedding and head in bf16, and the head's
-    gradient.
+    Of one block; without a pipeline also embedding and head, and the head's gradient.
     """
-    root = 2 * params_root + 2 * params_head if pp == 1 and gathered_bytes else 0
+    whole = pp == 1 and gathered_bytes
+    root = compute_bytes * (params_root + params_head) if whole else 0
     return (root + gathered_bytes * params_block) / GIB

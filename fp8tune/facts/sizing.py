@@ -130,7 +130,7 @@ def advice(
     micro_batch: int,
     grad_accum: int,
     ac: str,
-    ac_modes: tuple[str, ...],
+    ac_usable: tuple[str, ...],
     pp: int,
     memory_fit: str,
     memory_largest_micro_batch: int | None = None,
@@ -144,8 +144,8 @@ def advice(
     stage.
     """
     if memory_largest_micro_batch is None or pp > 1:
-        return Prose(_what_matters(job, micro_batch, ac, ac_modes))
-    full = {"ac": "full"} if "full" in ac_modes and ac != "full" else {}
+        return Prose(_what_matters(job, micro_batch, ac, ac_usable))
+    full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     if memory_largest_micro_batch:
         smaller = _said(job, {"micro_batch": memory_largest_micro_batch})

@@ -198,7 +198,7 @@ def tokens_per_second(
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
         uncompiled = precision == "fp8"
-        raise Unknown("speed.fp8_seconds" if uncompiled else "weight_bytes")
+        raise Unknown("speed.fp8_seconds" if uncompiled else "speed.precision")
     if optimizer not in ("adamw", "lion", "schedule_free_adamw"):
         raise Unknown("speed.optimizer")
     if hidden_size < 1024:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.suppress import Ignore, read_ignores
+from fp8tune.lint.mark import Ignore, read_ignores
 from fp8tune.toml.document import Document
 from fp8tune.toml.edit import Edit
 

@@ -11,7 +11,8 @@ from typing import Any
 from fp8tune.lint import experiment
 from fp8tune.lint.builtin import rule_files
 from fp8tune.lint.discover import CannotRead, read
-from fp8tune.lint.repair import meant, mistakes, parts
+from fp8tune.lint.pack_fix import meant, mistakes
+from fp8tune.lint.repair import parts
 from fp8tune.lint.rules import (
     CATEGORIES,
     CONFIDENCES,

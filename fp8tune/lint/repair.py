@@ -1,23 +1,14 @@
-"""What a rule says of its fixes, one ``[[fix]]`` each; and what is wrong with one."""
+"""What a rule says of its fixes, one ``[[fix]]`` each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from fp8tune.fields import FIELDS
-from fp8tune.job import Target
 from fp8tune.lint.expression import Expression
 from fp8tune.lint.wording import Template, compile_template
-from fp8tune.suggest import closest
 from fp8tune.toml import Path
-from fp8tune.trainers import faults
-from fp8tune.trainers.trainer import trainer
 
-if TYPE_CHECKING:
-    from fp8tune.lint.rules import Rule
-
-SAFETIES = ("safe", "unsafe")
 VERBS = ("set", "rename", "move", "header")
 
 
@@ -73,41 +64,3 @@ def parts(entry: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
     for verb in VERBS:
         for name, source in entry.get(verb, {}).items():
             yield (verb, name), {verb: {name: source}}
-
-
-def mistakes(rule: Rule, entry: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with a ``[[fix]]`` beside its expressions, and where in it."""
-    if entry["safety"] not in SAFETIES:
-        near = meant(closest(entry["safety"], SAFETIES))
-        yield ("safety",), f"safety is safe or unsafe{near}"
-    if not entry["title"].strip():
-        yield ("title",), "title is empty"
-    if entry["safety"] == "unsafe" and not entry.get("changes", "").strip():
-        yield (), "an unsafe fix says in `changes` what becomes of the run"
-    named = [(verb, name) for verb in VERBS for name in entry.get(verb, {})]
-    removed = list(enumerate(entry.get("remove", ())))
-    if not named and not removed and rule.fault not in faults.MENDED:
-        yield (), "a fix has `set`, `rename`, `move`, `header` or `remove`"
-    for verb, name in named:
-        if wrong := _wrong(rule, name):
-            yield (verb, name), wrong
-    for number, name in removed:
-        if wrong := _wrong(rule, name):
-            yield ("remove", number), wrong
-
-
-def _wrong(rule: Rule, name: str) -> str:
-    """Why a fix cannot write what ``name`` means."""
-    if name == "fault":
-        return "" if rule.fault else "only a rule with `fault` speaks of one"
-    keys = trainer(rule.trainer).vocabulary.keys if rule.trainer else frozenset()
-    if name in keys or (name in FIELDS and name not in Target._fields):
-        return ""
-    if rule.knows(name):
-        return f"no key says `{name}`; name the keys that it follows from"
-    return f"unknown name `{name}`{meant(closest(name, (*FIELDS, *keys)))}"
-
-
-def meant(near: str) -> str:
-    """A question about a name, if there is one."""
-    return f"; did you mean `{near}`?" if near else ""

@@ -15,7 +15,7 @@ from fp8tune.toml.edit import Edit, apply
 from fp8tune.toml.literal import CannotEdit
 
 if TYPE_CHECKING:
-    from fp8tune.lint.run import Options
+    from fp8tune.lint.settings import Options
 
 MAX_PASSES = 60
 """A fix may reveal the next finding, but not for ever."""

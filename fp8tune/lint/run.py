@@ -14,7 +14,7 @@ from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
-from fp8tune.lint.settings import BadSettings, Settings, settings_for
+from fp8tune.lint.settings import BadSettings, Options, Settings, settings_for
 from fp8tune.suggest import closest
 from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.trainer import misnamed
@@ -27,26 +27,6 @@ MAX_WORKERS = 8
 
 class Problem(Exception):
     """The run cannot be done: bad options, settings or rules."""
-
-
-class Options(NamedTuple):
-    """What the command line asks for."""
-
-    gpu: str = ""
-    world_size: int = 0
-    trainer: str = ""
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    packs: tuple[str, ...] = ()
-    stdin_filename: str = "-"
-    force_exclude: bool = False
-    fix: bool = False
-    unsafe_fixes: bool = False
-    diff: bool = False
-    add_ignore: bool = False
-    ignore_words: str = ""
-    baseline: str = ""
-    update_baseline: bool = False
 
 
 class Result(NamedTuple):

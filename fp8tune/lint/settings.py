@@ -1,7 +1,6 @@
-"""``[tool.fp8tune]`` of the nearest pyproject.toml."""
+"""What a run is asked for: by ``[tool.fp8tune]`` of a project, and by options."""
 
-from __future__ import annotations
-
+# no future annotations: as text, those of a NamedTuple double what it costs to import
 import os
 import stat
 from collections.abc import Iterator
@@ -18,6 +17,26 @@ from fp8tune.trainers.trainer import NAMES
 
 class BadSettings(Exception):
     """``[tool.fp8tune]`` cannot be used; says where and why."""
+
+
+class Options(NamedTuple):
+    """What the command line asks for."""
+
+    gpu: str = ""
+    world_size: int = 0
+    trainer: str = ""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    packs: tuple[str, ...] = ()
+    stdin_filename: str = "-"
+    force_exclude: bool = False
+    fix: bool = False
+    unsafe_fixes: bool = False
+    diff: bool = False
+    add_ignore: bool = False
+    ignore_words: str = ""
+    baseline: str = ""
+    update_baseline: bool = False
 
 
 class Settings(NamedTuple):

@@ -7,113 +7,16 @@ span of the finding, or on a line of its own above. There is no form for all rul
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from fp8tune.job import Words
 from fp8tune.lint.diagnostic import Diagnostic, Suppressed
-from fp8tune.lint.mark import FORM, Mistake, mistake, speaks
+from fp8tune.lint.mark import Ignore, read_ignores
 from fp8tune.suggest import closest
 from fp8tune.toml import Span
-from fp8tune.toml.document import Document, comments
+from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault
-
-MAX_COMMENTS = 200
-_NAME = r"[^\s,](?:[^,]*[^\s,])?"
-
-
-class Ignore(NamedTuple):
-    """One comment: where it stands, the lines it is for, and what it silences.
-
-    ``places`` are the spans of the names, ``mistake`` is what keeps a comment from
-    being read at all.
-    """
-
-    span: Span
-    lines: tuple[int, ...]
-    names: tuple[str, ...]
-    until: datetime.date | None
-    problem: str = ""
-    reason: str = ""
-    places: tuple[Span, ...] = ()
-    mistake: Mistake | None = None
-
-    @property
-    def words(self) -> str:
-        """What follows the names, as ``--add-ignore`` would write it."""
-        return words(str(self.until or ""), self.reason)
-
-    def expired(self, today: datetime.date) -> bool:
-        """Whether the comment has lost its effect."""
-        return self.until is not None and today > self.until
-
-
-def words(until: str, reason: str) -> str:
-    """What follows the names in a comment: the last day and the reason, if any."""
-    return f" until={until}" * bool(until) + f" -- {reason}" * bool(reason)
-
-
-def read_ignores(document: Document) -> list[Ignore]:
-    """The ignore comments of a config."""
-    if not speaks(document.text):
-        return []
-    spans = (
-        span for span in comments(document.text) if speaks(document.text[slice(*span)])
-    )
-    found = (_ignore(document, span) for span in spans)
-    return list(islice((ignore for ignore in found if ignore), MAX_COMMENTS))
-
-
-def _ignore(document: Document, span: Span) -> Ignore | None:
-    comment = document.text[slice(*span)]
-    form = re.match(FORM, comment)
-    wrong = mistake(comment) if form is None else None
-    if form is None and wrong is None:
-        return None
-    lines = _lines(document, span)
-    if wrong is not None:
-        return Ignore(span, lines, (), None, wrong.problem, mistake=wrong)
-    assert form is not None
-    offset = span[0] + form.start("names")
-    found = list(re.finditer(_NAME, form["names"]))
-    names = tuple(match[0] for match in found)
-    places = tuple((offset + m.start(), offset + m.end()) for m in found)
-    problem = "" if names else "name the rules between the brackets"
-    until = None
-    if form["until"]:
-        try:
-            until = datetime.date.fromisoformat(form["until"])
-        except ValueError:
-            problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
-    reason = (form["reason"] or "").rstrip()
-    return Ignore(span, lines, names, until, problem, reason, places)
-
-
-def _lines(document: Document, span: Span) -> tuple[int, ...]:
-    """Its own line; and if it stands alone, the one below and that of the next key.
-
-    The one below is the first that is no ignore comment itself.
-    """
-    line = document.lines.position(span[0]).line
-    if not document.lines.line(line).lstrip().startswith("#"):
-        return (line,)
-    below = line + 1
-    last = document.text.count("\n") + 1
-    while below <= last and re.match(FORM, document.lines.line(below).lstrip()):
-        below += 1
-    return (line, below, _next_key(document, line))
-
-
-def _next_key(document: Document, line: int) -> int:
-    """The first line below that is neither empty nor a comment."""
-    last = len(document.text.split("\n"))
-    for number in range(line + 1, last + 1):
-        text = document.lines.line(number).strip()
-        if text and not text.startswith("#"):
-            return number
-    return line
 
 
 class Sieve:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from fp8tune.lint.run import Options, Result
+from fp8tune.lint.run import Result
+from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, count, save
 from fp8tune.lint.wording import plain
 

@@ -47,10 +47,22 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
     changed, versions = with_knobs(job, values), _versions(more)
     whole = record.measured and "extrapolated" not in more
     tokens = record.tokens_per_second if whole else 0.0
-    told: list[tuple[float, float]] = [(record.peak_gib, 0.0), (0.0, tokens)]
+    told: list[tuple[float, float]] = [(_peak(changed, record), 0.0), (0.0, tokens)]
     for peak, rate in told if record.ok else [(0.0, 0.0)]:
         with contextlib.suppress(Unknown, BadCalibration):
             yield from of_job(changed, peak, rate, versions, ran_out=not record.ok)
+
+
+def _peak(job: Job, record: Record) -> float:
+    """The peak that a trial tells of [GiB]; 0 where it has not seen the run's.
+
+    A rank by itself never builds the whole model, which may take the most.
+    """
+    with contextlib.suppress(Unknown):
+        whole = job["memory.init_gib"]
+        if "extrapolated" in record.more and record.peak_gib < whole:
+            return 0.0
+    return record.peak_gib
 
 
 def _versions(more: Mapping[str, Any]) -> dict[str, str]:

@@ -23,6 +23,9 @@ CARDS = {79.1: 1.0, 93.1: 0.3, 139.8: 0.6, 178.4: 0.3, 44.5: 0.05, 23.6: 0.05}
 USABLE = 0.96
 """Share of it at which allocations begin to fail: the rest is the CUDA context and
 what the allocator cannot use."""
+ELSEWHERE = 0.2
+"""How often an allocator frees what it kept although the GPU is not nearly full: for
+fragments, or for another process."""
 ROUNDS = 4
 
 
@@ -74,6 +77,11 @@ class Memory:
         return most >= self._space.batch(point)
 
     @property
+    def usable_gib(self) -> float:
+        """Memory at which allocations begin to fail, as likely as not [GiB]."""
+        return math.exp(self._cap)
+
+    @property
     def _cap(self) -> float:
         return float(self._weights @ self._caps)
 
@@ -97,13 +105,18 @@ class Memory:
             else:
                 sign = 1 if run.ok else -1
                 chance = below(sign * (self._caps - value) / deviation)
+                if run.peak_gib:
+                    chance = ELSEWHERE + (1 - ELSEWHERE) * chance
                 log = log + np.log(np.maximum(chance, 1e-9))
         weights = np.exp(log - log.max())
         return np.asarray(weights / weights.sum())
 
 
 def _tells(record: Record) -> bool:
-    return record.ok or record.outcome == "oom"
+    """Whether a trial says something of memory: how much it took, or what there is."""
+    if record.ok:
+        return record.peak_gib > 0 or not tight(record)
+    return record.outcome == "oom"
 
 
 def _peak(record: Record) -> float:

@@ -70,11 +70,11 @@ class Guided:
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
         """The next trial; ``None`` where further ones promise next to nothing."""
         runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
-        shut = closed(self.space, runs)
+        memory = Memory(self.space, runs, self._card_gib, self._peaks)
+        shut = closed(self.space, runs, memory.usable_gib)
         points = [point for point in self._points if not shut(point)]
         if not points:
             return None
-        memory = Memory(self.space, runs, self._card_gib, self._peaks)
         known = Known(
             self.space, self.given, self._expected, runs, memory, self.earlier
         )

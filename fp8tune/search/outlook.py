@@ -162,7 +162,7 @@ def _best(
     known: Known, speed: Speed, seen: Sequence[Point], logs: Array, told: bool
 ) -> float:
     """Log of what the best setting that may be chosen does; low where none ran."""
-    full = {point for point, record in known.runs if tight(record)} - {known.given}
+    full = {point for point, record in known.runs if tight(record)}
     ours = [p for p in seen if known.space.allows(p, known.given) and p not in full]
     if not ours:
         return float(logs.min()) - 0.5

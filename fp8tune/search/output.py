@@ -271,7 +271,7 @@ def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     if not any(True for _ in plan.space.points(plan.given)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"
-    elif not trials or outcomes["hang"] == len(trials):
+    elif all("budget_s" in trial.record.more for trial in trials):
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
     elif outcomes["oom"]:
         yield "try a smaller micro-batch, full activation checkpointing or more GPUs"

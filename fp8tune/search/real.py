@@ -15,7 +15,8 @@ from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_
 from fp8tune.search.space import Knob, Space
 
 MAX_BATCH = 256
-DEVICES = ("cuda", "cpu")
+FIXED: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
+"""What a search leaves as it is, by where its trials run."""
 
 
 def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan:
@@ -31,7 +32,7 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     except Unknown as missing:
         raise CannotPlan(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = {"precision", "compile"} if device == "cpu" else {"precision"}
+    frozen = {"precision"} | FIXED[device]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -54,6 +55,13 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     ]
     given = tuple(knob.place(config.job[knob.key]) for knob in knobs)
     return Plan(config, Space(knobs), given)
+
+
+def free_keys(config: Config, allow: tuple[str, ...], device: str) -> set[str]:
+    """The keys that such a search may change, accumulation among them."""
+    keys = config.trainer.schema.job
+    roles = {"micro_batch", "grad_accum", "ac", *({"compile"} - FIXED[device]), *allow}
+    return {keys.get(role, role) for role in roles}
 
 
 def circumstances(job: Job, device: str) -> dict[str, Any]:
@@ -97,8 +105,9 @@ def ranks(config: Config) -> int:
         refusal = config.job["trial_refusal"]
         many: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
-        hint = "give the number of GPUs as --world-size N"
-        raise CannotPlan(f"{config.path}: {missing} is not known; {hint}") from None
+        asked = str(missing) in ("world_size", "dp_shard")
+        hint = "; give the number of GPUs as --world-size N" * asked
+        raise CannotPlan(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
         raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
     return many

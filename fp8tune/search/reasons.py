@@ -10,7 +10,7 @@ from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.space import Point
+from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed, ratio
 from fp8tune.search.writeback import Choice, explained
@@ -45,8 +45,8 @@ def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
 
 def _change(old: Any, new: Any, found: Answer) -> str:
     if (type(old), old) == (type(new), new):
-        return f"{_shown(new)}: set by an earlier search, kept by this one"
-    text = f"{_shown(old)} -> {_shown(new)}"
+        return f"{shown(new)}: set by an earlier search, kept by this one"
+    text = f"{shown(old)} -> {shown(new)}"
     one, other = found.energy.chosen, found.energy.given
     if found.aim == ENERGY and one and other:
         gain, low, high = (100 * (x - 1) for x in ratio(one, other))
@@ -92,9 +92,7 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
 
 def _difference(plan: Plan, other: Point) -> str:
     pairs = zip(plan.space.knobs, plan.given, other, strict=True)
-    parts = [
-        f"{k.key} = {_shown(k.values[new])}" for k, old, new in pairs if old != new
-    ]
+    parts = [f"{k.key} = {shown(k.values[new])}" for k, old, new in pairs if old != new]
     return ", ".join(parts) or "the config as it was"
 
 
@@ -127,9 +125,3 @@ def _steps(plan: Plan) -> Any:
 
 def _rate(speed: Speed) -> str:
     return f"{speed.value:,.0f} tokens/s"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "not set"
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,23 +1,18 @@
-"""One search from the command line: find the config, plan, run, write back, say."""
+"""One search from the command line: prepare, run, write back, say."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib.util import find_spec
-from typing import Any, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.job import Target
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
-from fp8tune.runners.builtin.runner import Builtin, Setup
-from fp8tune.runners.replay import Replay
-from fp8tune.runners.watch import Guard
+from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
-from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Limits, Search
@@ -25,76 +20,17 @@ from fp8tune.search.destination import CannotPut, changed, check_place, tuned
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.lock import Busy
-from fp8tune.search.opening import opened
 from fp8tune.search.output import advice, as_json, closing
-from fp8tune.search.plan import (
-    CannotPlan,
-    Config,
-    Plan,
-    plan_for_records,
-    read_config,
-    study_name,
-)
-from fp8tune.search.real import (
-    circumstances,
-    larger_gib,
-    plan_for_trials,
-    ranks,
-    this_gpu,
-)
+from fp8tune.search.plan import CannotPlan
+from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
-from fp8tune.search.recorded import MAX_BYTES, recorded
 from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
-from fp8tune.search.runner import Runner
-from fp8tune.search.stability.conditions import for_records, for_trials, split
-from fp8tune.search.stability.plan import Conditions
-from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.stop import CODE, Stop
-from fp8tune.search.strategy import Strategy
-from fp8tune.search.study import BadStudy, Study, timed
+from fp8tune.search.study import BadStudy
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.document import InvalidToml, Unreadable
-
-PART = 1 / 60
-"""Of the budget: the time of steps from which a trial makes do with the fewest."""
-
-
-class CannotSearch(Exception):
-    """The search cannot start, or its outcome cannot be written: one line."""
-
-
-class Wishes(NamedTuple):
-    """What the command line asks for."""
-
-    config: str
-    budget: str
-    gpu: str
-    world_size: int
-    trainer: str
-    runner: str
-    device: str
-    records: str
-    allow: tuple[str, ...]
-    output: str
-    in_place: bool
-    diff: bool
-    studies: str
-    as_json: bool
-    objective: str = SPEED
-    start_from: str = ""
-
-
-class Prepared(NamedTuple):
-    """Everything that a search needs."""
-
-    plan: Plan
-    runner: Runner
-    strategy: Strategy
-    study: Study
-    begun: Start
-    conditions: Conditions | None
 
 
 def search(wishes: Wishes) -> int:
@@ -125,11 +61,11 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
     if not wishes.diff:
         check_place(_asked(wishes))
-    made = _prepare(wishes, held)
+    made = prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
-    if made.begun.said:
-        print(plain(made.begun.said), file=out, flush=True)
+    for line in _before(made):
+        print(plain(line), file=out, flush=True)
     with display(made.plan, made.study, out, wishes.objective) as watch:
         if isinstance(made.runner, Builtin):
             made.runner.hear = watch.line
@@ -146,9 +82,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         ).run()
     stop.searching = False
     output = _write(wishes, made, found)
-    _say(
-        wishes, made, found, output, [] if stop.asked else _advice(wishes, made, found)
-    )
+    _say(wishes, made, found, output, stopped=stop.asked)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
@@ -157,80 +91,13 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     return 0 if found.chosen is not None else 1
 
 
-def _prepare(wishes: Wishes, held: ExitStack) -> Prepared:
-    config = _config(wishes)
-    if wishes.runner == "replay":
-        return _replayed(wishes, config, held)
-    for name in ("torch", "torchao"):
-        if find_spec(name) is None:
-            raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
-    standing_for = ranks(config)
-    check_machine(wishes.objective, wishes.device)
-    plan = plan_for_trials(config, wishes.allow, wishes.device)
-    more = circumstances(config.job, wishes.device)
-    about = plan.about(allow=list(wishes.allow), **more)
-    study, begun = _opened(wishes, plan, about, held)
-    enough_s = PART * parse_duration(wishes.budget)
-    setup = Setup(wishes.device, standing_for, enough_s=enough_s)
-    if wishes.device == "cpu":
-        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
-    else:
-        setup = setup._replace(larger_gib=larger_gib(config.job))
-    target = config.job.target
-    guard = Guard() if wishes.device == "cuda" else None
-    runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
-    guide = strategy(plan, about, begun, wishes.objective)
-    conditions = for_trials(config, wishes.allow, standing_for)
-    return Prepared(plan, runner, guide, study, begun, conditions)
-
-
-def _opened(
-    wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
-) -> tuple[Study, Start]:
-    """The study of this search, for us alone until ``held`` is closed; its start."""
-    if wishes.objective != SPEED:
-        about["objective"] = wishes.objective
-    if wishes.start_from:
-        about["start_from"] = wishes.start_from
-    folder = os.path.join(wishes.studies, study_name(plan, about))
-    begun = start(plan, about, folder, wishes.studies, wishes.start_from)
-    about["start"] = begun.about()
-    return opened(folder, plan.space, about, held), begun
-
-
-def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    records, digest = recorded(wishes.records)
-    speeds, learned = split(records)
-    check_records(wishes.objective, speeds)
-    plan, speeds = plan_for_records(config, speeds, wishes.allow)
-    about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
-    study, begun = _opened(wishes, plan, about, held)
-    runner = Replay(speeds, plan.space, learned)
-    for trial in timed(study.trials):
-        runner.skip(plan.space.point(trial.record.knobs))
-    for note in plan.notes:
-        print(f"note: {plain(note)}", file=sys.stderr)
-    guide = strategy(plan, about, begun, wishes.objective)
-    conditions = for_records(config, learned, wishes.allow, runner.offers)
-    return Prepared(plan, runner, guide, study, begun, conditions)
-
-
-def _config(wishes: Wishes) -> Config:
-    try:
-        with open(wishes.config, "rb") as file:
-            data = file.read(MAX_BYTES)
-    except OSError as error:
-        raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
-    replayed = wishes.runner == "replay"
-    elsewhere = replayed or wishes.device == "cpu"
-    target = Target(
-        wishes.gpu if elsewhere else this_gpu(wishes.gpu),
-        wishes.world_size,
-        "" if replayed and not wishes.gpu else "--gpu",
-        "--world-size" if wishes.world_size else "",
-    )
-    alone = 0 if replayed else 1
-    return read_config(wishes.config, data, target, wishes.trainer, alone)
+def _before(made: Prepared) -> Iterator[str]:
+    """What a search knows before its first trial."""
+    if made.begun.said:
+        yield made.begun.said
+    if count := len(made.study.trials):
+        known = f"{count} trial{'s' * (count != 1)}"
+        yield f"goes on with study {made.study.name}, which has {known}"
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
@@ -284,11 +151,14 @@ def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
 
 
 def _say(
-    wishes: Wishes, made: Prepared, found: Answer, output: str, hint: list[str]
+    wishes: Wishes, made: Prepared, found: Answer, output: str, *, stopped: bool
 ) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
+    hint = [] if stopped else _advice(wishes, made, found)
     for line in (*closing(found, made.plan, output), *hint):
         print(plain(line), file=out)
+    if stopped:
+        print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
         said = as_json(found, made.plan.space, output, made.study.folder)
         said["starts_from"] = made.begun.study or None

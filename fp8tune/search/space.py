@@ -144,3 +144,10 @@ def is_count(value: Any) -> bool:
     """Whether a value is a number above 0."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and value > 0
+
+
+def shown(value: Any) -> str:
+    """A knob's value as people write it."""
+    if value is None:
+        return "not set"
+    return str(value).lower() if isinstance(value, bool) else str(value)

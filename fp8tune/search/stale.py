@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.search.space import shown
 from fp8tune.search.writeback import MARK
 from fp8tune.toml.document import comments, parse
 
@@ -56,7 +57,7 @@ def stale(path: str, after: bytes, changes: Sequence[Change]) -> Iterator[str]:
         for key, role, was, now in changes:
             own = lines.get(key) == line and _has(text, was)
             if own or _speaks_of(text, key, role, was):
-                change = f"`{key}` was {_shown(was)}, is {_shown(now)}"
+                change = f"`{key}` was {shown(was)}, is {shown(now)}"
                 yield f"{path}:{line}: the comment may no longer hold: {change}"
                 break
 
@@ -76,8 +77,4 @@ def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
 
 def _has(text: str, was: Any) -> bool:
     """Whether a comment has a value in it as a word of its own."""
-    return bool(re.search(rf"(?<![\w.,]){re.escape(_shown(was))}(?![\w]|[.,]\d)", text))
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return bool(re.search(rf"(?<![\w.,]){re.escape(shown(was))}(?![\w]|[.,]\d)", text))

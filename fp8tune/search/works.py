@@ -17,16 +17,20 @@ PASSING = ("throttled", "launch")
 HOPELESS = 2
 """Trials of a cell that failed for what no batch changes, and none ran, until its other
 batches are not tried."""
+FILLED = 0.75
+"""Share of usable memory from which it may be full: the rest may be in pieces."""
 FAR = 0.25
 """How much less a failure says of a setting per knob in which that differs."""
 
 
-def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
+def closed(
+    space: Space, runs: Runs, usable_gib: float = 0.0
+) -> Callable[[Point], bool]:
     """Tells the points that need no trial.
 
     Those that had one, unless the failure may pass; a larger batch than one that ran
     out of memory in the same cell, or nearly did; and all of a cell that does not
-    compile, or otherwise never runs.
+    compile, or otherwise never runs. ``usable_gib`` is the GPU's memory, if known.
     """
     tried: dict[Point, list[Record]] = defaultdict(list)
     limits: dict[Point, float] = {}
@@ -34,7 +38,7 @@ def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
     for point, record in runs:
         tried[point].append(record)
         batch = space.batch(point)
-        if batch and (record.outcome == "oom" or tight(record)):
+        if batch and (record.outcome == "oom" or _fills(record, usable_gib)):
             cell = space.cell(point)
             limits[cell] = min(limits.get(cell, np.inf), batch)
 
@@ -47,6 +51,17 @@ def closed(space: Space, runs: Runs) -> Callable[[Point], bool]:
         return cell in lost or space.batch(point) >= limits.get(cell, np.inf)
 
     return shut
+
+
+def _fills(record: Record, usable_gib: float) -> bool:
+    """Whether a trial that ran shows that its cell's larger batches do not fit.
+
+    An allocator that frees what it kept has reserved all that it could get: where that
+    is much less than there is, something else took the rest.
+    """
+    reserved = max(record.reserved_gib, record.peak_gib)
+    elsewhere = 0 < reserved < FILLED * usable_gib
+    return bool(tight(record)) and not elsewhere
 
 
 def _lost(space: Space, runs: Runs) -> set[Point]:

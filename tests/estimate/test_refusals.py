@@ -1,13 +1,14 @@
 """Estimates of runs that cannot be: lint and estimate say the same."""
 
 import itertools
+import re
 
 import pytest
 
 from fp8tune.estimate import refusals
 from fp8tune.estimate.grid import Variants
 from fp8tune.job import Target
-from tests.estimate.test_estimate import H200, JSON, SEVEN_B
+from tests.estimate.configs import H200, JSON, SEVEN_B
 
 FP8 = SEVEN_B.replace("[train]", '[train]\nmixed_precision = "fp8"')
 H100 = ("--gpu", "h100", "--world-size", "16")
@@ -102,7 +103,7 @@ def test_fp8_is_not_offered_where_it_cannot_run(fp8tune, project, text, argument
     assert said["start"]["precision"] == "bf16"
     text = run_of(fp8tune, project, text, *arguments).out
     assert "fp8 cannot run: " in text
-    assert "bf16, micro-batch" in " ".join(text.split())
+    assert re.search(r"bf16 \(.*?\), micro-batch", " ".join(text.split()))
 
 
 def test_odd_tokens_are_only_some_cells_of_fp8(fp8tune, project):
@@ -163,6 +164,16 @@ def test_the_start_is_none_that_lacks_samples(fp8tune, project):
     assert [one["rule"] for one in said["refused"]] == ["fewer-samples-than-a-batch"]
     assert said["memory"]["peak_gib"]
     assert said["start"]["micro_batch"] == 4
+
+
+def test_numbers_of_gpus_on_which_samples_lack_have_their_reason(fp8tune, project):
+    said = run_of(fp8tune, project, VLM, "--gpu", "h200", *JSON).json
+    peaks = {one["world_size"]: one["peak_gib"] for one in said["world_sizes"]}
+    assert [size for size, peak in peaks.items() if peak] == [1]
+    assert said["world_sizes"][1]["refused"] == ["fewer-samples-than-a-batch"]
+    assert said["target"]["world_size"] == 1
+    text = run_of(fp8tune, project, VLM, "--gpu", "h200").out
+    assert "  no: 30 samples over 2 ranks are 15 each, fewer than" in text
 
 
 def with_values(text, cell):

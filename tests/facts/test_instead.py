@@ -3,22 +3,9 @@
 import pytest
 
 from fp8tune.job import Unknown
+from tests.facts.shapes import LLAMA_8B
 
-TEXT = """
-[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
-[train]
-batch_size = {batch}
-seq_len = 4096
-grad_accum_steps = {accum}
-activation_checkpointing = "{ac}"
-[distributed]
-tp = {tp}
-dp_shard = {shards}
-"""
+TEXT = LLAMA_8B + "[distributed]\ntp = {tp}\ndp_shard = {shards}\n"
 
 
 @pytest.fixture

@@ -40,11 +40,17 @@ def test_activations(tokens, layers, per_token, cross, gib):
 
 
 @pytest.mark.parametrize(
-    ("stages", "flying", "accum", "gib"),
-    [(1, 1, 8, 0.0), (2, 2, 4, 10.0 + 6 * 2), (4, 4, 4, 30.0 + 8 * 2)],
+    ("stages", "flying", "accum", "each", "gib"),
+    [
+        (1, 1, 8, 2, 0.0),
+        (2, 2, 4, 2, 10.0 + 6 * 2),
+        (4, 4, 4, 2, 30.0 + 8 * 2),
+        (2, 2, 4, 4, 10.0 + 6 * 4),
+    ],
 )
-def test_queued(stages, flying, accum, gib):
-    assert memory.queued_gib(10.0, flying, stages, accum, 2**20, 2**10) == gib
+def test_queued(stages, flying, accum, each, gib):
+    found = memory.queued_gib(10.0, flying, stages, accum, 2**20, 2**10, each)
+    assert found == gib
 
 
 @pytest.mark.parametrize(
@@ -59,9 +65,10 @@ def test_queued(stages, flying, accum, gib):
         (memory.spare_gib, (GIB, 3), 3.0),
         (memory.spare_activations_gib, ("full", 3.0), 0.0),
         (memory.spare_activations_gib, ("none", 3.0), 3.0),
-        (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 9), 4.0 + 2.0 + 9.0),
-        (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 0), 0.0),
-        (memory.gathered_gib, (2, 2 * GIB, GIB, GIB, 2), 2.0),
+        (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 9, 2), 4.0 + 2.0 + 9.0),
+        (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 12, 4), 8.0 + 4.0 + 12.0),
+        (memory.gathered_gib, (1, 2 * GIB, GIB, GIB, 0, 2), 0.0),
+        (memory.gathered_gib, (2, 2 * GIB, GIB, GIB, 2, 2), 2.0),
     ],
 )
 def test_part(part, arguments, gib):

@@ -7,26 +7,13 @@ import pytest
 from hypothesis import given, settings
 
 from fp8tune.job import Unknown
-from tests.facts.shapes import ANY, built
-
-TEXT = """
-[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
-[train]
-batch_size = {batch}
-seq_len = 4096
-grad_accum_steps = {accum}
-activation_checkpointing = "{ac}"
-"""
+from tests.facts.shapes import ANY, LLAMA_8B, built
 
 
 @pytest.fixture
 def config(job):
     def build(batch=8, ac="full", accum=1, world_size=16, gpu="h200"):
-        text = TEXT.format(batch=batch, ac=ac, accum=accum)
+        text = LLAMA_8B.format(batch=batch, ac=ac, accum=accum)
         return job(text, world_size=world_size, gpu=gpu)
 
     return build
@@ -61,7 +48,7 @@ def test_the_parts_sum_to_the_peak(shape):
 @pytest.mark.parametrize("batch", [8, 16, 64])
 @pytest.mark.parametrize("chunk", [1024, 4096, 8192])
 def test_a_chunk_of_the_loss_does_not_shrink_with_the_batch(job, batch, chunk):
-    text = TEXT.format(batch=batch, accum=1, ac="full").replace("4096", "1024")
+    text = LLAMA_8B.format(batch=batch, accum=1, ac="full").replace("4096", "1024")
     text = text.replace("14336", "8192").replace(
         "[train]",
         f'[train]\nloss_fn = "chunked_cross_entropy"\nce_chunk_size = {chunk}',
@@ -103,7 +90,7 @@ def test_the_largest_micro_batch_is_the_largest_that_fits(config, values):
 def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
     job, fired, seq_len, batch, accum, gpu, words
 ):
-    text = TEXT.format(batch=batch, accum=accum, ac="full").replace("4096", "8192")
+    text = LLAMA_8B.format(batch=batch, accum=accum, ac="full").replace("4096", "8192")
     text = text.replace("\nseq_len = 8192", f"\nseq_len = {seq_len}").replace(
         "[train]", '[train]\nmixed_precision = "fp8"'
     )
@@ -180,6 +167,27 @@ def test_full_ac_is_no_advice_where_it_wraps_nothing(job):
     assert len(peaks) == 1
 
 
+@pytest.mark.parametrize(
+    ("router", "words"),
+    [
+        ("sigmoid", "set `train.batch_size = 1`"),
+        (
+            "softmax",
+            "set `train.batch_size = 1`, or"
+            ' `train.activation_checkpointing = "full"`: at most 29 GiB',
+        ),
+    ],
+)
+def test_full_ac_is_no_advice_where_routing_would_not_repeat(job, router, words):
+    text = (
+        "[model]\ndim = 2048\nn_layers = 24\nn_heads = 16\nn_kv_heads = 8\n"
+        "vocab_size = 128256\nmax_seq_len = 4096\nnum_experts = 8\n"
+        f'moe_router = "{router}_topk"\n[train]\nbatch_size = 2\nseq_len = 4096\n'
+        'compile_model = false\nactivation_checkpointing = "none"\n'
+    )
+    assert job(text, world_size=8, gpu="h100")["memory.advice"] == words
+
+
 @settings(max_examples=100, deadline=None)
 @given(ANY)
 def test_what_is_advised_fits(shape):
@@ -232,7 +240,7 @@ def test_no_values_are_advised_where_none_is_known_to_fit(config, values, words)
 
 def test_no_values_are_advised_to_a_pipeline(job):
     """Its last stage is not covered, and it needs a micro-batch per stage."""
-    text = TEXT.format(batch=64, accum=8, ac="none") + "[distributed]\npp = 8\n"
+    text = LLAMA_8B.format(batch=64, accum=8, ac="none") + "[distributed]\npp = 8\n"
     found = job(text, gpu="h100", world_size=8)
     assert str(found["memory.fit"]) == "out-of-memory"
     assert found["memory.advice"] == (

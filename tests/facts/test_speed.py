@@ -5,22 +5,12 @@ import pytest
 from benchmarks.estimates import peaks, speeds
 from benchmarks.estimates.fit import fit
 from benchmarks.estimates.speed import NOISE, TARGET
-from fp8tune.facts import fp8, speed
+from fp8tune.facts import speed
 from fp8tune.facts.steptime import Rates
 from fp8tune.job import Job, Unknown
+from tests.facts.shapes import LLAMA_8B
 
-LLAMA_8B = """
-[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
-[train]
-batch_size = 4
-seq_len = 4096
-grad_accum_steps = 2
-activation_checkpointing = "full"
-"""
+RUN = LLAMA_8B.format(batch=4, accum=2, ac="full")
 FP8 = 'mixed_precision = "fp8"\n'
 GAINS = speeds.gains()
 
@@ -53,7 +43,7 @@ def test_the_rates_are_those_of_the_fit():
 
 def test_through_a_config(job):
     """KempnerForge's 7B on 4 H200s: 38,983 tokens/s measured."""
-    found = job(LLAMA_8B, gpu="h200", world_size=4)
+    found = job(RUN, gpu="h200", world_size=4)
     assert found["speed.tokens_per_second"] == pytest.approx(38_983, rel=0.04)
     assert found["speed.tokens_low"] < 38_983 < found["speed.tokens_high"]
     parts = found["speed.bf16_seconds"]
@@ -83,19 +73,17 @@ def test_the_band_holds_the_measured_speed_also_where_nodes_are_not_said(point):
 
 
 def test_nodes_of_four_are_slower_than_one_of_eight(job):
-    one = job(LLAMA_8B, gpu="h200", world_size=8)
+    one = job(RUN, gpu="h200", world_size=8)
     split = one.with_values({"gpus_per_node": 4})
     assert one["speed.on_small_nodes"]
     assert not split["speed.on_small_nodes"]
     assert split["speed.tokens_per_second"] < one["speed.tokens_per_second"]
     assert one["speed.tokens_low"] == pytest.approx(split["speed.tokens_low"])
-    assert not job(LLAMA_8B, gpu="h200", world_size=16)["speed.on_small_nodes"]
+    assert not job(RUN, gpu="h200", world_size=16)["speed.on_small_nodes"]
 
 
 def test_fp8_is_faster_by_its_gain(job):
-    base, fast = (
-        job(LLAMA_8B + extra, gpu="h200", world_size=4) for extra in ("", FP8)
-    )
+    base, fast = (job(RUN + extra, gpu="h200", world_size=4) for extra in ("", FP8))
     gain = base["speed.fp8_gain"]
     assert fast["speed.fp8_gain"] == gain
     assert fast["speed.tokens_per_second"] == pytest.approx(
@@ -121,7 +109,7 @@ def test_fp8_is_faster_by_its_gain(job):
     ],
 )
 def test_unknown_where_nothing_was_measured(job, change, target):
-    found = job(LLAMA_8B.replace(*change), **target)
+    found = job(RUN.replace(*change), **target)
     for fact in ("speed.tokens_per_second", "speed.fp8_gain"):
         with pytest.raises(Unknown):
             found[fact]
@@ -136,7 +124,7 @@ def test_unknown_where_nothing_was_measured(job, change, target):
     ],
 )
 def test_tokens_are_unknown_but_not_the_gain(job, change):
-    found = job(LLAMA_8B.replace(*change), gpu="h200", world_size=4)
+    found = job(RUN.replace(*change), gpu="h200", world_size=4)
     assert found["speed.fp8_gain"] > 0.5
     with pytest.raises(Unknown):
         found["speed.tokens_per_second"]
@@ -144,7 +132,7 @@ def test_tokens_are_unknown_but_not_the_gain(job, change):
 
 def test_more_gpus_never_slow_the_whole(job):
     speeds = [
-        job(LLAMA_8B, gpu="h200", world_size=gpus)["speed.tokens_per_second"]
+        job(RUN, gpu="h200", world_size=gpus)["speed.tokens_per_second"]
         for gpus in (1, 2, 4, 8, 16, 64)
     ]
     assert speeds == sorted(speeds)
@@ -153,7 +141,7 @@ def test_more_gpus_never_slow_the_whole(job):
 def test_a_larger_batch_gains_more(job):
     gains = [
         job(
-            LLAMA_8B.replace("batch_size = 4", f"batch_size = {size}"),
+            RUN.replace("batch_size = 4", f"batch_size = {size}"),
             gpu="h200",
             world_size=4,
         )["speed.fp8_gain"]
@@ -199,49 +187,6 @@ def test_the_band_far_away_holds_what_was_never_fitted():
     assert -below <= min(errors) <= max(errors) <= above
 
 
-SMALL = """
-[model]
-dim = {dim}
-n_layers = 24
-n_heads = {heads}
-n_kv_heads = {heads}
-vocab_size = 32000
-max_seq_len = 4096
-[train]
-batch_size = {batch}
-seq_len = {seq}
-grad_accum_steps = {accum}
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-"""
-
-
-@pytest.mark.parametrize("dim", [1024, 1536, 2048, 4096])
-@pytest.mark.parametrize("tokens", [512, 1024, 2048, 4096])
-@pytest.mark.parametrize("gpus", [8, 16, 64])
-def test_all_gather_alone_makes_no_gain(job, dim, tokens, gpus):
-    for accum in (1, 16):
-        values = {"dim": dim, "heads": dim // 128, "seq": tokens, "accum": accum}
-        found = job(SMALL.format(batch=1, **values), gpu="h100-sxm", world_size=gpus)
-        gain, linears = found["speed.fp8_gain"], found["fp8.linear_gain"]
-        assert (gain - 1 > 0.001) <= (linears > 1)
-        assert found["speed.fp8_gather_gain"] <= max(1, (1 + gain) / 2) + 1e-9
-        if linears < 1:
-            assert found["fp8.pays"] == "no"
-        if tokens < 4096 or dim < 2048:
-            assert found["fp8.pays"] != "yes"
-
-
-def test_the_band_of_a_verdict_is_lints(job, lint):
-    """Where lint says that FP8 slows the linears, no estimate says that it pays."""
-    values = {"dim": 1024, "heads": 8, "batch": 1, "seq": 1024, "accum": 16}
-    text = SMALL.format(**values)
-    rules = {d.rule for d in lint(text, gpu="h100", world_size=16).diagnostics}
-    assert "fp8-linears-slower" in rules
-    assert job(text, gpu="h100-sxm", world_size=16)["fp8.pays"] == "no"
-    assert job(text)["fp8.pays"] == "no"
-
-
 @pytest.mark.parametrize(
     ("gpu", "hopper"),
     [
@@ -268,55 +213,6 @@ def test_bubble(stages, micro_batches, share):
     assert speed.bubble(stages, micro_batches) == share
 
 
-GAIN = {"speed_fp8_gain": 1.25, "speed_fp8_gain_low": 1.17}
-
-
-@pytest.mark.parametrize(
-    ("known", "verdict"),
-    [
-        ({"compile": False}, "no"),
-        ({"fp8_obstacle": "tensor parallelism", **GAIN}, "no"),
-        (GAIN, "yes"),
-        ({**GAIN, "fp8_published": False}, "marginal"),
-        ({**GAIN, "fp8_linear_gain_high": 0.9}, "no"),
-        ({"speed_fp8_gain": 1.12, "speed_fp8_gain_low": 1.04}, "marginal"),
-        ({"speed_fp8_gain": 1.02, "speed_fp8_gain_low": 0.87}, "no"),
-        (
-            {
-                "speed_fp8_gain": 1.02,
-                "speed_fp8_gain_low": 0.87,
-                "fp8_linear_gain_low": 1.1,
-            },
-            "marginal",
-        ),
-        ({"fp8_linear_gain_high": 0.9, "speed_on_hopper": True}, "no"),
-        ({"fp8_linear_gain_high": 0.9}, "no"),
-        ({"fp8_linear_gain_high": 0.9, "speed_on_hopper": False}, None),
-        ({"fp8_linear_gain_high": 1.3, "speed_on_hopper": True}, None),
-        ({}, None),
-    ],
-)
-def test_pays(known, verdict):
-    known = {"compile": True, "fp8_obstacle": "", "fp8_published": True, **known}
-    if verdict is None:
-        with pytest.raises(Unknown):
-            fp8.pays(**known)
-    else:
-        assert fp8.pays(**known) == verdict
-
-
-def test_reasons_name_what_decides(job):
-    small = "[model]\ndim = 512\nn_heads = 8\n[train]\nbatch_size = 1\n"
-    assert job(small, gpu="h100-sxm", world_size=8)["fp8.reasons"] == [
-        "the converted linears run at 0.72 times their bf16 speed (H100), at M = 2048 "
-        "and hidden size 512",
-        "hardly any published model gains below M = 4096 or hidden size 2048",
-        "by Amdahl, FP8 products at twice the speed make all products 1.69 times as "
-        "fast at most",
-    ]
-    assert job(small, gpu="a100")["fp8.reasons"] == ["the GPU has no FP8 matmul"]
-
-
 def test_the_share_of_all_gather_is_among_the_reasons(job):
-    said = job(LLAMA_8B, gpu="h200", world_size=16)["fp8.reasons"]
+    said = job(RUN, gpu="h200", world_size=16)["fp8.reasons"]
     assert any("FP8 all-gather is counted as" in reason for reason in said)

@@ -1,6 +1,7 @@
-"""A rule of a user, with fixes, as the linter applies it."""
+"""A rule of a user, with fixes, as the linter applies it; a config with settings."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.packs import read_rule
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
+from tests.lint.results import FP8
 from tests.sample import NO_PIPELINE
 
 FIX = '[[fix]]\nsafety = "{}"\ntitle = "mend"\nchanges = "much"\n{}\n'
@@ -59,3 +61,14 @@ def looks() -> Callable[..., Callable[[bytes], Report]]:
         return lambda data: check("a.toml", data, chosen, target, only="kempnerforge")
 
     return make
+
+
+@pytest.fixture
+def configured(project) -> Callable[..., Path]:
+    """A config beside a ``[tool.fp8tune]`` table."""
+
+    def write(settings: str, config: str = FP8, **more: str) -> Path:
+        files = {"pyproject.toml": f"[tool.fp8tune]\n{settings}\n", "a.toml": config}
+        return project({**files, **more})
+
+    return write

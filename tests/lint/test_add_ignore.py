@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
+from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import ignore
-from fp8tune.lint.suppress import read_ignores
 from fp8tune.toml.document import parse
 
 CONFIG = """\

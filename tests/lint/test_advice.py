@@ -38,6 +38,11 @@ KNOWN = {
         "so with compile, whose memory is not known beside experts"
     ),
     ("out-of-memory", "tight-memory"): "what hardly fits, where nothing surely does",
+    ("unknown-optimizer", "muon-gradients-add-up"): "so with muon, however spelt",
+    ("unknown-optimizer", "checkpoint-never-loads"): (
+        "so with schedule_free_adamw, however spelt"
+    ),
+    ("muon-key-without-muon", "muon-gradients-add-up"): "so with muon as meant",
     ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
         "so with any pp, but said only of a run that starts"
     ),

@@ -6,9 +6,8 @@ import pytest
 
 from fp8tune.lint.baseline import hold
 from fp8tune.lint.diagnostic import Suppressed
+from tests.sample import ERROR, WARNING
 
-WARNING = "[train]\nmax_steps = 20\n"
-ERROR = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 FIRST = '{"fp8tune-baseline": 1}'
 
 

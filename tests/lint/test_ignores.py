@@ -5,8 +5,8 @@ import tomllib
 import pytest
 
 from fp8tune.lint.ignores import renamed, without
+from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import mend
-from fp8tune.lint.suppress import read_ignores
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 

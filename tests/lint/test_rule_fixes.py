@@ -20,7 +20,7 @@ from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
 from fp8tune.trainers.trainer import trainer
-from tests.toml.test_edit import without_empty
+from tests.toml.values import without_empty
 from tests.toml.writer import Writer
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from fp8tune.commands.lint import FORMATS
+from tests.sample import TP
 
-TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
 SUMMARY = """\
 1 error in 1 of 1 file
 fixable: 1 with --unsafe-fixes, which change the run

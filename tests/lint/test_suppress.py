@@ -5,7 +5,8 @@ import datetime
 import pytest
 
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region
-from fp8tune.lint.suppress import Sieve, read_ignores
+from fp8tune.lint.mark import read_ignores
+from fp8tune.lint.suppress import Sieve
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 

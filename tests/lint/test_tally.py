@@ -5,7 +5,8 @@ import io
 import pytest
 
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
-from fp8tune.lint.run import Options, Result
+from fp8tune.lint.run import Result
+from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style
 from fp8tune.lint.tally import fix_lines, show_patches
 

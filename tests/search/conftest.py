@@ -1,5 +1,21 @@
-"""NumPy as a search has it."""
+"""NumPy as a search has it, and searches of recorded trials."""
+
+import pytest
 
 from fp8tune.search.threads import load_numpy
+from tests.search.replayed import CONFIG, RECORDS, lines
 
 load_numpy()
+
+
+@pytest.fixture
+def replay(project, fp8tune):
+    """Search CONFIG on records; the outcome."""
+
+    def run(records=RECORDS, *arguments, budget="2h", config=CONFIG):
+        text = records if isinstance(records, str) else lines(records)
+        project({"a.toml": config, "r.jsonl": text})
+        command = ("search", "a.toml", "--runner", "replay", "--records", "r.jsonl")
+        return fp8tune(*command, "--budget", budget, *arguments)
+
+    return run

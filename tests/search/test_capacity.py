@@ -75,10 +75,16 @@ def test_nothing_is_known():
     assert fit.deviation[0] > 0.3
 
 
-def test_a_nearly_full_gpu_bounds_what_fits_elsewhere():
-    """As one that ran out of memory, but its peak is known."""
-    eager = [(3, 1, 0, 1)]
-    fit, full = runs(0, 2), runs(0)
-    full += [(LINE[2], ran(LINE[2], peak_gib=50.0, more={"alloc_retries": 1}))]
-    chances = [Memory(SPACE, told).fit(eager).probability[0] for told in (fit, full)]
-    assert chances[1] < 0.1 < chances[0]
+@pytest.mark.parametrize(
+    ("peak", "bounds"), [(75.0, True), (45.0, False), (15.0, False), (0.0, False)]
+)
+def test_retries_bound_what_fits_elsewhere_where_the_gpu_may_be_full(peak, bounds):
+    """As one that ran out of memory would, but no GPU has 15 GiB."""
+    half = LINE[1], ran(LINE[1], peak_gib=0.6 * peak)
+    fine, full = (
+        Memory(SPACE, [half, (LINE[2], ran(LINE[2], peak_gib=peak, more=more))])
+        for more in ({}, {"alloc_retries": 1})
+    )
+    chances = [memory.fit([(3, 1, 0, 1)]).probability[0] for memory in (fine, full)]
+    assert (chances[1] < 0.6 * chances[0]) == bounds
+    assert bounds or chances[1] > 0.85 * chances[0]

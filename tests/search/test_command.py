@@ -1,17 +1,13 @@
 """``fp8tune search`` on recorded trials, as people and programs run it."""
 
 import random
-import shutil
-import signal
-import subprocess
-import sys
-import time
 import tomllib
 
 import pytest
 
 from benchmarks.search.landscape import world
 from fp8tune.runners.replay import Replay
+from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     AC,
     BATCH,
@@ -23,46 +19,6 @@ from tests.search.tries import (
     TWIN,
     ran,
 )
-
-CONFIG = """\
-# my model
-[train]
-batch_size = 2
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-compile_model = true
-grad_accum_steps = 8  # 16 sequences a step
-"""
-BEST_TWIN = (2, 1, 1, 0)
-RECORDS = [
-    ran(GIVEN, 100, peak_gib=20.0),
-    ran(TWIN, 90, peak_gib=20.0),
-    ran(BEST, 150, peak_gib=35.0),
-    ran(BEST_TWIN, 120, peak_gib=35.0),
-    ran((3, 1, 1, 1), outcome="oom", cost_s=30.0),
-]
-
-
-def lines(records):
-    return "".join(f"{record.line()}\n" for record in records)
-
-
-@pytest.fixture
-def replay(project, fp8tune):
-    """Search CONFIG on records; the outcome."""
-
-    def run(records=RECORDS, *arguments, budget="2h", config=CONFIG):
-        text = records if isinstance(records, str) else lines(records)
-        project({"a.toml": config, "r.jsonl": text})
-        command = ("search", "a.toml", "--runner", "replay", "--records", "r.jsonl")
-        return fp8tune(*command, "--budget", budget, *arguments)
-
-    return run
-
-
-def answered(replay, *arguments, **options):
-    done = replay(*arguments, "--output-format", "json", **options)
-    return done.code, done.json
 
 
 def test_the_whole_answer(replay, tmp_path):
@@ -196,16 +152,6 @@ def test_an_edit_made_during_the_search_is_kept(replay, tmp_path, monkeypatch, e
     assert "a.toml was changed during the search and is left alone" in done.err
 
 
-@pytest.mark.parametrize(
-    ("place", "said"), [("no/b.toml", "no/b.toml: no folder"), (".", ".: Is a dir")]
-)
-def test_where_nothing_can_be_written_nothing_is_tried(replay, tmp_path, place, said):
-    done = replay(RECORDS, "--output", place)
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
-    assert not (tmp_path / ".fp8tune").exists()
-
-
 def test_bf16_that_is_faster_comes_first(replay):
     slow = [r._replace(tokens_per_second=r.tokens_per_second * 0.7) for r in RECORDS]
     records = [
@@ -258,12 +204,6 @@ def test_tokens_per_joule_as_the_objective(replay):
     assert (code, said["objective"]) == (0, "tokens-per-joule")
     assert said["tokens_per_joule"]["given"]["value"] == 0.25
     assert "wrote a.tuned.toml" in replay(records).out.splitlines()
-
-
-def test_records_without_watts_cannot_tell_the_objective(replay):
-    done = replay(RECORDS, "--objective", "tokens-per-joule")
-    assert (done.code, done.out) == (2, "")
-    assert "4 trials of the records say no `tokens_per_joule`" in done.err
 
 
 def test_a_batch_that_nearly_fills_the_gpu_is_not_written(replay, tmp_path):
@@ -361,104 +301,11 @@ def test_faults_everywhere(replay, seed, budget):
     assert said["knobs"][PRECISION] == "fp8"
 
 
-def test_values_that_the_trainer_does_not_take_are_left_out(replay):
-    odd = [2.5, 2.0, "2", True, 0]
-    more = [ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, BATCH: n}) for n in odd]
-    done = replay([*RECORDS, *more])
-    notes = [
-        f"note: 1 record is left out: `{BATCH} = {text}`, but KempnerForge takes a "
-        "whole number, above 0"
-        for text in ("2.5", "2.0", '"2"', "true", "0")
-    ]
-    assert (done.code, done.err.splitlines()) == (0, notes)
-    assert "10 trials, 1 out of memory, 10 min" in done.out
-    done = replay(more)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "the records hold no trial to replay: 1 record is left out: `" in done.err
-
-
 def test_a_step_of_other_tokens_is_said(replay):
     said = "sequences per rank and optimizer step: the learning rate and its schedule "
     config = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")
     assert f"2 -> 4 {said}were not meant for that" in replay(config=config).out
     assert said not in replay().out
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"records": "{\n"}, "r.jsonl: line 1: no JSON"),
-        ({"records": ""}, "the records hold no trial"),
-        ({"budget": "soon"}, "'soon' is no duration"),
-        ({"budget": "0s"}, "more than nothing"),
-        ({"config": "[train\n"}, "a.toml:1:"),
-        ({"config": "[project]\nname = 'x'\n[build-system]\n"}, "a Python project"),
-    ],
-)
-def test_what_cannot_start(replay, options, said):
-    done = replay(**options)
-    assert done.code == 2
-    assert done.out == ""
-    assert said in done.err
-    assert done.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["a.toml", "--budget", "1h"], "needs --records"),
-        (["no.toml", "--budget", "1h"], "no.toml: No such file"),
-        (["a.toml", "--budget", "1h", "--records", "no"], "no: No such file"),
-        (["a.toml"], "--budget"),
-        (
-            ["a.toml", "--budget", "1h", "--in-place", "--output", "b.toml"],
-            "exclude each other",
-        ),
-    ],
-)
-def test_bad_usage(project, fp8tune, arguments, said):
-    project({"a.toml": CONFIG})
-    done = fp8tune("search", *arguments, "--runner", "replay")
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
-
-
-def test_without_numpy(project, fp8tune, monkeypatch):
-    project({"a.toml": CONFIG})
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    done = fp8tune("search", "a.toml", "--budget", "1h")
-    assert done.code == 2
-    assert "search needs numpy: pip install 'fp8tune[search]'" in done.err
-
-
-@pytest.mark.parametrize(
-    ("paths", "arguments", "said"),
-    [
-        (["a.toml"], ["no.toml"], "no.toml: No such file"),
-        (["a.toml", "b.toml"], [], "2 train configs here, name one: a.toml, b.toml"),
-        ([], [], "no train config here"),
-    ],
-)
-def test_the_config_is_found_before_numpy(
-    project, fp8tune, monkeypatch, paths, arguments, said
-):
-    project(dict.fromkeys(paths, CONFIG))
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    done = fp8tune("search", *arguments, "--budget", "1h")
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
-
-
-def test_knobs_that_the_config_does_not_have_are_noted(replay):
-    records = [
-        ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, "train.new": n}) for n in (1, 2)
-    ]
-    done = replay(records)
-    assert done.code == 0
-    assert done.err.startswith(
-        "note: `train.new`: the config does not say it, the records hold 1, 2; "
-        "KempnerForge has no such key\n"
-    )
 
 
 def test_knobs_that_only_some_records_name(replay, fp8tune):
@@ -472,92 +319,3 @@ def test_knobs_that_only_some_records_name(replay, fp8tune):
     assert answered(replay, records) == first
     done = fp8tune("report", first[1]["study"])
     assert (done.code, done.err) == (0, "")
-
-
-@pytest.fixture(scope="module")
-def big():
-    """A landscape and a config that starts on it."""
-    place = world(8100)
-    given = place.space.values(place.given)
-    config = (
-        f"[train]\nbatch_size = {given[BATCH]}\nmixed_precision = 'fp8'\n"
-        f"activation_checkpointing = '{given[AC]}'\n"
-        f"compile_model = {str(given[COMPILE]).lower()}\n"
-    )
-    return list(place.records()), config
-
-
-def test_a_finished_study_answers_at_once(replay, big, tmp_path):
-    records, config = big
-    first = answered(replay, records, config=config)
-    (study,) = (tmp_path / ".fp8tune").iterdir()
-    before = (study / "trials.jsonl").read_bytes()
-    assert answered(replay, records, config=config) == first
-    assert (study / "trials.jsonl").read_bytes() == before
-    other = answered(replay, records, budget="1h", config=config)
-    assert other[1]["study"] != first[1]["study"]
-
-
-@pytest.mark.parametrize("damaged", ['"train.batch_size": 77', '"other": 2'])
-def test_a_study_with_a_setting_that_is_none(replay, tmp_path, damaged):
-    replay()
-    (path,) = tmp_path.glob(".fp8tune/*/trials.jsonl")
-    text = path.read_text().splitlines(keepends=True)
-    text[1] = text[1].replace('"train.batch_size": 2', damaged)
-    path.write_text("".join(text))
-    done = replay()
-    assert (done.code, done.out) == (2, "")
-    assert "trials.jsonl:2: no setting of this search" in done.err
-    assert done.err.count("\n") == 1
-    assert path.read_text() == "".join(text)
-
-
-def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
-    replay, big, tmp_path
-):
-    records, config = big
-    first = answered(replay, records, config=config)
-    (study,) = (tmp_path / ".fp8tune").iterdir()
-    whole = (study / "trials.jsonl").read_bytes()
-    draw = random.Random(1)
-    for cut in [0, 1, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(12))]:
-        (study / "trials.jsonl").write_bytes(whole[:cut])
-        assert answered(replay, records, config=config) == first
-        assert (study / "trials.jsonl").read_bytes() == whole
-    shutil.rmtree(study)
-    assert answered(replay, records, config=config) == first
-
-
-def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypatch):
-    records, config = big
-    expected = answered(replay, records, config=config)
-    tuned = (tmp_path / "a.tuned.toml").read_bytes()
-    (study,) = (tmp_path / ".fp8tune").iterdir()
-    whole = (study / "trials.jsonl").read_bytes()
-    shutil.rmtree(study)
-    (tmp_path / "a.tuned.toml").unlink()
-    monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
-    command = [sys.executable, "-m", "fp8tune", "search", "a.toml", "--budget", "2h"]
-    command += ["--runner", "replay", "--records", "r.jsonl"]
-    draw, kills, known = random.Random(2), 0, b""
-    while kills < 20:
-        with subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as process:
-            said = [process.stdout.readline() for _ in range(draw.randint(1, 3))]
-            time.sleep(draw.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-        done = sum(line.startswith(b"  ") for line in said)
-        left = (study / "trials.jsonl").read_bytes() if any(study.glob("t*l")) else b""
-        kept = left[: left.rfind(b"\n") + 1]
-        assert whole.startswith(left)  # nothing is lost, nothing comes otherwise
-        assert kept.count(b"\n") >= known.count(b"\n") + done
-        known = kept
-        if process.returncode == -signal.SIGKILL:
-            kills += 1
-        if known == whole:  # it was done: once more
-            shutil.rmtree(study)
-            known = b""
-    assert answered(replay, records, config=config) == expected
-    assert (study / "trials.jsonl").read_bytes() == whole
-    assert (tmp_path / "a.tuned.toml").read_bytes() == tuned

@@ -7,7 +7,16 @@ from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    KNOBS,
+    OTHER,
+    TWIN,
+    InOrder,
+    ran,
+    space_of,
+)
 
 BEST_TWIN = (2, 1, 1, 0)
 RECORDS = [
@@ -17,24 +26,6 @@ RECORDS = [
     ran(BEST_TWIN, 120),
     ran(OTHER, outcome="oom", cost_s=30.0),
 ]
-
-
-class InOrder:
-    """Proposes points one after the other."""
-
-    def __init__(self, *points):
-        self.points = points
-
-    def propose(self, trials):
-        done = sum(trial.stage == "search" for trial in trials)
-        if done == len(self.points):
-            return None
-        return Proposal(self.points[done], "search", "in order")
-
-
-def space_of(records):
-    space = Space(KNOBS)
-    return Space(KNOBS, [space.point(record.knobs) for record in records])
 
 
 def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
@@ -179,7 +170,7 @@ def test_a_config_that_a_small_budget_cut_short_is_tried_again():
 def test_what_a_small_budget_cut_short_is_chosen_after_all():
     """Given up while it compiled, it is tried again and counts by what it does then."""
     study = Study("")
-    late = {"budget_s": 600.0, "message": "nothing more in stage compile"}
+    late = {"budget_s": 600.0, "message": "given up in stage compile"}
     study.add("search", ran(BEST, outcome="compile", more=late))
     space = space_of(RECORDS)
     points = InOrder(OTHER, BEST)

@@ -51,6 +51,14 @@ def test_most_landscapes_are_solved_in_half_an_hour():
     assert statistics.median(result.oom_30 for result in results) <= 3
 
 
+@pytest.mark.parametrize("seed", [7001, 7008, 7011, 7026])
+def test_retries_of_the_given_setting_do_not_stop_the_search(seed):
+    """Nor do they keep it from larger batches, where the GPU is far from full."""
+    place = world(seed)
+    with_them, without = (ours(place, Variant(retries=some)) for some in (True, False))
+    assert with_them.minutes_120 >= without.minutes_120
+
+
 @pytest.mark.parametrize("seed", SEEDS[:3])
 def test_the_same_history_gets_the_same_proposal(seed):
     place = world(seed)

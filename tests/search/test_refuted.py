@@ -7,18 +7,12 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.search.refuted import PREDICTED, with_measured
 from fp8tune.search.writeback import Choice, write_back
+from tests.sample import LLAMA_8B
 from tests.search.tries import GIVEN, ran
 
 TARGET = Target("h100-sxm", 1, "--gpu", "--world-size")
-CONFIG = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-[train]
+CONFIG = f"""\
+{LLAMA_8B}[train]
 batch_size = 2
 seq_len = 4096
 mixed_precision = "fp8"

@@ -94,15 +94,18 @@ def test_a_study_is_of_one_gpu_and_driver(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("degrees", "size", "said"),
     [
-        ("dp_shard = 2\ndp_replicate = 4\n", "8", "4 replicas of 2 shards"),
-        ("dp_replicate = 2\n", "1", "dp_shard is not known; give the number of GPUs"),
+        ("dp_shard = 2\ndp_replicate = 4\n", "8", "[hybrid-sharding]; KempnerForge "),
+        ("dp_replicate = 2\n", "1", "[world-size-not-divisible]; KempnerForge "),
+        ("dp_replicate = 2\n", "", "dp_shard is not known; give the number of GPUs"),
     ],
 )
 def test_what_the_trainer_cannot_run_is_not_tried(
     project, fp8tune, degrees, size, said
 ):
-    project({"a.toml": PATH.read_text().replace("dp_shard = -1\n", degrees)})
-    asked = ("--device", "cpu", "--budget", "9s", "--world-size", size)
+    text = PATH.read_text().replace("dp_shard = -1\n", degrees)
+    project({"a.toml": text.replace(" world-size=1", "")})
+    asked = ["--device", "cpu", "--budget", "9s"]
+    asked += ["--world-size", size] if size else []
     done = fp8tune("search", "a.toml", *asked)
     assert (done.code, done.out) == (2, "")
     assert said in done.err

@@ -263,6 +263,20 @@ def test_a_speed_that_cannot_be_leaves_the_peak():
     assert (run.quantity, run.measured) == ("memory", 70.0)
 
 
+@pytest.mark.parametrize(
+    ("peak", "more", "counts"),
+    [(45.0, {}, True), (45.0, {"extrapolated": "rank 0 of 64"}, False)],
+)
+def test_a_rank_that_never_held_the_whole_model_tells_no_peak_below_it(
+    peak, more, counts
+):
+    target = H200._replace(world_size=64)
+    job = plan(config(dim=8192, layers=40), target=target).config.job
+    assert peak < job["memory.init_gib"]
+    found = measured(job, [told(GIVEN, 9000, peak_gib=peak, more=more)])
+    assert [run.quantity for run in found] == ["memory"] * counts
+
+
 def test_a_corrected_peak_is_surer():
     job = MINE.config.job
     plain = from_job(SPACE, job)(BEST)

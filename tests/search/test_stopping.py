@@ -155,6 +155,7 @@ def test_once_with_nothing_known(command):
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "no trial succeeded" in out
+    assert "stopped: the same command goes on from here" in out
     assert not (command.folder / "a.tuned.toml").exists()
     assert command.left() == []
 
@@ -193,4 +194,5 @@ def test_the_budget_ends_trials_that_never_start(tmp_path):
     assert time.monotonic() - start < 5 + 60
     assert process.returncode == 1
     assert "did not start" in out
+    assert "no trial ended within 5 s; give a larger --budget" in out
     assert command.left() == []

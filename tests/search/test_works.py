@@ -70,6 +70,18 @@ def test_a_larger_batch_than_one_that_nearly_filled_the_gpu_is_closed():
     assert not tell((3, 0, 1, 1))
 
 
+@pytest.mark.parametrize(
+    ("reserved", "usable", "shut"),
+    [(30.0, 76.0, False), (70.0, 76.0, True), (30.0, 0.0, True), (0.0, 76.0, True)],
+)
+def test_retries_on_a_gpu_that_is_not_full_close_no_larger_batch(
+    reserved, usable, shut
+):
+    full = ran(GIVEN, reserved_gib=reserved, more={"alloc_retries": 3})
+    tell = closed(SPACE, [(GIVEN, full)], usable)
+    assert (tell(GIVEN), tell(BEST)) == (True, shut)
+
+
 def test_a_batch_that_is_no_number_closes_only_itself():
     space = Space([Knob("train.batch_size", ("a", 4), "micro_batch")])
     tell = closed(space, [((0,), ran((0,), outcome="oom", space=space))])

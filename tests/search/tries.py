@@ -2,6 +2,7 @@
 
 from fp8tune.search.record import Record
 from fp8tune.search.space import Knob, Space
+from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Trial
 
 BATCH, AC, COMPILE, PRECISION = (
@@ -35,3 +36,22 @@ def ran(point, speed=100.0, outcome="ok", space=SPACE, **fields) -> Record:
 def trials(*pairs, space=SPACE) -> list[Trial]:
     """Trials of ``(stage, record)``."""
     return [Trial(i, stage, record) for i, (stage, record) in enumerate(pairs)]
+
+
+class InOrder:
+    """Proposes points one after the other."""
+
+    def __init__(self, *points):
+        self.points = points
+
+    def propose(self, trials):
+        done = sum(trial.stage == "search" for trial in trials)
+        if done == len(self.points):
+            return None
+        return Proposal(self.points[done], "search", "in order")
+
+
+def space_of(records) -> Space:
+    """The settings that were recorded."""
+    space = Space(KNOBS)
+    return Space(KNOBS, [space.point(record.knobs) for record in records])

@@ -1,4 +1,4 @@
-"""Valid TOML texts, by what is odd about each."""
+"""Valid TOML texts, by what is odd about each, and digits that are too many."""
 
 KEYS = {
     "bare": "a = 1\nB-2 = 2\n_ = 3\n-=4\n3.14 = 5\n1234=6\n",
@@ -140,3 +140,6 @@ VALID = {
     }.items()
     for name, text in texts.items()
 }
+
+DIGITS = "1" * 6000
+"""More than Python reads of a decimal integer."""

@@ -1,7 +1,5 @@
 """The span scanner against tomllib: each span parses to what stands there."""
 
-import datetime
-import math
 import re
 import tomllib
 
@@ -10,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from fp8tune.toml.spans import scan
 from tests.toml.corpus import VALID
+from tests.toml.values import canonical, walk
 from tests.toml.writer import documents
 
 EXAMPLES = settings(
@@ -17,29 +16,6 @@ EXAMPLES = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-def walk(value, path=()):
-    """Every path of a value with what stands there, the root left out."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for part, inner in items:
-        yield (*path, part), inner
-        if isinstance(inner, (dict, list)):
-            yield from walk(inner, (*path, part))
-
-
-def canonical(value):
-    """A value with types, for comparison: 1 is not 1.0 nor true, nan is nan."""
-    if isinstance(value, dict):
-        items = ((key, canonical(inner)) for key, inner in value.items())
-        return "table", sorted(items, key=lambda item: item[0])
-    if isinstance(value, list):
-        return "array", [canonical(inner) for inner in value]
-    if isinstance(value, float):
-        return "float", "nan" if math.isnan(value) else repr(value)
-    if isinstance(value, (datetime.datetime, datetime.time)):
-        return type(value).__name__, value.isoformat()
-    return type(value).__name__, value
 
 
 def unquoted(key):

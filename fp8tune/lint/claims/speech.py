@@ -43,9 +43,10 @@ _SIGNS = ("<", ">", "\u2264", "\u2265", "?", "--", "$", "same run", "same config
 _FILES = (".toml", ".py", ".sh", ".yaml")
 _WORDS = re.compile(r"[a-z][a-z.]*")
 _TERM = r"(?<![\w.])([A-Za-z_][\w-]*)([ \t]*=)?"
+_PARTS = r"(?:vision[ _])?(?:adapter|backbone|decoder|encoder|tower|transformer)"
 _SETTLED = (
-    r"^[#\s]*Measured on [^:\n]*:|\boptimizer(?= step)|\(encoder frozen\)"
-    r"|(?<=[0-9] )[KMBT]\b"
+    r"^[#\s]*Measured on [^:\n]*:|\boptimizer(?= step)"
+    rf"|\({_PARTS} frozen\)|(?<=[0-9] )[KMBT]\b"
 )
 _LABEL = r"(?:^|[#\n(])[ \t]*([\w~][^:\n(]*):(?=\s|$)"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from fp8tune.facts import FACTS
+from fp8tune.facts.calibration import Run
 from fp8tune.fields import FIELDS
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.fact import FactPage, fact_page
@@ -48,8 +49,17 @@ Page = RulePage | KeyPage | FactPage | ListPage | MythPage
 _INDEX = re.compile(r"\[\d*\]")
 
 
-def explain(name: str, config: Config | None = None) -> Page | None:
-    """The page of a name; ``None`` if nothing is called so."""
+def explain(
+    name: str,
+    config: Config | None = None,
+    place: Callable[[Config], Config] = lambda config: config,
+    runs: Sequence[Run] = (),
+) -> Page | None:
+    """The page of a name; ``None`` if nothing is called so.
+
+    Rules are judged as in lint, for what the user has said. Facts have the target that
+    ``place`` finds, and measured runs correct them, as in an estimate.
+    """
     for rule in builtin():
         if name in (rule.name, rule.code):
             return rule_page(rule, config)
@@ -59,7 +69,8 @@ def explain(name: str, config: Config | None = None) -> Page | None:
         return key_page(owner, key, spec, config)
     for owner in NAMES:
         if name in (*FIELDS, *trainer(owner).vocabulary.computed):
-            return fact_page(config.trainer.name if config else owner, name, config)
+            known = place(config) if config else None
+            return fact_page(known.trainer.name if known else owner, name, known, runs)
     told = [myth for myth in myths() if name in (myth.name, "myths")]
     if told:
         return MythPage(name, told)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.facts import FACTS
+from fp8tune.facts.calibration import Run
 from fp8tune.fields import FIELDS
 from fp8tune.job import Source
 from fp8tune.lint.config import Config
+from fp8tune.lint.explain.corrected import Corrected, corrected
 from fp8tune.lint.explain.derivation import SUPPLY, Node, derive, unit
 from fp8tune.lint.explain.formula import Formula, formula
 from fp8tune.lint.explain.myths import Myth, about
@@ -21,7 +24,8 @@ class FactPage(NamedTuple):
     """All that is known of a named quantity.
 
     ``said`` tells who gives it where no formula does; ``inputs`` are what the formula
-    reads; ``source`` is what the formula's module says of its evidence.
+    reads; ``source`` is what the formula's module says of its evidence, ``corrected``
+    what measured runs make of the value.
     """
 
     name: str
@@ -37,9 +41,12 @@ class FactPage(NamedTuple):
     facts: list[str]
     myths: list[Myth]
     derivation: Node | None
+    corrected: Corrected | None
 
 
-def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
+def fact_page(
+    owner: str, name: str, config: Config | None = None, runs: Sequence[Run] = ()
+) -> FactPage:
     """The page of a fact or field, in the words of a trainer where it has some."""
     words = trainer(owner).vocabulary
     source = words.computed.get(name)
@@ -61,6 +68,7 @@ def fact_page(owner: str, name: str, config: Config | None = None) -> FactPage:
         facts=facts_reading(owner, name),
         myths=about(name),
         derivation=derive(name, config) if config else None,
+        corrected=corrected(name, config.job, runs) if config else None,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
+from fp8tune.lint.explain.corrected import Corrected
 from fp8tune.lint.explain.derivation import Node
 from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.key import KeyPage
@@ -145,6 +146,8 @@ def _fact(page: FactPage) -> Iterator[Block]:
     yield Block("", prose(page.details, ""))
     if page.derivation:
         yield Block("In this config", tree(page.derivation))
+    if page.corrected:
+        yield Block("Corrected by measured runs", _corrected(page, page.corrected))
     who = f" ({page.trainer})" if page.trainer else ""
     yield Block(f"Said by{who}", prose(page.said))
     yield Block(f"Formula{who}", list(_formula(page)))
@@ -153,6 +156,12 @@ def _fact(page: FactPage) -> Iterator[Block]:
     yield Block("Facts that depend on it", _names(page.facts))
     yield _myths(page.myths)
     yield Block("Source", prose(page.source))
+
+
+def _corrected(page: FactPage, by: Corrected) -> list[str]:
+    runs = f"{by.runs} measured run{'s' * (by.runs != 1)} of configs like this one"
+    how = f"times {by.factor:.3f}, by {runs}" if by.runs else "by others on this GPU"
+    return tree(Node(page.name, by.value, True, page.unit, how))
 
 
 def _formula(page: FactPage) -> Iterator[str]:

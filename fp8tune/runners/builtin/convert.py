@@ -111,7 +111,10 @@ def build(
 
     One rank of many never holds the whole model: it is built without storage, and gets
     its share of the weights when it is sharded. Tied weights would come apart so, and
-    are built whole. ``built`` hears when the plain model is there, to be converted.
+    are built whole. The trainer builds all models whole first (parallel.py,
+    build_parallel_model), which takes ``memory.init_gib`` once: a trial does not see
+    that, so a search of what is too large for it is refused beforehand.
+    ``built`` hears when the plain model is there, to be converted.
     """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.runners.builtin.measure import Device, check_finite
+from fp8tune.runners.builtin.measure import Device, check_finite, timed_step
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Training
 
@@ -25,11 +24,8 @@ def learn(
     """
     times = [first_ms]
     for number in range(1, spec.steps):
-        start = time.perf_counter()
-        step = training.step()
-        device.wait()
-        times.append((time.perf_counter() - start) * 1e3)
-        say(step=number, ms=times[-1], loss=step.loss, grad_norm=step.grad_norm)
+        took_ms, step = timed_step(training, device, number, say)
+        times.append(took_ms)
         check_finite(step)
     middle = statistics.median(times)
     return {

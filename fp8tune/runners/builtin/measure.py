@@ -57,6 +57,18 @@ class Device:
         }
 
 
+def timed_step(
+    training: Training, device: Device, number: int, say: Callable[..., None]
+) -> tuple[float, Step]:
+    """A step and its wall time [ms], which are also told."""
+    start = time.perf_counter()
+    step = training.step()
+    device.wait()
+    took_ms = (time.perf_counter() - start) * 1e3
+    say(step=number, ms=took_ms, loss=step.loss, grad_norm=step.grad_norm)
+    return took_ms, step
+
+
 def measure(
     training: Training,
     device: Device,
@@ -78,11 +90,8 @@ def measure(
     seen = _Seen(device)
     last = spec.warm_steps + spec.max_steps
     for number in range(1, last + 1):
-        start = time.perf_counter()
-        step = training.step()
-        device.wait()
-        times.append((time.perf_counter() - start) * 1e3)
-        say(step=number, ms=times[-1], loss=step.loss, grad_norm=step.grad_norm)
+        took_ms, step = timed_step(training, device, number, say)
+        times.append(took_ms)
         check_finite(step)
         losses.append(step.loss)
         if why := seen.new():

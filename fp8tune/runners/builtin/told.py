@@ -66,7 +66,7 @@ def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
 def _unfinished(heard: Heard) -> tuple[str, str]:
     """The outcome of a worker that neither finished nor said why."""
     if heard.ended == "late":
-        return _LATE.get(heard.stage, "hang"), f"nothing more in stage {heard.stage}"
+        return _LATE.get(heard.stage, "hang"), f"given up in stage {heard.stage}"
     if heard.code == -9:
         return "launch", "killed by the system, probably for host memory"
     kind = "compile" if heard.stage == "compile" else "launch"

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 from fp8tune.runners import smi
@@ -44,7 +43,12 @@ def _run(path: str) -> None:
     from fp8tune.runners.builtin.convert import build
     from fp8tune.runners.builtin.data import batches
     from fp8tune.runners.builtin.learn import learn
-    from fp8tune.runners.builtin.measure import Device, count_float8_matmuls, measure
+    from fp8tune.runners.builtin.measure import (
+        Device,
+        count_float8_matmuls,
+        measure,
+        timed_step,
+    )
     from fp8tune.runners.builtin.spec import from_json
     from fp8tune.runners.builtin.step import Training
 
@@ -59,11 +63,10 @@ def _run(path: str) -> None:
         training.compile()
         device.wait()
     say(stage="first_step", **counts)
-    first = _timed(training.step, device.wait)
-    say(step=0, ms=first[0], loss=first[1].loss, grad_norm=first[1].grad_norm)
+    first_ms, _ = timed_step(training, device, 0, say)
     say(stage="steady")
     run = learn if spec.steps else measure
-    measured = run(training, device, spec, say, first[0])
+    measured = run(training, device, spec, say, first_ms)
     say(stage="profile")
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
     say(done={**measured, **device.memory(), "float8_matmuls": matmuls})
@@ -78,13 +81,6 @@ def _versions() -> dict[str, Any]:
     if not torch.version.cuda:
         return names
     return {**names, "cuda": torch.version.cuda, "driver": smi.driver()}
-
-
-def _timed(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call()
-    wait()
-    return (time.perf_counter() - start) * 1e3, result
 
 
 def _failure(error: BaseException) -> dict[str, str]:

@@ -14,7 +14,7 @@ from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
 from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import clean
-from fp8tune.search.space import Knob, Point
+from fp8tune.search.space import Knob, Point, shown
 from fp8tune.search.statistics import Speed
 from fp8tune.search.study import Trial, timed
 
@@ -212,9 +212,8 @@ def worded(knob: Knob, value: Any) -> str:
     if isinstance(value, str) and not knob.role:
         return clean(value, 24)
     named = {"micro_batch": "batch", "ac": "AC"}.get(knob.role)
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
     name = named or clean(knob.key.rpartition(".")[2], 24)
-    return f"{name} {clean(shown, 24)}"
+    return f"{name} {clean(shown(value), 24)}"
 
 
 def number(record: Record, name: str) -> float:

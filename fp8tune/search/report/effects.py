@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fp8tune.search.report.data import Case, Setting, middle, worded
 from fp8tune.search.report.words import clean, percent, rate
-from fp8tune.search.space import Knob, Point
+from fp8tune.search.space import Knob, Point, shown
 
 SLOW = "under"
 """How a setting ended that was not measured to the end because it is slow."""
@@ -98,7 +98,7 @@ def _value(knob: Knob, at: int) -> str:
     value = knob.values[at]
     if knob.role in ("compile", "precision"):
         return worded(knob, value)
-    return clean(str(value).lower() if isinstance(value, bool) else str(value), 24)
+    return clean(shown(value), 24)
 
 
 def _said(

@@ -21,6 +21,8 @@ LIMITS = (
     "to diverge only after about 200B tokens (arXiv 2409.12517)"
 )
 PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
+"""torchtitan's Llama 3 configs with float8 sections (v0.2.2): 200 for 8B and 70B, 600
+for 405B. DeepSeek-V3 (arXiv 2412.19437): 2000. See rules/stability/no-warmup.toml."""
 
 
 def sentences(found: Finding, key: str) -> Iterator[str]:

@@ -10,22 +10,25 @@ from __future__ import annotations
 from fp8tune.job import Unknown
 
 
-def norm_bytes(hidden_size: int, model_norm_type: str) -> int:
-    """Bytes per token that one norm keeps: fp32 input and product, bf16 result.
+def norm_bytes(hidden_size: int, model_norm_type: str, compute_bytes: int) -> float:
+    """Bytes per token that one norm keeps: fp32 input and product, and the result.
 
-    LayerNorm is one operation and keeps a bf16 input (model/norm.py).
+    LayerNorm is one operation and keeps its input alone (model/norm.py).
     """
-    return (10 if model_norm_type == "rmsnorm" else 3) * hidden_size
+    each = 8 + compute_bytes if model_norm_type == "rmsnorm" else 1.5 * compute_bytes
+    return each * hidden_size
 
 
-def attention_bytes(hidden_size: int, heads: int, tp: int) -> float:
+def attention_bytes(hidden_size: int, heads: int, tp: int, compute_bytes: int) -> float:
     """Bytes per token that attention keeps: q, k and v of all heads, output, sums."""
-    return (10 * hidden_size + 4 * heads) / tp
+    return (5 * compute_bytes * hidden_size + 4 * heads) / tp
 
 
-def ffn_bytes(ffn_size: int, model_activation: str, tp: int) -> float:
+def ffn_bytes(
+    ffn_size: int, model_activation: str, tp: int, compute_bytes: int
+) -> float:
     """Bytes per token that a dense FFN keeps; with ReLU not measured."""
-    return _ffn(ffn_size, model_activation) / tp
+    return _ffn(ffn_size, model_activation) * compute_bytes / 2 / tp
 
 
 def expert_bytes(
@@ -35,8 +38,14 @@ def expert_bytes(
     shared_experts: int,
     model_activation: str,
     model_moe_top_k: int,
+    compute_bytes: int,
 ) -> float:
-    """Bytes per token that a mixture of experts keeps: padded rows, and dispatch."""
+    """Bytes per token that a mixture of experts keeps: padded rows, and dispatch.
+
+    In fp32 experts run one after the other, which was not measured (model/moe.py).
+    """
+    if expert_rows and compute_bytes > 2:
+        raise Unknown("expert_bytes")
     one = _ffn(expert_size, model_activation)
     dispatch = 13 * model_moe_top_k * hidden_size
     return expert_rows * (one + 2 * hidden_size) + shared_experts * one + dispatch
@@ -62,48 +71,50 @@ def activation_bytes(
     model_qk_norm: bool,
     tp: int,
     sequence_parallel: bool,
-    norm_bytes: int,
+    norm_bytes: float,
     attention_bytes: float,
     ffn_bytes: float,
     expert_bytes: float,
+    compute_bytes: int,
 ) -> float:
     """Bytes per token that one block keeps for the backward pass, on average.
 
     Full AC keeps the block's input. Selective AC wraps the attention module alone:
     norms (computed in fp32) and FFN stay. Exact in eager mode; compiled on the CPU,
-    where the compiler recomputes part of it.
+    where the compiler recomputes part of it. Tensor parallelism splits all but gathered
+    inputs, or norms where the sequence is whole; with selective AC torch 2.13 does not
+    compile it there.
     """
     split = tp if sequence_parallel else 1
     if ac_applied == "full":
-        return 2 * hidden_size / split
+        return compute_bytes * hidden_size / split
     if (model_norm_type, model_qk_norm) != ("rmsnorm", False):
         raise Unknown("activation_bytes.norm")
     if compile:
         if moe_layers or vlm_arch_name:
             raise Unknown("activation_bytes.compiled")
-        if tp > 1:
+        if tp > 1 and ac_applied == "selective":
             raise Unknown("activation_bytes.split")
         if model_activation != "silu":
             raise Unknown("activation_bytes.activation")
-        return _compiled(ac_applied, hidden_size, ffn_size, heads)
+        if ac_applied == "selective":
+            return compute_bytes * (4 * hidden_size + 3 * ffn_size)
+        whole = (2 if sequence_parallel else 4) * hidden_size if tp > 1 else 0
+        kept = (9 * hidden_size - whole + 3 * ffn_size) / tp + whole
+        return compute_bytes * kept + 4 * heads / tp
     ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
-    gathered = 9 * hidden_size if sequence_parallel else 0
+    gathered = 4.5 * compute_bytes * hidden_size if sequence_parallel else 0
     inside = 0 if ac_applied == "selective" else attention_bytes
     return 2 * norm_bytes / split + inside + ffn + gathered
-
-
-def _compiled(ac: str, hidden: int, ffn: int, heads: int) -> float:
-    if ac == "selective":
-        return 8 * hidden + 6 * ffn
-    return 18 * hidden + 6 * ffn + 4 * heads
 
 
 def cross_bytes(
     cross_blocks: int,
     hidden_size: int,
-    norm_bytes: int,
+    norm_bytes: float,
     attention_bytes: float,
     ffn_bytes: float,
+    compute_bytes: int,
     vlm_visual_tokens: int = 0,
     vlm_max_text_len: int = 1,
 ) -> float:
@@ -111,7 +122,9 @@ def cross_bytes(
 
     Their keys and values are of the image tokens (model/cross_attention.py).
     """
-    images = 4 * hidden_size * (vlm_visual_tokens / vlm_max_text_len - 1)
+    images = (
+        2 * compute_bytes * hidden_size * (vlm_visual_tokens / vlm_max_text_len - 1)
+    )
     return cross_blocks * (2 * norm_bytes + attention_bytes + ffn_bytes + images)
 
 
@@ -129,8 +142,9 @@ def recompute_bytes(
     model_activation: str,
     tp: int,
     sequence_parallel: bool,
-    norm_bytes: int,
+    norm_bytes: float,
     attention_bytes: float,
+    compute_bytes: int,
 ) -> float:
     """Bytes per token of one block in its backward pass, beyond what it kept.
 
@@ -138,18 +152,19 @@ def recompute_bytes(
     block has no fp32 copies and reuses buffers (not measured: bounded by the trainer's
     run of 7B on 2 GPUs). Without AC the gradients alone.
     """
-    matrices = 12 if model_activation == "silu" else 6
-    gathered = _gathered(hidden_size, tp, sequence_parallel)
+    each = compute_bytes
+    matrices = each * (6 if model_activation == "silu" else 3)
+    gathered = each / 2 * _gathered(hidden_size, tp, sequence_parallel)
     if model_qk_norm:
         gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
     if ac_applied != "full":
-        return 4 * ffn_size / tp + 2 * hidden_size + gathered
+        return each * (2 * ffn_size / tp + hidden_size) + gathered
     if moe_layers:
         rows = expert_rows * (matrices * expert_size + 2 * hidden_size)
         return rows + 2 * norm_bytes + attention_bytes + gathered
     if compile:
         split = tp if sequence_parallel else 1
-        return 8 * ffn_size / tp + 14 * hidden_size / split + gathered
+        return each * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
     norms = 2 * norm_bytes / (tp if sequence_parallel else 1)
     return matrices * ffn_size / tp + norms + attention_bytes + gathered
 
@@ -174,10 +189,11 @@ def spare_bytes(
     moe_layers: int,
     model_activation: str,
 ) -> float:
-    """Bytes per token of the peak that may not be there.
+    """Bytes per token of the peak that may not be there: the band's low end lacks them.
 
-    What balanced routing would save of the experts' rows. And what the compiler saves
-    of FP8 blocks on the CPU: published runs without AC need as much as in bf16
+    What balanced routing would save of the experts' rows: of one MoE block and its
+    gradients with full AC, else of all. And what the compiler saves of FP8 blocks on
+    the CPU, of all: published runs without AC need as much as in bf16
     (https://github.com/pytorch/torchtitan/pull/778).
     """
     if moe_layers:
@@ -193,7 +209,7 @@ def spare_bytes(
 def router_bytes(
     ac_applied: str,
     moe_layers: int,
-    norm_bytes: int,
+    norm_bytes: float,
     attention_bytes: float,
 ) -> float:
     """Bytes per token that an MoE block keeps after its own backward pass.
@@ -207,18 +223,19 @@ def router_bytes(
 
 
 def head_bytes(
-    norm_bytes: int,
+    norm_bytes: float,
     hidden_size: int,
     compile: bool,  # noqa: A002
     sequence_parallel: bool,
     tp: int,
+    compute_bytes: int,
 ) -> float:
-    """Bytes per token that final norm and head keep; compiled, only bf16 tensors.
+    """Bytes per token that final norm and head keep; compiled, no fp32 copies.
 
     With sequence parallelism the head gathers its input.
     """
-    own = 4 * hidden_size if compile else norm_bytes
-    return own / tp + 2 * hidden_size if sequence_parallel else own
+    own = 2 * compute_bytes * hidden_size if compile else norm_bytes
+    return own / tp + compute_bytes * hidden_size if sequence_parallel else own
 
 
 def logit_bytes(
@@ -226,12 +243,14 @@ def logit_bytes(
     train_ce_chunk_size: int,
     train_z_loss_weight: float,
     head_tokens: int,
+    compute_bytes: int,
 ) -> float:
     """Bytes per token and vocabulary entry while the loss is differentiated.
 
-    bf16 logits, log-probabilities and a gradient of each: 8. Chunks do not help: the
-    gradient of each is as large as all logits. z-loss adds fp32 copies: 20
-    (training/loss.py).
+    bf16 logits, log-probabilities and a gradient of each: 8. Chunks hardly help: the
+    gradient of each is as large as all logits, and one chunk of log-probabilities alone
+    is gone when the second is added; uneven chunks are taken as none. z-loss adds fp32
+    copies: 20; in fp32 it has none (training/loss.py, benchmarks/loss_bytes.py).
     """
     if train_loss_fn not in ("cross_entropy", "chunked_cross_entropy"):
         raise Unknown("logit_bytes")
@@ -239,9 +258,10 @@ def logit_bytes(
         return 20
     chunk = train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
     chunked = train_loss_fn != "cross_entropy" and chunk < head_tokens
-    return 8 + 4 * chunk / head_tokens if chunked else 8
+    gone = chunk / head_tokens if chunked and head_tokens % chunk == 0 else 0
+    return compute_bytes * (4 - gone)
 
 
-def held_logit_bytes(weight_bytes: int) -> int:
-    """The training loop holds on to bf16 logits until the next (scripts/train.py)."""
-    return weight_bytes
+def held_logit_bytes(compute_bytes: int) -> int:
+    """The training loop holds on to the logits until the next (scripts/train.py)."""
+    return compute_bytes

@@ -116,6 +116,22 @@ def ac_modes(vlm_arch_name: str) -> tuple[str, ...]:
     return found.get(vlm_arch_name, ("none", "selective", "full"))
 
 
+def ac_usable(
+    ac_modes: tuple[str, ...],
+    moe_layers: int,
+    experts: int,
+    model_moe_router: str,
+    model_moe_top_k: int,
+) -> tuple[str, ...]:
+    """Those of them with which the backward pass works.
+
+    The sigmoid router moves its bias in each forward pass, so that the one which full
+    AC repeats routes otherwise (model/router.py, SigmoidTopKRouter.forward).
+    """
+    moves = model_moe_router == "sigmoid_topk" and model_moe_top_k < experts
+    return tuple(m for m in ac_modes if not (m == "full" and moe_layers and moves))
+
+
 def ac_applied(ac: str, ac_modes: tuple[str, ...]) -> str:
     """The AC mode in force: none where nothing is wrapped."""
     return Words(ac if ac in ac_modes else "none")

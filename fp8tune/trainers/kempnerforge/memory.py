@@ -51,11 +51,18 @@ def in_flight(pp: int, grad_accum: int, distributed_pp_schedule: str) -> int:
     return grad_accum if distributed_pp_schedule == "gpipe" else min(pp, grad_accum)
 
 
-def weight_bytes(precision: str) -> int:
-    """Bytes per parameter: weights are kept in the compute type, FP8's is bf16."""
-    if precision not in ("bf16", "fp8"):
-        raise Unknown("weight_bytes")
-    return 2
+def compute_bytes(precision: str) -> int:
+    """Bytes of a value as it is computed with; FP8's inputs and outputs are bf16."""
+    sizes = {"bf16": 2, "fp8": 2, "fp16": 2, "fp32": 4}
+    return known("compute_bytes", sizes.get(precision))
+
+
+def weight_bytes(compute_bytes: int) -> int:
+    """Bytes per parameter: weights are kept in the compute type, and not otherwise.
+
+    FSDP gathers them in it (config/training.py, param_dtype; default_mp_policy).
+    """
+    return compute_bytes
 
 
 def gradient_bytes(weight_bytes: int) -> int:
@@ -229,10 +236,16 @@ def estimate_family(
     moe_layers: int,
     ac_applied: str,
     compile: bool,  # noqa: A002
+    compute_bytes: int,
 ) -> str:
-    """The group of measured runs that the estimate's error is taken from."""
+    """The group of measured runs that the estimate's error is taken from.
+
+    None was in fp32: that has the CPU's steps alone, as what eager blocks keep.
+    """
     if ac_applied != "full" and compile:
         kind = "kept compiled"
+    elif compute_bytes > 2:
+        kind = "fp32"
     elif moe_layers:
         kind = "mixture of experts"
     elif vlm:
@@ -252,21 +265,26 @@ def gathered_bytes(
     ep: int,
     model_moe_packed_experts: bool,
     unsharded_gradient_bytes: int,
+    compute_bytes: int,
 ) -> float:
     """Bytes per parameter of one block that FSDP holds whole in the backward pass.
 
     Its weights and the next block's in bf16, its gradients in bf16 and fp32; experts
     that are not packed are stacked into copies. With EP attention and experts are
-    gathered one after the other (benchmarks/step_memory.py).
+    gathered one after the other. In fp32 gradients are reduced as they are
+    (benchmarks/step_memory.py).
     """
+    wide = compute_bytes > 2
     if not sharded:
         return 0
     if pp > 1:
-        return 2
+        return 0 if wide else 2
     if unsharded_gradient_bytes:
         return 5
     if moe_layers and ep > 1:
         return 4
     if moe_layers:
         return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
+    if wide:
+        return 12 if ac_applied == "full" else 8
     return 9 if ac_applied == "full" else 6

@@ -66,6 +66,16 @@ def resumes_from_own_folder(checkpoint_dir: str, checkpoint_load_path: str) -> b
     return folder == own and name.startswith("step_")
 
 
+def load_path_step(checkpoint_load_path: str) -> int:
+    """Step of the checkpoint to load, by the name of its folder, or -1.
+
+    The trainer names checkpoints ``step_N`` (checkpoint/manager.py).
+    """
+    name = posixpath.basename(posixpath.normpath(checkpoint_load_path))
+    step = name.removeprefix("step_")
+    return int(step) if name != step and step.isdecimal() and len(step) < 16 else -1
+
+
 def _starts(stages: Any) -> list[int]:
     starts = [stage.get("start_step", 0) for stage in stages if isinstance(stage, dict)]
     return [start for start in starts if isinstance(start, int)]

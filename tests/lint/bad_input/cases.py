@@ -1,18 +1,14 @@
 """What lint is given: configs, bytes, values, and text that acts on terminals."""
 
 from fp8tune.trainers.trainer import trainer
+from tests.sample import LLAMA_8B
 
-CONFIG = """\
+HEAD = """\
 # A config that KempnerForge takes.
 # fp8tune: gpu=h100 world-size=16
 
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
+"""
+REST = """\
 max_seq_len = 4096
 rope_theta = 500000.0
 
@@ -58,6 +54,7 @@ dir = "checkpoints/run"
 dyn_ckpt_window = { start = 1, stop = 64 }
 async_mode = "async_with_pinned_mem"
 """
+CONFIG = HEAD + LLAMA_8B + REST
 VLM_CONFIG = """\
 [model]
 dim = 4096

@@ -2,46 +2,7 @@
 
 import pytest
 
-CONFIG = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-max_seq_len = 4096
-[train]
-batch_size = 8
-seq_len = 4096
-grad_accum_steps = 2
-max_steps = 50
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-[scheduler]
-warmup_steps = 10
-[distributed]
-dp_shard = 16
-[checkpoint]
-interval = 25
-"""
-FREE = CONFIG.replace("dp_shard = 16\n", "")
-TITLE = "Llama 7B on 16 GPUs\n\n"
-
-
-def said(lint, comment, config=CONFIG, **target):
-    """The rules about comments that fire, with the words they point at."""
-    header = "".join(f"# {line}\n" for line in comment.split("\n"))
-    found = lint(header + config, **target).diagnostics
-    return [
-        (finding.rule.removesuffix("-in-comment"), words(header, finding.region))
-        for finding in found
-        if finding.rule.endswith("-in-comment")
-    ]
-
-
-def words(text, region):
-    return text.split("\n")[region.line - 1][region.column - 1 : region.end_column - 1]
+from tests.lint.claims.said import CONFIG, FREE, TITLE, said
 
 
 @pytest.mark.parametrize(
@@ -223,131 +184,22 @@ def test_of_a_vlm_only_the_least_is_known(lint, size, fires):
     assert bool(said(lint, f"Title\n\n{size} total params", config)) == fires
 
 
+@pytest.mark.parametrize(
+    ("aside", "fires"),
+    [
+        ("encoder frozen", True),
+        ("vision encoder frozen", True),
+        ("adapter frozen", True),
+        ("teacher frozen", False),
+        ("encoder not frozen", False),
+    ],
+)
+def test_a_frozen_part_is_no_other_subject(lint, aside, fires):
+    config = CONFIG.replace('"fp8"', '"bf16"') + VLM
+    comment = f"Title\n\nmodel: 9.45B total, 9.36B trainable ({aside})"
+    assert said(lint, comment, config) == [("wrong-size", "9.45B total")] * fires
+
+
 def test_tokens_of_a_vlm_may_mean_either(lint):
     config = CONFIG.replace('"fp8"', '"bf16"') + VLM
     assert said(lint, "Title\n\n2M tokens/step", config) == []
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        "[train]\nbatch_size = 0\n[model]\ndim = 'x'\n[distributed]\ndp_shard = 2.5\n",
-        "train = 5\nmodel = []\n[distributed]\ntp = 0\ndp_shard = 0\n",
-        "[model]\nn_layers = 0\n[checkpoint]\ninterval = 0\n",
-        "",
-    ],
-)
-def test_broken_configs_are_no_reason_to_fail(lint, config):
-    comment = "16 GPUs, 256 seqs/step, 2M tokens/step, 7.1B params, TP=4, no AC, bf16"
-    lint(f"# {comment}\n# Checkpoint every 5 steps\n{config}")
-
-
-def test_nothing_is_read_where_no_such_rule_is_selected(builtin):
-    import subprocess
-    import sys
-
-    code = (
-        "import sys\n"
-        "from fp8tune.job import Target\n"
-        "from fp8tune.lint.engine import Rules, check\n"
-        "from fp8tune.lint.builtin import read_builtin\n"
-        "rules = [r for r in read_builtin() if sys.argv[1] in r.name]\n"
-        "text = sys.argv[2].encode()\n"
-        "check('a.toml', text, Rules(rules, {}), Target(), only='kempnerforge')\n"
-        "print('fp8tune.lint.claims' in sys.modules)\n"
-    )
-
-    def read(rules, text):
-        command = [sys.executable, "-c", code, rules, text]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True
-        ).stdout
-
-    config = "[train]\nseq_len = 16\n"
-    assert read("comment", f"# 8 GPUs\n{config}") == "True\n"
-    assert read("comment", f"# words\n{config}") == "False\n"
-    assert read("tensor-parallel", f"# 8 GPUs\n{config}") == "False\n"
-
-
-@pytest.mark.parametrize(
-    "comment",
-    [
-        "global batch 512\n" * 20_000,
-        "global batch 512 " * 20_000,
-        "Label:\n\n" * 20_000 + "global batch 512\n" * 200,
-        "8 GPUs, no AC, in bf16\n" * 20_000,
-        "x\n\n" * 50_000 + "512 seqs/step",
-    ],
-)
-def test_a_mebibyte_of_comments_comes_back(lint, comment):
-    text = "".join(f"# {line}\n" for line in comment.split("\n"))[: 1 << 19]
-    found = lint(f"{text.rstrip()}\n{CONFIG}").diagnostics
-    assert len(found) <= 200
-
-
-@pytest.mark.parametrize("quotes", ['"""', "'''"])
-def test_strings_over_several_lines_are_no_comments(lint, quotes):
-    text = f"[data]\nfile_pattern = {quotes}\n# global batch 512\n{quotes}\n{CONFIG}"
-    assert [d.rule for d in lint(text).diagnostics if "comment" in d.rule] == []
-
-
-@pytest.mark.parametrize(
-    "comment",
-    [
-        "32 seqs per step on each GPU.",
-        "One rank: 32 seqs/step",
-        "Rank 0: 32 sequences per step",
-        "each GPU sees 131k tokens per step",
-        "per GPU 131k tokens per step",
-        "6.98B params (non-embedding)",
-        "embeddings: 1.05B params",
-        "Model: 8B params, of which embeddings: 0.53B params",
-        "MLP: 5.6B params",
-        "each GPU holds 0.5B params",
-        "Distilled from a teacher with 80 layers, 64 heads.",
-        "Vision tower: SigLIP so400m, 27 layers, 16 heads",
-        "13B: dim=5120, n_layers=40",
-        "Llama-2: vocab_size=32000",
-        "padded from vocab_size=128000",
-        "(tokenizer vocab_size = 128000, padded)",
-        "as in GPT-3 (batch_size=512)",
-        "following MosaicML, warmup_steps=100",
-        "Recipe of torchtitan: seq_len = 8192, lr = 3e-4.",
-        "Known bad: batch_size=16",
-        "OK on H200 with batch_size=16",
-        "H200: batch_size=16",
-        "~45 GB/GPU at batch_size = 4",
-        "the full run has max_steps=100000",
-        "Pretrained with max_seq_len = 2048, extended here",
-        "LLaMA: 4M tokens per step",
-        "the 7B reference run used 4M tokens per step",
-        "critical batch: 2048 sequences per step",
-        "Peak memory 16 GB on the CPU side",
-        "peak memory: 20 GB for weights and optimizer",
-        "with AC off: 105 GB",
-        "AC off: 105 GB",
-        "next: AC = selective",
-        "AC is off in eval",
-    ],
-)
-def test_other_subjects(lint, comment):
-    """What is not surely of this run, and of all of it, is passed over."""
-    assert said(lint, f"{TITLE}{comment}") == []
-    assert said(lint, f"{TITLE}Words of its own.\n{comment}") == []
-
-
-@pytest.mark.parametrize(
-    "title",
-    [
-        "VLM 7B with SigLIP2 so400m: vision tower of 27 layers, 16 heads",
-        "Run with 64 GPUs: dp_shard = 64 gives 4 sequences",
-        "Student of a teacher with 80 layers",
-    ],
-)
-def test_titles_on_something_else(lint, title):
-    assert said(lint, title) == []
-
-
-def test_a_comment_beside_a_key_on_something_else(lint):
-    config = CONFIG.replace('"full"', '"full"  # AC is off in eval')
-    assert said(lint, TITLE.rstrip(), config) == []

@@ -4,8 +4,11 @@ import pytest
 
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.examples import plain_config
-from fp8tune.lint.run import Options, run
-from tests.lint.formats.samples import SAMPLES, TP
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
+from tests.lint.formats.samples import SAMPLES
+from tests.lint.formats.sarif_log import checked
+from tests.sample import TP
 
 SAFE = Fix("safe", "Use the default", "", (Change(0, 0, "", Region(4, 1, 5, 1)),))
 UNSAFE = Fix(
@@ -63,3 +66,14 @@ def fixable(write):
     for report, fix in zip(result.reports, (UNSAFE, SAFE, None), strict=True):
         report.diagnostics[:] = [d._replace(fix=fix) for d in report.diagnostics]
     return result
+
+
+@pytest.fixture
+def log(fp8tune):
+    """The run of the log of a command."""
+
+    def lint(*arguments):
+        said = fp8tune("lint", *arguments, "--output-format", "sarif")
+        return checked(said.json)
+
+    return lint

@@ -2,9 +2,9 @@
 
 import os
 
-TP = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4\n'
+from tests.sample import GOOD, TP
+
 SLOW = TP.replace("[dist", "compile_model = false\n[dist")
-GOOD = "[train]\nseq_len = 2048\n[scheduler]\nwarmup_steps = 10\n"
 HELD = TP.replace(
     "tp = 4", "tp = 4  # fp8tune: ignore[fp8-with-tensor-parallel] -- a test"
 )

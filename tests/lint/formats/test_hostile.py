@@ -1,5 +1,6 @@
 """Whatever files are called and hold, every format stays whole and says the same."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.lint.bad_input.running import lint
-from tests.lint.formats import test_github, test_gitlab, test_junit, test_sarif
+from tests.lint.formats import github_log, gitlab_report, junit_report, sarif_log
 from tests.lint.formats.samples import SAMPLES
 
 SIGNS = "%:,;#[]{}()<>&\"'\n\r\t\x00\x1b\x7f\x85\u2028\u202e\ufffe\udce9\U0001f600 a/\\"
 READ = {
-    "sarif": lambda text: test_sarif.checked(test_sarif.json.loads(text)),
-    "gitlab": test_gitlab.checked,
-    "junit": test_junit.checked,
-    "github": test_github.commands,
+    "sarif": lambda text: sarif_log.checked(json.loads(text)),
+    "gitlab": gitlab_report.checked,
+    "junit": junit_report.checked,
+    "github": github_log.commands,
 }
 EXAMPLES = settings(
     max_examples=150,

@@ -1,31 +1,13 @@
 """JUnit reports, by the schema of Jenkins' xUnit plugin."""
 
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 import xmlschema
 
-from tests.lint.formats.samples import GOOD, HELD, TP, TWICE
-
-SCHEMA = xmlschema.XMLSchema(Path(__file__).parents[2] / "data/schemas/junit-10.xsd")
-KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-
-
-def checked(text):
-    """The root of a report that keeps to the schema and counts right."""
-    root = ET.fromstring(text.encode())
-    SCHEMA.validate(root)
-    assert text.isascii()
-    names = [(c.get("classname"), c.get("name")) for c in root.iter("testcase")]
-    assert len(set(names)) == len(names)
-    for suite in root:
-        assert int(suite.get("tests")) == len(suite)
-        for count, tag in KINDS.items():
-            assert int(suite.get(count)) == len(list(suite.iter(tag)))
-    for count in ("tests", "failures", "errors"):
-        assert int(root.get(count)) == sum(int(suite.get(count)) for suite in root)
-    return root
+from tests.lint.formats.junit_report import SCHEMA, checked
+from tests.lint.formats.samples import HELD, TWICE
+from tests.sample import GOOD, TP
 
 
 @pytest.fixture

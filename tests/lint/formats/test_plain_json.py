@@ -5,7 +5,10 @@ import json
 import pytest
 
 from fp8tune.lint.formats import plain_json
-from tests.lint.formats.samples import HELD, TP
+from fp8tune.lint.run import Result
+from tests.lint.formats.samples import HELD
+from tests.lint.results import printed
+from tests.sample import TP
 
 KEYS = [
     *("version", "files", "diagnostics", "unjudged", "skipped"),
@@ -91,3 +94,102 @@ def test_statistics(write, fp8tune, options):
         ],
     }
     assert said.err == ""
+
+
+UNJUDGED = [
+    ("world-size-not-divisible", "world-size"),
+    ("gpu-without-fp8", "gpu"),
+    ("gradients-kept-unsharded", "world-size"),
+    ("out-of-memory", "gpu"),
+    ("tight-memory", "gpu"),
+    ("whole-model-before-sharding", "gpu"),
+]
+
+
+def test_json(fp8tune, project):
+    project({"a.toml": TP, "b.toml": "[project]\nname = 'x'\n"})
+    said = fp8tune("lint", "a.toml", "b.toml", "--output-format", "json")
+    assert said.json == {
+        "version": 1,
+        "files": 1,
+        "diagnostics": [
+            {
+                "path": "a.toml",
+                "rule": "fp8-with-tensor-parallel",
+                "code": "FP8101",
+                "category": "rejected",
+                "severity": "error",
+                "key": "distributed.tp",
+                "line": 4,
+                "column": 6,
+                "end_line": 4,
+                "end_column": 7,
+                "message": "FP8 does not work with tensor parallelism in this "
+                "trainer: `distributed.tp = 4`",
+                "labels": [
+                    {
+                        "key": "distributed.tp",
+                        "line": 4,
+                        "column": 6,
+                        "end_line": 4,
+                        "end_column": 7,
+                        "text": "splits every linear over 4 GPUs",
+                    },
+                    {
+                        "key": "train.mixed_precision",
+                        "line": 2,
+                        "column": 19,
+                        "end_line": 2,
+                        "end_column": 24,
+                        "text": "turns every linear into a Float8Linear",
+                    },
+                ],
+                "help": "set `distributed.tp = 1` and shard with FSDP alone, or train "
+                "in bf16",
+                "fix": {
+                    "safety": "unsafe",
+                    "title": "set `distributed.tp = 1`",
+                    "changes": "FSDP takes over the GPUs of tensor parallelism: 4 x "
+                    "more sequences per step, and whole layers on each GPU",
+                    "edits": [
+                        {
+                            "line": 4,
+                            "column": 6,
+                            "end_line": 4,
+                            "end_column": 7,
+                            "text": "1",
+                        }
+                    ],
+                },
+                "url": "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/"
+                "kempnerforge/config/job.py",
+            }
+        ],
+        "unjudged": [
+            {"path": "a.toml", "rule": rule, "needs": needs} for rule, needs in UNJUDGED
+        ],
+        "skipped": [{"path": "b.toml", "reason": "a Python project file"}],
+        "suppressed": [],
+        "fixed": [],
+        "stale": [],
+    }
+    assert (said.code, said.err) == (1, "")
+
+
+def test_json_begins_with_its_version_and_is_ascii(fp8tune, project):
+    project({"é.toml": '[train]\n"zzé" = 1\n'})
+    said = fp8tune("lint", "é.toml", "--output-format", "json")
+    assert said.out.startswith('{\n  "version": 1,\n  "files": 1,\n')
+    assert said.out.isascii()
+    assert said.json["diagnostics"][0]["path"] == "é.toml"
+    assert said.json["diagnostics"][0]["key"] == "train.zzé"
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_json_without_findings(quiet):
+    out, err = printed(Result([], []), "json", quiet=quiet)
+    assert err == ""
+    assert " ".join(out.split()) == (
+        '{ "version": 1, "files": 0, "diagnostics": [], "unjudged": [], "skipped": [], '
+        '"suppressed": [], "fixed": [], "stale": [] }'
+    )

@@ -3,64 +3,18 @@
 import io
 import json
 import os
-import re
-from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import pytest
-from jsonschema import Draft4Validator
 
 from fp8tune.lint.formats import sarif
 from fp8tune.lint.formats.sarif_rule import descriptor, message
-from fp8tune.lint.rewrite import fixed_bytes
-from fp8tune.lint.run import Options, run
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, show
-from tests.lint.formats.conftest import SAFE, UNSAFE
-from tests.lint.formats.samples import GOOD, HELD, ODD_NAMES, TP, TWICE
-from tests.sample import NO_PIPELINE
-
-SCHEMA = Path(__file__).parents[2] / "data/schemas/sarif-2.1.0-rtm.5.json"
-VALIDATOR = Draft4Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
-URI = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?#-]|%[0-9A-F]{2})+")
-
-
-def walk(value):
-    yield value
-    children = value.values() if isinstance(value, dict) else value
-    if isinstance(value, (dict, list)):
-        for child in children:
-            yield from walk(child)
-
-
-def checked(log):
-    """The run of a log that keeps to the schema and to what a schema cannot say."""
-    assert list(VALIDATOR.iter_errors(log)) == []
-    (only,) = log["runs"]
-    rules = only["tool"]["driver"]["rules"]
-    for result in only["results"]:
-        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
-    assert {r["ruleIndex"] for r in only["results"]} == set(range(len(rules)))
-    prints = [tuple(r["partialFingerprints"].items()) for r in only["results"]]
-    assert len(set(prints)) == len(prints)
-    for part in filter(lambda one: isinstance(one, dict), walk(only)):
-        if "uri" in part:
-            assert URI.fullmatch(part["uri"])
-            assert urlsplit(part["uri"]).scheme in ("", "file")
-        if "startLine" in part:
-            start = (part["startLine"], part["startColumn"])
-            assert (1, 1) <= start <= (part["endLine"], part["endColumn"])
-    return only
-
-
-@pytest.fixture
-def log(fp8tune):
-    """The run of the log of a command."""
-
-    def lint(*arguments):
-        said = fp8tune("lint", *arguments, "--output-format", "sarif")
-        return checked(said.json)
-
-    return lint
+from tests.lint.formats.samples import HELD, ODD_NAMES, TWICE
+from tests.lint.formats.sarif_log import VALIDATOR, checked
+from tests.sample import GOOD, NO_PIPELINE, TP
 
 
 def test_the_schema_is_the_published_one():
@@ -187,59 +141,6 @@ def test_what_a_comment_holds_back_is_suppressed(write, log):
         [{"kind": "inSource", "status": "accepted"}],
         [],
     ]
-
-
-def test_fixes(fixable):
-    only = checked(json.loads(sarif.render(fixable)))
-    first, second, none = (result["fixes"] for result in only["results"])
-    assert [fix["description"]["text"] for fix in (*first, *second)] == [
-        "Set `distributed.tp = 1` (unsafe: one GPU holds {{all}} of it)",
-        "Use the default (safe)",
-    ]
-    (change,) = first[0]["artifactChanges"]
-    assert change["artifactLocation"]["uri"] == "a.toml"
-    assert [
-        (tuple(r["deletedRegion"].values()), r["insertedContent"]["text"])
-        for r in change["replacements"]
-    ] == [(tuple(edit.region), edit.text) for edit in UNSAFE.edits]
-    (change,) = second[0]["artifactChanges"]
-    assert change["replacements"][0]["insertedContent"] == {"text": SAFE.edits[0].text}
-    assert none == []
-
-
-def applied(text, replacements):
-    """A text after replacements, as an editor that counts characters makes them."""
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-
-    def offset(region, end):
-        line, column = region[f"{end}Line"], region[f"{end}Column"]
-        return starts[line - 1] + column - 1
-
-    spans = [
-        (*(offset(r["deletedRegion"], e) for e in ("start", "end")), r)
-        for r in replacements
-    ]
-    for start, end, replacement in sorted(spans, key=lambda s: s[:2], reverse=True):
-        text = text[:start] + replacement["insertedContent"]["text"] + text[end:]
-    return text
-
-
-def test_fixes_of_every_rule_change_what_fix_changes(examples, fp8tune):
-    only = checked(json.loads(sarif.render(run(tuple(examples), Options()))))
-    told = {}
-    for result in only["results"]:
-        for fix in result["fixes"]:
-            (change,) = fix["artifactChanges"]
-            told[(change["artifactLocation"]["uri"], result["ruleId"])] = change
-    assert len(told) > 20
-    reports = run(tuple(examples), Options()).reports
-    for found in (found for report in reports for found in report.diagnostics):
-        change = told.pop((found.path, found.rule), None)
-        if change:
-            data = Path(found.path).read_bytes()
-            text = applied(data.decode(), change["replacements"])
-            assert text.encode() == fixed_bytes(data, [found])
-    assert told == {}
 
 
 def test_what_cannot_be_read_is_a_notification(write, log):

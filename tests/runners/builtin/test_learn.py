@@ -19,8 +19,8 @@ from fp8tune.search.stability.course import STAGE, Course, course, curve
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
-from tests.runners.builtin.test_builtin import SMALL
-from tests.search.test_coordinator import InOrder
+from tests.runners.builtin.small import SMALL
+from tests.search.tries import InOrder
 
 PRECISION = "train.mixed_precision"
 

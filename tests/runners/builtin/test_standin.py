@@ -18,17 +18,11 @@ from fp8tune.runners.builtin.standin import (
 from fp8tune.runners.builtin.step import Training
 from fp8tune.search.record import Record
 from fp8tune.trainers.trainer import trainer
+from tests.runners.builtin.small import MOE, SMALL
+from tests.sample import LLAMA_8B
 
-from .test_builtin import MOE, SMALL
-
-LARGE = """\
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-[train]
+LARGE = f"""\
+{LLAMA_8B}[train]
 batch_size = 2
 seq_len = 4096
 grad_accum_steps = 4

@@ -48,6 +48,8 @@ def confirmed(*records):
     return [("confirm", record) for record in records for _ in range(2)]
 
 
+FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
+"""A search in which nothing ran."""
 FOUND = [
     ("given", told(GIVEN, 100)),
     ("twin", told(TWIN, 90, fp8=False)),

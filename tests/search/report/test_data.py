@@ -12,27 +12,21 @@ from fp8tune.search.report.figures.predicted import predicted, quantities
 from fp8tune.search.report.figures.steps import steps
 from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
-from fp8tune.search.report.story import Story, story
+from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.space import Knob
 from fp8tune.search.statistics import Speed
 from tests.search.report.studies import (
-    BEST_TWIN,
+    FAILED,
     LARGER,
     STEPS,
     WHOLE,
-    confirmed,
     plan,
     shown,
     study,
     told,
 )
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
-
-
-@pytest.fixture
-def whole(tmp_path):
-    return shown(tmp_path / "s")
+from tests.search.tries import BEST, GIVEN, KNOBS, ran
 
 
 def test_settings(whole):
@@ -74,149 +68,6 @@ def setting(name, speed, peak, free=True):
 )
 def test_frontier(settings, front):
     assert frontier(setting(*one) for one in settings) == {(n,) for n in front}
-
-
-def test_story(whole):
-    assert story(whole) == Story(
-        (),
-        "Faster: +50.0 % tokens/s over your config",
-        (
-            "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+48.1 % to +51.9 %).",
-            "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
-            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.4 % to "
-            "+26.6 %); bf16 does 120 (119 to 121).",
-            "Runner-up: batch 2, AC none, compiled, FP8, 110 (-26.7 %, not measured "
-            "again).",
-            "Stability was not checked: no run compares FP8's losses with bf16's.",
-            "11 trials of 6 settings, 1 out of memory, 11 min. Intervals are 95 % and "
-            "count the spread between fresh runs.",
-        ),
-        ("diff a.toml a.tuned.toml", "fp8tune lint a.tuned.toml"),
-    )
-
-
-FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
-MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
-SLOW = [("given", MINE), ("twin", MINE_TWIN), *confirmed(MINE, MINE_TWIN)]
-LEVEL, VAGUE = (
-    [("given", MINE), *confirmed(MINE, *others)]
-    for others in (
-        [told(TWIN, 80.5, fp8=False)],
-        [told(TWIN, 81.63, fp8=False), told(OTHER, 60), told(OTHER, 64)],
-    )
-)
-SLOWED = [
-    *WHOLE[:5],
-    *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
-    *confirmed(told(OTHER, 95)),
-]
-MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
-GOOD_TWIN = told(TWIN, 70, fp8=False)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "headline", "command"),
-    [
-        ([], "No trial has ended yet", "--budget 2h  # goes on"),
-        (FAILED, "No trial succeeded", "--budget 2h  # goes on"),
-        (SLOW, "bf16 is faster: FP8 does not pay here, it reaches 80.0 % (", "--allow"),
-        (LEVEL, "FP8 does not pay here: as fast as bf16, -0.6 % (", "lint a.toml"),
-        (VAGUE, "FP8 may not pay here: it reaches 98.0 % (", "lint a.toml"),
-        (
-            [("given", MINE), *confirmed(MINE, GOOD_TWIN)],
-            "No other setting ran: your config stays",
-            "lint a.toml",
-        ),
-        (
-            [*MORE, *confirmed(GOOD_TWIN)],
-            "Your config is already the best that was measured",
-            "lint a.toml",
-        ),
-        (
-            [("given", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
-            "A setting that runs",
-            "--budget 2h  # goes on",
-        ),
-        (WHOLE[:3], "Faster: +52.0 %", "--budget 2h  # goes on"),
-    ],
-)
-def test_headlines(tmp_path, pairs, headline, command):
-    said = story(shown(tmp_path / "s", pairs))
-    assert said.headline.startswith(headline)
-    assert command in said.commands[0]
-
-
-def joules(point, speed, each):
-    return told(point, speed, more={"tokens_per_joule": each})
-
-
-SAVING = [
-    ("given", joules(GIVEN, 100, 1.0)),
-    ("twin", joules(TWIN, 60, 0.8)),
-    ("search", joules(BEST, 90, 1.3)),
-    *confirmed(
-        joules(BEST, 90, 1.3), joules(GIVEN, 100, 1.0), joules(BEST_TWIN, 70, 0.9)
-    ),
-]
-
-
-def test_tokens_per_joule(tmp_path):
-    """The aim is what the headline is of, and they are told whatever the aim."""
-    found = shown(tmp_path / "a", SAVING, objective="tokens-per-joule")
-    said = story(found)
-    assert said.headline == "More efficient: +30.0 % tokens/J over your config"
-    assert said.sentences[0].startswith("batch_size = 4: 1 (0.991 to 1.01) -> 1.3 (")
-    assert said.sentences[1].startswith("Beside that 100 (99.1 to 101) -> 90 (")
-    assert {row[5] for row in every_trial(found)} == {"0.8", "0.9", "1", "1.3"}
-    fast = story(shown(tmp_path / "b", SAVING))
-    assert fast.sentences[0].startswith("It does 100 (99.1 to 101) tokens/s")
-    assert fast.sentences[1].startswith("Beside that 1 (")
-
-
-def test_confirmed_by_the_aim(tmp_path):
-    slow = [("search", joules(OTHER, 99, 0.5)), *SAVING]
-    assert shown(tmp_path / "a", slow, objective="tokens-per-joule").ended
-
-
-def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
-    about = {"allow": ["warmup"], "objective": "tokens-per-joule"}
-    made = plan(path="my run.toml", target=Target("h200", 16))
-    told_case = case(saved(study(tmp_path / "s", SAVING[:2], made, **about)))
-    assert story(told_case).commands == (
-        "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
-        "tokens-per-joule --world-size 16  # goes on from here",
-    )
-
-
-@pytest.mark.parametrize(
-    ("pairs", "about", "warnings"),
-    [
-        (WHOLE, {}, []),
-        (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
-        (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
-        (WHOLE[:3], {}, ["Not all is confirmed"]),
-        (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
-        ([], {}, ["Not all is confirmed"]),
-        (
-            [
-                *WHOLE,
-                ("confirm", told(BEST, 150, more={"extrapolated": "rank 0 of 8"})),
-            ],
-            {},
-            ["Extrapolated, not measured whole (1 of 12 trials): rank 0 of 8."],
-        ),
-        (
-            [*WHOLE, ("confirm", told(BEST, 150, more={"rehearsal": True}))],
-            {},
-            ["A rehearsal on a CPU"],
-        ),
-    ],
-)
-def test_what_must_be_known_first(tmp_path, pairs, about, warnings):
-    said = story(shown(tmp_path / "s", pairs, **about)).warnings
-    assert len(said) == len(warnings)
-    assert all(a.startswith(b) for a, b in zip(said, warnings, strict=True))
 
 
 def test_effects(whole):
@@ -395,7 +246,7 @@ def test_environment(whole):
         (KNOBS[2], False, "eager"),
         (Knob("a.b", (1, 2)), 2, "b 2"),
         (Knob("a.b", ("x",)), "x", "x"),
-        (Knob("a.b", (None,)), None, "b None"),
+        (Knob("a.b", (None,)), None, "b not set"),
         (Knob("a.b", ("\u202e",)), "\u202e", "\\u202e"),
         (Knob("a.b", ("x" * 99,)), "x" * 99, "x" * 20 + " ..."),
     ],

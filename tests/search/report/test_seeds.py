@@ -8,8 +8,8 @@ from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import every_trial
 from fp8tune.search.stability.course import STAGE
+from tests.search.report.checker import checked, html
 from tests.search.report.studies import WHOLE, shown
-from tests.search.report.test_page import checked, html
 from tests.search.stability.runs import STEPS, curve, learned, seeds
 
 

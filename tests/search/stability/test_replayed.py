@@ -2,10 +2,8 @@
 
 import pytest
 
+from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.stability.runs import curve, learned, seeds
-from tests.search.test_command import CONFIG, RECORDS, answered, replay
-
-__all__ = ["replay"]
 
 WITH_WARMUP = f"{CONFIG}\n[scheduler]\nwarmup_steps = 8  # as published\n"
 LEARNED = [*seeds(), *seeds("fp8")]

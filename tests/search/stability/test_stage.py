@@ -9,8 +9,7 @@ from fp8tune.search.stability.course import STAGE
 from fp8tune.search.stability.plan import SEED, SHARE, Conditions
 from fp8tune.search.study import Study, timed
 from tests.search.stability.runs import BEST_TWIN, SPREAD, WARMUP, curve, learned
-from tests.search.test_coordinator import InOrder, space_of
-from tests.search.tries import BEST, GIVEN, OTHER, TWIN, ran
+from tests.search.tries import BEST, GIVEN, OTHER, TWIN, InOrder, ran, space_of
 
 STEP_MS = (500.0,) * 5
 RECORDS = [

@@ -42,6 +42,33 @@ def test_a_dense_block(job, ac, compiled, precision, bytes_):
     assert kept(job, ac, compiled=compiled, train_mixed_precision=precision) == bytes_
 
 
+@pytest.mark.parametrize(
+    ("ac", "compiled", "bytes_"),
+    [
+        ("full", True, 4 * D),
+        ("selective", True, 16 * D + 12 * F),
+        ("none", True, 36 * D + 12 * F + 4 * H),
+        ("selective", False, 24 * D + 16 * F),
+        ("none", False, 44 * D + 16 * F + 4 * H),
+    ],
+)
+def test_a_dense_block_in_fp32(job, ac, compiled, bytes_):
+    assert kept(job, ac, compiled=compiled, train_mixed_precision="fp32") == bytes_
+
+
+@pytest.mark.parametrize(
+    ("tp", "tied", "bytes_"),
+    [
+        (2, False, 11 * D + (6 * F + 4 * H) / 2),
+        (4, False, 7.5 * D + (6 * F + 4 * H) / 4),
+        (4, True, 10.5 * D + (6 * F + 4 * H) / 4),
+    ],
+)
+def test_a_compiled_block_that_tensor_parallelism_splits(job, tp, tied, bytes_):
+    keys = {"distributed_tp": tp, "model_tie_embeddings": tied}
+    assert kept(job, "none", **keys) == bytes_
+
+
 def test_they_are_what_was_measured(repository):
     path = repository / "benchmarks" / "results" / "activation_bytes.json"
     fits = json.loads(path.read_text())["fits"]
@@ -64,7 +91,7 @@ def test_they_are_what_was_measured(repository):
         ("none", {"model_qk_norm": True}),
         ("selective", {"model_activation": "gelu"}),
         ("none", {"model_num_experts": 8}),
-        ("none", {"distributed_tp": 4}),
+        ("selective", {"distributed_tp": 4}),
     ],
 )
 def test_compiled_blocks_that_were_not_measured(job, ac, keys):
@@ -92,8 +119,14 @@ def test_fp8_blocks_that_the_compiler_may_shrink(job, ac, precision, bytes_):
 
 
 def test_an_expert_row():
-    one = activations.expert_bytes(2048, 7168, 1, 0, "silu", 0)
+    one = activations.expert_bytes(2048, 7168, 1, 0, "silu", 0, 2)
     assert one == 8 * 7168 + 2 * 2048
+
+
+def test_experts_in_fp32_were_not_measured(job):
+    text = config(model_num_experts=8, train_mixed_precision="fp32")
+    with pytest.raises(Unknown):
+        job(text, world_size=8)["memory.peak_gib"]
 
 
 def test_routing_may_be_balanced(job):
@@ -104,23 +137,28 @@ def test_routing_may_be_balanced(job):
 
 
 @pytest.mark.parametrize(
-    ("loss", "chunk", "z_loss", "tokens", "bytes_"),
+    ("loss", "chunk", "z_loss", "tokens", "each", "bytes_"),
     [
-        ("cross_entropy", 0, 0.0, 16384, 8),
-        ("chunked_cross_entropy", 0, 0.0, 16384, 9),
-        ("chunked_cross_entropy", 8192, 0.0, 16384, 10),
-        ("chunked_cross_entropy", 0, 0.0, 4096, 8),
-        ("cross_entropy", 0, 1e-4, 16384, 20),
-        ("chunked_cross_entropy", 0, 1e-4, 16384, 20),
+        ("cross_entropy", 0, 0.0, 16384, 2, 8),
+        ("cross_entropy", 0, 0.0, 16384, 4, 16),
+        ("chunked_cross_entropy", 8192, 0.0, 16384, 2, 7),
+        ("chunked_cross_entropy", 0, 0.0, 16384, 2, 7.5),
+        ("chunked_cross_entropy", 2048, 0.0, 16384, 2, 7.75),
+        ("chunked_cross_entropy", 2048, 0.0, 16384, 4, 15.5),
+        ("chunked_cross_entropy", 3000, 0.0, 16384, 2, 8),
+        ("chunked_cross_entropy", 0, 0.0, 4096, 2, 8),
+        ("cross_entropy", 0, 1e-4, 16384, 2, 20),
+        ("cross_entropy", 0, 1e-4, 16384, 4, 20),
+        ("chunked_cross_entropy", 0, 1e-4, 16384, 2, 20),
     ],
 )
-def test_logit_bytes(loss, chunk, z_loss, tokens, bytes_):
-    assert activations.logit_bytes(loss, chunk, z_loss, tokens) == bytes_
+def test_logit_bytes(loss, chunk, z_loss, tokens, each, bytes_):
+    assert activations.logit_bytes(loss, chunk, z_loss, tokens, each) == bytes_
 
 
 def test_an_unknown_loss():
     with pytest.raises(Unknown):
-        activations.logit_bytes("huber", 0, 0.0, 1)
+        activations.logit_bytes("huber", 0, 0.0, 1, 2)
 
 
 def test_mot_is_never_checkpointed(job):

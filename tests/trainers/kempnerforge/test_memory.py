@@ -46,17 +46,18 @@ VLM = "[vision_encoder]\nnum_tokens = 16\n[vlm]\n"
         ("[optimizer]\nfused = false\n", 8, (2, 4, 2, 0, 0, 0, 2, 2)),
         ("[optimizer]\nname = 'sgd'\n", 8, (2, None, 2, 0, 0, 0, 2, 0)),
         ("mixed_precision = 'fp8'\n", 8, (2, 4, 2, 0, 0, 0, 2, 0)),
+        ("mixed_precision = 'fp16'\n", 8, (2, 4, 2, 0, 0, 0, 2, 0)),
+        ("mixed_precision = 'fp32'\n", 8, (4, 8, 4, 0, 0, 0, 4, 0)),
+        (
+            "mixed_precision = 'fp32'\ngrad_accum_steps = 2\n",
+            8,
+            (4, 8, 4, 0, 0, 4, 4, 0),
+        ),
     ],
 )
 def test_bytes_per_parameter(job, sections, world_size, values):
     expected = dict(zip(BYTES, values, strict=True))
     assert found(job, BYTES, sections, world_size) == expected
-
-
-@pytest.mark.parametrize("precision", ["fp16", "fp32"])
-def test_precisions_that_were_not_measured(job, precision):
-    with pytest.raises(Unknown):
-        job(f"{BASE}mixed_precision = '{precision}'\n")["weight_bytes"]
 
 
 MESH = (

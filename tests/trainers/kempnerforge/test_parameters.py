@@ -7,26 +7,8 @@ meta device, KempnerForge at commit 5666d0d.
 import pytest
 
 from fp8tune.job import Unknown
+from tests.sample import LLAMA_8B, MOE_9B
 
-LLAMA = """
-[model]
-dim = 4096
-n_layers = 32
-n_heads = 32
-n_kv_heads = 8
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-"""
-MOE = """
-[model]
-dim = 2048
-n_layers = 24
-n_heads = 16
-n_kv_heads = 4
-vocab_size = 128256
-ffn_dim_multiplier = 1.3
-num_experts = 8
-"""
 DEBUG_MOE = """
 [model]
 dim = 256
@@ -38,16 +20,16 @@ num_experts = 4
 moe_frequency = 2
 """
 FINE_GRAINED = "moe_shared_experts = 3\nmoe_expert_ffn_multiplier = 0.5\n"
-VLM = LLAMA + '[vision_encoder]\ntype = "random"\n[vlm]\narch = '
+VLM = LLAMA_8B + '[vision_encoder]\ntype = "random"\n[vlm]\narch = '
 
 
 @pytest.mark.parametrize(
     ("text", "built"),
     [
-        (LLAMA, 8_030_261_248),
-        (LLAMA.replace("128256", "50257"), 7_391_293_440),
-        (MOE, 9_233_205_248),
-        (MOE.replace("num_experts = 8", "num_experts = 16"), 17_689_315_328),
+        (LLAMA_8B, 8_030_261_248),
+        (LLAMA_8B.replace("128256", "50257"), 7_391_293_440),
+        (MOE_9B, 9_233_205_248),
+        (MOE_9B.replace("num_experts = 8", "num_experts = 16"), 17_689_315_328),
         (DEBUG_MOE + FINE_GRAINED, 21_565_696),
     ],
 )

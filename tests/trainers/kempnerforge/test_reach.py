@@ -54,6 +54,23 @@ def test_resumes_from_own_folder(folder, path, own):
 
 
 @pytest.mark.parametrize(
+    ("path", "step"),
+    [
+        ("ckpt/7b/step_500", 500),
+        ("ckpt/7b//step_0/", 0),
+        ("ckpt/7b/latest", -1),
+        ("ckpt/step_500/model", -1),
+        ("models/first_step_5", -1),
+        ("step_", -1),
+        ("step_1e3", -1),
+        ("step_" + 30 * "9", -1),
+    ],
+)
+def test_load_path_step(path, step):
+    assert reach.load_path_step(path) == step
+
+
+@pytest.mark.parametrize(
     ("warmup", "decay", "stable"),
     [
         (0, None, 900),

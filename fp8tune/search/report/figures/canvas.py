@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
 
 
 class Colours(NamedTuple):
@@ -117,6 +118,23 @@ def label_rows(panels: Sequence[Axes], label: str) -> None:
             axes.set_ylabel(label)
         else:
             axes.set_yticklabels([])
+
+
+def label_courses(panels: Sequence[Axes], gap: str) -> None:
+    """Name the panels of loss, gap and gradient norm, over the optimizer steps.
+
+    ``gap`` says what the second panel measures; the third may be missing.
+    """
+    names = (
+        ("loss", "cross-entropy [nats per token]"),
+        ("how far FP8's loss is off", gap),
+        ("gradient norm", "norm before clipping"),
+    )
+    for axes, (title, label) in zip(panels, names, strict=False):
+        axes.set_title(title)
+        axes.set_ylabel(label)
+        axes.set_xlabel("optimizer step")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def mark_lost(axes: Axes, places: Sequence[float], style: Style, label: str) -> None:

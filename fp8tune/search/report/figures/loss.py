@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import MaxNLocator
 
 from fp8tune.search.report.curves import Pair, pair, seeds
 from fp8tune.search.report.data import Case
-from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
+from fp8tune.search.report.figures.canvas import (
+    Absent,
+    Figure,
+    Style,
+    canvas,
+    label_courses,
+)
 from fp8tune.search.report.figures.seeds import seeds_figure
 
 NAME, TITLE = "loss", "Loss and gradient norm of FP8 and bf16"
@@ -50,16 +55,11 @@ def _draw(found: Pair, style: Style) -> Canvas:
     norms = bool(found.fp8_norms and found.bf16_norms)
     made, panels = canvas(style, 2 + norms, height=3.2 if style.narrow else 3.8)
     _panel(panels[0], found.fp8, found.bf16, style)
-    panels[0].set_title("loss")
-    panels[0].set_ylabel("cross-entropy [nats per token]")
     _gaps(panels[1], found.gaps, style)
     if norms:
         _panel(panels[2], found.fp8_norms, found.bf16_norms, style)
-        panels[2].set_title("gradient norm")
-        panels[2].set_ylabel("norm before clipping")
+    label_courses(panels, "FP8's loss above bf16's [%]")
     for axes in panels:
-        axes.set_xlabel("optimizer step")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.legend(frameon=False)
     return made
 
@@ -77,8 +77,6 @@ def _gaps(axes: Axes, gaps: tuple[float, ...], style: Style) -> None:
     )
     reach = max(0.1, 140 * max(map(abs, gaps)))
     axes.set_ylim(-reach, reach)
-    axes.set_title("how far FP8's loss is off")
-    axes.set_ylabel("FP8's loss above bf16's [%]")
 
 
 def _panel(

@@ -7,10 +7,15 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import MaxNLocator
 
 from fp8tune.search.report.curves import Seeds, Series
-from fp8tune.search.report.figures.canvas import Figure, Style, canvas, shared_legend
+from fp8tune.search.report.figures.canvas import (
+    Figure,
+    Style,
+    canvas,
+    label_courses,
+    shared_legend,
+)
 from fp8tune.search.stability.words import LIMITS, verdict
 
 HEAD = (
@@ -66,18 +71,10 @@ def _at(runs: Sequence[Series], step: int) -> list[float]:
 def _draw(found: Seeds, style: Style) -> Canvas:
     made, panels = canvas(style, 3, height=3.4 if style.narrow else 3.9)
     _panel(panels[0], found.fp8, found.bf16, style)
-    panels[0].set_title("loss")
-    panels[0].set_ylabel("cross-entropy [nats per token]")
     percent = [[100 * gap for gap in run] for run in found.gaps]
     _panel(panels[1], percent, _around(found.bf16), style)
-    panels[1].set_title("how far FP8's loss is off")
-    panels[1].set_ylabel("above bf16's, same seed [%]")
     _panel(panels[2], found.fp8_norms, found.bf16_norms, style)
-    panels[2].set_title("gradient norm")
-    panels[2].set_ylabel("norm before clipping")
-    for axes in panels:
-        axes.set_xlabel("optimizer step")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    label_courses(panels, "above bf16's, same seed [%]")
     shared_legend(made, panels, style)
     return made
 

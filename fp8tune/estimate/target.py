@@ -1,0 +1,112 @@
+"""For which GPUs a config is estimated: what the user says, else what the file says.
+
+Else some are assumed, and what is predicted on others stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fp8tune.estimate.grid import Variants
+from fp8tune.estimate.predict import Prediction
+from fp8tune.facts.gpus import Gpu, find, members
+from fp8tune.facts.peak import fit, usable_gib
+from fp8tune.facts.speed import NODE
+from fp8tune.job import Job, Unknown
+from fp8tune.lint.config import Config
+from fp8tune.trainers.faults import Loaded
+
+SIZES = 8
+"""Numbers of GPUs shown where it is not said."""
+
+ASSUMED = "nobody"
+"""Who says how many GPUs there are, where it is assumed."""
+
+
+def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
+    """How many GPUs the config's title names, and on which line, or 0."""
+    if known.job.target.world_size:
+        return 0, 0
+    from fp8tune.lint.claims.contradiction import titled_gpus
+    from fp8tune.lint.directive import Directive
+
+    return titled_gpus(known.document, known.trainer, loaded, Directive())
+
+
+def on_its_gpus(known: Config) -> Config:
+    """The config on as many GPUs as its degrees or its title say, where nobody does."""
+    loaded = known.trainer.load(known.document.values)
+    variants = Variants(known.trainer, loaded, known.job.target).placed()
+    if not variants.target.world_size:
+        variants = by_title(variants, titled(known, loaded))
+    return known._replace(job=variants.job)
+
+
+def by_world_size(variants: Variants) -> dict[int, Prediction]:
+    """What is predicted on other numbers of GPUs, doubling from the fewest.
+
+    Of those on which it fails for a reason that it does not have on others: only why.
+    """
+    job = variants.job
+    try:
+        least = math.prod(
+            job[name] for name in ("dp_replicate", "tp", "pp", "cp", "ep")
+        )
+    except Unknown:
+        return {}
+    sizes = [least << power for power in range(SIZES)]
+    found = {size: variants.on(size).predict({}) for size in sizes}
+    known = {size: said for size, said in found.items() if said.memory}
+    least = min((len(said.refused) for said in known.values()), default=0)
+    return {
+        size: said if len(said.refused) == least else said.void
+        for size, said in known.items()
+    }
+
+
+def assumed(
+    variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
+) -> Variants:
+    """The config on the GPUs that its title names, else on a node of 8 or the like."""
+    found = by_title(variants, titled)
+    if found.target.world_size:
+        return found
+    runs = [size for size, said in sizes.items() if said.memory]
+    enough = [size for size in runs if size >= NODE] or runs[-1:]
+    return variants.on(enough[0], ASSUMED) if enough else variants
+
+
+def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
+    """The config on the GPUs that its title names, if it can run there."""
+    size, line = titled
+    if not size or variants.on(size).predict({}).impossible:
+        return variants
+    return variants.on(size, f"the title on line {line}")
+
+
+def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
+    """GPUs with FP8 by the verdict that the peak would have there, smallest first.
+
+    Of a family its members; none where one GPU is named.
+    """
+    found: dict[str, list[str]] = {}
+    gpus = [find(name) for name in find(job["gpu"]).members] if "gpu" in job else None
+    if said.memory:
+        for gpu in sorted(
+            members() if gpus is None else gpus,
+            key=lambda gpu: gpu.memory_limit_gib or 0.0,
+        ):
+            try:
+                verdict = _verdict(job, said, gpu)
+            except Unknown:
+                continue
+            found.setdefault(verdict, []).append(gpu.name)
+    return found
+
+
+def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
+    limit, size = gpu.memory_limit_gib, gpu.memory_gib
+    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
+        raise Unknown("gpu.memory_gib")
+    low, high = said.memory.low, said.memory.high
+    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))

@@ -1,0 +1,161 @@
+"""From what the command line asks for to all that a search needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from fp8tune.job import Target
+from fp8tune.lint.directive import asked
+from fp8tune.lint.wording import plain
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.replay import Replay
+from fp8tune.runners.watch import Guard
+from fp8tune.search.aim import SPEED, check_machine, check_records
+from fp8tune.search.duration import parse_duration
+from fp8tune.search.opening import opened
+from fp8tune.search.plan import (
+    Config,
+    Plan,
+    plan_for_records,
+    read_config,
+    study_name,
+)
+from fp8tune.search.real import (
+    circumstances,
+    free_keys,
+    larger_gib,
+    plan_for_trials,
+    ranks,
+    this_gpu,
+)
+from fp8tune.search.recorded import MAX_BYTES, recorded
+from fp8tune.search.refused import check_config, refusals
+from fp8tune.search.runner import Runner
+from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.plan import Conditions
+from fp8tune.search.start import Start, start, strategy
+from fp8tune.search.strategy import Strategy
+from fp8tune.search.study import Study, timed
+
+PART = 1 / 60
+"""Of the budget: the time of steps from which a trial makes do with the fewest."""
+
+
+class CannotSearch(Exception):
+    """The search cannot start, or its outcome cannot be written: one line."""
+
+
+class Wishes(NamedTuple):
+    """What the command line asks for."""
+
+    config: str
+    budget: str
+    gpu: str
+    world_size: int
+    trainer: str
+    runner: str
+    device: str
+    records: str
+    allow: tuple[str, ...]
+    output: str
+    in_place: bool
+    diff: bool
+    studies: str
+    as_json: bool
+    objective: str = SPEED
+    start_from: str = ""
+
+
+class Prepared(NamedTuple):
+    """Everything that a search needs."""
+
+    plan: Plan
+    runner: Runner
+    strategy: Strategy
+    study: Study
+    begun: Start
+    conditions: Conditions | None
+
+
+def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
+    """Read the config, plan, and open the study; raises ``CannotSearch`` and others."""
+    config = _config(wishes)
+    if wishes.runner == "replay":
+        return _replayed(wishes, config, held)
+    check_config(config, free_keys(config, wishes.allow, wishes.device))
+    standing_for = ranks(config)
+    for name in ("torch", "torchao"):
+        if find_spec(name) is None:
+            raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
+    check_machine(wishes.objective, wishes.device)
+    plan = plan_for_trials(config, wishes.allow, wishes.device)
+    more = circumstances(config.job, wishes.device)
+    about = plan.about(allow=list(wishes.allow), **more)
+    study, begun = _opened(wishes, plan, about, held)
+    enough_s = PART * parse_duration(wishes.budget)
+    setup = Setup(wishes.device, standing_for, enough_s=enough_s)
+    if wishes.device == "cpu":
+        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
+    else:
+        setup = setup._replace(larger_gib=larger_gib(config.job))
+    target = config.job.target
+    guard = Guard() if wishes.device == "cuda" else None
+    runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
+    guide = strategy(plan, about, begun, wishes.objective)
+    conditions = for_trials(config, wishes.allow, standing_for)
+    return Prepared(plan, runner, guide, study, begun, conditions)
+
+
+def _opened(
+    wishes: Wishes, plan: Plan, about: dict[str, Any], held: ExitStack
+) -> tuple[Study, Start]:
+    """The study of this search, for us alone until ``held`` is closed; its start."""
+    if wishes.objective != SPEED:
+        about["objective"] = wishes.objective
+    if wishes.start_from:
+        about["start_from"] = wishes.start_from
+    folder = os.path.join(wishes.studies, study_name(plan, about))
+    begun = start(plan, about, folder, wishes.studies, wishes.start_from)
+    about["start"] = begun.about()
+    return opened(folder, plan.space, about, held), begun
+
+
+def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
+    records, digest = recorded(wishes.records)
+    speeds, learned = split(records)
+    check_records(wishes.objective, speeds)
+    plan, speeds = plan_for_records(config, speeds, wishes.allow)
+    about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
+    study, begun = _opened(wishes, plan, about, held)
+    runner = Replay(speeds, plan.space, learned)
+    for trial in timed(study.trials):
+        runner.skip(plan.space.point(trial.record.knobs))
+    keys = {knob.key for knob in plan.space.knobs}
+    for note in (*refusals(config, keys), *plan.notes):
+        print(f"note: {plain(note)}", file=sys.stderr)
+    guide = strategy(plan, about, begun, wishes.objective)
+    conditions = for_records(config, learned, wishes.allow, runner.offers)
+    return Prepared(plan, runner, guide, study, begun, conditions)
+
+
+def _config(wishes: Wishes) -> Config:
+    try:
+        with open(wishes.config, "rb") as file:
+            data = file.read(MAX_BYTES)
+    except OSError as error:
+        raise CannotSearch(f"{wishes.config}: {error.strerror}") from None
+    replayed = wishes.runner == "replay"
+    elsewhere = replayed or wishes.device == "cpu"
+    gpu = asked(wishes.gpu, None).gpu
+    target = Target(
+        gpu if elsewhere else this_gpu(gpu),
+        wishes.world_size,
+        "" if replayed and not gpu else "--gpu",
+        "--world-size" if wishes.world_size else "",
+    )
+    alone = 0 if replayed else 1
+    return read_config(wishes.config, data, target, wishes.trainer, alone)

@@ -1,0 +1,66 @@
+"""``fp8tune explain`` from outside."""
+
+import pytest
+
+from tests.sample import ERROR, GOOD
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("FP8101", "fp8-with-tensor-parallel (FP8101)"),
+        ("train.seq_len", "train.seq_len (KempnerForge)"),
+        ("memory.peak_gib", "memory.peak_gib"),
+        ("micro_batch", "micro_batch"),
+        ("loss-scaling", '"FP8 needs loss scaling": false'),
+        ("video", "video"),
+    ],
+)
+def test_explain(fp8tune, name, first):
+    said = fp8tune("explain", name)
+    assert (said.code, said.err, said.out.split("\n")[0]) == (0, "", first)
+
+
+@pytest.mark.parametrize("path", ["a.toml", "-"])
+def test_explain_a_config(fp8tune, project, path):
+    project({"a.toml": ERROR})
+    said = fp8tune("explain", "FP8101", path, stdin=ERROR.encode())
+    assert (said.code, said.err) == (0, "")
+    assert f"\n\nIn {path}: fires\n  line 4: FP8 does not work with" in said.out
+    said = fp8tune(
+        *("explain", "world_size", path, "--world-size", "8"),
+        *("--gpu", "h100", "--output-format", "json"),
+        stdin=ERROR.encode(),
+    )
+    derivation = said.json["derivation"]
+    assert (derivation["value"], derivation["origin"]) == (8, "--world-size")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[train]\nx = \n", "a.toml:2:5: Invalid value"),
+        ("[tool.x]\n", "a.toml: a Python project file"),
+        (
+            "# " + "x" * (1 << 20),
+            "a.toml: a file of more than 1 MiB is no train config",
+        ),
+    ],
+)
+def test_explain_what_is_no_config(fp8tune, project, config, said):
+    project({"a.toml": config})
+    assert fp8tune("explain", "tp", "a.toml") == (2, "", f"fp8tune: {said}\n")
+
+
+def test_explain_with_bad_settings(fp8tune, project):
+    project({"a.toml": GOOD, "pyproject.toml": "[tool.fp8tune]\ngpuu = 1\n"})
+    said = fp8tune("explain", "tp", "a.toml")
+    assert (said.code, said.err.endswith("did you mean `gpu`?\n")) == (2, True)
+
+
+@pytest.mark.parametrize(("force", "coloured"), [("1", True), ("", False)])
+def test_explain_is_plain_unless_it_may_be_coloured(
+    fp8tune, monkeypatch, force, coloured
+):
+    monkeypatch.setenv("FORCE_COLOR", force)
+    assert ("\x1b[1m" in fp8tune("explain", "FP8101").out) is coloured

@@ -1,0 +1,78 @@
+"""Measured runs correct the estimate."""
+
+import json
+
+import pytest
+
+from tests.estimate.configs import H200, JSON, SEVEN_B
+
+
+def test_measured_runs_correct_the_estimate(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    command = ("estimate", "a.toml", *H200, *JSON)
+    before = fp8tune(*command).json
+    assert before["memory"]["calibration"] is None
+    peak, speed = before["memory"]["peak_gib"], before["speed"]["tokens_per_second"]
+    typed = ("--measured", f"{1.02 * peak}", "--measured-speed", f"{0.9 * speed}")
+    typed += ("--measured-torch", "2.9.1")
+    after = fp8tune(*command, *typed).json
+    assert after["memory"]["peak_gib"] == pytest.approx(1.02 * peak)
+    assert after["speed"]["tokens_per_second"] == pytest.approx(0.9 * speed)
+    assert after["memory"]["calibration"] == {
+        "runs": 1,
+        "factor": pytest.approx(1.02),
+    }
+    assert after == fp8tune(*command).json
+    text = fp8tune("estimate", "a.toml", *H200).out
+    assert "(times 1.020, by 1 measured run of configs like this one)" in text
+    lines = (project({}) / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    assert all(json.loads(line)["versions"]["torch"] == "2.9.1" for line in lines)
+
+
+def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
+    trial = {
+        "knobs": {"train.batch_size": 4},
+        "outcome": "ok",
+        "tokens_per_second": 50000.0,
+        "peak_gib": 60.0,
+        "environment": "NVIDIA H200, torch 2.13.0",
+        "grad_accum": 8,
+        "extrapolated": "rank 0 of 16, without communication",
+    }
+    how = {"seed": 42, "warmup_steps": 8, "steps": 32, "given_warmup": 8, "free": False}
+    unlike = [{**trial, "rehearsal": True}, {**trial, "stability": how}]
+    lines = [trial, *unlike, {"knobs": {}, "outcome": "oom"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    folder = project({"a.toml": SEVEN_B, ".fp8tune/s/trials.jsonl": text})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON, "--study", ".fp8tune/s").json
+    assert said["memory"]["calibration"]["runs"] == 1
+    assert said["speed"]["calibration"] is None
+    lines = (folder / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
+    stored, out = map(json.loads, lines)
+    assert (stored["gpu"], stored["measured"]) == ("h200", 60.0)
+    assert stored["versions"]["torch"] == "2.13.0"
+    assert (out["quantity"], out["measured"]) == ("out-of-memory", 139.8)
+    assert said["fit"] == "tight"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--measured", "50"), "without `gpu` there is no estimate: say --gpu h100"),
+        (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
+        (("--measured", "9", *H200), "a memory of 9.0 is too far from"),
+        (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
+        (("--measured-torch", "2.9.1"), "goes with --measured or --measured-speed"),
+        (("--measured", "0"), "0.0 is not in the range"),
+        (("--measured", "x"), "'x' is not a valid float"),
+        (("--study", "none"), "No such file or directory"),
+        (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
+        (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: no measured run"),
+    ],
+)
+def test_what_cannot_correct_it(fp8tune, project, arguments, said):
+    project({"a.toml": SEVEN_B, "bad/trials.jsonl": "x\n"})
+    outcome = fp8tune("estimate", "a.toml", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err

@@ -1,0 +1,77 @@
+"""``explain`` has the target and the measured runs of ``estimate``."""
+
+import pytest
+
+from tests.estimate.configs import H200, JSON, SEVEN_B
+
+TP4 = f"{SEVEN_B}[distributed]\ntp = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "origin"),
+    [
+        (f"# 7B on 12 GPUs\n{TP4}", 12, "the title on line 1"),
+        (f"{TP4}dp_shard = 3\n", 12, "the parallel degrees"),
+        (
+            TP4,
+            None,
+            "say --world-size 16, or `# fp8tune: world-size=16` above the first",
+        ),
+    ],
+)
+def test_facts_have_the_gpus_that_the_file_says(fp8tune, project, text, size, origin):
+    project({"a.toml": text})
+    said = fp8tune("explain", "world_size", "a.toml", *JSON).json["derivation"]
+    assert said["value"] == size
+    assert said["origin"].startswith(origin)
+
+
+def test_rules_are_judged_as_in_lint(fp8tune, project):
+    project({"a.toml": f"# 7B on 12 GPUs\n{TP4}"})
+    said = fp8tune("explain", "out-of-memory", "a.toml", "--gpu", "h200", *JSON).json
+    assert said["verdict"]["state"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("fact", "figure", "part"),
+    [
+        ("memory.peak_gib", "peak_gib", "memory"),
+        ("memory.low_gib", "low_gib", "memory"),
+        ("memory.high_gib", "high_gib", "memory"),
+        ("speed.tokens_per_second", "tokens_per_second", "speed"),
+        ("speed.tokens_low", "low", "speed"),
+    ],
+)
+def test_facts_are_corrected_as_in_an_estimate(fp8tune, project, fact, figure, part):
+    project({"a.toml": SEVEN_B})
+    measured = ("--measured", "78", "--measured-speed", "150000")
+    said = fp8tune("estimate", "a.toml", *H200, *JSON, *measured).json
+    page = fp8tune("explain", fact, "a.toml", *H200, *JSON).json
+    assert page["corrected"]["value"] == said[part][figure]
+    assert page["corrected"]["runs"] == 1
+    assert page["derivation"]["value"] != said[part][figure]
+    text = " ".join(fp8tune("explain", fact, "a.toml", *H200).out.split())
+    assert "Corrected by measured runs" in text
+    assert "by 1 measured run of configs like this one)" in text
+    other = ("--calibration", "none.jsonl")
+    assert (
+        fp8tune("explain", fact, "a.toml", *H200, *JSON, *other).json["corrected"]
+        is None
+    )
+
+
+def test_the_verdict_is_corrected_too(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    fp8tune("estimate", "a.toml", *H200, "--measured", "130")
+    page = fp8tune("explain", "memory.fit", "a.toml", *H200, *JSON).json
+    assert (page["derivation"]["value"], page["corrected"]["value"]) == (
+        "fits",
+        "tight",
+    )
+
+
+def test_a_file_that_holds_no_runs_is_said(fp8tune, project):
+    project({"a.toml": SEVEN_B, ".fp8tune/calibration.jsonl": "{}\n"})
+    outcome = fp8tune("explain", "memory.peak_gib", "a.toml", *H200)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "calibration.jsonl:1: no measured run" in outcome.err

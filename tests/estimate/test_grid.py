@@ -1,0 +1,181 @@
+"""The grid, where to start, and what frees memory."""
+
+import pytest
+
+from tests.estimate.configs import H200, JSON, ONE_GPU, SEVEN_B, row
+
+
+def test_the_grid_keeps_the_sequences_of_a_step(estimate):
+    cells = estimate("--output-format", "json").json["grid"]
+    assert {cell["micro_batch"] * cell["grad_accum"] for cell in cells} == {16}
+    assert {cell["precision"] for cell in cells} == {"fp8", "bf16"}
+    assert {cell["ac"] for cell in cells} == {"none", "full", "selective"}
+
+
+MOT = """[model]
+dim = 256
+n_layers = 4
+n_heads = 4
+n_kv_heads = 4
+vocab_size = 50304
+max_seq_len = 576
+[train]
+seq_len = 576
+compile_model = false
+activation_checkpointing = "{}"
+[vision_encoder]
+num_tokens = 64
+[vlm]
+arch = "mot"
+[data]
+hf_dataset_name = "x/y"
+tokenizer_path = "gpt2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("ac", "rows"), [("none", ["none"]), ("full", ["none", "full"])]
+)
+def test_no_ac_is_offered_that_wraps_nothing(fp8tune, project, ac, rows):
+    project({"a.toml": MOT.format(ac)})
+    cells = fp8tune("estimate", "a.toml", *H200, *JSON).json["grid"]
+    assert list(dict.fromkeys(cell["ac"] for cell in cells)) == rows
+
+
+def test_one_gpu_is_one(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ndp_shard = 1\n"})
+    text = fp8tune("estimate", "a.toml", "--gpu", "h200").out
+    assert "on 1 GPU, by the parallel degrees" in text
+
+
+def test_memory_grows_with_the_micro_batch(estimate):
+    cells = estimate("--output-format", "json").json["grid"]
+    for mode in ("none", "full", "selective"):
+        peaks = [
+            cell["peak_gib"]
+            for cell in cells
+            if (cell["ac"], cell["precision"]) == (mode, "bf16")
+        ]
+        assert peaks == sorted(peaks)
+
+
+def test_the_start_fits(estimate):
+    said = estimate("--output-format", "json").json
+    assert said["start"]["fit"] == "fits"
+    fast = [c["tokens_per_second"] for c in said["grid"] if c["fit"] == "fits"]
+    assert said["start"]["tokens_per_second"] <= max(fast)
+
+
+REFUSED = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'")
+
+
+REFUSED = REFUSED.replace("128256", "50257")
+
+
+EAGER = SEVEN_B.replace("[train]", "[train]\ncompile_model = false\n{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "pays", "kept", "preferred", "words"),
+    [
+        (SEVEN_B, "yes", "bf16", "fp8", "bf16 (the config's), micro-batch"),
+        (SEVEN_B, "yes", "bf16", "fp8", "or, as FP8 pays here, fp8, micro-batch"),
+        (
+            EAGER.format("mixed_precision = 'fp8'"),
+            "no",
+            "fp8",
+            "bf16",
+            "or, as FP8 does not pay here, bf16, micro-batch",
+        ),
+        (EAGER.format(""), "no", "bf16", None, "start with bf16 (the config's)"),
+        (REFUSED, "no", "bf16", None, "start with bf16 (fp8 cannot run), micro-"),
+        (
+            SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp32'"),
+            "yes",
+            "fp32",
+            None,
+            "fits is fp32 (the config's), micro-batch",
+        ),
+    ],
+)
+def test_the_precision_of_the_start_has_its_reason(
+    fp8tune, project, text, pays, kept, preferred, words
+):
+    project({"a.toml": text})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    assert (said["fp8_pays"], said["start"]["precision"]) == (pays, kept)
+    assert (said["preferred"] or {}).get("precision") == preferred
+    assert words in " ".join(fp8tune("estimate", "a.toml", *H200).out.split())
+
+
+def test_savings_are_largest_first(estimate):
+    freed = [
+        s["freed_gib"] for s in estimate("--output-format", "json").json["savings"]
+    ]
+    assert freed == sorted(freed, reverse=True)
+    assert freed[0] == pytest.approx(29.9, abs=0.1)  # fp32 gradients: 4 bytes x 8.03e9
+
+
+def test_no_fp8_is_offered_where_the_trainer_refuses_it(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    assert said["fp8_pays"] == "no"
+    runs = {cell["precision"] for cell in said["grid"] if not cell["refused"]}
+    assert runs == {"bf16"}
+
+
+def test_the_grid_has_the_configs_own_column(estimate):
+    """Less accumulation needs less: the last column may fit where earlier do not."""
+    text = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU).out
+    assert row(text, "micro-batch") == ["1", "2", "4", "8"]
+    assert row(text, "accumulation") == ["8", "4", "2", "1"]
+    assert row(text, "fp8  full")[-1] == "45x"
+    moe = "configs/moe_9b_8xh200_bf16.toml"
+    text = estimate("--gpu", "l40s", "--world-size", "8", config=moe).out
+    assert row(text, "bf16 full") == ["51x", "60x", "50?"]
+
+
+def test_of_columns_that_cannot_fit_one_is_shown(estimate):
+    text = estimate("--gpu", "h200", "--world-size", "24", config=ONE_GPU).out
+    shown = row(text, "bf16 none")
+    assert [cell[-1] for cell in shown].count("x") <= 1
+    assert len(row(text, "micro-batch")) == len(shown)
+
+
+def test_what_would_fit_is_said_where_nothing_does(estimate):
+    outcome = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU)
+    assert "none of these surely fits: set `train.batch_size = 3`" in outcome.out
+    said = estimate("--gpu", "4090", "--world-size", "8", *JSON, config=ONE_GPU).json
+    assert said["start"] is None
+    assert said["instead"] == "set `train.batch_size = 3`"
+    assert said["memory"]["usable_gib"] == pytest.approx(0.915 * 23.64)
+    assert estimate(*JSON).json["instead"] is None
+
+
+def test_without_a_speed_the_largest_of_the_grid_is_named(estimate):
+    text = estimate("--gpu", "b200", "--world-size", "8", config=ONE_GPU).out
+    words = " ".join(text.split())
+    assert "largest of these that fits is fp8 (the config's), micro-batch 8" in words
+
+
+@pytest.mark.parametrize(
+    ("gpu", "judged"), [((), False), (("--gpu", "a100"), False), (H200[:2], True)]
+)
+def test_figures_that_no_gpu_judges_are_said_to_be(fp8tune, project, gpu, judged):
+    project({"a.toml": SEVEN_B})
+    text = fp8tune("estimate", "a.toml", "--world-size", "8", *gpu).out
+    assert ("unmarked: not judged" not in text) is judged
+
+
+@pytest.mark.parametrize(("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1)])
+def test_a_smaller_micro_batch_keeps_the_sequences_of_a_step(
+    fp8tune, project, batch, accum
+):
+    text = SEVEN_B.replace("batch_size = 8", f"batch_size = {batch}")
+    project({"a.toml": text.replace("steps = 4", f"steps = {accum}")})
+    savings = fp8tune("estimate", "a.toml", *H200, *JSON).json["savings"]
+    changes = [s["change"] for s in savings if s["change"].startswith("micro-batch")]
+    for words in changes:
+        half, accumulated = (int(word) for word in words.split() if word.isdigit())
+        assert half * accumulated == batch * accum
+    assert changes or accum == 1

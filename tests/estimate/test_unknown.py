@@ -1,0 +1,212 @@
+"""What is unknown or not covered is said, with what to type."""
+
+import pytest
+
+from tests.estimate.configs import H200, JSON, SEVEN_B, row
+
+
+def test_what_is_unknown_is_said(fp8tune, project):
+    project({"a.toml": '[train]\nmixed_precision = "fp8"\n'})
+    outcome = fp8tune("estimate", "a.toml")
+    assert "fit: unknown: say --gpu h100" in outcome.out
+    assert "speed: unknown: say --gpu h100" in outcome.out
+    said = fp8tune("estimate", "a.toml", "--output-format", "json").json
+    assert said["fit"] == "unknown"
+    assert said["speed"]["tokens_per_second"] is None
+
+
+def test_without_a_number_of_gpus_some_are_assumed_and_others_shown(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h100", *JSON).json
+    sizes = [entry["world_size"] for entry in said["world_sizes"]]
+    assert sizes == [4, 8, 16, 32, 64, 128, 256, 512]
+    peaks = [entry["peak_gib"] for entry in said["world_sizes"]]
+    assert peaks == sorted(peaks, reverse=True)
+    assert said["target"]["world_size"] == 8
+    assert said["memory"]["peak_gib"] == peaks[1]
+    assert said["memory"]["breakdown_gib"]
+    assert said["start"]
+    text = fp8tune("estimate", "a.toml").out
+    assert "on 8 GPUs, as nothing says how many: say --world-size 16" in text
+    assert "  GPUs             4       8" in text
+
+
+@pytest.mark.parametrize(
+    ("title", "distributed", "size", "words"),
+    [
+        ("", "dp_shard = 3\ntp = 4", 12, "on 12 GPUs, by the parallel degrees"),
+        ("# 7B on 12 GPUs\n", "tp = 4", 12, "on 12 GPUs, by the title on line 1"),
+        ("# 7B on 10 GPUs\n", "tp = 4", 8, "on 8 GPUs, as nothing says how many"),
+    ],
+)
+def test_how_many_gpus_a_file_is_for(fp8tune, project, title, distributed, size, words):
+    text = f"{title}{SEVEN_B}[distributed]\n{distributed}\n"
+    project({"a.toml": text})
+    said = fp8tune("estimate", "a.toml", "--gpu", "h200", *JSON).json
+    assert said["target"]["world_size"] == size
+    listed = [entry["world_size"] for entry in said["world_sizes"]]
+    assert listed == ([] if "dp_shard" in distributed else listed)
+    assert words in fp8tune("estimate", "a.toml", "--gpu", "h200").out
+    known = ("--gpu", "h200", "--world-size", str(size), *JSON)
+    same = fp8tune("estimate", "a.toml", *known).json
+    assert {**same, "target": {}, "world_sizes": []} == {
+        **said,
+        "target": {},
+        "world_sizes": [],
+    }
+
+
+def test_without_a_gpu_it_is_said_on_which_it_fits(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    said = fp8tune("estimate", "a.toml", "--world-size", "16", *JSON).json
+    assert (said["fit"], said["world_sizes"]) == ("unknown", [])
+    assert "h200" in said["gpus"]["fits"]
+    assert "h100-sxm" in said["gpus"]["tight"]
+    assert "l4" in said["gpus"]["out-of-memory"]
+    text = fp8tune("estimate", "a.toml", "--world-size", "16").out
+    assert "fit: unknown: say --gpu h100" in text
+    known = fp8tune("estimate", "a.toml", "--world-size", "16", "--gpu", "h100", *JSON)
+    assert (known.json["fit"], known.json["gpus"]) == ("tight", {})
+
+
+VLM = """[vision_encoder]
+{}
+[vlm]
+max_text_len = 512
+[data]
+hf_dataset_name = "x/y"
+tokenizer_path = "gpt2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            VLM.format("type = 'siglip2'\npath = 'x/y'\nnum_tokens = 196\n"),
+            "vision encoders other",
+        ),
+        (VLM.format("num_tokens = 196"), "what compiled blocks of mixtures"),
+        (
+            f"{VLM.format('num_tokens = 196')}[train]\ncompile_model = false\n",
+            "vision-language models",
+        ),
+        ("[train]\ncompile_model = false\n[model]\nnum_experts = 8\n", "mixtures of"),
+        ("[model]\ndim = 512\nn_heads = 8\nn_kv_heads = 8\n", "hidden sizes below"),
+        ("[optimizer]\nname = 'muon'\n", "the time of this optimizer's step"),
+        ("[model]\nactivation = 'gelu'\n", "compiled blocks keep without full AC if"),
+        (
+            "[train]\nactivation_checkpointing = 'selective'\n[distributed]\ntp = 4\n",
+            "under selective AC with tensor parallelism; AC none and full have a",
+        ),
+        ("[model]\nqk_norm = true\n", "or queries and keys are normalised"),
+        ("[train]\nmixed_precision = 'fp32'\n", "the speed of fp16 and fp32, which"),
+        (
+            "[train]\nmixed_precision = 'fp32'\n[model]\nnum_experts = 8\n",
+            "mixtures of experts in fp32",
+        ),
+    ],
+)
+def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
+    project({"a.toml": text})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "8")
+    assert outcome.code == 0
+    words = " ".join(outcome.out.split())
+    assert said in words.partition("not covered: ")[2]
+
+
+def test_the_grid_says_why_a_row_has_no_figures(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\ntp = 4\n"})
+    out = fp8tune("estimate", "a.toml", *H200).out
+    assert set(row(out, "bf16 selective")) == {"-"}
+    assert "-" not in row(out, "bf16 none")
+    reason = "- not covered: what compiled blocks keep under selective AC with tensor"
+    assert reason in " ".join(out.split())
+
+
+def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):
+    project({"a.toml": f"{SEVEN_B}[distributed]\npp = 2\n"})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "2")
+    words = " ".join(outcome.out.split())
+    assert outcome.code == 0
+    assert "GiB per GPU of the first stage (" in words
+    assert "not covered: the last pipeline stage" in words
+
+
+def test_a_gpu_of_several_kinds_is_asked_for(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    outcome = fp8tune("estimate", "a.toml", "--gpu", "gh200", "--world-size", "16")
+    words = " ".join(outcome.out.split())
+    for what in ("fit: unknown", "speed: unknown"):
+        assert f"{what}: say --gpu gh200-96gb or gh200-144gb" in words
+    known = ("--gpu", "gh200", "--world-size", "16", *JSON)
+    said = fp8tune("estimate", "a.toml", *known).json
+    assert said["gpus"] == {"fits": ["gh200-96gb"]}
+
+
+def test_a_gpu_of_unknown_memory_has_at_most_what_is_sold(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    known = ("--gpu", "h800", "--world-size", "16", *JSON)
+    said = fp8tune("estimate", "a.toml", *known).json
+    assert (said["fit"], said["gpus"]) == ("unknown", {})
+    fits = {
+        (cell["peak_gib"] or 0) > 90: cell["fit"]
+        for cell in said["grid"]
+        if cell["ac"] == "full"
+    }
+    assert fits == {True: "out-of-memory", False: "unknown"}
+
+
+VLM_RUN = """[model]
+dim = 256
+n_layers = 4
+n_heads = 4
+n_kv_heads = 4
+vocab_size = 50257
+max_seq_len = 576
+[train]
+batch_size = 2
+seq_len = 576
+compile_model = false
+[vision_encoder]
+type = "{encoder}"
+feature_dim = {features}
+num_tokens = {tokens}
+[vlm]
+[data]
+hf_dataset_name = "sayakpaul/coco-30-val-2014"
+tokenizer_path = "gpt2"
+"""
+
+
+@pytest.mark.parametrize("gpu", [(), H200[:2]])
+def test_what_is_unknown_has_its_reason(fp8tune, project, gpu):
+    project({"a.toml": VLM_RUN.format(encoder="siglip2", features=0, tokens=0)})
+    out = fp8tune("estimate", "a.toml", *gpu).out
+    assert "speed: unknown: not covered: vision-language models" in out
+    assert "memory: unknown: not covered: " in out
+
+
+def test_why_a_precision_cannot_run_is_what_keeps_it_from_running(fp8tune, project):
+    """Too few samples fail in either precision; only FP8 has an unaligned head."""
+    project({"a.toml": VLM_RUN.format(encoder="random", features=384, tokens=64)})
+    out = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "64").out
+    assert "this run fails, whatever it needs: 30 samples over 64 ranks" in out
+    assert "fp8 cannot run: `model.vocab_size = 50257` is not a multiple" in out
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fit", "speed"),
+    [
+        ("", "say --gpu h100", "say --gpu h100"),
+        ("a100", "say --gpu a100-40gb or a100-80gb", "not covered: other GPUs than"),
+        ("gh200", "say --gpu gh200-96gb or gh200-144gb", "say --gpu gh200-96gb or "),
+        ("h800", "not covered: what torch sees of this", None),
+    ],
+)
+def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, speed):
+    project({"a.toml": SEVEN_B})
+    target = ("--world-size", "8", *(("--gpu", gpu) if gpu else ()))
+    out = " ".join(fp8tune("estimate", "a.toml", *target).out.split())
+    assert f"fit: unknown: {fit}" in out
+    assert (f"speed: unknown: {speed}" in out) is (speed is not None)

@@ -1,0 +1,105 @@
+"""What is no TOML, or no train config, over one file."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.diagnostic import Report
+from fp8tune.lint.engine import check
+from fp8tune.lint.ruleset import Rules
+from fp8tune.toml.document import Unreadable
+from tests.sample import TP
+
+
+def test_a_byte_order_mark(rules):
+    report = check("a.toml", b"\xef\xbb\xbf[train]\nseq_len = 0\n", rules, Target())
+    assert [(d.rule, d.key, d.region) for d in report.diagnostics] == [
+        ("byte-order-mark", "", (1, 1, 1, 1)),
+        ("value-out-of-range", "train.seq_len", (2, 11, 2, 12)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "region", "message", "line"),
+    [
+        (
+            b"[train]\nseq_len = \n[model]\n",
+            (2, 11, 2, 12),
+            "not valid TOML: Invalid value",
+            "seq_len = ",
+        ),
+        (
+            b"[train]\n[model]\nx = 1\nx = 2\r\n",
+            (4, 6, 4, 7),
+            "not valid TOML: this key is already set above",
+            "x = 2",
+        ),
+        (
+            b"[train]\n[model]\nx = '\xff'\n",
+            (3, 6, 3, 7),
+            "not valid TOML: not UTF-8: byte 0xff (invalid start byte)",
+            "x = '\ufffd'",
+        ),
+        (
+            b"[train]\n[model]\nx = ",
+            (3, 5, 3, 6),
+            "not valid TOML: Invalid value at the end of the file",
+            "x = ",
+        ),
+    ],
+)
+def test_invalid_toml(rules, data, region, message, line):
+    report = check("a.toml", data, rules, Target(), explicit=False)
+    (found,) = report.diagnostics
+    assert (found.rule, found.key, found.region) == ("invalid-toml", "", region)
+    assert found.message == message
+    assert report.lines == {region[0]: line}
+
+
+def test_invalid_toml_at_a_line_that_does_not_exist(rules):
+    report = check("a.toml", b"x = [\n", rules, Target())
+    assert report.diagnostics[0].region == (2, 1, 2, 2)
+    assert report.lines == {2: ""}
+
+
+def test_invalid_toml_in_a_folder_is_none_of_ours(rules):
+    report = check("a.toml", b"x = [\n", rules, Target(), explicit=False)
+    assert (report.diagnostics, report.skipped) == ([], "not TOML")
+
+
+def test_invalid_toml_without_its_rule():
+    found = check("a.toml", b"x = [\n", Rules([], {}), Target())
+    assert found == Report("a.toml", [])
+
+
+def test_faults_without_their_rules(builtin):
+    rules = Rules([r for r in builtin if r.name == "fp8-with-tensor-parallel"], {})
+    text = TP + "zzz = 1\n"
+    report = check("a.toml", text.encode(), rules, Target())
+    assert [d.rule for d in report.diagnostics] == ["fp8-with-tensor-parallel"]
+
+
+def test_too_large(rules):
+    with pytest.raises(Unreadable, match="MiB is no train config"):
+        check("a.toml", b"#" * (2 << 20), rules, Target())
+
+
+@pytest.mark.parametrize(
+    ("text", "explicit", "skipped"),
+    [
+        ("[project]\nname = 'x'\n", True, "a Python project file"),
+        ("[model]\ndim = 4096\n", False, "a model fragment for KempnerForge"),
+        ("dim = 4096\nn_heads = 32\n", False, "a model fragment for KempnerForge"),
+        ("[zzz]\na = 1\n", True, "no table that a known trainer reads"),
+        ("[model]\ndim = 4096\n", True, ""),
+        ("[train]\nseq_len = 2048\n", False, ""),
+    ],
+)
+def test_skipped(rules, text, explicit, skipped):
+    report = check("a.toml", text.encode(), rules, Target(), explicit=explicit)
+    assert report.skipped == skipped
+
+
+def test_a_named_trainer_skips_nothing(rules):
+    text = b"[project]\nname = 'x'\n"
+    report = check("a.toml", text, rules, Target(), only="kempnerforge")
+    assert [(d.rule, d.key) for d in report.diagnostics] == [("unknown-key", "project")]

@@ -1,0 +1,176 @@
+"""Which rules a run has, how severe they are, and in which files."""
+
+import pytest
+
+from fp8tune.lint.run import Problem, run, selected
+from fp8tune.lint.settings import Options
+from tests.lint.results import FP8, names, rules_of
+from tests.sample import TP
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "rules"),
+    [
+        ((), (), ["gpu-without-fp8", "fp8-without-compile"]),
+        (("fp8-without-compile",), (), ["fp8-without-compile"]),
+        (("FP8401",), (), ["fp8-without-compile"]),
+        (("FP84",), (), ["fp8-without-compile"]),
+        (("FP8",), (), ["gpu-without-fp8", "fp8-without-compile"]),
+        (("slow",), (), ["fp8-without-compile"]),
+        (("crash", "slow"), (), ["gpu-without-fp8", "fp8-without-compile"]),
+        (("silent",), (), []),
+        (("stability",), (), []),
+        ((), ("fp8-without-compile",), ["gpu-without-fp8"]),
+        ((), ("FP84",), ["gpu-without-fp8"]),
+        ((), ("crash",), ["fp8-without-compile"]),
+        ((), ("crash", "slow"), []),
+        (("slow", "crash"), ("FP8201",), ["fp8-without-compile"]),
+        (("gpu-without-fp8",), ("crash",), []),
+    ],
+)
+@pytest.mark.parametrize("where", ["options", "settings"])
+def test_select_and_ignore(configured, where, select, ignore, rules):
+    if where == "options":
+        configured("gpu = 'a10g'")
+        options = Options(select=select, ignore=ignore)
+    else:
+        configured(
+            f"gpu = 'a10g'\nselect = {list(select)!r}\nignore = {list(ignore)!r}"
+        )
+        options = Options()
+    assert rules_of(run(("a.toml",), options)) == rules
+
+
+def test_select_of_the_command_line_replaces_that_of_the_project(configured):
+    configured("gpu = 'a10g'\nselect = ['crash']")
+    assert rules_of(run(("a.toml",), Options(select=("slow",)))) == [
+        "fp8-without-compile"
+    ]
+
+
+def test_ignores_add_up(configured):
+    configured("gpu = 'a10g'\nignore = ['crash']")
+    assert rules_of(run(("a.toml",), Options(ignore=("slow",)))) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "means"),
+    [
+        ("fp8-without-compile", True),
+        ("FP8401", True),
+        ("FP84", True),
+        ("FP8", True),
+        ("slow", True),
+        ("FP8402", False),
+        ("FP", True),
+        ("fp8", False),
+        ("", False),
+        ("crash", False),
+    ],
+)
+def test_selected(builtin, by, means):
+    rule = next(rule for rule in builtin if rule.name == "fp8-without-compile")
+    assert selected(rule, by) is means
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("slwo", "no rule, code or category 'slwo'; did you mean slow?"),
+        (
+            "fp8-without-compil",
+            "no rule, code or category 'fp8-without-compil'; "
+            "did you mean fp8-without-compile?",
+        ),
+        ("fp8401", "no rule, code or category 'fp8401'; did you mean FP8401?"),
+        ("zzzzzz", "no rule, code or category 'zzzzzz'"),
+    ],
+)
+@pytest.mark.parametrize("where", ["select", "ignore", "severity", "per-file-ignores"])
+def test_unknown_selector(configured, where, by, said):
+    settings = {
+        "severity": f"severity = {{'{by}' = 'note'}}",
+        "per-file-ignores": f"per-file-ignores = {{'a.toml' = ['{by}']}}",
+    }
+    root = configured(settings.get(where, f"{where} = ['{by}']"))
+    with pytest.raises(Problem) as error:
+        run(("a.toml",), Options())
+    place = f"{root}/pyproject.toml: [tool.fp8tune] `{where}`"
+    assert str(error.value) == f"{place}: {said}"
+
+
+@pytest.mark.parametrize("option", ["select", "ignore"])
+def test_unknown_selector_of_the_command_line(configured, option):
+    configured("")
+    with pytest.raises(Problem, match=r"^no rule, code or category 'slwo'; did you m"):
+        run(("a.toml",), Options(**{option: ("slwo",)}))
+
+
+@pytest.mark.parametrize(
+    ("by", "level", "expected"),
+    [
+        ("fp8-without-compile", "note", {"FP8201": "error", "FP8401": "note"}),
+        ("FP84", "error", {"FP8201": "error", "FP8401": "error"}),
+        ("crash", "warning", {"FP8201": "warning", "FP8401": "warning"}),
+        ("silent", "note", {"FP8201": "error", "FP8401": "warning"}),
+    ],
+)
+def test_severity(configured, by, level, expected):
+    configured(f"gpu = 'a10g'\nseverity = {{'{by}' = '{level}'}}")
+    result = run(("a.toml",), Options())
+    assert {d.code: d.severity for d in result.diagnostics} == expected
+
+
+def test_the_later_of_two_severities_holds(configured):
+    configured("[tool.fp8tune.severity]\nFP8 = 'note'\nslow = 'error'")
+    (found,) = run(("a.toml",), Options()).diagnostics
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hit"),
+    [("a.toml", ["b.toml"]), ("*.toml", []), ("sub/*", ["a.toml", "b.toml"])],
+)
+def test_per_file_ignores(configured, pattern, hit):
+    configured(f"per-file-ignores = {{'{pattern}' = ['slow']}}", **{"b.toml": FP8})
+    assert [d.path for d in run((".",), Options()).diagnostics] == hit
+
+
+def test_per_file_ignores_do_not_reach_the_next_file(configured):
+    configured(
+        "per-file-ignores = {'a.toml' = ['slow'], 'c.toml' = ['FP8101']}",
+        TP + "[checkpoint]\n",
+        **{"b.toml": TP, "c.toml": TP, "d.toml": FP8},
+    )
+    assert names(run((".",), Options())) == [
+        ("a.toml", "fp8-with-tensor-parallel"),
+        ("b.toml", "fp8-with-tensor-parallel"),
+        ("d.toml", "fp8-without-compile"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paths", "force", "checked"),
+    [
+        ((".",), False, ["a.toml", "pyproject.toml"]),
+        ((".",), True, ["a.toml", "pyproject.toml"]),
+        (("old",), False, []),
+        (("old/b.toml",), False, ["old/b.toml"]),
+        (("old/b.toml",), True, []),
+        (("a.toml", "old/b.toml"), True, ["a.toml"]),
+    ],
+)
+def test_exclude(configured, paths, force, checked):
+    configured("exclude = ['old', 'zzz/*']", **{"old/b.toml": FP8, "zzz/d.toml": FP8})
+    result = run(paths, Options(force_exclude=force))
+    assert [report.path for report in result.reports] == checked
+
+
+def test_stdin_has_the_settings_of_its_name(configured, fp8tune):
+    configured("exclude = ['old']\ngpu = 'a10g'", **{"old/x": ""})
+    command = ("lint", "-", "--output-format", "concise", "-q", "--stdin-filename")
+    said = fp8tune(*command, "old/b.toml", stdin=FP8.encode())
+    assert said.code == 1
+    assert said.out.startswith("old/b.toml:2:19: error[gpu-without-fp8]")
+    said = fp8tune(*command, "old/b.toml", "--force-exclude", stdin=FP8.encode())
+    assert said == (0, "", "")

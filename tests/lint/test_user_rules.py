@@ -1,0 +1,187 @@
+"""Rules of users: over one config, and in a run beside the built-in ones."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.lint.engine import check
+from fp8tune.lint.packs import read_pack
+from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.run import Problem, run
+from fp8tune.lint.settings import Options
+from tests.lint.results import labels, rules_of
+from tests.sample import NO_PIPELINE
+
+
+@pytest.mark.parametrize("where", ["options", "settings"])
+def test_rules_of_users(configured, where):
+    configured(
+        "rules = ['mine']" if where == "settings" else "",
+        "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
+        **{"mine/silent/no-pipeline.toml": NO_PIPELINE},
+    )
+    options = Options(packs=("mine",) if where == "options" else ())
+    assert rules_of(run(("a.toml",), options)) == ["no-pipeline"]
+    assert rules_of(run(("a.toml",), options._replace(select=("ME301",)))) == [
+        "no-pipeline"
+    ]
+    assert rules_of(run(("a.toml",), options._replace(ignore=("silent",)))) == []
+
+
+def test_settings_find_rules_from_other_folders(configured):
+    root = configured(
+        "rules = ['mine']",
+        **{
+            "mine/silent/no-pipeline.toml": NO_PIPELINE,
+            "sub/b.toml": "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
+        },
+    )
+    assert rules_of(run((f"{root}/sub/b.toml",), Options())) == ["no-pipeline"]
+
+
+def test_one_pack_for_several_settings(configured):
+    configured(
+        "",
+        "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
+        **{
+            "mine/silent/no-pipeline.toml": NO_PIPELINE,
+            "sub/pyproject.toml": "[tool.fp8tune]\nseverity = {silent = 'note'}\n",
+            "sub/a.toml": "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
+        },
+    )
+    result = run(("a.toml", "sub/a.toml"), Options(packs=("mine",)))
+    assert [(d.path, d.severity) for d in result.diagnostics] == [
+        ("a.toml", "warning"),
+        ("sub/a.toml", "note"),
+    ]
+
+
+@pytest.mark.parametrize("again", ["mine", "mine/", "./mine"])
+def test_the_same_pack_named_twice_is_one(configured, again):
+    configured(
+        "rules = ['mine']",
+        "[train]\ngrad_accum_steps = 4\n[distributed]\npp = 2\n",
+        **{"mine/silent/no-pipeline.toml": NO_PIPELINE},
+    )
+    assert rules_of(run(("a.toml",), Options(packs=(again,)))) == ["no-pipeline"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "taken"),
+    [
+        ("fp8-without-compile", NO_PIPELINE, "fp8-without-compile"),
+        ("no-pipeline", NO_PIPELINE.replace("ME301", "FP8401"), "FP8401"),
+    ],
+)
+def test_a_name_or_code_that_is_taken(configured, name, text, taken):
+    configured(
+        "rules = ['mine']",
+        **{f"mine/silent/{name}.toml": text.replace("no-pipeline", name)},
+    )
+    with pytest.raises(Problem, match=f"{name}.toml: {taken} is taken by .*/fp8-with"):
+        run(("a.toml",), Options())
+
+
+def test_two_rules_of_users_with_one_code(configured):
+    configured(
+        "rules = ['mine']",
+        **{
+            "mine/silent/no-pipeline.toml": NO_PIPELINE,
+            "mine/slow/other.toml": NO_PIPELINE.replace("no-pipeline", "other"),
+        },
+    )
+    with pytest.raises(Problem, match=r"other\.toml: ME301 is taken by "):
+        run(("a.toml",), Options())
+
+
+def test_a_bad_rule_of_a_user_stops_the_run(configured):
+    root = configured(
+        "rules = ['mine']",
+        **{
+            "mine/silent/no-pipeline.toml": NO_PIPELINE.replace("pp > 1", "ppp > 1"),
+        },
+    )
+    with pytest.raises(Problem) as error:
+        run(("a.toml",), Options())
+    assert str(error.value) == (
+        f"{root}/mine/silent/no-pipeline.toml:8:9: unknown name `ppp`; "
+        "did you mean `pp`?"
+    )
+
+
+def test_a_user_rule_on_a_fault_does_not_silence_the_built_in_one(configured):
+    text = NO_PIPELINE.replace('when = "pp > 1"', 'fault = "unknown-key"')
+    configured(
+        "rules = ['mine']",
+        "[train]\nzzz = 1\n",
+        **{
+            "mine/silent/no-pipeline.toml": text.replace("pp is {pp}", "x").replace(
+                'key = "pp"', 'key = "fault"'
+            )
+        },
+    )
+    assert "unknown-key" in rules_of(run(("a.toml",), Options()))
+
+
+def pack(tmp_path, condition, message, category="silent"):
+    (tmp_path / category).mkdir()
+    (tmp_path / category / "mine.toml").write_text(f"""
+name = "mine"
+code = "ME1"
+summary = "s"
+severity = "note"
+confidence = "high"
+since = "1"
+when = '{condition}'
+message = "{message}"
+references = ["https://example.org"]
+[[at]]
+key = ["tp", "pp"]
+label = "is {{tp}}"
+""")
+    return Rules(read_pack(str(tmp_path)), {})
+
+
+@pytest.mark.parametrize(
+    ("message", "unjudged"),
+    [("on {gpu.title}", {"mine": "gpu"}), ("of {world_size}", {"mine": "world_size"})],
+)
+def test_a_message_that_needs_an_unknown_fact_is_not_judged(
+    tmp_path, message, unjudged
+):
+    rules = pack(tmp_path, "tp > 1", message)
+    report = check("a.toml", b"[train]\n[distributed]\ntp = 2\n", rules, Target())
+    assert (report.diagnostics, report.unjudged) == ([], unjudged)
+
+
+def test_a_rule_of_a_user(tmp_path):
+    rules = pack(tmp_path, "tp > 1 or pp > 1", "{key(pp)}: {pp}")
+    report = check("a.toml", b"[train]\n[distributed]\npp = 2\n", rules, Target())
+    (found,) = report.diagnostics
+    assert (found.message, found.category, found.severity) == (
+        "distributed.pp: 2",
+        "silent",
+        "note",
+    )
+    assert labels(found) == [
+        ("distributed.tp", 3, 6, 3, 7, "`distributed.tp` is not set: is 1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "world_size", "text", "fires"),
+    [
+        ("defined(world_size) and tp > 1", 0, "tp = 2", False),
+        ("defined(world_size) and tp > 1", 8, "tp = 2", True),
+        ("not defined(world_size)", 0, "tp = 2", True),
+        ("not defined(world_size)", 8, "tp = 2", False),
+        ("written(tp)", 0, "tp = 2", True),
+        ("written(tp)", 0, "pp = 2", False),
+        ("defined(tp)", 0, "pp = 2", True),
+        ("defined(tp)", 0, "tp = 0", False),
+    ],
+)
+def test_functions_of_a_name(tmp_path, condition, world_size, text, fires):
+    rules = pack(tmp_path, condition, "x")
+    target = Target("", world_size, "", "--world-size" * bool(world_size))
+    data = f"[train]\n[distributed]\n{text}\n".encode()
+    assert bool(check("a.toml", data, rules, target).diagnostics) is fires

@@ -1,0 +1,45 @@
+"""What a trial trains on."""
+
+import itertools
+
+import pytest
+
+from fp8tune.runners.builtin.data import TooFew, batches, made_up
+from tests.runners.builtin.small import SMALL, spec
+
+
+def test_made_up_tokens_follow_a_rule():
+    made = spec()
+    tokens = next(made_up(made))
+    assert tokens.shape == (2, 33)
+    follows = {}
+    for row in tokens.tolist():
+        for start in range(0, 32, 16):
+            word = row[start : start + 16]
+            for one, next_one in itertools.pairwise(word):
+                assert follows.setdefault(one, next_one) == next_one
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.bin"])
+def test_shards_of_the_user(tmp_path, name):
+    import numpy
+
+    ids = (numpy.arange(33 * 8) % 100).astype("uint16")
+    path = tmp_path / name
+    numpy.save(path, ids) if name.endswith("npy") else ids.astype("uint32").tofile(path)
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
+    made = spec(text)
+    assert made.data_files == [str(path)]
+    inputs, labels = next(batches(made))
+    assert inputs.tolist() == ids[: 33 * 2].reshape(2, 33)[:, :-1].tolist()
+    assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_too_few_sequences_are_said(tmp_path, rows):
+    import numpy
+
+    numpy.save(tmp_path / "a.npy", numpy.zeros(33 * rows + 5, dtype="uint16"))
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "a.npy"\n'
+    with pytest.raises(TooFew, match=r"no file of .* holds 2 sequences of 33 tokens"):
+        next(batches(spec(text)))

@@ -1,0 +1,201 @@
+"""The built-in trial's model, its conversion and its step, and what is not built."""
+
+import math
+import tomllib
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fp8tune.job import Target
+from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
+from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.model import Decoder
+from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.builtin.spec import CannotBuild, from_job
+from fp8tune.runners.builtin.step import Training, adamw, cross_entropy, warmup
+from fp8tune.trainers.trainer import trainer
+from tests.runners.builtin.small import MOE, SMALL, runner, spec
+
+
+@pytest.mark.parametrize(
+    "more", ["", "tie_embeddings = true\n", 'activation = "gelu"\n', "qk_norm = true\n"]
+)
+def test_the_model_has_the_parameters_that_the_facts_count(more):
+    text = SMALL.replace("[model]\n", f"[model]\n{more}")
+    made = spec(text)
+    counted = runner(text).job({})["params.decoder"]
+    norms = 2 * made.layers * made.head_dim if made.qk_norm else 0
+    weights = sum(w.numel() for w in Decoder(made).parameters())
+    assert weights == counted + norms
+
+
+def test_experts_have_the_parameters_that_the_facts_count():
+    text = SMALL.replace("[model]\n", f"[model]\n{MOE}")
+    weights = sum(w.numel() for w in Decoder(spec(text)).parameters())
+    assert weights == runner(text).job({})["params.decoder"]
+
+
+@pytest.mark.parametrize("more", ["", MOE])
+def test_positions_do_not_see_the_future(more):
+    made = spec(SMALL.replace("[model]\n", f"[model]\n{more}"))
+    torch.manual_seed(0)
+    model = Decoder(made)
+    tokens = torch.randint(0, 128, (1, 32))
+    other = tokens.clone()
+    other[0, -1] = (other[0, -1] + 1) % 128
+    before, after = model(tokens), model(other)
+    assert torch.allclose(before[:, :-1], after[:, :-1], atol=1e-5)
+    assert not torch.allclose(before[:, -1], after[:, -1], atol=1e-5)
+
+
+def test_every_linear_but_experts_and_routers_is_converted():
+    made = spec(SMALL.replace("[model]\n", f"[model]\n{MOE}"))
+    model = Decoder(made).to(torch.bfloat16)
+    converted = to_float8(model, made)
+    # attention of two blocks, the dense block's FFN, the head
+    assert converted == 2 * 4 + 3 + 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "wrapped"), [("none", 0), ("full", 2), ("selective", 2)]
+)
+def test_what_is_checkpointed(mode, wrapped):
+    made = spec(activation_checkpointing=mode)
+    assert checkpoint(Decoder(made), made) == wrapped
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("mode", ["none", "full", "selective"])
+def test_training_learns(precision, mode):
+    made = spec(mixed_precision=precision, activation_checkpointing=mode)
+    model, _ = build(made)
+    training = Training(model, made, batches(made))
+    losses = [training.step().loss for _ in range(25)]
+    assert losses[0] == pytest.approx(math.log(128), abs=0.3)
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_checkpointing_changes_no_number():
+    def losses(mode):
+        made = spec(mixed_precision="bf16", activation_checkpointing=mode)
+        training = Training(build(made)[0], made, batches(made))
+        return [training.step().loss for _ in range(3)]
+
+    assert losses("full") == losses("none") == losses("selective")
+
+
+def test_a_rank_of_eight_holds_an_eighth():
+    known = trainer("kempnerforge")
+    loaded = known.load(tomllib.loads(SMALL))
+    sharded = Builtin(known, loaded, Target("", 8), Setup("cpu", dp_shard=8))
+    made = sharded.spec({})
+    model, counts = build(made)
+    local = sum(w.to_local().numel() for w in model.parameters())
+    torch.distributed.destroy_process_group()
+    assert local == counts["parameters"] / 8
+
+
+def test_a_chunked_loss_is_the_same():
+    made = spec()
+    logits, labels = torch.randn(2, 32, 128), torch.randint(0, 128, (2, 32))
+    chunked = made._replace(loss="chunked_cross_entropy", loss_chunk=7)
+    whole, parts = (cross_entropy(logits, labels, one) for one in (made, chunked))
+    assert torch.allclose(whole, parts)
+
+
+def test_warmup_starts_at_nothing():
+    assert [warmup(step, 4) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
+    assert warmup(0, 0) == 1.0
+
+
+def test_accumulation_keeps_the_tokens_of_a_step():
+    assert [
+        (made.micro_batch, made.grad_accum)
+        for made in (spec(batch_size=1), spec(batch_size=4))
+    ] == [(1, 4), (4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('[vision_encoder]\n[vlm]\narch = "mot"\n', "a VLM"),
+        ("[distributed]\ntp = 2\n", "tensor parallelism of 2"),
+        ("[distributed]\npp = 2\n", "pipeline parallelism of 2"),
+        ('[optimizer]\nname = "muon"\n', "the optimizer muon"),
+        ("[data]\npack_sequences = true\n", "packed sequences"),
+    ],
+)
+def test_what_cannot_be_built(more, why):
+    text = SMALL.replace("[optimizer]\nlr = 0.003\n", "") + more
+    with pytest.raises(CannotBuild, match=why):
+        from_job(runner(text).job({}), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('model_type = "mine"\n', "a model of type mine"),
+        (f"{MOE}moe_packed_experts = true\n", "packed experts"),
+        (f'{MOE}moe_router = "sigmoid_topk"\n', "the router sigmoid_topk"),
+        (f"{MOE}moe_capacity_factor = 1.25\n", "a capacity of experts"),
+        (f"{MOE}moe_gradient_scale = true\n", "gradients scaled per expert"),
+        (f"{MOE}moe_router_z_loss_weight = 0.1\n", "a z-loss of the router"),
+    ],
+)
+def test_a_model_that_is_another_is_refused(more, why):
+    text = SMALL.replace("[model]\n", f"[model]\n{more}")
+    with pytest.raises(CannotBuild, match=why):
+        spec(text)
+
+
+def test_a_dense_model_has_no_experts_to_refuse():
+    assert spec(SMALL.replace("[model]\n", "[model]\nmoe_gradient_scale = true\n"))
+
+
+@pytest.mark.parametrize(
+    ("backend", "kernel"),
+    [
+        ("math", "aten::_scaled_dot_product_attention_math"),
+        ("auto", "aten::_scaled_dot_product_flash_attention_for_cpu"),
+    ],
+)
+def test_attention_takes_the_kernel_of_the_config(backend, kernel):
+    line = f'sdpa_backend = "{backend}"\n'
+    made = spec(SMALL.replace("[model]\n", f"[model]\n{line}"))
+    model = Decoder(made).to(torch.bfloat16)
+    with torch.profiler.profile() as seen:
+        model(torch.zeros(1, 32, dtype=torch.long))
+    attention = [e.key for e in seen.key_averages() if "dot_product" in e.key]
+    assert kernel in attention
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_optimizer_is_fused_as_the_config_says(fused):
+    made = spec(SMALL.replace("lr = 0", f"fused = {str(fused).lower()}\nlr = 0"))
+    on_gpu = adamw(Decoder(made), made._replace(device="cuda"))
+    assert on_gpu.defaults["fused"] is fused
+    assert adamw(Decoder(made), made).defaults["fused"] is False
+
+
+class Reads(TorchDispatchMode):
+    """Counts how often a number is read from the device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_loss_is_read_after_each_micro_batch_as_the_trainer_does():
+    made = spec(mixed_precision="bf16", activation_checkpointing="none")
+    counts = []
+    for accumulated in (1, 5):
+        now = made._replace(grad_accum=accumulated)
+        training = Training(build(now)[0], now, batches(now))
+        training.step()
+        with Reads() as reads:
+            training.step()
+        counts.append(reads.count)
+    assert counts[1] - counts[0] == 4

@@ -1,0 +1,111 @@
+"""Whole trials on the CPU: their stages, and when they end."""
+
+import json
+import subprocess
+import sys
+import time
+
+from fp8tune.runners.builtin.convert import build
+from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.step import Training
+from fp8tune.search.runner import Leeway
+from tests.conftest import REPOSITORY
+from tests.runners.builtin.small import SMALL, runner, spec
+
+
+def test_a_whole_trial_with_proof_of_fp8():
+    found = runner().run({"train.activation_checkpointing": "none"}, 300)
+    assert (found.outcome, len(found.step_ms) >= 2) == ("ok", True)
+    assert found.tokens_per_second > 0
+    # 15 linears, two micro-batches, one matmul forward and two backward
+    assert found.more["float8_linears"] == 15
+    assert found.more["float8_matmuls"] == 15 * 2 * 3
+    assert found.more["rehearsal"] is True
+    every = found.more["all_step_ms"]
+    assert tuple(every[-len(found.step_ms) :]) == found.step_ms
+    assert found.more["discarded"][0] == {"first": 0, "last": 1, "why": "warm-up"}
+    low, high = found.more["median_step_ms_95"]
+    assert low <= found.more["median_step_ms"] <= high
+    assert "tokens_per_joule" not in found.more
+    assert json.loads(found.line())["outcome"] == "ok"
+
+
+def stages(text, floor=0.0):
+    """The stages of a whole trial, and its record."""
+    made, heard = runner(text), []
+    made.hear = lambda line: heard.append(line.get("stage"))
+    found = made.run({}, 300, Leeway(floor=floor))
+    return [stage for stage in heard if stage], found
+
+
+def test_a_trial_tells_its_stages():
+    eager, found = stages(SMALL)
+    assert found.ok
+    assert eager == ["import", "build", "convert", "first_step", "steady", "profile"]
+
+
+def test_compiling_is_a_stage_and_what_fails_in_it_did_not_compile(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
+    seen, found = stages(SMALL.replace("compile_model = false", "compile_model = true"))
+    assert seen == ["import", "build", "convert", "compile"]
+    assert (found.outcome, found.more["stage_reached"]) == ("compile", "compile")
+
+
+def test_compiling_teaches_the_model_nothing():
+    made = spec(mixed_precision="bf16")
+    plain = Training(build(made)[0], made, batches(made))
+    compiled = Training(build(made)[0], made, batches(made))
+    compiled.compile()
+    assert [compiled.step() for _ in range(2)] == [plain.step() for _ in range(2)]
+
+
+def test_a_slow_trial_ends_before_its_full_sample():
+    made = runner()
+    made.setup = made.setup._replace(max_steps=30)
+    whole = made.run({}, 300)
+    cut = made.run({}, 300, Leeway(floor=100 * whole.tokens_per_second))
+    assert (cut.ok, cut.measured) == (True, False)
+    assert len(cut.step_ms) >= 5
+    assert len(cut.more["all_step_ms"]) < 2 + 30
+    assert cut.more["float8_matmuls"] == whole.more["float8_matmuls"]
+    assert 0 < cut.least <= cut.tokens_per_second
+
+
+def test_where_time_is_short_the_fewest_steps_have_to_do():
+    made = runner()
+    made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
+    found = made.run({}, 300)
+    assert found.measured
+    assert len(found.step_ms) >= 6
+    assert len(found.more["all_step_ms"]) < 2 + 40
+
+
+def test_a_trial_that_is_given_no_time():
+    found = runner().run({}, 0.3)
+    assert (found.outcome, found.step_ms) == ("launch", ())
+
+
+def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
+    root = project({"a.toml": SMALL})
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(REPOSITORY), *sys.path]))
+    command = [sys.executable, "-m", "fp8tune", "search", "a.toml", "--device", "cpu"]
+    command += ["--budget", "40s"]
+    known = b""
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            lines = iter(process.stdout.readline, b"")
+            next(line for line in lines if line.startswith(b"  "))
+            process.kill()
+        (path,) = root.glob(".fp8tune/*/trials.jsonl")
+        assert path.read_bytes().startswith(known)
+        assert path.read_bytes().count(b"\n") > known.count(b"\n")
+        known = path.read_bytes()
+    start = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert time.monotonic() - start < 40 + 60
+    assert done.returncode == 0, done.stderr
+    trials = [json.loads(line) for line in path.read_text().splitlines()]
+    assert path.read_bytes().startswith(known)
+    assert [trial["trial"] for trial in trials] == list(range(len(trials)))
+    assert [trial["stage"] for trial in trials[:2]] == ["given", "twin"]

@@ -1,0 +1,37 @@
+"""A config, recorded trials of it, and what a search answers to them."""
+
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    TWIN,
+    ran,
+)
+
+CONFIG = """\
+# my model
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+compile_model = true
+grad_accum_steps = 8  # 16 sequences a step
+"""
+
+BEST_TWIN = (2, 1, 1, 0)
+
+RECORDS = [
+    ran(GIVEN, 100, peak_gib=20.0),
+    ran(TWIN, 90, peak_gib=20.0),
+    ran(BEST, 150, peak_gib=35.0),
+    ran(BEST_TWIN, 120, peak_gib=35.0),
+    ran((3, 1, 1, 1), outcome="oom", cost_s=30.0),
+]
+
+
+def lines(records):
+    return "".join(f"{record.line()}\n" for record in records)
+
+
+def answered(replay, *arguments, **options):
+    done = replay(*arguments, "--output-format", "json", **options)
+    return done.code, done.json

@@ -1,0 +1,129 @@
+"""What a search cannot start from, or leaves out, and what it says of it."""
+
+import sys
+
+import pytest
+
+from tests.search.replayed import CONFIG, RECORDS, lines
+from tests.search.tries import (
+    BATCH,
+    GIVEN,
+    ran,
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("no/b.toml", "no/b.toml: no folder"), (".", ".: Is a dir")]
+)
+def test_where_nothing_can_be_written_nothing_is_tried(replay, tmp_path, place, said):
+    done = replay(RECORDS, "--output", place)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert not (tmp_path / ".fp8tune").exists()
+
+
+def test_records_without_watts_cannot_tell_the_objective(replay):
+    done = replay(RECORDS, "--objective", "tokens-per-joule")
+    assert (done.code, done.out) == (2, "")
+    assert "4 trials of the records say no `tokens_per_joule`" in done.err
+
+
+def test_values_that_the_trainer_does_not_take_are_left_out(replay):
+    odd = [2.5, 2.0, "2", True, 0]
+    more = [ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, BATCH: n}) for n in odd]
+    done = replay([*RECORDS, *more])
+    notes = [
+        f"note: 1 record is left out: `{BATCH} = {text}`, but KempnerForge takes a "
+        "whole number, above 0"
+        for text in ("2.5", "2.0", '"2"', "true", "0")
+    ]
+    assert (done.code, done.err.splitlines()) == (0, notes)
+    assert "10 trials, 1 out of memory, 10 min" in done.out
+    done = replay(more)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the records hold no trial to replay: 1 record is left out: `" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"records": "{\n"}, "r.jsonl: line 1: no JSON"),
+        ({"records": ""}, "the records hold no trial"),
+        ({"budget": "soon"}, "'soon' is no duration"),
+        ({"budget": "0s"}, "more than nothing"),
+        ({"config": "[train\n"}, "a.toml:1:"),
+        ({"config": "[project]\nname = 'x'\n[build-system]\n"}, "a Python project"),
+    ],
+)
+def test_what_cannot_start(replay, options, said):
+    done = replay(**options)
+    assert done.code == 2
+    assert done.out == ""
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a.toml", "--budget", "1h"], "needs --records"),
+        (["a.toml", "--budget", "1h", "--gpu", "h1oo"], "no GPU named 'h1oo'; "),
+        (["no.toml", "--budget", "1h"], "no.toml: No such file"),
+        (["a.toml", "--budget", "1h", "--records", "no"], "no: No such file"),
+        (["a.toml"], "--budget"),
+        (
+            ["a.toml", "--budget", "1h", "--in-place", "--output", "b.toml"],
+            "exclude each other",
+        ),
+    ],
+)
+def test_bad_usage(project, fp8tune, arguments, said):
+    project({"a.toml": CONFIG})
+    done = fp8tune("search", *arguments, "--runner", "replay")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_records_are_for_a_replay(project, fp8tune):
+    project({"a.toml": CONFIG, "r.jsonl": lines(RECORDS)})
+    done = fp8tune("search", "a.toml", "--budget", "1h", "--records", "r.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "fp8tune: --records is for --runner replay; add that\n"
+
+
+def test_without_numpy(project, fp8tune, monkeypatch):
+    project({"a.toml": CONFIG})
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    done = fp8tune("search", "a.toml", "--budget", "1h")
+    assert done.code == 2
+    assert "search needs numpy: pip install 'fp8tune[search]'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("paths", "arguments", "said"),
+    [
+        (["a.toml"], ["no.toml"], "no.toml: No such file"),
+        (["a.toml", "b.toml"], [], "2 train configs here, name one: a.toml, b.toml"),
+        ([], [], "no train config here"),
+    ],
+)
+def test_the_config_is_found_before_numpy(
+    project, fp8tune, monkeypatch, paths, arguments, said
+):
+    project(dict.fromkeys(paths, CONFIG))
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    done = fp8tune("search", *arguments, "--budget", "1h")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_knobs_that_the_config_does_not_have_are_noted(replay):
+    records = [
+        ran(GIVEN)._replace(knobs={**ran(GIVEN).knobs, "train.new": n}) for n in (1, 2)
+    ]
+    done = replay(records)
+    assert done.code == 0
+    assert done.err.startswith(
+        "note: `train.new`: the config does not say it, the records hold 1, 2; "
+        "KempnerForge has no such key\n"
+    )

@@ -1,0 +1,195 @@
+"""Streams and processes: stdin, readers that are gone, encodings, as a module."""
+
+import contextlib
+import io
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fp8tune import __version__
+from fp8tune.cli import main
+from tests.sample import ERROR, GOOD
+
+
+def spawn(*arguments, folder, **options):
+    """The command line in a process of its own, without this process's colours."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("FORCE_COLOR", "NO_COLOR")
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "fp8tune", *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+        **{"capture_output": True, **options},
+    )
+
+
+def test_as_a_module(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fp8tune", "--version"])
+    monkeypatch.delitem(sys.modules, "fp8tune.__main__", raising=False)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("fp8tune", run_name="__main__")
+    said = capsys.readouterr().out
+    assert (end.value.code, said) == (0, f"fp8tune, version {__version__}\n")
+
+
+def test_into_a_stream_that_cannot_be_reconfigured():
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
+        main(["--version"])
+    assert out.getvalue() == f"fp8tune, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [(["-"], "-"), (["-", "--stdin-filename", "sub/b.toml"], "sub/b.toml")],
+)
+def test_stdin(fp8tune, project, arguments, path):
+    project()
+    said = fp8tune(
+        "lint", *arguments, "--output-format", "concise", "-q", stdin=ERROR.encode()
+    )
+    assert said.code == 1
+    assert said.out.startswith(f"{path}:4:6: error[fp8-with-tensor-parallel]")
+
+
+def test_stdin_beside_files(fp8tune, project):
+    project({"a.toml": GOOD})
+    said = fp8tune(
+        "lint", "a.toml", "-", "-", "--output-format", "json", stdin=ERROR.encode()
+    )
+    assert (said.json["files"], len(said.json["diagnostics"])) == (2, 1)
+
+
+def test_empty_and_huge_stdin(fp8tune, project):
+    project()
+    assert fp8tune("lint", "-").out == (
+        "no train configs found\nskipped -: no table that a known trainer reads\n"
+    )
+    said = fp8tune("lint", "-", stdin=b"#" * (2 << 20))
+    assert said == (
+        2,
+        "",
+        "fp8tune: -: a file of more than 1 MiB is no train config\n",
+    )
+
+
+class Interrupted(io.RawIOBase):
+    def readable(self):
+        return True
+
+    def readinto(self, _buffer):
+        raise KeyboardInterrupt
+
+
+def test_interrupted(project, capsys, monkeypatch):
+    project()
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BufferedReader(Interrupted()))
+    )
+    with pytest.raises(SystemExit) as end:
+        main(["lint", "-"])
+    assert end.value.code == 130
+    assert capsys.readouterr().err.strip() == "fp8tune: interrupted"
+
+
+def closed_pipe():
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lint", "a.toml"],
+        ["lint", "a.toml", "--output-format", "json"],
+        ["lint", "many"],
+        ["rules"],
+        ["explain", "FP8101"],
+    ],
+)
+def test_a_reader_that_is_gone_is_no_traceback(project, arguments):
+    keys = "".join(f"key{number} = 1\n" for number in range(90))
+    root = project({f"many/{n}.toml": f"[train]\n{keys}" for n in range(9)})
+    project({"a.toml": GOOD})
+    pipe = closed_pipe()
+    said = spawn(
+        *arguments,
+        folder=root,
+        stdout=pipe,
+        stderr=subprocess.PIPE,
+        capture_output=False,
+    )
+    os.close(pipe)
+    assert said.stderr == b""
+    assert said.returncode != 0
+
+
+def test_a_reader_that_is_gone_does_not_look_like_a_finding(project):
+    root = project({"a.toml": GOOD})
+    pipe = closed_pipe()
+    said = spawn(
+        "lint",
+        "a.toml",
+        folder=root,
+        stdout=pipe,
+        stderr=subprocess.PIPE,
+        capture_output=False,
+    )
+    os.close(pipe)
+    assert (said.stderr, said.returncode) == (b"", 2)
+
+
+def test_as_a_module_with_any_bytes_in_a_path(project):
+    root = project()
+    name = os.fsencode(str(root)) + b"/\xff\xfe.toml"
+    with open(name, "wb") as file:
+        file.write(ERROR.encode())
+    said = spawn("lint", "-q", "--output-format", "concise", folder=root)
+    assert (said.returncode, said.stderr) == (1, b"")
+    assert said.stdout.startswith(b"\\udcff\\udcfe.toml:4:6: error[")
+
+
+def test_output_that_the_terminal_cannot_encode(project):
+    root = project({"a.toml": '[train]\n"漢" = 1\n'})
+    said = subprocess.run(
+        [sys.executable, "-m", "fp8tune", "lint", "-q", "a.toml"],
+        cwd=root,
+        env={
+            "PYTHONIOENCODING": "ascii",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PATH": os.environ["PATH"],
+        },
+        capture_output=True,
+        check=False,
+    )
+    assert (said.returncode, said.stderr) == (1, b"")
+    assert rb'"\u6f22" = 1' in said.stdout
+
+
+def test_as_it_is_installed(tmp_path, repository):
+    """A wheel holds the rules inside the package."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(repository / "fp8tune", tmp_path / "fp8tune", ignore=ignore)
+    shutil.copytree(repository / "rules", tmp_path / "fp8tune" / "rules")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r});"
+        "from fp8tune.lint.builtin import read_builtin, builtin_folder;"
+        "print(len(read_builtin()), builtin_folder())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    count = len(list((repository / "rules").rglob("*.toml")))
+    assert said.stdout == f"{count} {tmp_path}/fp8tune/rules\n"

@@ -1,0 +1,19 @@
+"""One edit of a text, and what the values are then."""
+
+import tomllib
+
+from fp8tune.toml.document import parse
+from fp8tune.toml.edit import Edit, apply
+
+
+def path_of(dotted):
+    parts = dotted.split(".") if dotted else []
+    return tuple(int(part) if part.isdigit() else part for part in parts)
+
+
+def edited(text, edit, *arguments):
+    """The text after an edit, and its values, which must be there."""
+    document = parse(text.encode())
+    made = edit(document, *arguments)
+    after = apply(document.text, [made] if isinstance(made, Edit) else made)
+    return after, tomllib.loads(after)

@@ -1,0 +1,147 @@
+"""Surgical edits: a key is renamed, removed, moved, or gets a header."""
+
+import tomllib
+
+import pytest
+
+from fp8tune.toml.edit import add_header, move_key, remove_key, rename_key
+from fp8tune.toml.literal import CannotEdit
+from tests.toml.editing import edited, path_of
+from tests.toml.values import walk
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "name", "after"),
+    [
+        ("a = 1 # a\n", "a", "b", "b = 1 # a\n"),
+        ("'a' = 1\r\n", "a", "b c", '"b c" = 1\r\n'),
+        ("[t]\na = 1\n[u]\na = 2\n", "u.a", "b", "[t]\na = 1\n[u]\nb = 2\n"),
+        ("[t] # c\na = 1\n", "t", "u", "[u] # c\na = 1\n"),
+        ("[t]\n[t.s]\n[t.s.r]\n", "t", "u", "[u]\n[u.s]\n[u.s.r]\n"),
+        ("[t.s]\n[t]\n", "t.s", "r", "[t.r]\n[t]\n"),
+        ("t.a = 1\nt.b = 2\n", "t", "u", "u.a = 1\nu.b = 2\n"),
+        ("[[t]]\na = 1\n[[t]]\na = 2\n", "t", "u", "[[u]]\na = 1\n[[u]]\na = 2\n"),
+        ("[[t]]\n[t.s]\n[[t]]\n", "t", "u", "[[u]]\n[u.s]\n[[u]]\n"),
+        ("[[t]]\na = 1\n[[t]]\na = 2\n", "t.1.a", "b", None),
+        ("t = { a = 1, b = 2 }\n", "t.a", "c", "t = { c = 1, b = 2 }\n"),
+        ("t = { s.a = 1, s.b = 2 }\n", "t.s", "r", "t = { r.a = 1, r.b = 2 }\n"),
+    ],
+)
+def test_rename_a_key(text, path, name, after):
+    said, values = edited(text, rename_key, path_of(path), name)
+    assert (*path_of(path)[:-1], name) in dict(walk(values))
+    assert path_of(path) not in dict(walk(values))
+    if after is not None:
+        assert said == after
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "name"),
+    [
+        ("a = 1\nb = 2\n", "a", "b"),
+        ("[t]\n[u]\n", "t", "u"),
+        ("t.a = 1\n[u]\n", "t", "u"),
+        ("a = 1\n", "x", "b"),
+        ("a = [1]\n", "a.0", "b"),
+    ],
+)
+def test_a_key_that_cannot_be_renamed(text, path, name):
+    with pytest.raises(CannotEdit):
+        edited(text, rename_key, path_of(path), name)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "after"),
+    [
+        ("a = 1\nb = 2\n", "a", "b = 2\n"),
+        ("a = 1\nb = 2", "b", "a = 1\n"),
+        ("a = 1\r\nb = 2\r\n", "a", "b = 2\r\n"),
+        ("a = 1", "a", ""),
+        ("  a = 1  # why\nb = 2\n", "a", "# why\nb = 2\n"),
+        ("# above\na = 1\n", "a", "# above\n"),
+        ("a = [\n 1,\n]\nb = 2\n", "a", "b = 2\n"),
+        ('a = """\n\n"""\nb = 2\n', "a", "b = 2\n"),
+        ("[t]\na = 1\n", "t.a", "[t]\n"),
+        ("t.a = 1\nt.b = 2\n", "t.a", "t.b = 2\n"),
+        ("[[t]]\na = 1\n[[t]]\na = 2\n", "t.1.a", "[[t]]\na = 1\n[[t]]\n"),
+        ("t = { a = 1, b = 2 }\n", "t.a", "t = { b = 2 }\n"),
+        ("t = { a = 1, b = 2 }\n", "t.b", "t = { a = 1 }\n"),
+        ("t = {a=1,b=2,c=3}\n", "t.b", "t = {a=1,c=3}\n"),
+        ("t = { a = 1 } # c\n", "t.a", "t = { } # c\n"),
+        ("t = [{ a = 1 }, 2]\n", "t.0.a", "t = [{ }, 2]\n"),
+    ],
+)
+def test_remove_a_key(text, path, after):
+    assert edited(text, remove_key, path_of(path)) == (after, tomllib.loads(after))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("a = 1\n", "b"),
+        ("[t]\na = 1\n", "t"),
+        ("a = [1, 2]\n", "a.0"),
+        ("t = { s.a = 1, b = 2 }\n", "t.s.a"),
+        ("x = [\n { s.a = 1 },\n]\n", "x.0.s.a"),
+    ],
+)
+def test_a_key_that_cannot_be_removed(text, path):
+    with pytest.raises(CannotEdit):
+        edited(text, remove_key, path_of(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "to", "after"),
+    [
+        ("[t]\na = 1 # c\n[u]\nb = 2\n", "t.a", "u.a", "[t]\n[u]\nb = 2\na = 1 # c\n"),
+        ("[t]\na=0x1F\n", "t.a", "u.a", "[t]\n\n[u]\na=0x1F\n"),
+        ("[t]\na = 1", "t.a", "u.a", "[t]\n\n\n[u]\na = 1\n"),
+        ("t.a = 1\nu.b = 2\n", "t.a", "u.a", "u.b = 2\nu.a = 1\n"),
+        ("u.b = 2\nt.a = 1\n", "t.a", "u.a", "u.b = 2\nu.a = 1\n"),
+        ("a = 1\n[u]\n", "a", "u.a", "[u]\na = 1\n"),
+        ("[t]\na = [\r\n 1,\r\n]\r\n[u]\r\n", "t.a", "u.c", None),
+    ],
+)
+def test_move_a_key(text, path, to, after):
+    before = dict(walk(tomllib.loads(text)))
+    said, values = edited(text, move_key, path_of(path), path_of(to))
+    assert dict(walk(values))[path_of(to)] == before[path_of(path)]
+    assert path_of(path) not in dict(walk(values))
+    if after is not None:
+        assert said == after
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "to"),
+    [
+        ("[t]\na = 1\n[u]\na = 2\n", "t.a", "u.a"),
+        ("[t]\na = 1\n[t2]\nu = {}\n", "t.a", "t2.u.a"),
+        ("t = { a = 1 }\n", "t.a", "u.a"),
+        ("[t]\n", "t", "u.t"),
+        ("t = { s.a = 1 }\n", "t.s.a", "u.a"),
+    ],
+)
+def test_a_key_that_cannot_be_moved(text, path, to):
+    with pytest.raises(CannotEdit):
+        edited(text, move_key, path_of(path), path_of(to))
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "after"),
+    [
+        ("a = 1\nb = 2\n", "a", "[s]\na = 1\nb = 2\n"),
+        ("# c\n  a = 1\r\nb = 2\r\n", "a", "# c\n[s]\r\n  a = 1\r\nb = 2\r\n"),
+        ("x.y = 1\na = 1\n[t]\n", "a", "x.y = 1\n[s]\na = 1\n[t]\n"),
+        ("a = 1", "a", "[s]\na = 1"),
+    ],
+)
+def test_add_a_header(text, path, after):
+    assert edited(text, add_header, path_of(path), "s") == (after, tomllib.loads(after))
+
+
+@pytest.mark.parametrize(
+    "text", ["a = 1\nx.y = 1\n", "a = 1\nx = {}\n", "a = 1\nx.y.z = 2\n[t]\n", "b = 1"]
+)
+def test_a_header_that_would_swallow_another_section(text):
+    with pytest.raises(CannotEdit):
+        edited(text, add_header, ("a",), "s")

@@ -1,0 +1,32 @@
+"""Values as TOML writes them."""
+
+import tomllib
+
+import pytest
+
+from fp8tune.toml.literal import CannotEdit, literal
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (-3, "-3"),
+        (2**63 - 1, "9223372036854775807"),
+        (1e16, "1e+16"),
+        (float("inf"), "inf"),
+        ("a\\b", '"a\\\\b"'),
+        ((), "[]"),
+    ],
+)
+def test_literal(value, text):
+    assert literal(value) == text
+    assert tomllib.loads(f"x = {text}")["x"] == (list(value) if value == () else value)
+
+
+@pytest.mark.parametrize(
+    "value", [None, {}, 2**63, -(2**63) - 1, "a\nb", "\u200b", [None]]
+)
+def test_what_has_no_literal(value):
+    with pytest.raises(CannotEdit):
+        literal(value)
