@@ -17,7 +17,7 @@ MAX_SHOWN = 80
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
 _CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 
 
@@ -87,7 +87,10 @@ def shown(value: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """Text with control and direction characters escaped, safe on a terminal."""
+    """Text with control and direction characters escaped, and what is no Unicode.
+
+    Safe on a terminal and in a comment of TOML.
+    """
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from fp8tune.lint.wording import plain
 from fp8tune.toml import Path
 from fp8tune.toml.document import Document, comments, parse
 from fp8tune.toml.edit import Edit, apply, set_values
@@ -22,6 +23,8 @@ MEASURED = "fp8tune search measured"
 """How the reason of an ignore comment begins that a search has written."""
 WIDTH = 100
 """Longest line of a comment [characters]."""
+LONGEST = 1000
+"""Most of a reason that is written [characters]; records are not ours."""
 
 
 class Choice(NamedTuple):
@@ -115,7 +118,9 @@ def _comment(text: str, start: int, reasons: list[str]) -> str:
     return "".join(
         f"{indent}{MARK}{line}{newline}"
         for reason in reasons
-        for line in textwrap.wrap(reason, WIDTH - len(indent) - len(MARK))
+        for line in textwrap.wrap(
+            plain(reason[:LONGEST]), max(1, WIDTH - len(indent) - len(MARK))
+        )
     )
 
 

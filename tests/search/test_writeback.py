@@ -111,6 +111,19 @@ def test_long_reasons_are_wrapped():
 
 
 @pytest.mark.parametrize(
+    "odd", ["\0", "\x1b[2J", "\x85", "\u202e", "\ud800", "9" * 10**6]
+)
+def test_reasons_come_from_records_that_may_hold_anything(odd):
+    after = write_back(
+        CONFIG.encode(), [Choice("train.batch_size", 4, (f"H200 {odd}x",))]
+    )
+    assert tomllib.loads(after.decode())["train"]["batch_size"] == 4
+    assert MARK in after.decode()
+    assert after.decode().replace("\n", "").isprintable()
+    assert len(after) < 2500
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "train.batch_size = 8\n",
