@@ -15,7 +15,7 @@ import numpy as np
 
 from fp8tune.search.line import Guess, Lines, Run
 from fp8tune.search.normal import Array, below
-from fp8tune.search.record import Record, tight
+from fp8tune.search.record import Record, capacity_gib, tight
 from fp8tune.search.space import Point, Space
 
 CARDS = {79.1: 1.0, 93.1: 0.3, 139.8: 0.6, 178.4: 0.3, 44.5: 0.05, 23.6: 0.05}
@@ -127,9 +127,8 @@ def _peak(record: Record) -> float:
 def _card(card_gib: float, records: Sequence[Record]) -> float:
     """The GPU's memory: as records say it, else as the job does, if that can be."""
     for record in records:
-        said = record.more.get("capacity_gib")
-        if isinstance(said, (int, float)) and 0 < said < 1e6:
-            return float(said)
+        if told := capacity_gib(record):
+            return told
     most = max((_peak(record) for record in records), default=0.0)
     return card_gib if card_gib > most else 0.0
 

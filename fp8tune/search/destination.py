@@ -26,6 +26,11 @@ def check_place(path: str) -> None:
         raise CannotPut(f"{path}: no permission to write in {folder}")
 
 
+def is_same(path: str, other: str) -> bool:
+    """Whether two paths lead to one file."""
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
 def changed(path: str, data: bytes) -> bool:
     """Whether a file no longer holds these bytes: somebody edited it meanwhile."""
     try:

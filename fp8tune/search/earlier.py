@@ -16,7 +16,7 @@ import numpy as np
 from fp8tune.search.capacity import USABLE
 from fp8tune.search.normal import Array
 from fp8tune.search.prior import Expected
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.space import Point, Space, is_count
 from fp8tune.search.surrogate import Features, elsewhere, features
 
@@ -99,8 +99,7 @@ def earlier(
     for record in records:
         placed = _placed(space, record, scale)
         if placed is not None:
-            said = record.more.get("capacity_gib")
-            card = said if isinstance(said, float) and said > 0 else card_gib
+            card = capacity_gib(record) or card_gib
             used = record.peak_gib / (card * USABLE) if card else 0.0
             expected = expect(record).tokens_per_second
             found.append(Past(*placed, record, used, expected))

@@ -23,7 +23,7 @@ from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.output import WORDS, describe, outcome
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.statistics import Speed, ratio, speed, verdict
 from fp8tune.search.study import Study, Trial
 
@@ -162,6 +162,6 @@ def live(board: Board) -> Live:
 def _memory(record: Record) -> str:
     if not record.peak_gib:
         return ""
-    capacity = record.more.get("capacity_gib")
-    of = f"/{capacity:.0f}" if isinstance(capacity, (int, float)) else ""
+    capacity = capacity_gib(record)
+    of = f"/{capacity:.0f}" if capacity else ""
     return f"{record.peak_gib:.1f}{of} GiB"

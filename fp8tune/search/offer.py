@@ -8,7 +8,12 @@ from typing import Any, NamedTuple
 
 from fp8tune.search.space import Knob
 
-CONVERGENCE = frozenset(("model", "optimizer", "scheduler", "data", "precision"))
+CONVERGENCE = frozenset(
+    (
+        *("model", "optimizer", "scheduler", "data"),
+        *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
+    )
+)
 """Sections, and roles, of keys that change what is learned: frozen unless allowed."""
 
 

@@ -16,6 +16,7 @@ from fp8tune.search.accepted import accepted
 from fp8tune.search.offer import Offer, offer
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
+from fp8tune.search.tokens import rows
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
@@ -109,6 +110,9 @@ def plan_for_records(
     records, left_out = accepted(config.trainer, records)
     if not records:
         raise CannotPlan(f"the records hold no trial to replay: {left_out[0]}")
+    records, other_steps = _same_steps(config, records, allow)
+    if not records:
+        raise CannotPlan(f"the records hold no trial to replay: {other_steps[0]}")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotPlan("the records name no knob")
@@ -131,8 +135,30 @@ def plan_for_records(
     said = (
         f"{note}{unknown * (knob.key not in names)}" for knob, _, note in offers if note
     )
-    notes = (*left_out, *said)
+    notes = (*left_out, *other_steps, *said)
     return Plan(config, Space(knobs, points), given, notes), whole
+
+
+def _same_steps(
+    config: Config, records: Sequence[Record], allow: Sequence[str]
+) -> tuple[Sequence[Record], list[str]]:
+    """The records whose steps have as many sequences as the config's.
+
+    That is said of those that name the accumulation: elsewhere it follows.
+    """
+    key, mine = config.trainer.schema.job.get("grad_accum", ""), rows(config.job, {})
+    if not mine or {"grad_accum", key} & set(allow):
+        return records, []
+    kept = [
+        record
+        for record in records
+        if key not in record.knobs or rows(config.job, record.knobs) in (mine, 0)
+    ]
+    if not (count := len(records) - len(kept)):
+        return kept, []
+    what = "1 record is" if count == 1 else f"{count} records are"
+    why = f"not the {mine} sequences per rank and step of the config"
+    return kept, [f"{what} left out: {why}; --allow grad_accum takes them in"]
 
 
 def check_allowed(keys: Sequence[str], allow: Sequence[str]) -> None:

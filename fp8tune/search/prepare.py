@@ -18,6 +18,7 @@ from fp8tune.search.aim import SPEED, check_machine, check_records
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.opening import opened
 from fp8tune.search.plan import (
+    CannotPlan,
     Config,
     Plan,
     plan_for_records,
@@ -40,6 +41,8 @@ from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study, timed
+from fp8tune.search.writeback import CannotWrite, Choice, write_back
+from fp8tune.toml.document import InvalidToml
 
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
@@ -129,6 +132,7 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     speeds, learned = split(records)
     check_records(wishes.objective, speeds)
     plan, speeds = plan_for_records(config, speeds, wishes.allow)
+    _check_keys(plan)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study, begun = _opened(wishes, plan, about, held)
     runner = Replay(speeds, plan.space, learned)
@@ -140,6 +144,18 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
     return Prepared(plan, runner, guide, study, begun, conditions)
+
+
+def _check_keys(plan: Plan) -> None:
+    """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
+    path, data = plan.config.path, plan.config.data
+    for knob in plan.space.knobs:
+        value = next((value for value in knob.values if value is not None), None)
+        try:
+            write_back(data, [Choice(knob.key, value, ())] if value is not None else [])
+        except (CannotWrite, InvalidToml):
+            odd = f"the records name `{knob.key}`, which cannot be written into {path}"
+            raise CannotPlan(odd) from None
 
 
 def _config(wishes: Wishes) -> Config:

@@ -10,10 +10,14 @@ from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.record import capacity_gib
 from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed, ratio
 from fp8tune.search.writeback import Choice, explained
+from fp8tune.toml.document import parse
+
+KEPT = "set by an earlier search, kept by this one"
 
 
 def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
@@ -33,7 +37,19 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
         for key, value in after.items()
         if key in told
     ]
-    return [*made, *_accumulation(plan, before, after), *learned]
+    made += [*_accumulation(plan, before, after), *learned]
+    return [*made, *_kept(plan, told - {choice.key for choice in made})]
+
+
+def _kept(plan: Plan, told: set[str]) -> Iterator[Choice]:
+    """What an earlier search explained and this one leaves: its figures are of then."""
+    loaded = parse(plan.config.data).values
+    for key in sorted(told):
+        value: Any = loaded
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            yield Choice(key, value, (f"{shown(value)}: {KEPT}",))
 
 
 def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
@@ -45,7 +61,7 @@ def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
 
 def _change(old: Any, new: Any, found: Answer) -> str:
     if (type(old), old) == (type(new), new):
-        return f"{shown(new)}: set by an earlier search, kept by this one"
+        return f"{shown(new)}: {KEPT}"
     text = f"{shown(old)} -> {shown(new)}"
     one, other = found.energy.chosen, found.energy.given
     if found.aim == ENERGY and one and other:
@@ -66,8 +82,8 @@ def _change(old: Any, new: Any, found: Answer) -> str:
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     record = found.record
     if record is not None and record.peak_gib:
-        capacity = record.more.get("capacity_gib")
-        of = f" of {capacity:.1f}" if isinstance(capacity, float) else ""
+        capacity = capacity_gib(record)
+        of = f" of {capacity:.1f}" if capacity else ""
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said

@@ -77,6 +77,12 @@ FULL = 0.92
 batch or an evaluation ends a long run."""
 
 
+def capacity_gib(record: Record) -> float:
+    """The memory of the GPU that a trial had; 0 where that is not told."""
+    told = record.more.get("capacity_gib")
+    return float(told) if _above(told, 0) else 0.0
+
+
 def tight(record: Record) -> str:
     """Why a trial that ran leaves too little memory for a long run; ``""`` if not.
 
@@ -85,8 +91,8 @@ def tight(record: Record) -> str:
     """
     if not record.ok:
         return ""
-    retries, capacity = (record.more.get(k) for k in ("alloc_retries", "capacity_gib"))
-    if _above(capacity, 0) and record.reserved_gib > FULL * capacity:
+    retries, capacity = record.more.get("alloc_retries"), capacity_gib(record)
+    if capacity and record.reserved_gib > FULL * capacity:
         share = 100 * record.reserved_gib / capacity
         return f"{share:.1f} % of the GPU's memory reserved, over {100 * FULL:.0f} %"
     if _above(retries, 0):

@@ -9,7 +9,7 @@ from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.search.aftermath import rules_for
-from fp8tune.search.record import Record, tight
+from fp8tune.search.record import Record, capacity_gib, tight
 from fp8tune.search.writeback import MEASURED
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
@@ -30,14 +30,12 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
     if not wrong:
         return data
     document = parse(data)
-    peak, all_of_it = record.peak_gib, record.more["capacity_gib"]
-    words = f" -- {MEASURED} {peak:.1f} of {all_of_it:.1f} GiB"
+    words = f" -- {MEASURED} {record.peak_gib:.1f} of {capacity_gib(record):.1f} GiB"
     text = apply(document.text, with_ignores(document, wrong, words))
     return f"{chr(0xFEFF) * document.bom}{text}".encode()
 
 
 def _shows_memory(record: Record) -> bool:
-    capacity = record.more.get("capacity_gib")
-    told = isinstance(capacity, float) and 0 < record.peak_gib < capacity
+    told = 0 < record.peak_gib < capacity_gib(record)
     guessed = any(record.more.get(name) for name in ("rehearsal", "extrapolated"))
     return told and not guessed and not tight(record)

@@ -16,7 +16,13 @@ from fp8tune.search.aftermath import notes
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.destination import CannotPut, changed, check_place, tuned
+from fp8tune.search.destination import (
+    CannotPut,
+    changed,
+    check_place,
+    is_same,
+    tuned,
+)
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.lock import Busy
@@ -80,15 +86,25 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
             wishes.objective,
             made.conditions,
         ).run()
-    stop.searching = False
-    output = _write(wishes, made, found)
-    _say(wishes, made, found, output, stopped=stop.asked)
+    stop.searching, stopped = False, stop.asked
+    output, odd = _written(wishes, made, found)
+    _say(wishes, made, found, output, stopped=stopped)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
-    if stop.asked:
+    if odd:
+        raise CannotSearch(f"the tuned config was not written: {odd}")
+    if stopped:
         return CODE
     return 0 if found.chosen is not None else 1
+
+
+def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
+    """The path of the tuned config, or why there is none: the answer is told anyway."""
+    try:
+        return _write(wishes, made, found), ""
+    except (CannotSearch, CannotWrite) as error:
+        return "", str(error)
 
 
 def _before(made: Prepared) -> Iterator[str]:
@@ -109,7 +125,8 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     path, target = _asked(wishes), config.job.target
     after = write_back(config.data, chosen)
     after = with_measured(path, after, found.record, target)
-    if wishes.in_place and not wishes.diff and changed(path, config.data):
+    own = is_same(path, config.path) and not wishes.diff
+    if own and changed(config.path, config.data):
         path = tuned(path)
         edited = f"{config.path} was changed during the search and is left alone"
         print(f"note: {plain(edited)}: see {path}", file=sys.stderr)

@@ -38,9 +38,10 @@ class Stop:
             _say("stopped")
             raise SystemExit(CODE)
         self.asked = True
-        _say("stopping with what is known so far; once more to stop now")
         if self.searching:
+            _say("stopping with what is known so far; once more to stop now")
             raise KeyboardInterrupt
+        _say("the search has ended and is being written down; once more to stop now")
 
 
 def _say(text: str) -> None:

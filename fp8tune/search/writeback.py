@@ -80,6 +80,8 @@ def _without_own(data: bytes) -> bytes:
 def _with_value(data: bytes, choice: Choice) -> bytes:
     document = parse(data)
     path = _path(choice)
+    if _has(document, path, choice.value):
+        return data
     try:
         after = _encode(document, list(set_values(document, {path: choice.value})))
     except CannotEdit as error:
@@ -148,6 +150,14 @@ def _value(document: Document, path: Path) -> Any:
     for part in path:
         value = value[part]
     return value
+
+
+def _has(document: Document, path: Path, value: Any) -> bool:
+    """Whether a key has that value already, however it is written."""
+    if path not in document.spans.values:
+        return False
+    there = _value(document, path)
+    return type(there) is type(value) and there == value
 
 
 def _encode(document: Document, edits: list[Edit]) -> bytes:

@@ -136,20 +136,47 @@ def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
     assert "search: none: set by an earlier search, kept by this one\n" in twice
 
 
+@pytest.mark.parametrize(
+    "place", ["--in-place", "--output=a.toml", "--output=./a.toml"]
+)
 @pytest.mark.parametrize("edited", [CONFIG.replace("my model", "mine"), None])
-def test_an_edit_made_during_the_search_is_kept(replay, tmp_path, monkeypatch, edited):
+def test_an_edit_made_during_the_search_is_kept(
+    replay, tmp_path, monkeypatch, edited, place
+):
     path = tmp_path / "a.toml"
 
     def edit(_runner):
         path.unlink() if edited is None else path.write_text(edited)
 
     monkeypatch.setattr(Replay, "close", edit)
-    done = replay(RECORDS, "--in-place")
+    done = replay(RECORDS, place)
     assert done.code == 0
     assert (path.read_text() if path.exists() else None) == edited
     assert "batch_size = 4" in (tmp_path / "a.tuned.toml").read_text()
-    assert "wrote a.tuned.toml" in done.out
+    assert "a.tuned.toml\n" in done.out.partition("wrote ")[2]
     assert "a.toml was changed during the search and is left alone" in done.err
+
+
+def test_the_answer_is_told_where_the_config_cannot_be_written(
+    replay, tmp_path, monkeypatch
+):
+    """The place was there when the search began."""
+    monkeypatch.setattr(Replay, "close", lambda _: (tmp_path / "o").rmdir())
+    (tmp_path / "o").mkdir()
+    done = replay(RECORDS, "--output", "o/a.toml")
+    assert done.code == 2
+    assert "faster: batch_size = 4" in done.out
+    assert "report" in done.out
+    assert "wrote" not in done.out
+    assert "the tuned config was not written: o/a.toml: No such file" in done.err
+
+
+@pytest.mark.parametrize("key", ["", "foo\0bar", "train.batch_size.x"])
+def test_a_knob_that_cannot_be_written_is_refused_before(replay, key):
+    records = [r._replace(knobs={**r.knobs, key: 1}) for r in RECORDS]
+    done = replay(records)
+    assert (done.code, done.out) == (2, "")
+    assert "which cannot be written into a.toml" in done.err
 
 
 def test_bf16_that_is_faster_comes_first(replay):

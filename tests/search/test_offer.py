@@ -59,6 +59,9 @@ def test_many_values_are_not_all_named():
         (*PRECISION, ("precision",), False),
         ("model.dim", "hidden_size", (), True),
         ("train.batch_size", "micro_batch", (), False),
+        ("train.seq_len", "seq_len", (), True),
+        ("train.seq_len", "seq_len", ("seq_len",), False),
+        ("train.max_steps", "max_steps", (), True),
     ],
 )
 def test_what_changes_the_learning_is_frozen(key, role, allow, frozen):

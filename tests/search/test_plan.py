@@ -64,6 +64,24 @@ def test_a_value_that_the_trainer_may_take_stays(key, value):
     assert len(records) == 1
 
 
+STEPS = "train.grad_accum_steps"
+
+
+def test_records_of_other_steps_are_left_out():
+    """The config takes 4 x 1 sequences per step."""
+    knobs = {BATCH: 4, STEPS: 1}, {BATCH: 2, STEPS: 2}, {BATCH: 2, STEPS: 1}
+    made, records = plan(*knobs)
+    assert [record.knobs for record in records] == list(knobs[:2])
+    why = "not the 4 sequences per rank and step of the config"
+    assert made.notes == (
+        f"1 record is left out: {why}; --allow grad_accum takes them in",
+    )
+    for name in ("grad_accum", STEPS):
+        assert len(plan(*knobs, allow=(name,))[1]) == 3
+    with pytest.raises(CannotPlan, match="no trial to replay: 1 record is left out"):
+        plan(knobs[2])
+
+
 def test_an_unknown_key_starts_nowhere_and_is_said():
     made, _ = plan({"train.nonsense": 1}, {"train.nonsense": 2})
     assert made.space.values(made.given) == {}

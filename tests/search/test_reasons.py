@@ -13,6 +13,7 @@ from tests.search.tries import (
     BEST,
     COMPILE,
     GIVEN,
+    OTHER,
     SPACE,
     ran,
     trials,
@@ -71,6 +72,13 @@ def test_what_an_earlier_search_has_set_gets_a_reason_of_this_one():
     assert made[1].reasons == (kept, *made[0].reasons[1:])
 
 
+def test_accumulation_that_an_earlier_search_has_set_keeps_a_reason():
+    text = CONFIG.replace("grad_accum_steps", f"{MARK}2 x 8 -> 4 x 4\ngrad_accum_steps")
+    made = reasons(ran(GIVEN, 10000), ran(OTHER, 12000), text=text)
+    kept = "4: set by an earlier search, kept by this one"
+    assert made[-1] == ("train.grad_accum_steps", 4, (kept,))
+
+
 def test_nothing_to_write():
     assert reasons(ran(GIVEN, 100)) == []
     assert reasons(ran(GIVEN, outcome="oom")) == []
@@ -95,11 +103,11 @@ def test_accumulation_that_was_searched_is_not_worked_out():
     given = ran(GIVEN, 100).knobs
     one = ran(GIVEN, 100)._replace(knobs={**given, "train.grad_accum_steps": 4})
     two = ran(BEST, 150)._replace(
-        knobs={**SPACE.values(BEST), "train.grad_accum_steps": 1}
+        knobs={**SPACE.values(BEST), "train.grad_accum_steps": 2}
     )
     assert [(c.key, c.value) for c in reasons(one, two)] == [
         (BATCH, 4),
-        ("train.grad_accum_steps", 1),
+        ("train.grad_accum_steps", 2),
     ]
 
 

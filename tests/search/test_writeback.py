@@ -80,6 +80,12 @@ def test_a_string_that_looks_like_a_comment_of_ours_stays():
     assert f'"""\n{MARK}x\n"""' in written(text, Choice("train.batch_size", 4, ("b",)))
 
 
+def test_a_value_that_stays_is_not_written_anew():
+    text = CONFIG.replace("= 8 ", "= 0x8 ")
+    after = written(text, Choice("train.batch_size", 8, ("kept",)))
+    assert after == text.replace("batch_size", f"{MARK}kept\nbatch_size")
+
+
 def test_the_same_again_changes_nothing():
     choices = (
         Choice("train.batch_size", 12, ("a",)),
