@@ -27,12 +27,17 @@ def accepted(
         next(filter(None, starmap(why, record.knobs.items())), "") for record in records
     ]
     kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
-    return kept, [_note(*item) for item in Counter(filter(None, wrong)).items()]
+    return kept, left_out(wrong)
 
 
-def _note(why: str, count: int) -> str:
-    said = "1 record is" if count == 1 else f"{count} records are"
-    return f"{said} left out: {why}"
+def left_out(wrong: Sequence[str]) -> list[str]:
+    """A note for each reason that records are left out, ``""`` being none."""
+    counted = Counter(filter(None, wrong)).items()
+    return [f"{_records(count)} left out: {why}" for why, count in counted]
+
+
+def _records(count: int) -> str:
+    return "1 record is" if count == 1 else f"{count} records are"
 
 
 def _why(known: Trainer, key: str, value: Any) -> str:

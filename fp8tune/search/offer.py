@@ -14,7 +14,7 @@ CONVERGENCE = frozenset(
         *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
     )
 )
-"""Sections, and roles, of keys that change what is learned: frozen unless allowed."""
+"""Sections, roles and names of keys that change what is learned: frozen by default."""
 
 
 class Offer(NamedTuple):
@@ -34,7 +34,8 @@ def offer(
     records agree on another value of a frozen knob, that is where the search starts.
     """
     values = _ordered(recorded)
-    names = {asked.role, asked.key, asked.key.partition(".")[0]}
+    section, _, name = asked.key.rpartition(".")
+    names = {asked.role, asked.key, section.partition(".")[0], name}
     frozen = bool(names & CONVERGENCE) and not {asked.role, asked.key} & set(allow)
     knob = Knob(asked.key, values, asked.role, frozen)
     start = _place(values, asked.mine)

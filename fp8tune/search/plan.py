@@ -12,7 +12,7 @@ from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.directive import read_directive
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.accepted import accepted
+from fp8tune.search.accepted import accepted, left_out
 from fp8tune.search.offer import Offer, offer
 from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
@@ -154,11 +154,9 @@ def _same_steps(
         for record in records
         if key not in record.knobs or rows(config.job, record.knobs) in (mine, 0)
     ]
-    if not (count := len(records) - len(kept)):
-        return kept, []
-    what = "1 record is" if count == 1 else f"{count} records are"
     why = f"not the {mine} sequences per rank and step of the config"
-    return kept, [f"{what} left out: {why}; --allow grad_accum takes them in"]
+    wrong = [f"{why}; --allow grad_accum takes them in"] * (len(records) - len(kept))
+    return kept, left_out(wrong)
 
 
 def check_allowed(keys: Sequence[str], allow: Sequence[str]) -> None:

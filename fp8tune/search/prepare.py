@@ -34,7 +34,7 @@ from fp8tune.search.real import (
     this_gpu,
 )
 from fp8tune.search.recorded import MAX_BYTES, recorded
-from fp8tune.search.refused import check_config, refusals
+from fp8tune.search.refused import check_config, refusals, runnable
 from fp8tune.search.runner import Runner
 from fp8tune.search.stability.conditions import for_records, for_trials, split
 from fp8tune.search.stability.plan import Conditions
@@ -133,13 +133,18 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     check_records(wishes.objective, speeds)
     plan, speeds = plan_for_records(config, speeds, wishes.allow)
     _check_keys(plan)
+    speeds, refused = runnable(config, speeds)
+    if refused:
+        if not speeds:
+            raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+        plan, speeds = plan_for_records(config, speeds, wishes.allow)
     about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
     study, begun = _opened(wishes, plan, about, held)
     runner = Replay(speeds, plan.space, learned)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     keys = {knob.key for knob in plan.space.knobs}
-    for note in (*refusals(config, keys), *plan.notes):
+    for note in (*refusals(config, keys), *refused, *plan.notes):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)

@@ -8,6 +8,7 @@ from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,
     GIVEN,
+    PRECISION,
     ran,
 )
 
@@ -127,3 +128,23 @@ def test_knobs_that_the_config_does_not_have_are_noted(replay):
         "note: `train.new`: the config does not say it, the records hold 1, 2; "
         "KempnerForge has no such key\n"
     )
+
+
+def test_settings_that_the_trainer_refuses_together_are_left_out(replay):
+    """Each value alone is one that it takes."""
+    split = [
+        r._replace(
+            knobs={**r.knobs, "distributed.tp": 8},
+            tokens_per_second=3 * r.tokens_per_second,
+        )
+        for r in RECORDS
+        if r.knobs[PRECISION] == "fp8"
+    ]
+    done = replay([*RECORDS, *split])
+    assert done.code == 0
+    why = "FP8 does not work with tensor parallelism in this trainer"
+    assert f"{len(split)} records are left out: {why}" in done.err
+    assert "tp" not in done.out
+    done = replay(split)
+    assert (done.code, done.out) == (2, "")
+    assert f"no trial to replay: {len(split)} records are left out: {why}" in done.err

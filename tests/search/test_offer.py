@@ -60,6 +60,8 @@ def test_many_values_are_not_all_named():
         ("model.dim", "hidden_size", (), True),
         ("train.batch_size", "micro_batch", (), False),
         ("train.seq_len", "seq_len", (), True),
+        ("train.seq_len", "", (), True),
+        ("train.seq_len", "", ("train.seq_len",), False),
         ("train.seq_len", "seq_len", ("seq_len",), False),
         ("train.max_steps", "max_steps", (), True),
     ],
