@@ -73,7 +73,8 @@ def command(
     from fp8tune.estimate.show import text
     from fp8tune.estimate.target import titled
     from fp8tune.estimate.whole import as_json, estimate
-    from fp8tune.facts.calibration import BadCalibration, add, read
+    from fp8tune.facts.calibration import BadCalibration
+    from fp8tune.facts.stored import add, read
     from fp8tune.job import Unknown
 
     if measured_torch and not (measured or measured_speed):

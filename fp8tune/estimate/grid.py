@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
-from fp8tune.facts.calibration import Run
+from fp8tune.facts.calibration import Band, Run
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -185,15 +185,22 @@ def savings(variants: Variants, said: Prediction) -> list[Saving]:
     """Changes of one knob that free memory, most first."""
     if said.memory is None:
         return []
-    now = said.memory.value
     found: dict[str, Saving] = {}
     own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
     for kind, words, changes in _changes(**own):
         memory = variants.predict(own | changes).memory
         if memory and kind not in found:
-            found[kind] = Saving(words, now - memory.value, memory.value)
+            freed = _freed(said.memory, memory)
+            found[kind] = Saving(words, freed, memory.value)
     large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
+
+
+def _freed(now: Band, then: Band) -> float:
+    """What a change frees; both as they are estimated if runs correct just one."""
+    if bool(now.runs) == bool(then.runs):
+        return now.value - then.value
+    return now.value / now.factor - then.value / then.factor
 
 
 def _changes(
