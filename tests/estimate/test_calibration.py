@@ -90,3 +90,17 @@ def test_a_measured_peak_outside_the_band_is_taken_with_a_warning(fp8tune, proje
         assert (
             "what counts is torch.cuda.max_memory_allocated" in outcome.err
         ) == warned
+
+
+def test_advice_where_nothing_fits_counts_measured_runs(fp8tune, project):
+    """On the GPU as it would be without what the runs add."""
+    once = SEVEN_B.replace("batch_size = 8", "batch_size = 1")
+    once = once.replace("grad_accum_steps = 4", "grad_accum_steps = 32")
+    project({"a.toml": SEVEN_B, "one.toml": once})
+    gpu = ("--gpu", "l40s", "--world-size", "16", *JSON)
+    peak = fp8tune("estimate", "one.toml", *gpu).json["memory"]["peak_gib"]
+    fp8tune("estimate", "one.toml", *gpu, "--measured", f"{1.1 * peak}")
+    said = fp8tune("estimate", "a.toml", *gpu).json
+    assert said["start"] is None
+    assert "`train.batch_size = 6`" in said["instead"]
+    assert "its GiB are without what measured runs add" in said["instead"]
