@@ -161,7 +161,8 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
 
 def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
     """The same in the precision that the verdict on FP8 prefers, if it is the other."""
-    other = {("fp8", "no"): "bf16", ("bf16", "yes"): "fp8"}.get((precision, pays))
+    is_fp8 = precision == "fp8"
+    other = {"yes": "" if is_fp8 else "fp8", "no": "bf16" if is_fp8 else ""}.get(pays)
     return start([cell for cell in cells if cell.precision == other], other or "")
 
 
@@ -181,14 +182,15 @@ class Saving(NamedTuple):
     peak_gib: float
 
 
-def savings(variants: Variants, said: Prediction) -> list[Saving]:
-    """Changes of one knob that free memory, most first."""
+def savings(variants: Variants, said: Prediction, precision: str = "") -> list[Saving]:
+    """Changes of one knob that free memory, most first; in another precision if any."""
     if said.memory is None:
         return []
     found: dict[str, Saving] = {}
     own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
+    other = {"precision": precision} if precision else {}
     for kind, words, changes in _changes(**own):
-        memory = variants.predict(own | changes).memory
+        memory = variants.predict(own | changes | other).memory
         if memory and kind not in found:
             freed = _freed(said.memory, memory)
             found[kind] = Saving(words, freed, memory.value)

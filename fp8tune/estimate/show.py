@@ -162,7 +162,8 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield from wrapped(f"{none}: {found.instead}")
     if found.savings:
         yield ""
-        yield "what frees memory:"
+        other = f" in {best.precision}" if best and found.said.impossible else ""
+        yield f"what frees memory{other}:"
         for saving in found.savings:
             yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
 

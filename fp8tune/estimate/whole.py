@@ -76,8 +76,16 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         best,
         preferred(cells, best.precision if best else "", said.pays),
         "" if best else _instead(job, said),
-        savings(variants, said),
+        _savings(variants, said, best),
     )
+
+
+def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Saving]:
+    """What frees memory of the config, or in the precision to start with instead."""
+    if best is None or not said.impossible:
+        return savings(variants, said)
+    in_other = variants.predict({"precision": best.precision})
+    return savings(variants, in_other, best.precision)
 
 
 def _instead(job: Job, said: Prediction) -> str:
