@@ -198,6 +198,11 @@ class Job(dict[str, Any]):
         target = self.target._replace(world_size=gpus)
         return Job(self.words, self.given | changed, self.written, target)
 
+    def on_gpu(self, name: str) -> "Job":
+        """The job of the same run on another GPU."""
+        target = self.target._replace(gpu=name)
+        return Job(self.words, self.given, self.written, target)
+
     def _call(self, source: Source) -> Any:
         spelled = self.words.spelled
         required = [self[spelled.get(name, name)] for name in source.required]

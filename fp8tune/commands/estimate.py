@@ -73,7 +73,8 @@ def command(
     from fp8tune.estimate.show import text
     from fp8tune.estimate.target import titled
     from fp8tune.estimate.whole import as_json, estimate
-    from fp8tune.facts.calibration import BadCalibration, add, read
+    from fp8tune.facts.calibration import BadCalibration
+    from fp8tune.facts.stored import add, read
     from fp8tune.job import Unknown
 
     if measured_torch and not (measured or measured_speed):
@@ -121,7 +122,7 @@ def _typed(
 ) -> list[Run]:
     """What the user has measured of the config itself."""
     from fp8tune.estimate.gaps import ASKED
-    from fp8tune.facts.calibration import of_job
+    from fp8tune.estimate.typed import doubt, typed
     from fp8tune.job import Unknown
 
     with contextlib.suppress(Unknown):
@@ -130,13 +131,17 @@ def _typed(
             reason = f"more than the GPU has, {most:.1f} GiB"
             raise Failure(f"--measured {peak_gib:g}: {reason}")
     try:
-        return of_job(variants.job, peak_gib, tokens, versions)
+        runs = typed(variants.job, peak_gib, tokens, versions)
+        warning = doubt(runs, variants.job)
     except Unknown as error:
         name = str(error.args[0])
         hint = (
             f": say {ASKED[name]}" if name in ASKED else ", so it cannot be corrected"
         )
         raise Failure(f"without `{name}` there is no estimate{hint}") from None
+    if warning:
+        click.echo(f"fp8tune: warning: {warning}", err=True)
+    return runs
 
 
 def _trials(variants: Variants, folder: str) -> list[Run]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
-from fp8tune.facts.calibration import Run
+from fp8tune.facts.calibration import Band, Run
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -161,7 +161,8 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
 
 def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
     """The same in the precision that the verdict on FP8 prefers, if it is the other."""
-    other = {("fp8", "no"): "bf16", ("bf16", "yes"): "fp8"}.get((precision, pays))
+    is_fp8 = precision == "fp8"
+    other = {"yes": "" if is_fp8 else "fp8", "no": "bf16" if is_fp8 else ""}.get(pays)
     return start([cell for cell in cells if cell.precision == other], other or "")
 
 
@@ -181,19 +182,27 @@ class Saving(NamedTuple):
     peak_gib: float
 
 
-def savings(variants: Variants, said: Prediction) -> list[Saving]:
-    """Changes of one knob that free memory, most first."""
+def savings(variants: Variants, said: Prediction, precision: str = "") -> list[Saving]:
+    """Changes of one knob that free memory, most first; in another precision if any."""
     if said.memory is None:
         return []
-    now = said.memory.value
     found: dict[str, Saving] = {}
     own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
+    other = {"precision": precision} if precision else {}
     for kind, words, changes in _changes(**own):
-        memory = variants.predict(own | changes).memory
+        memory = variants.predict(own | changes | other).memory
         if memory and kind not in found:
-            found[kind] = Saving(words, now - memory.value, memory.value)
+            freed = _freed(said.memory, memory)
+            found[kind] = Saving(words, freed, memory.value)
     large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
+
+
+def _freed(now: Band, then: Band) -> float:
+    """What a change frees; both as they are estimated if runs correct just one."""
+    if bool(now.runs) == bool(then.runs):
+        return now.value - then.value
+    return now.value / now.factor - then.value / then.factor
 
 
 def _changes(

@@ -12,6 +12,9 @@ from fp8tune.job import Job, Unknown
 
 T = TypeVar("T")
 
+EXACT = ("weights", "optimizer state", "gradients", "cuBLAS workspaces")
+"""Parts of the peak that no measured run corrects."""
+
 
 class Prediction(NamedTuple):
     """Memory of rank 0 [GiB], tokens/s over all GPUs, and two verdicts.
@@ -86,12 +89,11 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         return known(name, lambda: job[name], instead)
 
     memory = known("memory.peak_gib", lambda: calibration.memory(job, runs), None)
-    scale = memory.factor if memory else 1.0
     parts = fact("memory.breakdown", {})
     return Prediction(
         memory,
         fact("memory.peak_at"),
-        {name: gib * scale for name, gib in parts.items()},
+        _scaled(parts, memory.value if memory else 0.0),
         known("memory.fit", lambda: _fit(job, memory), "unknown"),
         fact("memory.usable_gib"),
         known("speed.tokens_per_second", lambda: calibration.speed(job, runs), None),
@@ -106,6 +108,15 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         fact("pp", 1),
         fact("speed.on_small_nodes", False),
     )
+
+
+def _scaled(parts: dict[str, float], peak: float) -> dict[str, float]:
+    """The parts of a corrected peak: what is arithmetic of dtypes stays as it is."""
+    exact = sum(gib for name, gib in parts.items() if name in EXACT)
+    rest = sum(parts.values()) - exact
+    by = (peak - exact) / rest if rest and peak else 1.0
+    found = {n: gib if n in EXACT else gib * by for n, gib in parts.items()}
+    return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
 def _fit(job: Job, memory: Band | None) -> str:

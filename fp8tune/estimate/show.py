@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from fp8tune.estimate.gaps import why
 from fp8tune.estimate.grid import Cell
 from fp8tune.estimate.predict import Prediction
+from fp8tune.estimate.table import TINY, figure, gib_mark, grid_lines, small, wrapped
 from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.peak import FULLEST
 from fp8tune.lint.wording import plain
 
-WIDTH = 80
-FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
-"""Marks behind a memory figure of the grid."""
-
 SAID = ("--", "the comment", "pyproject")
 """Beginnings of origins by which the user himself says how many GPUs there are."""
-
-MARK = 25
-"""Longest words of a mark that stand on one line."""
-
-SMALL, TINY = 10, 0.05
-"""Below so many GiB figures of the grid have a decimal, those of the peak four."""
 
 
 def text(path: str, found: Estimate) -> Iterator[str]:
@@ -42,7 +32,7 @@ def text(path: str, found: Estimate) -> Iterator[str]:
         yield from _speed(said, found.target.gpu)
     yield from _pays(said, found.target.gpu)
     yield from _gemms(found)
-    yield from _grid(found.cells, found.micro_batch)
+    yield from grid_lines(found.cells, found.micro_batch)
     yield from _advice(found)
 
 
@@ -51,9 +41,9 @@ def _target(found: Estimate) -> Iterator[str]:
     size, by = found.target.world_size, found.target.world_size_origin
     gpus = f"on {size} GPU{'s' * (size != 1)}"
     if by == ASSUMED:
-        yield from _wrapped(f"{gpus}, as nothing says how many: say --world-size 16")
+        yield from wrapped(f"{gpus}, as nothing says how many: say --world-size 16")
     elif size and by and not by.startswith(SAID):
-        yield from _wrapped(f"{gpus}, by {by}")
+        yield from wrapped(f"{gpus}, by {by}")
 
 
 def _refused(said: Prediction) -> Iterator[str]:
@@ -61,25 +51,25 @@ def _refused(said: Prediction) -> Iterator[str]:
         fails = (
             "this cannot run" if refusal.voids else "this run fails, whatever it needs"
         )
-        yield from _wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
+        yield from wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
         if refusal.help:
-            yield from _wrapped(refusal.help, "  help: ", "    ")
+            yield from wrapped(refusal.help, "  help: ", "    ")
 
 
 def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
     if memory is None:
         reason = why(said.missing, "memory.peak_gib", gpu)
-        yield from _wrapped(f"memory: unknown{reason}")
+        yield from wrapped(f"memory: unknown{reason}")
         return
     digits = 1 if memory.value >= TINY else 4
     band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
     where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
     peak = f"{memory.value:.{digits}f} GiB per {where}"
-    yield from _wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
+    yield from wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
     parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
     shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
-    yield from _wrapped(", ".join(shown), "  ", "  ")
+    yield from wrapped(", ".join(shown), "  ", "  ")
     yield from _by_runs(memory)
     reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
     if said.usable_gib is not None and not reason:
@@ -89,7 +79,7 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
             f" ({said.usable_gib:.0f} GiB of the GPU are usable; {left} to what is not "
             "in the peak: CUDA context, NCCL, unused blocks)"
         )
-    yield from _wrapped(f"fit: {said.fit}{reason}")
+    yield from wrapped(f"fit: {said.fit}{reason}")
 
 
 def _by_runs(band: Band) -> Iterator[str]:
@@ -102,21 +92,21 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
     """What is known of other targets where the config's own is not said."""
     if found.world_sizes:
         yield "  GPUs      " + "".join(f"{size:>8}" for size in found.world_sizes)
-        small = _small(found.world_sizes.values())
-        cells = [_gib(said, small) for said in found.world_sizes.values()]
+        few = small(found.world_sizes.values())
+        cells = [gib_mark(said, few) for said in found.world_sizes.values()]
         yield "  GiB each  " + "".join(f"{cell:>8}" for cell in cells)
         fails = [one.message for s in found.world_sizes.values() for one in s.refused]
         if "no" in cells:
-            yield from _wrapped(f"no: {fails[0]}", "  ", "    ")
+            yield from wrapped(f"no: {fails[0]}", "  ", "    ")
     for verdict, names in found.gpus.items():
-        yield from _wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
+        yield from wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
 
 
 def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     speed = said.speed
     if speed is None:
         reason = why(said.missing, "speed.tokens_per_second", gpu)
-        yield from _wrapped(f"speed: unknown{reason}")
+        yield from wrapped(f"speed: unknown{reason}")
         return
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
@@ -134,10 +124,10 @@ def _pays(said: Prediction, gpu: str) -> Iterator[str]:
         gain = why(said.missing, "speed.fp8_gain", gpu)
     if said.impossible and said.pays == "unknown":
         return
-    yield from _wrapped(f"does FP8 pay here? {said.pays}{gain}")
+    yield from wrapped(f"does FP8 pay here? {said.pays}{gain}")
     refused = [refusal.message for refusal in said.refused]
     for reason in (reason for reason in said.reasons if reason not in refused):
-        yield from _wrapped(reason, "  - ", "    ")
+        yield from wrapped(reason, "  - ", "    ")
 
 
 def _gemms(found: Estimate) -> Iterator[str]:
@@ -154,107 +144,6 @@ def _gemms(found: Estimate) -> Iterator[str]:
         yield f"{row['name']:<12}{sizes}{row['count'] or '':>7}{share:>8}  {gain}"
 
 
-def _grid(cells: list[Cell], own: int) -> Iterator[str]:
-    if not any(cell.prediction.memory for cell in cells):
-        return
-    cells = _in_reach(cells, own)
-    batches = list(dict.fromkeys(cell.micro_batch for cell in cells))
-    small = _small(cell.prediction for cell in cells)
-    yield ""
-    yield f"{'micro-batch':<16}" + "".join(f"{batch:>8}" for batch in batches)
-    accumulated = {cell.micro_batch: cell.grad_accum for cell in cells}
-    if max(accumulated.values()) > 1:
-        counts = "".join(f"{accumulated[batch]:>8}" for batch in batches)
-        yield f"{'accumulation':<16}{counts}"
-    never: dict[str, str] = {}
-    shown: list[Cell] = []
-    for precision, ac in dict.fromkeys((cell.precision, cell.ac) for cell in cells):
-        mine = [c for c in cells if (c.precision, c.ac) == (precision, ac)]
-        if all(cell.prediction.impossible for cell in mine):
-            refused = mine[0].prediction.refused
-            never[precision] = next(one.message for one in refused if one.voids)
-            continue
-        shown += mine
-        memory = "".join(f"{_gib(cell.prediction, small):>8}" for cell in mine)
-        yield f"{precision:<5}{ac:<11}{memory}"
-        if any(cell.tokens for cell in mine):
-            yield f"{'':<16}" + "".join(f"{_thousands(cell):>8}" for cell in mine)
-    for precision, message in never.items():
-        yield from _wrapped(f"{precision} cannot run: {message}")
-    yield from (line.replace("\0", " ") for line in _wrapped(_legend(shown)))
-
-
-def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
-    """Without the largest micro-batches at which nothing fits, but for one of them.
-
-    The config's own stays. A larger one may need less, as it accumulates less.
-    """
-    sizes = sorted({cell.micro_batch for cell in cells})
-    reached = [
-        size
-        for size in sizes
-        if any(_may_fit(c.prediction) for c in cells if c.micro_batch == size)
-    ]
-    largest = max(own, *reached, 0)
-    rest = [size for size in sizes if size > largest]
-    return [cell for cell in cells if cell.micro_batch not in rest[1:]]
-
-
-def _may_fit(said: Prediction) -> bool:
-    return said.fit != "out-of-memory" and not said.impossible
-
-
-def _legend(cells: list[Cell]) -> str:
-    """What the figures and marks of the grid mean, of those that occur.
-
-    Marks stay with their words: NUL is a space that no line ends at.
-    """
-    said = [cell.prediction for cell in cells]
-    marks = {
-        "GiB per GPU at the same tokens per step": True,
-        "below it thousand tokens/s": any(cell.tokens for cell in cells),
-        "? tight": any(one.fit == "tight" for one in said),
-        "x out of memory": any(one.fit == "out-of-memory" for one in said),
-        "unmarked: not judged": any(
-            one.memory and one.fit == "unknown" for one in said
-        ),
-        **{f"- {gap}": True for gap in _gaps(said)},
-        "no: cannot run": any(one.impossible for one in said),
-        "! suspiciously fast": any(map(_too_fast, cells)),
-    }
-    known = (words for words, there in marks.items() if there)
-    return ", ".join(w if len(w) > MARK else w.replace(" ", "\0") for w in known)
-
-
-def _gaps(said: list[Prediction]) -> Iterator[str]:
-    """Why some have no figure for memory."""
-    for one in said:
-        if not one.memory and not one.impossible:
-            yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
-
-
-def _small(said: Iterable[Prediction]) -> bool:
-    """Whether all peaks are so small that figures need a decimal."""
-    peaks = [one.memory.value for one in said if one.memory]
-    return max(peaks, default=0) < SMALL
-
-
-def _gib(said: Prediction, small: bool) -> str:
-    if said.memory is None:
-        return "no" if said.impossible else "-"
-    return f"{said.memory.value:.{int(small)}f}{FIT[said.fit]}"
-
-
-def _thousands(cell: Cell) -> str:
-    if not cell.tokens:
-        return "-"
-    return f"{cell.tokens / 1e3:.1f}{'!' if _too_fast(cell) else ''}"
-
-
-def _too_fast(cell: Cell) -> bool:
-    return cell.precision == "fp8" and bool(cell.tokens) and cell.prediction.suspicious
-
-
 def _advice(found: Estimate) -> Iterator[str]:
     best = found.start
     if best is not None:
@@ -262,16 +151,19 @@ def _advice(found: Estimate) -> Iterator[str]:
         why = " (the config's)" if kept else f" ({found.precision} cannot run)"
         first = "start with" if best.tokens else "the largest of these that fits is"
         yield ""
-        yield from _wrapped(f"{first} {_setting(best, why)}")
+        yield from wrapped(f"{first} {_setting(best, why)}")
     if found.preferred is not None:
         pays = "pays" if found.said.pays == "yes" else "does not pay"
-        yield from _wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
+        yield from wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
     if found.instead:
         yield ""
-        yield from _wrapped(f"none of these surely fits: {found.instead}")
+        judged = found.said.fit != "unknown"
+        none = "none of these surely fits" if judged else "to fit surely"
+        yield from wrapped(f"{none}: {found.instead}")
     if found.savings:
         yield ""
-        yield "what frees memory:"
+        other = f" in {best.precision}" if best and found.said.impossible else ""
+        yield f"what frees memory{other}:"
         for saving in found.savings:
             yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
 
@@ -281,20 +173,6 @@ def _setting(cell: Cell, why: str = "") -> str:
     peak, speed = cell.prediction.memory, f", {cell.tokens:,.0f} tokens/s"
     return (
         f"{cell.precision}{why}, micro-batch {cell.micro_batch}, accumulation "
-        f"{cell.grad_accum}, AC {cell.ac}: {_figure(peak.value if peak else 0)} GiB"
+        f"{cell.grad_accum}, AC {cell.ac}: {figure(peak.value if peak else 0)} GiB"
         f"{speed if cell.tokens else ''}"
-    )
-
-
-def _figure(gib: float) -> str:
-    return f"{gib:.{int(gib < SMALL)}f}"
-
-
-def _wrapped(words: str, first: str = "", rest: str = "  ") -> list[str]:
-    return textwrap.wrap(
-        words,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
     )

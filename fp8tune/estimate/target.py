@@ -42,7 +42,7 @@ def on_its_gpus(known: Config) -> Config:
     return known._replace(job=variants.job)
 
 
-def by_world_size(variants: Variants) -> dict[int, Prediction]:
+def by_world_size(variants: Variants, precision: str = "") -> dict[int, Prediction]:
     """What is predicted on other numbers of GPUs, doubling from the fewest.
 
     Of those on which it fails for a reason that it does not have on others: only why.
@@ -55,7 +55,8 @@ def by_world_size(variants: Variants) -> dict[int, Prediction]:
     except Unknown:
         return {}
     sizes = [least << power for power in range(SIZES)]
-    found = {size: variants.on(size).predict({}) for size in sizes}
+    changes = {"precision": precision} if precision else {}
+    found = {size: variants.on(size).predict(changes) for size in sizes}
     known = {size: said for size, said in found.items() if said.memory}
     least = min((len(said.refused) for said in known.values()), default=0)
     return {
@@ -67,21 +68,27 @@ def by_world_size(variants: Variants) -> dict[int, Prediction]:
 def assumed(
     variants: Variants, sizes: dict[int, Prediction], titled: tuple[int, int]
 ) -> Variants:
-    """The config on the GPUs that its title names, else on a node of 8 or the like."""
+    """The config on the GPUs that its title names, else on a node of 8 or the like.
+
+    One whose precision cannot run, on those that are enough in bf16.
+    """
     found = by_title(variants, titled)
     if found.target.world_size:
         return found
+    sizes = sizes or by_world_size(variants, "bf16")
     runs = [size for size, said in sizes.items() if said.memory]
     enough = [size for size in runs if size >= NODE] or runs[-1:]
     return variants.on(enough[0], ASSUMED) if enough else variants
 
 
 def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
-    """The config on the GPUs that its title names, if it can run there."""
+    """The config on the GPUs that its title names, if it or its bf16 can run there."""
     size, line = titled
-    if not size or variants.on(size).predict({}).impossible:
+    there = variants.on(size, f"the title on line {line}") if size else variants
+    either = ({}, {"precision": "bf16"})
+    if all(there.predict(changes).impossible for changes in either):
         return variants
-    return variants.on(size, f"the title on line {line}")
+    return there
 
 
 def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from fp8tune.estimate.grid import (
@@ -16,7 +17,7 @@ from fp8tune.estimate.grid import (
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
-from fp8tune.facts.gpus import find
+from fp8tune.facts.gpus import find, largest
 from fp8tune.job import Job, Target, Unknown
 
 _GPU = ("gpu", "gpu.memory_gib")
@@ -75,30 +76,49 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         best,
         preferred(cells, best.precision if best else "", said.pays),
         "" if best else _instead(job, said),
-        savings(variants, said),
+        _savings(variants, said, best),
     )
 
 
+def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Saving]:
+    """What frees memory of the config, or in the precision to start with instead."""
+    if best is None or not said.impossible:
+        return savings(variants, said)
+    in_other = variants.predict({"precision": best.precision})
+    return savings(variants, in_other, best.precision)
+
+
 def _instead(job: Job, said: Prediction) -> str:
-    """What lint would set where nothing surely fits, of estimates as they are."""
-    if said.memory is None or said.memory.runs or said.fit in ("fits", "unknown"):
+    """What lint would set where nothing surely fits; of a family, on the largest.
+
+    Measured runs count as if the GPU were smaller by what they add.
+    """
+    if said.memory is None or said.fit == "fits":
         return ""
-    return str(_known(job, "memory.advice", ""))
+    member = largest(job["gpu"]) if "gpu" in job and said.fit == "unknown" else ""
+    job = job.on_gpu(member) if member else job
+    by = max(1.0, said.memory.high / _known(job, "memory.high_gib", math.inf))
+    names = ("gpu.memory_gib", "gpu.memory_limit_gib")
+    limits = {name: _known(job, name, 0.0) / by for name in names}
+    if by > 1:
+        job = job.with_values({name: gib for name, gib in limits.items() if gib})
+    advice = str(_known(job, "memory.advice", ""))
+    if not advice or _known(job, "memory.fit", "") == "fits":
+        return ""
+    told = "; its GiB are without what measured runs add"
+    where = f"on {member}, the largest, " if member else ""
+    return where + advice + (told if by > 1 and " GiB" in advice else "")
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
     """What is missing, and ``gpu`` just where naming one would tell."""
     names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
-    jobs = [_on_gpu(job, name) for name in names]
+    jobs = [job.on_gpu(name) for name in names]
     lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
     return {
         fact: name if not jobs else "gpu" if "" in lacking[fact] else lacking[fact][0]
         for fact, name in missing.items()
     }
-
-
-def _on_gpu(job: Job, name: str) -> Job:
-    return Job(job.words, job.given, job.written, job.target._replace(gpu=name))
 
 
 def _lacking(job: Job, fact: str) -> str:

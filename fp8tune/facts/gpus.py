@@ -124,6 +124,12 @@ def find(name: str) -> Gpu:
     return gpu
 
 
+def largest(name: str) -> str:
+    """The GPU of a family that has most memory, or "" where one GPU is meant."""
+    sizes = {n: find(n).memory_limit_gib or 0.0 for n in find(name).members}
+    return max(sizes, key=lambda name: sizes[name], default="")
+
+
 def _plain(name: str) -> str:
     words = name.casefold().replace("_", " ").replace("-", " ").split()
     return "-".join(words[1:] if words[:1] in (["nvidia"], ["amd"]) else words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from fp8tune.facts.gpus import largest
 from fp8tune.facts.memory import GIB
 from fp8tune.facts.peak import BANDS
 from fp8tune.job import Job, Prose, Unknown, Words
@@ -137,12 +138,18 @@ def advice(
 ) -> str:
     """What to set where the run does not surely fit, in words.
 
+    Of a family of GPUs, on the largest of them.
+
     A smaller micro-batch or full AC if either surely fits, else both, else less
     accumulation, whose gradients may be whole; values with which it hardly fits if
     there are no better; else on how many GPUs the least of the run would fit. No values
     where nothing is known to fit: how much of the GPU is usable, or a pipeline's last
     stage.
     """
+    member = largest(job["gpu"])
+    if member:
+        on_member = job.on_gpu(member)
+        return Prose(f"on {member}, the largest, {on_member['memory.advice']}")
     if memory_largest_micro_batch is None or pp > 1:
         return Prose(_what_matters(job, micro_batch, ac, ac_usable))
     full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}

@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.facts.calibration import BadCalibration, Run, add, of_job, read
+from fp8tune.facts.calibration import BadCalibration, Run, of_job
+from fp8tune.facts.stored import add, read
 from fp8tune.job import Job, Unknown
 from fp8tune.search.record import Record
 from fp8tune.search.stability.course import course

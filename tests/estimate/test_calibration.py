@@ -61,7 +61,9 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
     [
         (("--measured", "50"), "without `gpu` there is no estimate: say --gpu h100"),
         (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
-        (("--measured", "9", *H200), "a memory of 9.0 is too far from"),
+        (("--measured", "9", *H200), "alone are 31.8 GiB per GPU"),
+        (("--measured", "100", *H200), "--measured 100 is too far from the estimate"),
+        (("--measured", "100", *H200), "nvidia-smi shows the allocator's cache"),
         (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
         (("--measured-torch", "2.9.1"), "goes with --measured or --measured-speed"),
         (("--measured", "0"), "0.0 is not in the range"),
@@ -76,3 +78,29 @@ def test_what_cannot_correct_it(fp8tune, project, arguments, said):
     outcome = fp8tune("estimate", "a.toml", *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
+
+
+def test_a_measured_peak_outside_the_band_is_taken_with_a_warning(fp8tune, project):
+    project({"a.toml": SEVEN_B})
+    peak = fp8tune("estimate", "a.toml", *H200, *JSON).json["memory"]["peak_gib"]
+    for times, warned in ((1.01, False), (1.1, True)):
+        typed = ("--measured", f"{times * peak}")
+        outcome = fp8tune("estimate", "a.toml", *H200, *typed)
+        assert outcome.code == 0
+        assert (
+            "what counts is torch.cuda.max_memory_allocated" in outcome.err
+        ) == warned
+
+
+def test_advice_where_nothing_fits_counts_measured_runs(fp8tune, project):
+    """On the GPU as it would be without what the runs add."""
+    once = SEVEN_B.replace("batch_size = 8", "batch_size = 1")
+    once = once.replace("grad_accum_steps = 4", "grad_accum_steps = 32")
+    project({"a.toml": SEVEN_B, "one.toml": once})
+    gpu = ("--gpu", "l40s", "--world-size", "16", *JSON)
+    peak = fp8tune("estimate", "one.toml", *gpu).json["memory"]["peak_gib"]
+    fp8tune("estimate", "one.toml", *gpu, "--measured", f"{1.1 * peak}")
+    said = fp8tune("estimate", "a.toml", *gpu).json
+    assert said["start"] is None
+    assert "`train.batch_size = 6`" in said["instead"]
+    assert "its GiB are without what measured runs add" in said["instead"]

@@ -93,8 +93,15 @@ EAGER = SEVEN_B.replace("[train]", "[train]\ncompile_model = false\n{}")
             SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp32'"),
             "yes",
             "fp32",
-            None,
+            "fp8",
             "fits is fp32 (the config's), micro-batch",
+        ),
+        (
+            SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp16'"),
+            "yes",
+            "fp16",
+            "fp8",
+            "or, as FP8 pays here, fp8, micro-batch",
         ),
     ],
 )

@@ -233,3 +233,24 @@ def test_changes_are_judged_as_if_they_stood_in_the_file(kempnerforge, load):
             }
             whole = refusals.of_job(variants.job.with_values(changes))
             assert sorted(variants.refusals(changes)) == sorted(whole)
+
+
+@pytest.mark.parametrize(
+    ("title", "gpus", "by"),
+    [("", 8, "nobody"), ("# 7B on 16 GPUs\n", 16, "the title on line 1")],
+)
+def test_fp8_that_cannot_run_has_a_start_in_bf16_without_a_world_size(
+    fp8tune, project, title, gpus, by
+):
+    project({"a.toml": title + FP8})
+    said = fp8tune("estimate", "a.toml", "--gpu", "a100-80gb", *JSON).json
+    target = said["target"]
+    assert (target["world_size"], target["world_size_by"]) == (gpus, by)
+    assert said["memory"]["peak_gib"] is None
+    assert said["start"]["precision"] == "bf16"
+    assert said["savings"]
+    size = ("--world-size", str(gpus))
+    there = fp8tune("estimate", "a.toml", "--gpu", "a100-80gb", *size, *JSON).json
+    assert [said[key] for key in ("grid", "start", "savings")] == [
+        there[key] for key in ("grid", "start", "savings")
+    ]

@@ -210,3 +210,21 @@ def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, spee
     out = " ".join(fp8tune("estimate", "a.toml", *target).out.split())
     assert f"fit: unknown: {fit}" in out
     assert (f"speed: unknown: {speed}" in out) is (speed is not None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "begins"),
+    [
+        ("v100", "none of these surely fits: on v100-32gb, the largest, "),
+        ("a100", "to fit surely: on a100-80gb, the largest, "),
+    ],
+)
+def test_of_a_family_of_gpus_the_largest_is_advised_on(fp8tune, project, gpu, begins):
+    project({"a.toml": SEVEN_B})
+    size = ("--world-size", "16")
+    family = fp8tune("estimate", "a.toml", "--gpu", gpu, *size)
+    one = fp8tune("estimate", "a.toml", "--gpu", gpu, *size, *JSON).json["instead"]
+    text = " ".join(family.out.split())
+    assert begins in text
+    assert one in text
+    assert "more GPUs" not in one

@@ -9,9 +9,8 @@ import pytest
 from benchmarks.estimates.peaks import points
 from benchmarks.estimates.speeds import others, steps, tokens_per_second
 from fp8tune import __version__
-from fp8tune.facts import calibration
+from fp8tune.facts import calibration, stored
 from fp8tune.facts.calibration import (
-    MAX_BYTES,
     MEMORY,
     SPEED,
     BadCalibration,
@@ -142,13 +141,30 @@ def test_two_runs_correct_other_configs_of_their_family(config):
 
 
 @pytest.mark.parametrize(
-    "other", [{"ac": "none"}, {"gpu": "h100-sxm"}, {"precision": "fp8"}, {"dim": 512}]
+    "other", [{"ac": "none"}, {"gpu": "h100-sxm"}, {"precision": "fp16"}, {"dim": 512}]
 )
 def test_other_families_and_gpus_are_left_alone(config, other):
     one = config()
     runs = calibration.of_job(one, 2 * one["memory.peak_gib"])
     found = calibration.memory(config(**other), runs)
     assert (found.value, found.runs) == (config(**other)["memory.peak_gib"], 0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "ac", "goes_along"),
+    [("fp8", "full", True), ("fp8", "none", False), ("bf16", "none", False)],
+)
+def test_the_memory_of_fp8_goes_along_and_bands_of_others_hold_the_factor(
+    config, precision, ac, goes_along
+):
+    one, beside = config(), config(precision=precision, ac=ac)
+    runs = calibration.of_job(one, 1.2 * one["memory.peak_gib"])
+    found = calibration.memory(beside, runs)
+    low, peak, high = (beside[f"memory.{n}_gib"] for n in ("low", "peak", "high"))
+    if goes_along:
+        assert (found.runs, found.value) == (1, pytest.approx(1.2 * peak))
+    else:
+        assert found == pytest.approx(Band(peak, low, 1.2 * high))
 
 
 @pytest.mark.parametrize("other", [{"ac": "none"}, {"precision": "bf16"}])
@@ -226,32 +242,32 @@ def test_what_ran_out_is_never_said_to_fit(config):
 
 def test_a_fifo_is_no_calibration(tmp_path):
     os.mkfifo(tmp_path / "c.jsonl")
-    for attempt in (calibration.read, lambda path: calibration.add(path, [RUN])):
+    for attempt in (stored.read, lambda path: stored.add(path, [RUN])):
         with pytest.raises(BadCalibration, match="no regular file"):
             attempt(str(tmp_path / "c.jsonl"))
 
 
 def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
     path = tmp_path / "c.jsonl"
-    calibration.add(str(path), [RUN])
+    stored.add(str(path), [RUN])
     whole = path.read_text()
     path.write_text(whole + '{"gpu": "h2')
-    assert calibration.read(str(path)) == [RUN]
+    assert stored.read(str(path)) == [RUN]
     other = RUN._replace(measured=12.0)
-    calibration.add(str(path), [other])
-    assert calibration.read(str(path)) == [RUN, other]
+    stored.add(str(path), [other])
+    assert stored.read(str(path)) == [RUN, other]
 
 
 def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
     path = tmp_path / "c.jsonl"
-    calibration.add(str(path), [RUN])
+    stored.add(str(path), [RUN])
     whole = path.read_text()
     path.write_text(whole.rstrip("\n"))
-    assert calibration.read(str(path)) == [RUN]
+    assert stored.read(str(path)) == [RUN]
     other = RUN._replace(measured=12.0)
-    calibration.add(str(path), [other])
+    stored.add(str(path), [other])
     assert path.read_text().startswith(whole)
-    assert calibration.read(str(path)) == [RUN, other]
+    assert stored.read(str(path)) == [RUN, other]
 
 
 @pytest.mark.parametrize("line", ["{}", "7", '{"gpu": "h200"}'])
@@ -259,7 +275,7 @@ def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(line)
     with pytest.raises(calibration.BadCalibration, match=r"c\.jsonl:1: no measured"):
-        calibration.read(str(path))
+        stored.read(str(path))
 
 
 RUN = Run("h200", MEMORY, "dense", 10.0, 11.0, {"fp8tune": __version__})
@@ -267,13 +283,13 @@ RUN = Run("h200", MEMORY, "dense", 10.0, 11.0, {"fp8tune": __version__})
 
 def test_runs_are_appended_once(tmp_path):
     path = tmp_path / "new" / "calibration.jsonl"
-    assert calibration.read(str(path)) == []
+    assert stored.read(str(path)) == []
     other = RUN._replace(measured=12.0)
-    calibration.add(str(path), [RUN])
+    stored.add(str(path), [RUN])
     first = path.read_text()
-    calibration.add(str(path), [RUN, other])
+    stored.add(str(path), [RUN, other])
     assert path.read_text().startswith(first)
-    assert calibration.read(str(path)) == [RUN, other]
+    assert stored.read(str(path)) == [RUN, other]
 
 
 GOOD = RUN._asdict()
@@ -308,11 +324,11 @@ def test_other_lines_are_refused(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{line}\n")
     with pytest.raises(BadCalibration, match=r"c\.jsonl:2: no measured run"):
-        calibration.read(str(path))
+        stored.read(str(path))
 
 
 def test_large_files_are_refused(tmp_path):
     path = tmp_path / "c.jsonl"
-    path.write_bytes(b"x" * (MAX_BYTES + 1))
+    path.write_bytes(b"x" * (stored.MAX_BYTES + 1))
     with pytest.raises(BadCalibration, match="larger than 1 MiB"):
-        calibration.read(str(path))
+        stored.read(str(path))

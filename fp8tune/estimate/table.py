@@ -1,0 +1,139 @@
+"""The grid of an estimate in lines, and how figures of memory are written."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from fp8tune.estimate.gaps import why
+from fp8tune.estimate.grid import Cell
+from fp8tune.estimate.predict import Prediction
+
+WIDTH = 80
+FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
+"""Marks behind a memory figure of the grid."""
+
+MARK = 25
+"""Longest words of a mark that stand on one line."""
+
+SMALL, TINY = 10, 0.05
+"""Below so many GiB figures of the grid have a decimal, those of the peak four."""
+
+
+def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
+    """The grid, nothing where no cell has a figure; ``own`` is the micro-batch set."""
+    if not any(cell.prediction.memory for cell in cells):
+        return
+    cells = _in_reach(cells, own)
+    batches = list(dict.fromkeys(cell.micro_batch for cell in cells))
+    few = small(cell.prediction for cell in cells)
+    yield ""
+    yield f"{'micro-batch':<16}" + "".join(f"{batch:>8}" for batch in batches)
+    accumulated = {cell.micro_batch: cell.grad_accum for cell in cells}
+    if max(accumulated.values()) > 1:
+        counts = "".join(f"{accumulated[batch]:>8}" for batch in batches)
+        yield f"{'accumulation':<16}{counts}"
+    never: dict[str, str] = {}
+    shown: list[Cell] = []
+    for precision, ac in dict.fromkeys((cell.precision, cell.ac) for cell in cells):
+        mine = [c for c in cells if (c.precision, c.ac) == (precision, ac)]
+        if all(cell.prediction.impossible for cell in mine):
+            refused = mine[0].prediction.refused
+            never[precision] = next(one.message for one in refused if one.voids)
+            continue
+        shown += mine
+        memory = "".join(f"{gib_mark(cell.prediction, few):>8}" for cell in mine)
+        yield f"{precision:<5}{ac:<11}{memory}"
+        if any(cell.tokens for cell in mine):
+            yield f"{'':<16}" + "".join(f"{_thousands(cell):>8}" for cell in mine)
+    for precision, message in never.items():
+        yield from wrapped(f"{precision} cannot run: {message}")
+    yield from (line.replace("\0", " ") for line in wrapped(_legend(shown)))
+
+
+def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
+    """Without the largest micro-batches at which nothing fits, but for one of them.
+
+    The config's own stays. A larger one may need less, as it accumulates less.
+    """
+    sizes = sorted({cell.micro_batch for cell in cells})
+    reached = [
+        size
+        for size in sizes
+        if any(_may_fit(c.prediction) for c in cells if c.micro_batch == size)
+    ]
+    largest = max(own, *reached, 0)
+    rest = [size for size in sizes if size > largest]
+    return [cell for cell in cells if cell.micro_batch not in rest[1:]]
+
+
+def _may_fit(said: Prediction) -> bool:
+    return said.fit != "out-of-memory" and not said.impossible
+
+
+def _legend(cells: list[Cell]) -> str:
+    """What the figures and marks of the grid mean, of those that occur.
+
+    Marks stay with their words: NUL is a space that no line ends at.
+    """
+    said = [cell.prediction for cell in cells]
+    marks = {
+        "GiB per GPU at the same tokens per step": True,
+        "below it thousand tokens/s": any(cell.tokens for cell in cells),
+        "? tight": any(one.fit == "tight" for one in said),
+        "x out of memory": any(one.fit == "out-of-memory" for one in said),
+        "unmarked: not judged": any(
+            one.memory and one.fit == "unknown" for one in said
+        ),
+        **{f"- {gap}": True for gap in _gaps(said)},
+        "no: cannot run": any(one.impossible for one in said),
+        "! suspiciously fast": any(map(_too_fast, cells)),
+    }
+    known = (words for words, there in marks.items() if there)
+    return ", ".join(w if len(w) > MARK else w.replace(" ", "\0") for w in known)
+
+
+def _gaps(said: list[Prediction]) -> Iterator[str]:
+    """Why some have no figure for memory."""
+    for one in said:
+        if not one.memory and not one.impossible:
+            yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
+
+
+def small(said: Iterable[Prediction]) -> bool:
+    """Whether all peaks are so small that figures need a decimal."""
+    peaks = [one.memory.value for one in said if one.memory]
+    return max(peaks, default=0) < SMALL
+
+
+def gib_mark(said: Prediction, few: bool) -> str:
+    """A peak with its mark, or why there is none."""
+    if said.memory is None:
+        return "no" if said.impossible else "-"
+    return f"{said.memory.value:.{int(few)}f}{FIT[said.fit]}"
+
+
+def _thousands(cell: Cell) -> str:
+    if not cell.tokens:
+        return "-"
+    return f"{cell.tokens / 1e3:.1f}{'!' if _too_fast(cell) else ''}"
+
+
+def _too_fast(cell: Cell) -> bool:
+    return cell.precision == "fp8" and bool(cell.tokens) and cell.prediction.suspicious
+
+
+def figure(gib: float) -> str:
+    """GiB, with a decimal where there are few."""
+    return f"{gib:.{int(gib < SMALL)}f}"
+
+
+def wrapped(words: str, first: str = "", rest: str = "  ") -> list[str]:
+    """Words in lines of the terminal's width."""
+    return textwrap.wrap(
+        words,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,75 @@
+"""What a user types as measured, and whether it can be what the estimate means."""
+
+from __future__ import annotations
+
+from fp8tune.facts.calibration import MEMORY, BadCalibration, Run, of_job
+from fp8tune.facts.peak import CALIBRATED
+from fp8tune.job import Job
+
+FARTHEST = 1.25
+"""How far from the estimate a typed peak may lie, as a factor.
+
+The published run farthest off has 1.18 times what is predicted, and that is reserved
+memory (70B with TP 8); nvidia-smi shows 1.40 times what is allocated (73,300 MiB where
+51.3 GiB are). Both in ``docs/accuracy.md``.
+"""
+
+COUNTED = "what counts is torch.cuda.max_memory_allocated of one GPU"
+CACHED = (
+    "; nvidia-smi shows the allocator's cache, the CUDA context and NCCL too: 71.6 GiB "
+    "for a published run that had 51.3 allocated"
+)
+
+
+def typed(
+    job: Job, peak_gib: float, tokens: float, versions: dict[str, str]
+) -> list[Run]:
+    """The runs to store; raises ``Unknown``, and ``BadCalibration`` with the reason."""
+    runs = of_job(job, 0.0, tokens, versions)
+    if peak_gib:
+        _check(job, peak_gib)
+        runs = of_job(job, peak_gib, 0.0, versions) + runs
+    return runs
+
+
+def _check(job: Job, gib: float) -> None:
+    """Refuse a peak that no run of this config can have had."""
+    _ = job["gpu"]  # without it no run can be stored: say so first
+    low, peak, high = (job[f"memory.{name}_gib"] for name in ("low", "peak", "high"))
+    least = _exact_gib(job)
+    said = f"--measured {gib:g}"
+    if gib < least:
+        raise BadCalibration(
+            f"{said}: weights, optimizer state and gradients alone are {least:.1f} GiB "
+            f"per GPU, and no run can have allocated less: was it another "
+            "config, another number of GPUs, or not the peak of one GPU?"
+        )
+    if not min(low, peak / FARTHEST) <= gib <= max(high, peak * FARTHEST):
+        raise BadCalibration(
+            f"{said} is too far from the estimate, {peak:.1f} GiB ({low:.1f} to "
+            f"{high:.1f}), to be of this config: {_counted(gib > peak)}"
+        )
+
+
+def _exact_gib(job: Job) -> float:
+    """What every run holds at once by its dtypes and shards [GiB]."""
+    gradients = max(job["memory.gradients_gib"], job["memory.reduced_gradients_gib"])
+    margin = 1 - max(CALIBRATED[""])
+    return float(margin * (job["memory.state_gib"] + gradients))
+
+
+def _counted(more: bool) -> str:
+    return COUNTED + CACHED * more
+
+
+def doubt(runs: list[Run], job: Job) -> str:
+    """A warning where a typed peak lies outside the band that runs have measured."""
+    for run in runs:
+        low, high = job["memory.low_gib"], job["memory.high_gib"]
+        if run.quantity == MEMORY and not low <= run.measured <= high:
+            return (
+                f"--measured {run.measured:g} is outside the range in which published "
+                f"runs lie, {low:.1f} to {high:.1f} GiB, and is taken all the same: "
+                f"{_counted(run.measured > high)}"
+            )
+    return ""

@@ -1,0 +1,91 @@
+"""Measured runs as they are kept: JSON lines that anybody may have written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import stat
+from collections.abc import Iterable
+
+from fp8tune import atomic
+from fp8tune.facts.calibration import OUT, WIDTHS, BadCalibration, Run, is_plausible
+
+MAX_BYTES = 1 << 20
+"""Largest file that is read or added to."""
+
+KEPT = MAX_BYTES // 2
+"""Largest file that is written."""
+
+
+def read(path: str) -> list[Run]:
+    """The runs of a file, none if it does not exist; raises ``BadCalibration``.
+
+    A last line without its end counts if it is whole, whoever has typed it; one that
+    was torn when it was written is left out.
+    """
+    *lines, last = _bytes(path).decode(errors="replace").split("\n")
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(last)
+        lines.append(last)
+    return [parse(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise BadCalibration(f"{path}: no regular file")
+    except FileNotFoundError:
+        return b""
+    with open(path, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise BadCalibration(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+    return data
+
+
+def add(path: str, runs: Iterable[Run]) -> None:
+    """Add runs to a file, but for those it has; raises ``BadCalibration``.
+
+    Readers see it as it was or as it will be, writers wait for each other, and what is
+    oldest goes where it grows too large.
+    """
+    read(path)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(f"{path}.lock", "w") as lock:
+        with contextlib.suppress(ImportError, OSError):  # systems without such locks
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        known = read(path)
+        every = known + [run for run in runs if run not in known]
+        lines = [json.dumps(run._asdict()) + "\n" for run in every]
+        while sum(map(len, lines)) > KEPT:
+            del lines[: 1 + len(lines) // 10]
+        if len(every) > len(known):
+            atomic.write(path, "".join(lines).encode())
+
+
+def parse(path: str, number: int, line: str) -> Run:
+    """The run of a line of that file; raises ``BadCalibration``."""
+    try:
+        run = Run(**json.loads(line))
+        sound = _is_sound(run)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise BadCalibration(f"{path}:{number}: no measured run")
+    return run
+
+
+def _is_sound(run: Run) -> bool:
+    """Whether all fields are what they should be: anybody may have written them."""
+    words = (run.gpu, run.family, *run.versions, *run.versions.values())
+    numbers = (run.predicted, run.measured)
+    return (
+        run.quantity in (*WIDTHS, OUT)
+        and all(type(word) is str for word in words)
+        and all(type(n) in (int, float) and 0 < n < math.inf for n in numbers)
+        and is_plausible(run)
+    )
