@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
-from fp8tune.search.record import Record, tight
+from fp8tune.search.record import Record
+from fp8tune.search.runs import (
+    Runs,
+    broke,
+    by_point,
+    confirmed,
+    deviation,
+    failed,
+    is_unfit,
+    lacks_memory,
+    speed_of,
+    telling,
+)
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import Speed, ratio, speed, spread, verdict
+from fp8tune.search.statistics import Speed, ratio, speed, verdict
 from fp8tune.search.study import Trial, timed
-
-UNFIT = ("oom", "nan", "user", "compile")
-"""Outcomes that a setting never has where it is sound."""
-
-Runs = dict[Point, list[Trial]]
-
 
 PRECISIONS = ("fp8", "bf16")
 
@@ -47,9 +51,12 @@ class Answer(NamedTuple):
     the given one, so that the gain is of nothing else.
     ``fp8`` is that gain with its interval, ``pair`` what it compares. ``verdict`` is of
     the ``aim``; ``energy`` is tokens per joule where watts are known. ``unfit`` says
-    why settings that ran leave too little memory. ``stability`` holds how FP8 learns
+    why settings that ran leave too little memory, ``broken`` how those failed that ran
+    and then did not; ``others`` are all that ran beside the given one and that the
+    search may choose by their knobs. ``stability`` holds how FP8 learns
     beside bf16, at each setting where that was compared; ``unchecked`` says why it was
-    not at the chosen one. ``confirmed`` says whether the chosen one was measured again.
+    not at the chosen one. ``confirmed`` says whether the chosen one was measured again,
+    and the given one that it is held against too.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -75,6 +82,8 @@ class Answer(NamedTuple):
     stability: Mapping[Point, Finding] = {}
     unchecked: str = ""
     confirmed: bool = True
+    broken: Mapping[Point, str] = {}
+    others: tuple[Point, ...] = ()
 
     @property
     def learns(self) -> Finding | None:
@@ -129,7 +138,9 @@ def answer(
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
         pair,
         findings(space, trials),
-        confirmed=chosen is not None and bool(_confirmed(runs.get(chosen, []))),
+        confirmed=_is_confirmed(runs, chosen, given),
+        broken={point: why for point, own in runs.items() if (why := broke(own))},
+        others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
     )
 
 
@@ -147,6 +158,17 @@ def _choice(
     if said in ("same", "slower") and not unfit:
         return given, "same"
     return best[0], said
+
+
+def _is_confirmed(runs: Runs, chosen: Point | None, given: Point) -> bool:
+    """Whether what is said of the chosen setting and the given one was seen twice."""
+    own, other = runs.get(chosen, []) if chosen else [], runs.get(given, [])
+    held = speed_of(runs, given) is not None and not failed(other)
+    return bool(confirmed(own)) and (bool(confirmed(other)) or not held)
+
+
+def _may_run(space: Space, point: Point, given: Point, runs: Runs) -> bool:
+    return space.allows(point, given) and any(t.record.ok for t in runs[point])
 
 
 def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | None:
@@ -170,118 +192,67 @@ def _fp8(
     """The fastest that bf16 was, what FP8 gains over it, and of what that is.
 
     The gain is that of the first of these points that was measured in both, the
-    chosen and the given one; bf16 may have another batch.
+    chosen and the given one; bf16 may have another batch. Both ran in the confirmation,
+    or both before it: in between the GPU may have become slower.
     """
     versions = [
         [space.with_precision(point, name) for name in PRECISIONS] for point in points
     ]
-    in_bf16 = [p for p in runs if space.value(p, "precision") == "bf16"]
-    sound = [p for p in in_bf16 if _confirmed(runs[p]) and not is_unfit(runs[p])]
-    beside = speed_of(runs, versions[0][1])
-    every = [bf16 for _, bf16 in versions] + sound * (bool(beside) and len(points) > 1)
-    speeds = {p: found for p in every if p and (found := speed_of(runs, p))}
-    fit = [p for p in speeds if not is_unfit(runs[p])]
-    sure = [p for p in fit if _confirmed(runs[p])]
-    bf16 = max(sure or fit or speeds, key=lambda p: speeds[p].value, default=None)
-    if bf16 is None:
-        return None, None, None
-    for fp8, same in versions:
-        if fp8 and same in speeds and (found := speed_of(runs, fp8)):
-            return speeds[bf16], ratio(found, speeds[bf16]), Pair(fp8, bf16)
-    return speeds[bf16], None, None
+    twins = [bf16 for _, bf16 in versions if bf16]
+    for place, (fp8, same) in enumerate(versions):
+        for stage in (True, False):
+            speeds = _during(runs, confirmation=stage)
+            if fp8 not in speeds or same not in speeds:
+                continue
+            in_bf16 = [p for p in speeds if space.value(p, "precision") == "bf16"]
+            whole = stage and place == 0 and len(points) > 1
+            every = in_bf16 if whole else [p for p in twins if p in speeds]
+            bf16 = _fastest(every, speeds, runs)
+            assert bf16 is not None
+            return speeds[bf16], ratio(speeds[fp8], speeds[bf16]), Pair(fp8, bf16)
+    speeds = {p: found for p in twins if (found := speed_of(runs, p))}
+    lone = _fastest(list(speeds), speeds, runs)
+    return (speeds[lone] if lone else None), None, None
+
+
+def _during(runs: Runs, *, confirmation: bool) -> dict[Point, Speed]:
+    """How fast settings were in the confirmation alone, or before it."""
+    differ = deviation(runs)
+    records = {
+        point: [t.record for t in own if (t.stage == "confirm") == confirmation]
+        for point, own in runs.items()
+    }
+    return {p: found for p, own in records.items() if (found := speed(own, differ))}
+
+
+def _fastest(
+    points: Sequence[Point], speeds: Mapping[Point, Speed], runs: Runs
+) -> Point | None:
+    """The fastest, of those that are sound if any is."""
+    fit = [point for point in points if not is_unfit(runs[point])]
+    return max(fit or points, key=lambda point: speeds[point].value, default=None)
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     """The points that were measured and may be chosen, the best first.
 
     Once one was confirmed, those that were come before those that were not: these ran
-    at another time, and were picked for their luck. What once failed for good comes
-    last, as does the given one where it leaves too little memory. Others that do may
-    not be chosen, nor what diverges.
+    at another time, and were picked for their luck. The given one comes last where it
+    leaves too little memory. Others that do may not be chosen, nor what once failed for
+    good, nor what diverges.
     """
     runs = by_point(space, trials)
     wrong = rejected(space, trials)
     values: dict[Point, tuple[bool, bool, float]] = {}
     for point, own in runs.items():
-        found = speed(_telling(own))
-        may = space.allows(point, given) and (point == given or not lacks_memory(own))
+        found = speed(telling(own))
+        fit = not failed(own) and (point == given or not lacks_memory(own))
+        may = fit and space.allows(point, given)
         if found is not None and may and lesson(space, point) not in wrong:
-            values[point] = not is_unfit(own), bool(_confirmed(own)), found.value
+            values[point] = not is_unfit(own), bool(confirmed(own)), found.value
     if not any(fit and sure for p, (fit, sure, _) in values.items() if p != given):
         values = {p: (fit, False, value) for p, (fit, _, value) in values.items()}
     return sorted(values, key=lambda point: values[point], reverse=True)
-
-
-def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
-    """The trials of each point that tell its speed, in the order of the runs.
-
-    Confirmations under a smaller budget ran another day: they count as the search's.
-    """
-    runs: Runs = defaultdict(list)
-    last = max((_budget(t) for t in trials if t.stage == "confirm"), default=0.0)
-    for trial in timed(trials):
-        old = trial.stage == "confirm" and _budget(trial) < last
-        own = trial._replace(stage="search") if old else trial
-        runs[space.point(trial.record.knobs)].append(own)
-    return runs
-
-
-def _budget(trial: Trial) -> float:
-    """The budget under which a trial confirmed [s]; 0 where that is unknown."""
-    budget = trial.record.more.get("budget_s")
-    return float(budget) if isinstance(budget, (int, float)) else 0.0
-
-
-def speed_of(runs: Runs, point: Point | None) -> Speed | None:
-    """How fast a point is: by its confirmation, if there was one."""
-    trials = runs.get(point, []) if point is not None else []
-    return speed(_telling(trials), deviation(runs))
-
-
-def drift(runs: Runs) -> float:
-    """How fast settings are when measured again, over what they were in the search.
-
-    The median; 1 where none was measured at both times.
-    """
-    found = []
-    for own in runs.values():
-        before = speed([trial.record for trial in own if trial.stage != "confirm"])
-        after = speed(_confirmed(own))
-        if before and after:
-            found.append(after.value / before.value)
-    return statistics.median(found or [1.0])
-
-
-def is_unfit(trials: Sequence[Trial]) -> bool:
-    """Whether a setting once failed for good, or leaves too little memory."""
-    return failed(trials) or bool(lacks_memory(trials))
-
-
-def failed(trials: Sequence[Trial]) -> bool:
-    """Whether a setting once failed in a way that does not pass."""
-    return any(trial.record.outcome in UNFIT for trial in trials)
-
-
-def lacks_memory(trials: Sequence[Trial]) -> str:
-    """Why a setting's runs leave too little memory for a long one; ``""`` if not."""
-    return next((why for trial in trials if (why := tight(trial.record))), "")
-
-
-def deviation(runs: Runs) -> float:
-    """How runs of one setting differ; those of a search and of its end are apart."""
-    pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
-    for point, own in runs.items():
-        for trial in own:
-            pooled[point, trial.stage == "confirm"].append(trial.record)
-    return spread(pooled.values())
-
-
-def _telling(trials: Sequence[Trial]) -> list[Record]:
-    return _confirmed(trials) or [trial.record for trial in trials]
-
-
-def _confirmed(trials: Sequence[Trial]) -> list[Record]:
-    return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
 
 
 def _last(trials: Sequence[Trial]) -> Trial | None:

@@ -9,15 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer import (
-    Runs,
-    by_point,
-    drift,
-    failed,
-    is_unfit,
-    ranked,
-    speed_of,
-)
+from fp8tune.search.answer import answer, ranked
+from fp8tune.search.runs import Runs, by_point, drift, failed, is_unfit, speed_of
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import settled
 from fp8tune.search.study import Trial
@@ -38,6 +31,17 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
     if not points or points == [given]:
         return None
     runs = by_point(space, trials)
+    return (
+        _in_turn(space, points, runs)
+        or _passed_over(space, given, found, runs)
+        or _cut_short(space, given, trials, runs)
+        or _doubtful(space, given, trials, runs)
+        or _counterpart(space, given, trials, runs)
+    )
+
+
+def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
+    """The next of some points, the first of which has its counterpart among them."""
     for turn in range(ROUNDS):
         if turn == 1 and (probe := _twin_probe(space, points[0], runs)):
             return probe
@@ -46,9 +50,7 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
         for point in points if turn % 2 == 0 else reversed(points):
             if _times(runs, point) <= turn and not _lost(runs, point):
                 return point
-    return _passed_over(space, given, found, runs) or _doubtful(
-        space, given, trials, runs
-    )
+    return None
 
 
 def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
@@ -131,6 +133,41 @@ def _passed_over(
         if waits and (count or seen[point] * lost > best):
             return point
     return None
+
+
+def _cut_short(
+    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+) -> Point | None:
+    """A setting that ended early for being slower than one that has failed since.
+
+    It is measured in full where it may be faster than what is left.
+    """
+    if not any(_times(runs, p) and failed(own) for p, own in runs.items()):
+        return None
+    left = [
+        own.value for p in ranked(space, given, trials) if (own := speed_of(runs, p))
+    ]
+    most = {
+        point: own[0].record.tokens_per_second
+        for point, own in runs.items()
+        if own[0].record.ok and not own[0].record.measured and not is_unfit(own)
+    }
+    for point in sorted(most, key=lambda p: most[p], reverse=True)[:BEST]:
+        waits = _times(runs, point) < ROUNDS and not _lost(runs, point)
+        if waits and (_times(runs, point) or most[point] > max(left, default=0.0)):
+            return point
+    return None
+
+
+def _counterpart(
+    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+) -> Point | None:
+    """A run of what is chosen in the other precision, where that was not confirmed."""
+    chosen = answer(space, given, trials, 0.0).chosen
+    other = chosen and (space.twin(chosen) or _in_fp8(space, given, chosen))
+    if not chosen or not other or not _times(runs, chosen):
+        return None
+    return _in_turn(space, [chosen, other], runs)
 
 
 def _doubtful(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer import by_point, is_unfit, ranked, speed_of
+from fp8tune.search.answer import ranked
+from fp8tune.search.runs import by_point, is_unfit, speed_of
 from fp8tune.search.space import Point, Space
 from fp8tune.search.study import Trial
 

@@ -17,13 +17,14 @@ from rich.text import Text
 
 from fp8tune.lint.wording import plain
 from fp8tune.search.aim import SPEED, UNITS, aimed, figure
-from fp8tune.search.answer import by_point, ranked, speed_of
+from fp8tune.search.answer import ranked
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.output import WORDS, describe, outcome
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record, capacity_gib
+from fp8tune.search.runs import by_point, speed_of
 from fp8tune.search.statistics import Speed, ratio, speed, verdict
 from fp8tune.search.study import Study, Trial
 

@@ -130,6 +130,8 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     yield from _chosen(found, plan)
     if why := found.unfit.get(plan.given):
         yield f"your config leaves too little memory for a long run: {why}"
+    if how := found.broken.get(plan.given):
+        yield f"your config ran once and failed in another run: {WORDS[how]}"
     if found.twin is not None:
         what = _reference(found, plan)
         yield f"{what} {_interval(found.twin)}{_fp8_gain(found)}"
@@ -197,12 +199,12 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{_interval(found.given)} -> {_interval(found.speed)}"
         yield f"{_change(gain)}{JOULES * (found.aim == ENERGY)}"
         if not found.confirmed:
-            yield "not measured again, so it may be luck: a larger --budget does that"
+            yield "not both measured again, so it may be luck: a larger --budget does"
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"no other setting was tried: yours stays, {_maybe(found.speed)}"
         yield "give a larger --budget to learn more"
     elif found.chosen == plan.given and found.runner_up is None:
-        yield f"no other setting ran: yours stays, {_maybe(found.speed)}"
+        yield f"{_nothing_else(found)}: yours stays, {_maybe(found.speed)}"
     elif found.chosen == plan.given:
         yield f"your config is already the best: {_maybe(found.speed)}"
     else:
@@ -213,8 +215,20 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
 def _none_chosen(found: Answer) -> str:
     if found.rejected:
         return "no setting is proposed: FP8 diverges where bf16 does not"
-    short = "no setting that ran leaves enough memory"
-    return short if found.unfit else "no trial succeeded"
+    if found.unfit or "oom" in found.broken.values():
+        return "no setting that ran leaves enough memory"
+    return "no setting ran each time" if found.broken else "no trial succeeded"
+
+
+def _nothing_else(found: Answer) -> str:
+    """Why there is no second best beside the given setting."""
+    if not found.others:
+        return "no other setting ran"
+    wrong = dict.fromkeys(found.unfit, "oom") | dict(found.broken)
+    how = {wrong.get(point, "slow") for point in found.others}
+    if how == {"oom"}:
+        return "no other setting that ran leaves enough memory"
+    return f"no other setting {'is as fast' if 'slow' in how else 'ran each time'}"
 
 
 JOULES = " tokens per joule"

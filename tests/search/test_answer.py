@@ -118,7 +118,7 @@ def test_a_gpu_that_slows_down_makes_nothing_faster():
     )
     assert said(*slowed) == (GIVEN, "same", 95)
     failed = *slowed[:3], ("confirm", ran(BEST, outcome="oom")), slowed[-1]
-    assert ranked(SPACE, GIVEN, trials(*failed)) == [OTHER, GIVEN, BEST]
+    assert ranked(SPACE, GIVEN, trials(*failed)) == [OTHER, GIVEN]
 
 
 def test_only_bf16_that_ran_beside_fp8_is_its_reference():
@@ -138,14 +138,60 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
     assert (found.twin.value, found.fp8_gain) == (80, pytest.approx(1.2))
 
 
+def test_fp8_is_held_against_bf16_of_the_same_stage():
+    """The GPU became slower before the given one was measured again, its twin not."""
+    slowed = (
+        ("given", ran(GIVEN, 100)),
+        ("twin", ran(TWIN, 90)),
+        ("search", ran(BEST, 120)),
+        ("confirm", ran(BEST, 96)),
+        ("confirm", ran(GIVEN, 80)),
+    )
+    found = answer(SPACE, GIVEN, trials(*slowed), 1.0)
+    assert (found.twin.value, found.pair) == (90, (GIVEN, TWIN))
+    assert found.fp8_gain == pytest.approx(100 / 90)
+    later = answer(SPACE, GIVEN, trials(*slowed, ("confirm", ran(TWIN, 64))), 1.0)
+    assert (later.twin.value, later.fp8_gain) == (64, 1.25)
+    alone = trials(("given", ran(GIVEN, outcome="oom")), *slowed[1:2])
+    found = answer(SPACE, GIVEN, alone, 1.0)
+    assert (found.twin.value, found.fp8_gain, found.pair) == (90, None, None)
+
+
+@pytest.mark.parametrize(
+    ("again", "confirmed"),
+    [
+        ([], False),
+        ([ran(BEST, 120)], False),
+        ([ran(GIVEN, 100)], False),
+        ([ran(BEST, 120), ran(GIVEN, outcome="hang")], False),
+        ([ran(BEST, 120), ran(GIVEN, 100)], True),
+        ([ran(BEST, 120), ran(GIVEN, outcome="oom")], True),
+    ],
+)
+def test_confirmed_is_what_was_measured_again_on_both_sides(again, confirmed):
+    known = ("given", ran(GIVEN, 100)), ("search", ran(BEST, 120))
+    later = [("confirm", record) for record in again]
+    found = answer(SPACE, GIVEN, trials(*known, *later), 1.0)
+    assert (found.chosen, found.confirmed) == (BEST, confirmed)
+
+
+def test_nothing_to_confirm_beside_where_the_given_one_never_ran():
+    known = ("search", ran(BEST, 120)), ("confirm", ran(BEST, 120))
+    assert answer(SPACE, GIVEN, trials(*known), 1.0).confirmed
+
+
 @pytest.mark.parametrize("outcome", ["oom", "nan", "user", "compile"])
-def test_what_once_failed_for_good_comes_last(outcome):
+def test_what_once_failed_for_good_is_not_chosen(outcome):
     mixed = trials(
         ("search", ran(BEST, 200)),
         ("confirm", ran(BEST, outcome=outcome)),
         ("given", ran(GIVEN)),
     )
-    assert ranked(SPACE, GIVEN, mixed) == [GIVEN, BEST]
+    assert ranked(SPACE, GIVEN, mixed) == [GIVEN]
+    nothing = [*mixed, *trials(("confirm", ran(GIVEN, outcome=outcome)))]
+    found = answer(SPACE, GIVEN, nothing, 1.0)
+    assert (found.chosen, found.verdict) == (None, "unsure")
+    assert found.broken == {BEST: outcome, GIVEN: outcome}
     passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
     assert ranked(SPACE, GIVEN, passing) == [BEST]
 

@@ -14,6 +14,7 @@ from tests.search.tries import (
     BEST,
     COMPILE,
     GIVEN,
+    OTHER,
     PRECISION,
     SPACE,
     TWIN,
@@ -104,7 +105,44 @@ def test_what_people_read(replay):
 def test_a_figure_that_may_be_luck_is_said_to_be(replay):
     """The budget was too short to measure again."""
     done = replay(RECORDS, budget="4m")
-    assert "not measured again, so it may be luck: a larger --budget" in done.out
+    assert "not both measured again, so it may be luck: a larger --budget" in done.out
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([], "no other setting ran: yours stays"),
+        ([ran(BEST, outcome="oom")], "no other setting ran: yours stays"),
+        (
+            [ran(BEST, 90, more={"alloc_retries": 2})],
+            "no other setting that ran leaves enough memory: yours stays",
+        ),
+        (
+            [ran(BEST, 150), ran(BEST, outcome="nan")],
+            "no other setting ran each time: yours stays",
+        ),
+        (
+            [ran(BEST, 50, step_ms=[20.0] * 10)],
+            "no other setting is as fast: yours stays",
+        ),
+    ],
+)
+def test_why_nothing_is_second_to_the_config(replay, others, said):
+    done = replay([ran(GIVEN, 100), *others])
+    assert said in done.out
+
+
+def test_a_config_that_failed_when_measured_again_gives_way(replay):
+    """What ended early beside it is measured in full."""
+    slow = ran(OTHER, 90, step_ms=[20.0] * 10)
+    given = [ran(GIVEN, 100), ran(GIVEN, outcome="oom")]
+    best = [ran(BEST, 150), ran(BEST, outcome="oom")]
+    done = replay([*given, *best, slow])
+    assert "slower: activation_checkpointing = none" in done.out
+    assert "your config ran once and failed in another run: out of memory" in done.out
+    done = replay([*given, *best])
+    assert done.code == 1
+    assert "no setting that ran leaves enough memory" in done.out
 
 
 def test_diff_and_in_place_and_output(replay, tmp_path):

@@ -20,6 +20,7 @@ from tests.search.tries import (
 BEST_TWIN = SPACE.twin(BEST)
 NEAR = (3, 1, 1, 1)
 NEAR_TWIN = SPACE.twin(NEAR)
+OTHER_TWIN = SPACE.twin(OTHER)
 
 
 def order(found, speeds, most=40):
@@ -81,7 +82,8 @@ def test_what_fails_for_good_is_not_asked_for_again():
 def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
     found = [trial for trial in FOUND if trial.record.tokens_per_second != 148]
     now = {BEST: [ran(BEST, best)], GIVEN: [ran(GIVEN, given)]}
-    asked = order(found, STEADY | now | {OTHER: [ran(OTHER, 131)]})
+    now |= {OTHER: [ran(OTHER, 131)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
+    asked = order(found, STEADY | now)
     assert asked.count(OTHER) == times
 
 
@@ -141,6 +143,40 @@ def test_a_given_one_that_hung_has_a_second_chance():
     assert GIVEN in settings(SPACE, GIVEN, found)
     found = trials(("given", ran(GIVEN, outcome="oom")), ("search", ran(BEST, 150)))
     assert GIVEN not in settings(SPACE, GIVEN, found)
+
+
+CUT = {"more": {"censored": True}}
+
+
+def test_what_ended_early_for_one_that_failed_is_measured_in_full():
+    found = trials(
+        ("given", ran(GIVEN, 100)),
+        ("search", ran(BEST, 150)),
+        ("search", ran(OTHER, 130, **CUT)),
+        ("search", ran(NEAR, 90, **CUT)),
+    )
+    speeds = {GIVEN: [ran(GIVEN, 100)], OTHER: [ran(OTHER, 120)]}
+    speeds |= {SPACE.twin(p): [ran(SPACE.twin(p), 80)] for p in (BEST, OTHER)}
+    assert OTHER not in order(found, STEADY | speeds)
+    asked = order(found, STEADY | speeds | {BEST: [ran(BEST, outcome="nan")]})
+    assert [asked.count(p) for p in (BEST, OTHER, NEAR)] == [1, 2, 0]
+
+
+def test_what_is_chosen_in_the_end_has_its_own_twin_confirmed():
+    """The confirmation found that another setting is faster."""
+    found = trials(
+        ("given", ran(GIVEN, 100)),
+        ("search", ran(OTHER, 149)),
+        ("search", ran(BEST, 150)),
+    )
+    speeds = {
+        BEST: [ran(BEST, 130)],
+        OTHER: [ran(OTHER, 149)],
+        OTHER_TWIN: [ran(OTHER_TWIN, 110)],
+    }
+    asked = order(found, STEADY | speeds)
+    assert asked.count(OTHER_TWIN) == 2
+    assert order(found, STEADY | {OTHER: [ran(OTHER, 140)]}).count(OTHER_TWIN) == 0
 
 
 BF16 = {batch: (index, 1, 1, 0) for index, batch in enumerate((1, 2, 4, 8))}

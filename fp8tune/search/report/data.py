@@ -7,13 +7,14 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.answer import Answer, Runs, answer, by_point, speed_of
+from fp8tune.search.answer import Answer, answer
 from fp8tune.search.confirm import again
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
 from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import clean
+from fp8tune.search.runs import Runs, by_point, speed_of
 from fp8tune.search.space import Knob, Point, shown
 from fp8tune.search.statistics import Speed
 from fp8tune.search.study import Trial, timed

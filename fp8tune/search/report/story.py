@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS
-from fp8tune.search.answer import by_point, drift
 from fp8tune.search.duration import shown
 from fp8tune.search.output import WORDS, describe, gained, no_gain
 from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
+from fp8tune.search.runs import by_point, drift
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed, ratio

@@ -1,0 +1,97 @@
+"""The runs of each setting, and what they tell: how fast it is, whether it is sound."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from fp8tune.search.record import Record, tight
+from fp8tune.search.space import Point, Space
+from fp8tune.search.statistics import Speed, speed, spread
+from fp8tune.search.study import Trial, timed
+
+UNFIT = ("oom", "nan", "user", "compile")
+"""Outcomes that a setting never has where it is sound."""
+
+Runs = dict[Point, list[Trial]]
+
+
+def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
+    """The trials of each point that tell its speed, in the order of the runs.
+
+    Confirmations under a smaller budget ran another day: they count as the search's.
+    """
+    runs: Runs = defaultdict(list)
+    last = max((_budget(t) for t in trials if t.stage == "confirm"), default=0.0)
+    for trial in timed(trials):
+        old = trial.stage == "confirm" and _budget(trial) < last
+        own = trial._replace(stage="search") if old else trial
+        runs[space.point(trial.record.knobs)].append(own)
+    return runs
+
+
+def _budget(trial: Trial) -> float:
+    """The budget under which a trial confirmed [s]; 0 where that is unknown."""
+    budget = trial.record.more.get("budget_s")
+    return float(budget) if isinstance(budget, (int, float)) else 0.0
+
+
+def speed_of(runs: Runs, point: Point | None) -> Speed | None:
+    """How fast a point is: by its confirmation, if there was one."""
+    trials = runs.get(point, []) if point is not None else []
+    return speed(telling(trials), deviation(runs))
+
+
+def drift(runs: Runs) -> float:
+    """How fast settings are when measured again, over what they were in the search.
+
+    The median; 1 where none was measured at both times.
+    """
+    found = []
+    for own in runs.values():
+        before = speed([trial.record for trial in own if trial.stage != "confirm"])
+        after = speed(confirmed(own))
+        if before and after:
+            found.append(after.value / before.value)
+    return statistics.median(found or [1.0])
+
+
+def is_unfit(trials: Sequence[Trial]) -> bool:
+    """Whether a setting once failed for good, or leaves too little memory."""
+    return failed(trials) or bool(lacks_memory(trials))
+
+
+def failed(trials: Sequence[Trial]) -> bool:
+    """Whether a setting once failed in a way that does not pass."""
+    return any(trial.record.outcome in UNFIT for trial in trials)
+
+
+def broke(trials: Sequence[Trial]) -> str:
+    """The outcome of a setting that ran and then failed for good; ``""`` if none."""
+    bad = (t.record.outcome for t in trials if t.record.outcome in UNFIT)
+    return next(bad, "") if any(trial.record.ok for trial in trials) else ""
+
+
+def lacks_memory(trials: Sequence[Trial]) -> str:
+    """Why a setting's runs leave too little memory for a long one; ``""`` if not."""
+    return next((why for trial in trials if (why := tight(trial.record))), "")
+
+
+def deviation(runs: Runs) -> float:
+    """How runs of one setting differ; those of a search and of its end are apart."""
+    pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
+    for point, own in runs.items():
+        for trial in own:
+            pooled[point, trial.stage == "confirm"].append(trial.record)
+    return spread(pooled.values())
+
+
+def telling(trials: Sequence[Trial]) -> list[Record]:
+    """The records that say how fast a setting is: its confirmation, if there is one."""
+    return confirmed(trials) or [trial.record for trial in trials]
+
+
+def confirmed(trials: Sequence[Trial]) -> list[Record]:
+    """The records of a setting's confirmation that ran."""
+    return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
