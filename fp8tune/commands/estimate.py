@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from fp8tune.facts.calibration import Run
     from fp8tune.lint.config import Config
 
+RAN_ON = {
+    "gpu": "the GPU that it ran on, which nothing says: name it with --gpu",
+    "world_size": "as many GPUs as it ran on, and nothing sure says how many: give "
+    "that number with --world-size",
+}
+"""What a measured run is of, and what to type."""
+
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
@@ -121,7 +128,6 @@ def _typed(
     variants: Variants, peak_gib: float, tokens: float, versions: dict[str, str]
 ) -> list[Run]:
     """What the user has measured of the config itself."""
-    from fp8tune.estimate.gaps import ASKED
     from fp8tune.estimate.typed import doubt, typed
     from fp8tune.job import Unknown
 
@@ -135,10 +141,10 @@ def _typed(
         warning = doubt(runs, variants.job)
     except Unknown as error:
         name = str(error.args[0])
-        hint = (
-            f": say {ASKED[name]}" if name in ASKED else ", so it cannot be corrected"
-        )
-        raise Failure(f"without `{name}` there is no estimate{hint}") from None
+        if name in RAN_ON:
+            raise Failure(f"what was measured counts for {RAN_ON[name]}") from None
+        reason = f"without `{name}` there is no estimate, so it cannot be corrected"
+        raise Failure(reason) from None
     if warning:
         click.echo(f"fp8tune: warning: {warning}", err=True)
     return runs

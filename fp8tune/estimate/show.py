@@ -148,10 +148,10 @@ def _advice(found: Estimate) -> Iterator[str]:
     best = found.start
     if best is not None:
         kept = best.precision == found.precision
-        why = " (the config's)" if kept else f" ({found.precision} cannot run)"
+        kind = " (the config's)" if kept else f" ({found.precision} cannot run)"
         first = "start with" if best.tokens else "the largest of these that fits is"
         yield ""
-        yield from wrapped(f"{first} {_setting(best, why)}")
+        yield from wrapped(f"{first} {_setting(best, kind)}")
     if found.preferred is not None:
         pays = "pays" if found.said.pays == "yes" else "does not pay"
         yield from wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
@@ -160,6 +160,9 @@ def _advice(found: Estimate) -> Iterator[str]:
         judged = found.said.fit != "unknown"
         none = "none of these surely fits" if judged else "to fit surely"
         yield from wrapped(f"{none}: {found.instead}")
+    if best is None and not found.instead and found.cells:
+        yield ""
+        yield from wrapped(_no_start(found))
     if found.savings:
         yield ""
         other = f" in {best.precision}" if best and found.said.impossible else ""
@@ -168,11 +171,21 @@ def _advice(found: Estimate) -> Iterator[str]:
             yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
 
 
-def _setting(cell: Cell, why: str = "") -> str:
+def _no_start(found: Estimate) -> str:
+    """Why there is no setting to start with."""
+    cells = [cell.prediction for cell in found.cells]
+    if all(said.impossible for said in cells):
+        return "nothing to start with: no micro-batch, AC or precision would run"
+    missing = next((said.missing for said in cells if "memory.fit" in said.missing), {})
+    reason = why(missing, "memory.fit", found.target.gpu)
+    return f"nothing to start with, as none of these is known to fit{reason}"
+
+
+def _setting(cell: Cell, kind: str = "") -> str:
     """A cell in words, with why it has this precision."""
     peak, speed = cell.prediction.memory, f", {cell.tokens:,.0f} tokens/s"
     return (
-        f"{cell.precision}{why}, micro-batch {cell.micro_batch}, accumulation "
+        f"{cell.precision}{kind}, micro-batch {cell.micro_batch}, accumulation "
         f"{cell.grad_accum}, AC {cell.ac}: {figure(peak.value if peak else 0)} GiB"
         f"{speed if cell.tokens else ''}"
     )

@@ -77,6 +77,7 @@ def _legend(cells: list[Cell]) -> str:
     Marks stay with their words: NUL is a space that no line ends at.
     """
     said = [cell.prediction for cell in cells]
+    voids = [r.message for one in said for r in one.refused if r.voids]
     marks = {
         "GiB per GPU at the same tokens per step": True,
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
@@ -86,8 +87,8 @@ def _legend(cells: list[Cell]) -> str:
             one.memory and one.fit == "unknown" for one in said
         ),
         **{f"- {gap}": True for gap in _gaps(said)},
-        "no: cannot run": any(one.impossible for one in said),
         "! suspiciously fast": any(map(_too_fast, cells)),
+        **{f"no: cannot run: {message}": True for message in voids[:1]},
     }
     known = (words for words, there in marks.items() if there)
     return ", ".join(w if len(w) > MARK else w.replace(" ", "\0") for w in known)

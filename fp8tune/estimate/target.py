@@ -6,6 +6,7 @@ Else some are assumed, and what is predicted on others stands beside it.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 from fp8tune.estimate.grid import Variants
 from fp8tune.estimate.predict import Prediction
@@ -33,13 +34,25 @@ def titled(known: Config, loaded: Loaded) -> tuple[int, int]:
     return titled_gpus(known.document, known.trainer, loaded, Directive())
 
 
-def on_its_gpus(known: Config) -> Config:
-    """The config on as many GPUs as its degrees or its title say, where nobody does."""
+class Placed(NamedTuple):
+    """A config on the GPUs that it is estimated for, and why it cannot run there."""
+
+    config: Config
+    refused: list[str]
+
+
+def on_its_gpus(known: Config) -> Placed:
+    """The config on as many GPUs as an estimate of it has."""
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target).placed()
     if not variants.target.world_size:
-        variants = by_title(variants, titled(known, loaded))
-    return known._replace(job=variants.job)
+        sizes = by_world_size(variants)
+        variants = assumed(variants, sizes, titled(known, loaded))
+    target = variants.target
+    if target.world_size_origin == ASSUMED:
+        variants = variants.on(target.world_size, "assumed: say --world-size 16")
+    refused = [one.message for one in variants.refused if one.voids]
+    return Placed(known._replace(job=variants.job), refused)
 
 
 def by_world_size(variants: Variants, precision: str = "") -> dict[int, Prediction]:
@@ -85,7 +98,7 @@ def by_title(variants: Variants, titled: tuple[int, int]) -> Variants:
     """The config on the GPUs that its title names, if it or its bf16 can run there."""
     size, line = titled
     there = variants.on(size, f"the title on line {line}") if size else variants
-    either = ({}, {"precision": "bf16"})
+    either: list[dict[str, Any]] = [{}, {"precision": "bf16"}]
     if all(there.predict(changes).impossible for changes in either):
         return variants
     return there

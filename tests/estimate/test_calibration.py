@@ -59,7 +59,8 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--measured", "50"), "without `gpu` there is no estimate: say --gpu h100"),
+        (("--measured", "50"), "nothing says: name it with --gpu"),
+        (("--measured", "50", *H200[:2]), "give that number with --world-size"),
         (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
         (("--measured", "9", *H200), "alone are 31.8 GiB per GPU"),
         (("--measured", "100", *H200), "--measured 100 is too far from the estimate"),

@@ -12,18 +12,28 @@ TP4 = f"{SEVEN_B}[distributed]\ntp = 4\n"
     [
         (f"# 7B on 12 GPUs\n{TP4}", 12, "the title on line 1"),
         (f"{TP4}dp_shard = 3\n", 12, "the parallel degrees"),
-        (
-            TP4,
-            None,
-            "say --world-size 16, or `# fp8tune: world-size=16` above the first",
-        ),
+        (TP4, 8, "assumed: say --world-size 16"),
     ],
 )
-def test_facts_have_the_gpus_that_the_file_says(fp8tune, project, text, size, origin):
+def test_facts_have_the_gpus_of_an_estimate(fp8tune, project, text, size, origin):
     project({"a.toml": text})
+    estimated = fp8tune("estimate", "a.toml", *JSON).json["target"]["world_size"]
+    assert estimated == size
     said = fp8tune("explain", "world_size", "a.toml", *JSON).json["derivation"]
     assert said["value"] == size
     assert said["origin"].startswith(origin)
+
+
+@pytest.mark.parametrize(("size", "impossible"), [("16", False), ("10", True)])
+def test_figures_of_no_run_are_said_to_be(fp8tune, project, size, impossible):
+    project({"a.toml": TP4})
+    where = ("memory.peak_gib", "a.toml", "--gpu", "h200", "--world-size", size)
+    page = fp8tune("explain", *where, *JSON).json
+    said = fp8tune("estimate", *where[1:], *JSON).json["refused"]
+    assert page["refused"] == [one["message"] for one in said]
+    assert bool(page["refused"]) == impossible
+    text = fp8tune("explain", *where).out
+    assert ("This config cannot run" in text) == impossible
 
 
 def test_rules_are_judged_as_in_lint(fp8tune, project):

@@ -254,3 +254,26 @@ def test_fp8_that_cannot_run_has_a_start_in_bf16_without_a_world_size(
     assert [said[key] for key in ("grid", "start", "savings")] == [
         there[key] for key in ("grid", "start", "savings")
     ]
+
+
+PIPELINE = f"{SEVEN_B}[distributed]\npp = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            PIPELINE.replace("[train]", "[train]\ncompile_model = false"),
+            "no: cannot run: 1F1B needs at least as many micro-batches as stages: "
+            "`train.grad_accum_steps = 2`, `distributed.pp = 4` nothing to start with, "
+            "as none of these is known to fit: not covered: the last pipeline stage",
+        ),
+        (
+            f"{PIPELINE}tp = 2\n",
+            "nothing to start with: no micro-batch, AC or precision would run",
+        ),
+    ],
+)
+def test_where_there_is_no_start_it_says_why(fp8tune, project, text, words):
+    project({"a.toml": text})
+    assert words in " ".join(fp8tune("estimate", "a.toml", "--gpu", "h200").out.split())

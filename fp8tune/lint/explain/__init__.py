@@ -52,13 +52,14 @@ _INDEX = re.compile(r"\[\d*\]")
 def explain(
     name: str,
     config: Config | None = None,
-    place: Callable[[Config], Config] = lambda config: config,
+    place: Callable[[Config], tuple[Config, list[str]]] = lambda config: (config, []),
     runs: Sequence[Run] = (),
 ) -> Page | None:
     """The page of a name; ``None`` if nothing is called so.
 
     Rules are judged as in lint, for what the user has said. Facts have the target that
-    ``place`` finds, and measured runs correct them, as in an estimate.
+    ``place`` finds with what keeps it from running there, and measured runs correct
+    them, as in an estimate.
     """
     for rule in builtin():
         if name in (rule.name, rule.code):
@@ -69,8 +70,9 @@ def explain(
         return key_page(owner, key, spec, config)
     for owner in NAMES:
         if name in (*FIELDS, *trainer(owner).vocabulary.computed):
-            known = place(config) if config else None
-            return fact_page(known.trainer.name if known else owner, name, known, runs)
+            known, refused = place(config) if config else (None, [])
+            page = fact_page(known.trainer.name if known else owner, name, known, runs)
+            return page._replace(refused=refused)
     told = [myth for myth in myths() if name in (myth.name, "myths")]
     if told:
         return MythPage(name, told)

@@ -25,7 +25,7 @@ class FactPage(NamedTuple):
 
     ``said`` tells who gives it where no formula does; ``inputs`` are what the formula
     reads; ``source`` is what the formula's module says of its evidence, ``corrected``
-    what measured runs make of the value.
+    what measured runs make of the value, ``refused`` why there is no such run.
     """
 
     name: str
@@ -42,6 +42,7 @@ class FactPage(NamedTuple):
     myths: list[Myth]
     derivation: Node | None
     corrected: Corrected | None
+    refused: list[str] = []
 
 
 def fact_page(

@@ -144,6 +144,9 @@ def _key(page: KeyPage) -> Iterator[Block]:
 def _fact(page: FactPage) -> Iterator[Block]:
     yield Block(page.name, prose(page.meaning, ""))
     yield Block("", prose(page.details, ""))
+    if page.refused:
+        why = [f"{message}, so the figures are of no run" for message in page.refused]
+        yield Block("This config cannot run", prose("\n\n".join(why)))
     if page.derivation:
         yield Block("In this config", tree(page.derivation))
     if page.corrected:
