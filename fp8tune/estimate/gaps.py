@@ -41,6 +41,7 @@ WORDS = {
     "speed.fp8_seconds": "FP8 without compile",
     "speed.precision": "the speed of fp16 and fp32, which no published run shows",
     "speed.optimizer": "the time of this optimizer's step",
+    "speed.most_gpus": "the speed of more than 512 GPUs, which no published run shows",
     "speed.hidden_size": "hidden sizes below 1024, where launches dominate",
 }
 

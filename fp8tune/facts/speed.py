@@ -28,6 +28,9 @@ that was never fitted to more than 0.05.
 SPEED_ERROR, FAR_SPEED_ERROR = 0.12, 0.30
 """The same, relative, for tokens/s: H200 under full AC; other Hopper GPUs or modes."""
 
+NEAR_GPUS, MOST_GPUS = 64, 512
+"""GPUs of the largest published runs: on H200s, and of all (70B and 405B on H100s)."""
+
 SUSPICIOUS = 1.5
 """Hardly any published gain is larger."""
 
@@ -152,15 +155,17 @@ def fp8_gain_near(
     fp8_tokens: tuple[int, ...],
     pp: int,
     tp: int,
+    speed_step: Any,
     speed_fp8_gain_suspicious: bool,
 ) -> bool:
     """Whether published rows are like the job.
 
-    They have FSDP alone on an H100 or H200 SXM, a hidden size from 2048 to 8192, 4096
-    to 16384 tokens, and no suspicious gain.
+    They have FSDP alone on at most 512 H100 or H200 SXM, a hidden size from 2048 to
+    8192, 4096 to 16384 tokens, and no suspicious gain.
     """
     near = gpu in ("h100-sxm", "h200") and 2048 <= hidden_size <= 8192
     near = near and not speed_fp8_gain_suspicious
+    near = near and _gpus(speed_step) <= MOST_GPUS
     return near and tp == 1 and pp == 1 and 4096 <= fp8_tokens[0] <= 16384
 
 
@@ -193,7 +198,8 @@ def tokens_per_second(
 
     Fitted to 22 bf16 runs of KempnerForge on H200s: FSDP alone within 4 %, with
     tensor or pipeline parallelism within 9 %. Unknown below hidden size 1024, where
-    launches dominate, and for optimizers that multiply matrices.
+    launches dominate, for optimizers that multiply matrices, and on more than 512
+    GPUs, where no published run can be compared.
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
@@ -203,25 +209,35 @@ def tokens_per_second(
         raise Unknown("speed.optimizer")
     if hidden_size < 1024:
         raise Unknown("speed.hidden_size")
+    if _gpus(speed_step) > MOST_GPUS:
+        raise Unknown("speed.most_gpus")
     return float(speed_step.tokens * speed_step.shards / parts.total)
 
 
 def tokens_error(
-    gpu: str, attention_passes: float, fp8_tokens: tuple[int, ...]
+    gpu: str, attention_passes: float, fp8_tokens: tuple[int, ...], speed_step: Any
 ) -> float:
     """Half-width of the band of tokens/s, relative: 0.12, and 0.30 far from the fit.
 
-    Near is an H200 with activation checkpointing and 8192 tokens or more. Published
-    runs on other clusters with H100s come out up to 30 % slower.
+    Near are at most 64 H200s with activation checkpointing and 8192 tokens or more.
+    Published runs on other clusters with H100s come out up to 30 % slower.
     """
-    near = gpu == "h200" and attention_passes > 4 and fp8_tokens[0] >= 8192
+    near = (
+        _gpus(speed_step) <= NEAR_GPUS
+        and gpu == "h200"
+        and attention_passes > 4
+        and fp8_tokens[0] >= 8192
+    )
     return SPEED_ERROR if near else FAR_SPEED_ERROR
 
 
 def on_small_nodes(speed_step: Any, gpus_per_node: int | None = None) -> bool:
     """Whether the GPUs may stand in nodes of 4: one node of 8 may as well be two."""
-    gpus = speed_step.shards * speed_step.tp * speed_step.pp
-    return not gpus_per_node and SMALL_NODE < gpus <= NODE
+    return not gpus_per_node and SMALL_NODE < _gpus(speed_step) <= NODE
+
+
+def _gpus(step: Any) -> int:
+    return int(step.shards * step.tp * step.pp)
 
 
 def tokens_least(

@@ -82,6 +82,28 @@ def test_nodes_of_four_are_slower_than_one_of_eight(job):
     assert not job(RUN, gpu="h200", world_size=16)["speed.on_small_nodes"]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "error"),
+    [(64, speed.SPEED_ERROR), (128, speed.FAR_SPEED_ERROR), (512, 0.30), (1024, None)],
+)
+def test_the_band_is_wider_on_more_gpus_than_were_published(job, gpus, error):
+    found = job(RUN, gpu="h200", world_size=gpus)
+    if error is None:
+        with pytest.raises(Unknown, match=r"speed\.most_gpus"):
+            _ = found["speed.tokens_low"]
+    else:
+        low, tokens = found["speed.tokens_low"], found["speed.tokens_per_second"]
+        assert low == pytest.approx(tokens * (1 - error))
+
+
+def test_most_gpus_are_those_of_published_runs():
+    rows = speeds.DATA["gain"] + speeds.DATA["speed"]
+    theirs = [row["gpus"] for row in rows if row["chip"] == "h200"]
+    ours = [point.job["world_size"] for point in COVERED]
+    assert max(theirs + ours) == speed.NEAR_GPUS
+    assert max(row["gpus"] for row in rows) == speed.MOST_GPUS
+
+
 def test_fp8_is_faster_by_its_gain(job):
     base, fast = (job(RUN + extra, gpu="h200", world_size=4) for extra in ("", FP8))
     gain = base["speed.fp8_gain"]
@@ -151,23 +173,27 @@ def test_a_larger_batch_gains_more(job):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "hidden", "tokens", "pp", "tp", "suspicious", "near"),
+    ("gpu", "hidden", "tokens", "pp", "tp", "shards", "suspicious", "near"),
     [
-        ("h200", 4096, 8192, 1, 1, False, True),
-        ("h100-sxm", 2048, 4096, 1, 1, False, True),
-        ("gh200-96gb", 4096, 8192, 1, 1, False, False),
-        ("h200", 1024, 8192, 1, 1, False, False),
-        ("h200", 4096, 2048, 1, 1, False, False),
-        ("h200", 4096, 32768, 1, 1, False, False),
-        ("h200", 4096, 8192, 2, 1, False, False),
-        ("h200", 4096, 8192, 1, 2, False, False),
-        ("h200", 4096, 8192, 1, 1, True, False),
+        ("h200", 4096, 8192, 1, 1, 8, False, True),
+        ("h100-sxm", 2048, 4096, 1, 1, 8, False, True),
+        ("gh200-96gb", 4096, 8192, 1, 1, 8, False, False),
+        ("h200", 1024, 8192, 1, 1, 8, False, False),
+        ("h200", 4096, 2048, 1, 1, 8, False, False),
+        ("h200", 4096, 32768, 1, 1, 8, False, False),
+        ("h200", 4096, 8192, 2, 1, 8, False, False),
+        ("h200", 4096, 8192, 1, 2, 8, False, False),
+        ("h200", 4096, 8192, 1, 1, 8, True, False),
+        ("h200", 4096, 8192, 1, 1, 512, False, True),
+        ("h200", 4096, 8192, 1, 1, 1024, False, False),
     ],
 )
 def test_the_band_is_wider_far_from_published_rows(
-    gpu, hidden, tokens, pp, tp, suspicious, near
+    gpu, hidden, tokens, pp, tp, shards, suspicious, near
 ):
-    assert speed.fp8_gain_near(gpu, hidden, (tokens,), pp, tp, suspicious) is near
+    step = speeds.steps()[0].step._replace(shards=shards, tp=tp, pp=pp)
+    said = speed.fp8_gain_near(gpu, hidden, (tokens,), pp, tp, step, suspicious)
+    assert said is near
     band = [speed.fp8_gain_low(1.2, near), speed.fp8_gain_high(1.2, near)]
     assert band == pytest.approx([1.12, 1.31] if near else [1.05, 1.4])
 

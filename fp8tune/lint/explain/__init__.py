@@ -46,6 +46,9 @@ class MythPage(NamedTuple):
 
 Page = RulePage | KeyPage | FactPage | ListPage | MythPage
 
+OF_A_RUN = ("memory", "speed")
+"""Groups of facts that are nothing where there is no run."""
+
 _INDEX = re.compile(r"\[\d*\]")
 
 
@@ -72,7 +75,8 @@ def explain(
         if name in (*FIELDS, *trainer(owner).vocabulary.computed):
             known, refused = place(config) if config else (None, [])
             page = fact_page(known.trainer.name if known else owner, name, known, runs)
-            return page._replace(refused=refused)
+            needs_run = name.partition(".")[0] in OF_A_RUN
+            return page._replace(refused=refused if needs_run else [])
     told = [myth for myth in myths() if name in (myth.name, "myths")]
     if told:
         return MythPage(name, told)

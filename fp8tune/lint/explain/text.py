@@ -145,8 +145,8 @@ def _fact(page: FactPage) -> Iterator[Block]:
     yield Block(page.name, prose(page.meaning, ""))
     yield Block("", prose(page.details, ""))
     if page.refused:
-        why = [f"{message}, so the figures are of no run" for message in page.refused]
-        yield Block("This config cannot run", prose("\n\n".join(why)))
+        heading = "This config cannot run, so these figures are of no run"
+        yield Block(heading, prose("\n\n".join(page.refused)))
     if page.derivation:
         yield Block("In this config", tree(page.derivation))
     if page.corrected:
