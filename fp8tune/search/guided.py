@@ -37,6 +37,9 @@ RISKS, RISK = 5, 0.25
 how likely it must be to."""
 VAGUE = 0.03
 """Deviation of a setting's memory from which another trial of its cell tells more."""
+FEW = 3
+"""Settings left that are all tried: that costs less than the confirmation does, and a
+model of the few that ran may be wrong of them."""
 LEVELS = 8
 """Most values of a knob whose every value is to be seen once."""
 
@@ -84,7 +87,7 @@ class Guided:
         ahead = outlook(known, points)
         sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
         found = _promising(known, ahead, sure, ooms)
-        return found or _uncovered(known, ahead, sure)
+        return found or _uncovered(known, ahead, sure) or _left(ahead, sure)
 
 
 def _anything(known: Known, points: Sequence[Point]) -> Proposal:
@@ -160,3 +163,10 @@ def _uncovered(known: Known, ahead: Outlook, sure: Mask) -> Proposal | None:
             value = str(knob.values[point[place]]).lower()
             return Proposal(point, "search", f"{knob.key} = {value} was not tried")
     return None
+
+
+def _left(ahead: Outlook, sure: Mask) -> Proposal | None:
+    """The best of the settings left, where these are few and it surely fits."""
+    if _shown(ahead) or len(ahead.points) > FEW or not sure.any():
+        return None
+    return Proposal(ahead.points[ahead.best(sure)], "search", "few are left")

@@ -51,6 +51,21 @@ def test_most_landscapes_are_solved_in_half_an_hour():
     assert statistics.median(result.oom_30 for result in results) <= 3
 
 
+SMALL = {"peak_gib": 50.0, "reserved_gib": 55.0, "more": {"capacity_gib": 139.8}}
+
+
+def test_the_few_settings_of_a_small_space_are_all_tried():
+    """However sure three of four make the model that the last one is no better."""
+    speeds = {(0, 1): 1000, (0, 0): 1100, (1, 0): 1250, (1, 1): 2000}
+    knobs = Knob("train.batch_size", (8, 16), "micro_batch"), KNOBS[1]
+    space = Space(knobs, speeds)
+    records = [ran(p, speed, space=space, **SMALL) for p, speed in speeds.items()]
+    study, runner = Study(""), Replay(records, space)
+    strategy = Guided(space, (0, 1))
+    found = Search(space, (0, 1), runner, strategy, study, Limits(7200.0)).run()
+    assert found.chosen == (1, 1)
+
+
 @pytest.mark.parametrize("seed", [7001, 7008, 7011, 7026])
 def test_retries_of_the_given_setting_do_not_stop_the_search(seed):
     """Nor do they keep it from larger batches, where the GPU is far from full."""
