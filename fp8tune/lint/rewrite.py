@@ -188,7 +188,8 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
 
     The text must still parse, each finding must be gone, and no error may come in its
     place: none at all, but for those to which the trainer only now reads on, and they
-    may not be about a key that a fix wrote.
+    may not be about a key that a fix wrote. What is safe says what was meant: one error
+    may come for another, which the mistake had hidden.
     """
     after = _seen(now, chosen, look)
     if after is None or after[1].skipped:
@@ -202,9 +203,11 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
 
 def _worse(now: Mended, data: bytes, report: Report, chosen: list[Diagnostic]) -> bool:
     """Whether the fixes bring in errors."""
-    new = _tally(_errors(report)) - _tally(_errors(now.report))
+    before, after = _tally(_errors(now.report)), _tally(_errors(report))
+    new = after - before
     if not all(found.fix and found.fix.reads_on for found in chosen):
-        return bool(new)
+        hidden = all(found.fix and found.fix.safety == "safe" for found in chosen)
+        return bool(new) and not (hidden and after.total() <= before.total())
     written = set(_names(parse(data).values)) - set(_names(parse(now.data).values))
     return any(key.rpartition(".")[2] in written for _, key in new)
 

@@ -42,10 +42,15 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 
 def in_order(edits: Iterable[Edit]) -> list[Edit]:
     """The edits by place; raises ``CannotEdit`` where they overlap."""
-    ordered = sorted(edits)
+    ordered = sorted(edits, key=_place)
     if any(after.start < before.end for before, after in pairwise(ordered)):
         raise CannotEdit("edits overlap")
     return ordered
+
+
+def _place(edit: Edit) -> tuple[int, int, bool, str]:
+    """By place; at the end of a text, keys of its last table before new tables."""
+    return edit.start, edit.end, edit.text.lstrip().startswith("["), edit.text
 
 
 def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:

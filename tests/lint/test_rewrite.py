@@ -184,6 +184,15 @@ def test_behind_what_the_trainer_lets_pass_they_may_not(looks, builtin):
     assert mended(data, looks(*builtin), unsafe=True) == (data, [])
 
 
+def test_behind_a_mistyped_value_one_error_may_show(looks, builtin):
+    """A mistyped optimizer fails; so does the one that was meant, under a warmup."""
+    data = b'[train]\ncompile_model = true\n[optimizer]\nname = "schedulefree_adamw"\n'
+    meant = data.replace(b"schedulefree", b"schedule_free")
+    assert mended(data, looks(*builtin)) == (meant, ["unknown-optimizer"])
+    both = mend(data, looks(*builtin), unsafe=True)
+    assert not [f for f in both.report.diagnostics if f.severity == "error"]
+
+
 def test_a_file_may_not_become_too_large(a_rule, looks):
     look = looks(a_rule(fix('set = { pp = "1", tp = "2" }')))
     data = PP + b"#" * (MAX_BYTES - len(PP))

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.toml.edit import add_header, move_key, remove_key, rename_key
+from fp8tune.toml.edit import add_header, move_key, remove_key, rename_key, set_values
 from fp8tune.toml.literal import CannotEdit
 from tests.toml.editing import edited, path_of
 from tests.toml.values import walk
@@ -145,3 +145,8 @@ def test_add_a_header(text, path, after):
 def test_a_header_that_would_swallow_another_section(text):
     with pytest.raises(CannotEdit):
         edited(text, add_header, ("a",), "s")
+
+
+def test_keys_of_the_last_table_come_before_a_new_one():
+    _, after = edited("[t]\na = 0\n", set_values, {("u", "b"): 1, ("t", "c"): 2})
+    assert after == {"t": {"a": 0, "c": 2}, "u": {"b": 1}}
