@@ -26,7 +26,7 @@ from benchmarks.trainer_fuzz import trainer_verdict
 from fp8tune import __version__
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.diagnostic import Diagnostic, Report
+from fp8tune.lint.diagnostic import Change, Diagnostic, Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rewrite import mend
 from fp8tune.lint.ruleset import Rules
@@ -122,10 +122,15 @@ def replayed(data: bytes, passes: Iterable[tuple[Diagnostic, ...]]) -> bytes:
         changes = {c for found in together if found.fix for c in found.fix.edits}
         text = data.decode()
         bom = text.startswith("\ufeff")
-        for change in sorted(changes, reverse=True):
+        for change in sorted(changes, key=_place, reverse=True):
             text = text[: change.start + bom] + change.text + text[change.end + bom :]
         data = text.encode()
     return data
+
+
+def _place(change: Change) -> tuple[int, int, bool, str]:
+    """By place; keys go before a new table."""
+    return change.start, change.end, change.text.lstrip().startswith("["), change.text
 
 
 def refusals(report: Report | None) -> list[Diagnostic]:
