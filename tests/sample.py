@@ -34,6 +34,14 @@ n_kv_heads = 8
 vocab_size = 128256
 ffn_dim_multiplier = 1.3
 """
+DEFAULT_8B = """\
+[model]
+n_kv_heads = 8
+vocab_size = 128256
+ffn_hidden_dim = 14336
+max_seq_len = 4096
+"""
+"""Llama-3 8B, with the trainer's default width, blocks and heads."""
 MOE_9B = """\
 [model]
 dim = 2048

@@ -1,15 +1,13 @@
 """Configs, targets and readers of output that the tests of estimates share."""
 
+from tests.sample import DEFAULT_8B
+
 H200 = ("--gpu", "h200", "--world-size", "16")
 
 JSON = ("--output-format", "json")
 
-SEVEN_B = """[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
-[train]
+SEVEN_B = f"""\
+{DEFAULT_8B}[train]
 batch_size = 8
 seq_len = 4096
 grad_accum_steps = 4

@@ -1,6 +1,5 @@
 """The runner of experiments, on a trainer of a few lines instead of KempnerForge."""
 
-import json
 import subprocess
 import sys
 import time
@@ -8,13 +7,9 @@ import tomllib
 
 import pytest
 
-from benchmarks.process import RESULTS, ROOT
+from benchmarks.process import ROOT
 from benchmarks.rule_evidence.config import SMALL, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, launch
-from benchmarks.rule_evidence.plan import Machine, missing, observed, tasks, verdict
-from benchmarks.rule_evidence.record import Record
-from fp8tune.lint.packs import read_rule
-from tests.sample import NO_PIPELINE
 
 TRAINER = {
     "kempnerforge/__init__.py": "",
@@ -86,19 +81,6 @@ def checkout(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return tmp_path / "checkout"
-
-
-@pytest.fixture
-def task(tmp_path):
-    """The task of one experiment, by the lines of its table."""
-
-    def make(lines):
-        path = tmp_path / "no-pipeline.toml"
-        table = f'[[experiment]]\nconfig = "[train]"\ncontrol = "[model]"\n{lines}\n'
-        path.write_text(NO_PIPELINE + table, encoding="utf-8")
-        return list(tasks([read_rule(str(path), "silent")]))[-1]
-
-    return make
 
 
 def run(checkout, config, *names):
@@ -181,100 +163,6 @@ def test_data_is_made_on_the_spot(tmp_path):
     data = tomllib.loads(text)["data"]
     assert data == {"dataset_path": str(tmp_path / "tokens"), "seed": 1}
     assert numpy.load(f"{data['dataset_path']}/tokens.npy").size > 1000
-
-
-FINE = {"error": "", "failed_at": "", "steps": 2}
-
-
-@pytest.mark.parametrize(
-    ("expect", "seen", "control", "found"),
-    [
-        ("steps == 2", {}, {}, ("shown", "")),
-        ("steps > 2", {}, {}, ("refuted", "as observed")),
-        ("steps < max_steps", {}, {}, ("shown", "")),
-        ("steps < control.steps", {}, {"steps": 3}, ("shown", "")),
-        ('error != ""', {"error": "E: x"}, {}, ("shown", "")),
-        (
-            '"y" in error',
-            {"error": "E: x"},
-            {},
-            ("refuted", "E: x"),
-        ),
-        (
-            "steps == 2",
-            {},
-            {"error": "E: x"},
-            ("unclear", "the control failed: E: x"),
-        ),
-        (
-            "step_ms > 1",
-            {"error": "E: x"},
-            {},
-            ("unclear", "step_ms is unknown: E: x"),
-        ),
-        ("peak_gib > 1", {}, {}, ("unclear", "peak_gib is unknown: not seen")),
-    ],
-)
-def test_verdicts(task, expect, seen, control, found):
-    one = task(f"expect = '{expect}'")
-    assert verdict(one, "[train]\n", FINE | seen, FINE | control) == found
-
-
-@pytest.mark.parametrize(
-    ("lines", "gpus", "capability", "reason"),
-    [
-        ('device = "cpu"\nranks = 8', 0, 0, ""),
-        ('device = "cuda"', 0, 0, "needs 1 GPU"),
-        ('device = "cuda"\nranks = 4', 1, 9.0, "needs 4 GPUs"),
-        ('device = "cuda"\nneeds = "capability >= 8.9"', 1, 9.0, ""),
-        (
-            'device = "cuda"\nneeds = "capability >= 8.9"',
-            1,
-            8.0,
-            "needs 1 GPU of capability >= 8.9",
-        ),
-    ],
-)
-def test_what_a_machine_lacks(task, lines, gpus, capability, reason):
-    one = task(f'expect = "steps == 2"\n{lines}')
-    assert missing(one, Machine(gpus, {"capability": capability})) == reason
-
-
-def test_only_what_is_asked_for_is_watched(task):
-    one = task("expect = 'kept_gib > control.step_ms * pp and error == \"\"'")
-    assert observed(one) == ["error", "kept_gib", "step_ms"]
-
-
-def test_no_recorded_outcome_is_against_its_rule():
-    outcomes = json.loads((RESULTS / "rule_evidence.json").read_text())["outcomes"]
-    assert {outcome["verdict"] for outcome in outcomes} <= {"shown", "not run"}
-    assert len([o for o in outcomes if o["verdict"] == "shown"]) > 30
-
-
-def outcome(word, where):
-    return {"verdict": word, "reason": "", "environment": where}
-
-
-def test_outcomes_are_kept_until_their_experiment_changes(task, tmp_path):
-    path = tmp_path / "out.json"
-    here = {"gpu": "none"}
-    one = task('expect = "steps == 2"')
-    record = Record(path)
-    record.add(one, outcome("shown", here))
-    record.add(one, outcome("not run", None))
-    record.save()
-    again = Record(path)
-    again.keep([one])
-    assert again.ran(one)
-    assert [o["verdict"] for o in again.outcomes.values()] == ["shown"]
-    assert json.loads(path.read_text())["environments"] == [here]
-    assert (
-        "| no-pipeline | 1 | cuda, A | shown |" in path.with_suffix(".md").read_text()
-    )
-    other = task('expect = "steps == 3"')
-    again.keep([other])
-    assert not again.ran(other)
-    assert again.outcomes == {}
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,18 @@ from hypothesis import strategies as st
 
 from fp8tune.job import Target
 from fp8tune.trainers.trainer import trainer
+from tests.sample import DEFAULT_8B
 
-LLAMA_8B = """
-[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
+LLAMA_8B = (
+    DEFAULT_8B
+    + """\
 [train]
 batch_size = {batch}
 seq_len = 4096
 grad_accum_steps = {accum}
 activation_checkpointing = "{ac}"
 """
-"""Width, blocks and heads are the trainer's defaults."""
+)
 ANY = st.fixed_dictionaries(
     {
         "dim": st.sampled_from([1024, 2048, 4096, 8192]),

@@ -1,42 +1,38 @@
 """Measured runs that correct estimates."""
 
 import itertools
-import json
-import os
 
 import pytest
 
 from benchmarks.estimates.peaks import points
 from benchmarks.estimates.speeds import others, steps, tokens_per_second
-from fp8tune import __version__
-from fp8tune.facts import calibration, stored
+from fp8tune.facts import calibration
 from fp8tune.facts.calibration import (
     MEMORY,
     SPEED,
     BadCalibration,
     Band,
     Measured,
-    Run,
     corrected,
 )
 from fp8tune.facts.steptime import Rates
 from fp8tune.job import Unknown
+from tests.sample import DEFAULT_8B
 
 BAND = Band(50.0, 40.0, 60.0)
-CONFIG = """
-[model]
-dim = {dim}
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
+
+
+CONFIG = f"""\
+{DEFAULT_8B}dim = {{dim}}
 [train]
 batch_size = 8
 seq_len = 4096
 grad_accum_steps = 4
-activation_checkpointing = "{ac}"
-mixed_precision = "{precision}"
+activation_checkpointing = "{{ac}}"
+mixed_precision = "{{precision}}"
 """
+
+
 FULL = {"dim": 4096, "ac": "full", "precision": "bf16"}
 
 
@@ -238,97 +234,3 @@ def test_what_ran_out_is_never_said_to_fit(config):
     assert calibration.memory_fit(one, found) == "tight"
     assert (found.value, found.runs) == (one["memory.peak_gib"], 0)
     assert found.high == pytest.approx(one["gpu.memory_gib"])
-
-
-def test_a_fifo_is_no_calibration(tmp_path):
-    os.mkfifo(tmp_path / "c.jsonl")
-    for attempt in (stored.read, lambda path: stored.add(path, [RUN])):
-        with pytest.raises(BadCalibration, match="no regular file"):
-            attempt(str(tmp_path / "c.jsonl"))
-
-
-def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
-    path = tmp_path / "c.jsonl"
-    stored.add(str(path), [RUN])
-    whole = path.read_text()
-    path.write_text(whole + '{"gpu": "h2')
-    assert stored.read(str(path)) == [RUN]
-    other = RUN._replace(measured=12.0)
-    stored.add(str(path), [other])
-    assert stored.read(str(path)) == [RUN, other]
-
-
-def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
-    path = tmp_path / "c.jsonl"
-    stored.add(str(path), [RUN])
-    whole = path.read_text()
-    path.write_text(whole.rstrip("\n"))
-    assert stored.read(str(path)) == [RUN]
-    other = RUN._replace(measured=12.0)
-    stored.add(str(path), [other])
-    assert path.read_text().startswith(whole)
-    assert stored.read(str(path)) == [RUN, other]
-
-
-@pytest.mark.parametrize("line", ["{}", "7", '{"gpu": "h200"}'])
-def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
-    path = tmp_path / "c.jsonl"
-    path.write_text(line)
-    with pytest.raises(calibration.BadCalibration, match=r"c\.jsonl:1: no measured"):
-        stored.read(str(path))
-
-
-RUN = Run("h200", MEMORY, "dense", 10.0, 11.0, {"fp8tune": __version__})
-
-
-def test_runs_are_appended_once(tmp_path):
-    path = tmp_path / "new" / "calibration.jsonl"
-    assert stored.read(str(path)) == []
-    other = RUN._replace(measured=12.0)
-    stored.add(str(path), [RUN])
-    first = path.read_text()
-    stored.add(str(path), [RUN, other])
-    assert path.read_text().startswith(first)
-    assert stored.read(str(path)) == [RUN, other]
-
-
-GOOD = RUN._asdict()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "[]",
-        "null",
-        "{",
-        "[" * 100_000,
-        "{}",
-        json.dumps({**GOOD, "more": 1}),
-        json.dumps({**GOOD, "gpu": 1}),
-        json.dumps({**GOOD, "family": None}),
-        json.dumps({**GOOD, "quantity": "heat"}),
-        json.dumps({**GOOD, "quantity": []}),
-        json.dumps({**GOOD, "versions": ["torch"]}),
-        json.dumps({**GOOD, "versions": {"torch": 2}}),
-        *(
-            json.dumps({**GOOD, "measured": value})
-            for value in (0, -1, "1", None, True, float("nan"), float("inf"), [])
-        ),
-        json.dumps({**GOOD, "measured": 1e300}),
-        json.dumps({**GOOD, "measured": 3.0}),
-        json.dumps({**GOOD, "predicted": 1e-300}),
-    ],
-)
-def test_other_lines_are_refused(tmp_path, line):
-    path = tmp_path / "c.jsonl"
-    path.write_text(f"{json.dumps(GOOD)}\n{line}\n")
-    with pytest.raises(BadCalibration, match=r"c\.jsonl:2: no measured run"):
-        stored.read(str(path))
-
-
-def test_large_files_are_refused(tmp_path):
-    path = tmp_path / "c.jsonl"
-    path.write_bytes(b"x" * (stored.MAX_BYTES + 1))
-    with pytest.raises(BadCalibration, match="larger than 1 MiB"):
-        stored.read(str(path))

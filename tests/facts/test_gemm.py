@@ -3,15 +3,10 @@
 import pytest
 
 from fp8tune.job import Unknown
-from tests.sample import MOE_9B
+from tests.sample import DEFAULT_8B, MOE_9B
 
-DENSE = """
-[model]
-n_kv_heads = 8
-vocab_size = 128256
-ffn_hidden_dim = 14336
-max_seq_len = 4096
-[train]
+DENSE = f"""\
+{DEFAULT_8B}[train]
 batch_size = 2
 seq_len = 4096
 """

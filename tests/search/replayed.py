@@ -6,16 +6,9 @@ from tests.search.tries import (
     TWIN,
     ran,
 )
+from tests.search.tries import CONFIG as TRAIN
 
-CONFIG = """\
-# my model
-[train]
-batch_size = 2
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-compile_model = true
-grad_accum_steps = 8  # 16 sequences a step
-"""
+CONFIG = "# my model\n" + TRAIN.replace("= 8\n", "= 8  # 16 sequences a step\n")
 
 BEST_TWIN = (2, 1, 1, 0)
 

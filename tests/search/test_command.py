@@ -1,12 +1,10 @@
 """``fp8tune search`` on recorded trials, as people and programs run it."""
 
 import random
-import tomllib
 
 import pytest
 
 from benchmarks.search.landscape import world
-from fp8tune.runners.replay import Replay
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     AC,
@@ -64,20 +62,6 @@ def test_the_whole_answer(replay, tmp_path):
         "lock",
     }
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
-
-
-def test_the_tuned_config(replay, tmp_path):
-    replay()
-    text = (tmp_path / "a.tuned.toml").read_text()
-    values = tomllib.loads(text)["train"]
-    assert (values["batch_size"], values["grad_accum_steps"]) == (4, 4)
-    assert "# fp8tune search: 2 -> 4: with the other changes +50.0 % tokens/s" in text
-    own = [line for line in text.splitlines() if "fp8tune search:" not in line]
-    assert own == [
-        line.replace("batch_size = 2", "batch_size = 4").replace("= 8  #", "= 4  #")
-        for line in CONFIG.splitlines()
-    ]
-    assert (tmp_path / "a.toml").read_text() == CONFIG
 
 
 def test_what_people_read(replay):
@@ -145,70 +129,6 @@ def test_a_config_that_failed_when_measured_again_gives_way(replay):
     assert "no setting that ran leaves enough memory" in done.out
 
 
-def test_diff_and_in_place_and_output(replay, tmp_path):
-    done = replay(RECORDS, "--diff")
-    assert "+batch_size = 4" in done.out
-    assert not (tmp_path / "a.tuned.toml").exists()
-    assert replay(RECORDS, "--output", "b.toml").code == 0
-    assert "batch_size = 4" in (tmp_path / "b.toml").read_text()
-    assert replay(RECORDS, "--in-place").code == 0
-    assert "batch_size = 4" in (tmp_path / "a.toml").read_text()
-
-
-def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
-    path = tmp_path / "a.toml"
-    config = CONFIG.replace('= "full"\n', '= "full"  # none fits too\n')
-    first = [ran(GIVEN, 100), ran((2, 0, 1, 1), 150)]
-    assert replay(first, "--in-place", config=config).code == 0
-    once = path.read_text()
-    second = [ran((2, 0, 1, 1), 150), ran((3, 0, 1, 1), 200)]
-    done = replay(second, "--in-place", config=once)
-    assert (done.code, done.err) == (0, "")
-    twice = path.read_text()
-    values = {BATCH: 8, AC: "none", "train.grad_accum_steps": 2}
-    train = tomllib.loads(twice)["train"]
-    assert {key: train[key.removeprefix("train.")] for key in values} == values
-    studies = {line.split()[4] for line in once.splitlines() if "search: study" in line}
-    assert len(studies) == 1
-    assert not any(study in twice for study in studies)
-    assert "search: none: set by an earlier search, kept by this one\n" in twice
-
-
-@pytest.mark.parametrize(
-    "place", ["--in-place", "--output=a.toml", "--output=./a.toml"]
-)
-@pytest.mark.parametrize("edited", [CONFIG.replace("my model", "mine"), None])
-def test_an_edit_made_during_the_search_is_kept(
-    replay, tmp_path, monkeypatch, edited, place
-):
-    path = tmp_path / "a.toml"
-
-    def edit(_runner):
-        path.unlink() if edited is None else path.write_text(edited)
-
-    monkeypatch.setattr(Replay, "close", edit)
-    done = replay(RECORDS, place)
-    assert done.code == 0
-    assert (path.read_text() if path.exists() else None) == edited
-    assert "batch_size = 4" in (tmp_path / "a.tuned.toml").read_text()
-    assert "a.tuned.toml\n" in done.out.partition("wrote ")[2]
-    assert "a.toml was changed during the search and is left alone" in done.err
-
-
-def test_the_answer_is_told_where_the_config_cannot_be_written(
-    replay, tmp_path, monkeypatch
-):
-    """The place was there when the search began."""
-    monkeypatch.setattr(Replay, "close", lambda _: (tmp_path / "o").rmdir())
-    (tmp_path / "o").mkdir()
-    done = replay(RECORDS, "--output", "o/a.toml")
-    assert done.code == 2
-    assert "faster: batch_size = 4" in done.out
-    assert "report" in done.out
-    assert "wrote" not in done.out
-    assert "the tuned config was not written: o/a.toml: No such file" in done.err
-
-
 @pytest.mark.parametrize("key", ["", "foo\0bar", "train.batch_size.x"])
 def test_a_knob_that_cannot_be_written_is_refused_before(replay, key):
     records = [r._replace(knobs={**r.knobs, key: 1}) for r in RECORDS]
@@ -269,19 +189,6 @@ def test_tokens_per_joule_as_the_objective(replay):
     assert (code, said["objective"]) == (0, "tokens-per-joule")
     assert said["tokens_per_joule"]["given"]["value"] == 0.25
     assert "wrote a.tuned.toml" in replay(records).out.splitlines()
-
-
-def test_a_batch_that_nearly_fills_the_gpu_is_not_written(replay, tmp_path):
-    more = {"capacity_gib": 139.8}
-    full = ran(BEST, 150, peak_gib=120.0, reserved_gib=135.0, more=more)
-    records = [*RECORDS[:2], full, *RECORDS[3:]]
-    done = replay(records)
-    assert "; may not be chosen: 96.6 % of the GPU's memory reserved" in done.out
-    assert "1 setting with too little memory left" in done.out
-    assert not (tmp_path / "a.tuned.toml").exists()
-    _, said = answered(replay, records)
-    assert said["knobs"][BATCH] == 2
-    assert [unfit["knobs"][BATCH] for unfit in said["unfit"]] == [4]
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,9 @@ from tests.search.tries import (
     ran,
     trials,
 )
+from tests.search.tries import CONFIG as TRAIN
 
-CONFIG = """\
-[train]
-batch_size = 2
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-compile_model = true
-grad_accum_steps = {steps}
-"""
+CONFIG = TRAIN.replace("= 8\n", "= {steps}\n")
 
 
 def reasons(*records, steps=4, study="a-1", text=CONFIG):

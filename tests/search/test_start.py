@@ -7,17 +7,14 @@ import shutil
 import pytest
 
 from fp8tune import __version__
-from fp8tune.facts import calibration
 from fp8tune.search.calibrate import keep, measured
 from fp8tune.search.earlier import NOTHING
-from fp8tune.search.line import PRIOR_NOISE
 from fp8tune.search.near import found_in, nearest
 from fp8tune.search.plan import CannotPlan
-from fp8tune.search.prior import CORRECTED, from_job
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.study import Study
-from tests.search.report.studies import CONFIG, FOUND, H200, WHOLE, plan, told
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
+from tests.search.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
+from tests.search.tries import BEST
 
 HERE = {
     "device": "cuda",
@@ -28,17 +25,6 @@ HERE = {
     "fp8tune": __version__,
     "allow": [],
 }
-MODEL = "[model]\ndim = {dim}\nn_layers = {layers}\n"
-
-
-def config(dim=4096, layers=32, **values):
-    text = CONFIG + MODEL.format(dim=dim, layers=layers)
-    for key, value in values.items():
-        text = text.replace(key, value)
-    return text
-
-
-MINE = plan(config())
 
 
 @pytest.fixture
@@ -245,55 +231,6 @@ def test_calibration_that_cannot_be_read_is_said(tmp_path):
     assert said.endswith("calibration.jsonl:1: no measured run")
     odd = keep(str(tmp_path), MINE.config.job, [told(BEST, 150)])
     assert odd.startswith("the estimate is not corrected by this study: ")
-
-
-def test_a_rehearsal_corrects_nothing():
-    rehearsed = [told(p, 100, more={"rehearsal": True}) for p in (GIVEN, BEST)]
-    assert measured(MINE.config.job, rehearsed) == []
-
-
-def test_a_setting_counts_once():
-    again = [told(BEST, speed, peak_gib=70.0) for speed in (9000, 9100)]
-    (peak, rate) = measured(MINE.config.job, again)
-    assert (peak.measured, rate.measured) == (70.0, 9100.0)
-
-
-def test_a_speed_that_cannot_be_leaves_the_peak():
-    (run,) = measured(MINE.config.job, [told(BEST, 1e9, peak_gib=70.0)])
-    assert (run.quantity, run.measured) == ("memory", 70.0)
-
-
-@pytest.mark.parametrize(
-    ("peak", "more", "counts"),
-    [(45.0, {}, True), (45.0, {"extrapolated": "rank 0 of 64"}, False)],
-)
-def test_a_rank_that_never_held_the_whole_model_tells_no_peak_below_it(
-    peak, more, counts
-):
-    target = H200._replace(world_size=64)
-    job = plan(config(dim=8192, layers=40), target=target).config.job
-    assert peak < job["memory.init_gib"]
-    found = measured(job, [told(GIVEN, 9000, peak_gib=peak, more=more)])
-    assert [run.quantity for run in found] == ["memory"] * counts
-
-
-def test_a_corrected_peak_is_surer():
-    job = MINE.config.job
-    plain = from_job(SPACE, job)(BEST)
-    predicted = plain.peak_gib
-    runs = measured(job, [told(BEST, 150, peak_gib=1.1 * predicted)])
-    found = from_job(SPACE, job, [r for r in runs if r.quantity == "memory"])(BEST)
-    assert plain.error == PRIOR_NOISE
-    assert found.peak_gib == pytest.approx(1.1 * predicted)
-    assert found.error == CORRECTED
-
-
-def test_what_ran_out_makes_no_peak_surer():
-    job = MINE.config.job
-    (run,) = measured(job, [ran(OTHER, outcome="oom")])
-    assert run.quantity == calibration.OUT
-    expect = from_job(SPACE, job, [run])
-    assert expect(OTHER) == from_job(SPACE, job)(OTHER)
 
 
 def test_what_is_written_is_read_again(studies):

@@ -18,6 +18,15 @@ KNOBS = (
     Knob(PRECISION, ("bf16", "fp8"), "precision", frozen=True),
 )
 SPACE = Space(KNOBS)
+CONFIG = """\
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+activation_checkpointing = "full"
+compile_model = true
+grad_accum_steps = 8
+"""
+"""The config whose knobs these are, at ``GIVEN``."""
 GIVEN = (1, 1, 1, 1)
 """Batch 2, full AC, compiled, FP8."""
 TWIN = (1, 1, 1, 0)

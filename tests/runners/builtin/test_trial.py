@@ -62,12 +62,13 @@ def test_compiling_teaches_the_model_nothing():
 
 def test_a_slow_trial_ends_before_its_full_sample():
     made = runner()
-    made.setup = made.setup._replace(max_steps=30)
     whole = made.run({}, 300)
+    # a sample that is precise by chance does not end it before the floor does
+    made.setup = made.setup._replace(min_steps=30, max_steps=200)
     cut = made.run({}, 300, Leeway(floor=100 * whole.tokens_per_second))
     assert (cut.ok, cut.measured) == (True, False)
     assert len(cut.step_ms) >= 5
-    assert len(cut.more["all_step_ms"]) < 2 + 30
+    assert len(cut.more["all_step_ms"]) < 2 + 200
     assert cut.more["float8_matmuls"] == whole.more["float8_matmuls"]
     assert 0 < cut.least <= cut.tokens_per_second
 

@@ -7,16 +7,9 @@ from fp8tune.search.report.saved import saved
 from fp8tune.search.space import Space
 from fp8tune.search.study import Study
 from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+from tests.search.tries import CONFIG as TRAIN
 
-CONFIG = """\
-# my model
-[train]
-batch_size = 2
-mixed_precision = "fp8"
-activation_checkpointing = "full"
-compile_model = true
-grad_accum_steps = 8
-"""
+CONFIG = f"# my model\n{TRAIN}"
 BEST_TWIN = (2, 1, 1, 0)
 LARGER = (3, 1, 1, 1)
 H200 = Target("h200", 1)
@@ -82,3 +75,16 @@ def study(folder, pairs=WHOLE, made=None, **about) -> str:
 def shown(folder, *pairs, **about) -> Case:
     """What a report shows of such a study."""
     return case(saved(study(folder, *pairs, **about)))
+
+
+MODEL = "[model]\ndim = {dim}\nn_layers = {layers}\n"
+
+
+def config(dim=4096, layers=32, **values):
+    text = CONFIG + MODEL.format(dim=dim, layers=layers)
+    for key, value in values.items():
+        text = text.replace(key, value)
+    return text
+
+
+MINE = plan(config())

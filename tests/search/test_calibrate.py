@@ -1,0 +1,59 @@
+"""What trials of a search tell later estimates."""
+
+import pytest
+
+from fp8tune.facts import calibration
+from fp8tune.search.calibrate import measured
+from fp8tune.search.line import PRIOR_NOISE
+from fp8tune.search.prior import CORRECTED, from_job
+from tests.search.report.studies import H200, MINE, config, plan, told
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
+
+
+def test_a_rehearsal_corrects_nothing():
+    rehearsed = [told(p, 100, more={"rehearsal": True}) for p in (GIVEN, BEST)]
+    assert measured(MINE.config.job, rehearsed) == []
+
+
+def test_a_setting_counts_once():
+    again = [told(BEST, speed, peak_gib=70.0) for speed in (9000, 9100)]
+    (peak, rate) = measured(MINE.config.job, again)
+    assert (peak.measured, rate.measured) == (70.0, 9100.0)
+
+
+def test_a_speed_that_cannot_be_leaves_the_peak():
+    (run,) = measured(MINE.config.job, [told(BEST, 1e9, peak_gib=70.0)])
+    assert (run.quantity, run.measured) == ("memory", 70.0)
+
+
+@pytest.mark.parametrize(
+    ("peak", "more", "counts"),
+    [(45.0, {}, True), (45.0, {"extrapolated": "rank 0 of 64"}, False)],
+)
+def test_a_rank_that_never_held_the_whole_model_tells_no_peak_below_it(
+    peak, more, counts
+):
+    target = H200._replace(world_size=64)
+    job = plan(config(dim=8192, layers=40), target=target).config.job
+    assert peak < job["memory.init_gib"]
+    found = measured(job, [told(GIVEN, 9000, peak_gib=peak, more=more)])
+    assert [run.quantity for run in found] == ["memory"] * counts
+
+
+def test_a_corrected_peak_is_surer():
+    job = MINE.config.job
+    plain = from_job(SPACE, job)(BEST)
+    predicted = plain.peak_gib
+    runs = measured(job, [told(BEST, 150, peak_gib=1.1 * predicted)])
+    found = from_job(SPACE, job, [r for r in runs if r.quantity == "memory"])(BEST)
+    assert plain.error == PRIOR_NOISE
+    assert found.peak_gib == pytest.approx(1.1 * predicted)
+    assert found.error == CORRECTED
+
+
+def test_what_ran_out_makes_no_peak_surer():
+    job = MINE.config.job
+    (run,) = measured(job, [ran(OTHER, outcome="oom")])
+    assert run.quantity == calibration.OUT
+    expect = from_job(SPACE, job, [run])
+    assert expect(OTHER) == from_job(SPACE, job)(OTHER)
