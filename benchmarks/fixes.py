@@ -26,11 +26,12 @@ from benchmarks.trainer_fuzz import trainer_verdict
 from fp8tune import __version__
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.diagnostic import Change, Diagnostic, Report
+from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rewrite import mend
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import InvalidToml, parse
+from fp8tune.toml.edit import Edit, in_order
 
 SHARE = 100
 """Files given to one process."""
@@ -119,18 +120,15 @@ def on_disk(folder: Path, texts: list[bytes], option: str) -> list[bytes]:
 def replayed(data: bytes, passes: Iterable[tuple[Diagnostic, ...]]) -> bytes:
     """The bytes after all edits, each pass in the text of the one before."""
     for together in passes:
-        changes = {c for found in together if found.fix for c in found.fix.edits}
+        changes = {
+            Edit(*c[:3]) for found in together if found.fix for c in found.fix.edits
+        }
         text = data.decode()
         bom = text.startswith("\ufeff")
-        for change in sorted(changes, key=_place, reverse=True):
+        for change in reversed(in_order(changes)):
             text = text[: change.start + bom] + change.text + text[change.end + bom :]
         data = text.encode()
     return data
-
-
-def _place(change: Change) -> tuple[int, int, bool, str]:
-    """By place; keys go before a new table."""
-    return change.start, change.end, change.text.lstrip().startswith("["), change.text
 
 
 def refusals(report: Report | None) -> list[Diagnostic]:
