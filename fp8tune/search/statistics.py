@@ -23,6 +23,11 @@ RESOLVED = 0.008
 """Half of a ratio's interval from which more runs are not worth their time: a setting
 against itself is then called the same 19 times in 20 and more, and a gain of 2 % is
 found 9 times in 10 (benchmarks/search/aa.py)."""
+LOOKS = 1.3
+"""How much wider an interval has to be that is looked at after every run, and ends the
+runs where it excludes a value: by chance one of ten looks does so more often than one
+look does (Pocock, "Group sequential methods", Biometrika 64, 1977: 2.56 deviations for
+1.96)."""
 NORMAL = 1.96
 """Deviations that hold 95 % to both sides of a normal value."""
 WIDEST = 5.0
@@ -113,7 +118,8 @@ def settled(chosen: Speed, given: Speed) -> bool:
     The gain is surely worth having, or surely not, or as well known as is worth it.
     """
     gain = ratio(chosen, given)
-    beyond = gain.low > 1 + SAME or gain.high < 1 + SAME
+    sure = _around(gain.value, LOOKS * gain.half)
+    beyond = sure.low > 1 + SAME or sure.high < 1 + SAME
     return beyond or gain.half <= RESOLVED
 
 
