@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fp8tune.cli import main
 from fp8tune.job import Job, Target
@@ -25,6 +26,12 @@ REPOSITORY = Path(__file__).parent.parent
 
 for name in ("GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
     os.environ.pop(name, None)  # or every test would see the annotations of a CI job
+
+# a busy machine is no failure
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 
 class Outcome(NamedTuple):

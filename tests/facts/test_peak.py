@@ -10,7 +10,7 @@ from fp8tune.facts import peak
 from fp8tune.job import Unknown
 from tests.facts.shapes import ANY, built, degrees, gpus
 
-FILTERED = [HealthCheck.filter_too_much]
+FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 CONFIG = """
 [model]
@@ -60,7 +60,7 @@ def gib(shape, end="peak"):
 GROWS = st.sampled_from(["batch", "seq", "layers"])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=200, suppress_health_check=FILTERED)
 @given(ANY, GROWS, st.sampled_from(["peak", "low", "high"]), st.booleans())
 def test_memory_never_falls_when_something_grows(shape, what, end, fp8):
     shape |= {"precision": "fp8" if fp8 else "bf16"}
@@ -77,7 +77,7 @@ def test_the_low_end_of_one_gpu_never_falls_with_the_batch(config):
         assert lows == sorted(lows)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=200, suppress_health_check=FILTERED)
 @given(ANY, st.sampled_from(["peak", "low", "high"]))
 def test_more_shards_never_raise_it(shape, end):
     """From FSDP on: one GPU, or a pipeline by itself, has none of its buffers."""
@@ -87,7 +87,7 @@ def test_more_shards_never_raise_it(shape, end):
     assert gib(shape | {"shards": 2 * shape["shards"]}, end) <= gib(shape, end)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=200, suppress_health_check=FILTERED)
 @given(ANY, st.sampled_from(["peak", "high"]))
 def test_fp8_alone_does_not_lower_it(shape, end):
     """But for the low end: of what compiled blocks keep in FP8 less is sure."""

@@ -34,7 +34,7 @@ def test_largest_parts(config, values, largest):
     assert total == pytest.approx(found["memory.peak_gib"], rel=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ANY)
 def test_the_parts_sum_to_the_peak(shape):
     found = built(shape)
@@ -188,7 +188,7 @@ def test_full_ac_is_no_advice_where_routing_would_not_repeat(job, router, words)
     assert job(text, world_size=8, gpu="h100")["memory.advice"] == words
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ANY)
 def test_what_is_advised_fits(shape):
     found = built(shape)

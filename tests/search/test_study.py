@@ -64,7 +64,10 @@ def test_a_study_without_a_folder_is_kept_in_memory():
     assert study.trials == TRIALS[:1]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(share=st.floats(0, 1), rubbish=st.binary(max_size=4))
 def test_cut_off_anywhere(tmp_path_factory, share, rubbish):
     folder = tmp_path_factory.mktemp("study")

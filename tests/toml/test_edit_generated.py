@@ -22,7 +22,6 @@ from tests.toml.writer import documents, scalars
 
 SLOWLY = settings(
     max_examples=100,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking takes minutes
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -13,7 +13,6 @@ from tests.toml.writer import documents
 
 EXAMPLES = settings(
     max_examples=400,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -42,7 +42,7 @@ def test_offset_in_string(string, inside, rest):
     assert found(f"x = {string}", inside) == rest
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(texts, st.randoms(use_true_random=False), st.data())
 def test_what_is_before_a_character_in_the_file_is_before_it_in_the_value(
     value, dice, data

@@ -15,7 +15,6 @@ from fp8tune.cli import main
 FORMATS = ("full", "concise", "json")
 EXAMPLES = settings(
     max_examples=300,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 ACTS = re.compile(

@@ -22,7 +22,6 @@ READ = {
 }
 EXAMPLES = settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
