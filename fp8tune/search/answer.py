@@ -12,34 +12,36 @@ from fp8tune.search.runs import (
     broke,
     by_point,
     confirmed,
-    deviation,
+    during,
     failed,
+    gap,
     is_unfit,
     lacks_memory,
     speed_of,
     telling,
+    together,
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import Speed, ratio, speed, verdict
+from fp8tune.search.statistics import Speed, speed, verdict
 from fp8tune.search.study import Trial, timed
+from fp8tune.search.twins import Pair, fp8_gain
+from fp8tune.search.works import closed
 
-PRECISIONS = ("fp8", "bf16")
+WHOLE = "searched_all"
+"""The field of a record that says of a search that it ended by itself."""
 
 
 class Beside(NamedTuple):
-    """A quantity of the chosen setting, of the given one, and of bf16 at its best."""
+    """A quantity of the chosen setting, of the given one, and of bf16 at its best.
+
+    ``gain`` is the chosen one's over the given one.
+    """
 
     chosen: Speed | None = None
     given: Speed | None = None
     twin: Speed | None = None
-
-
-class Pair(NamedTuple):
-    """What FP8's gain is of: a setting in FP8, and the fastest that bf16 was."""
-
-    fp8: Point
-    bf16: Point
+    gain: Speed | None = None
 
 
 class Answer(NamedTuple):
@@ -56,7 +58,9 @@ class Answer(NamedTuple):
     search may choose by their knobs. ``stability`` holds how FP8 learns
     beside bf16, at each setting where that was compared; ``unchecked`` says why it was
     not at the chosen one. ``confirmed`` says whether the chosen one was measured again,
-    and the given one that it is held against too.
+    and the given one that it is held against too; ``whole`` whether the search looked
+    at all that promised something, or was ended before.
+    ``gain`` is how much faster than the given one it is, in tokens/s.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -84,6 +88,8 @@ class Answer(NamedTuple):
     confirmed: bool = True
     broken: Mapping[Point, str] = {}
     others: tuple[Point, ...] = ()
+    gain: Speed | None = None
+    whole: bool = True
 
     @property
     def learns(self) -> Finding | None:
@@ -107,22 +113,25 @@ def answer(
     wanted = aimed(trials, aim)
     best = ranked(space, given, wanted)
     diverges = lesson(space, given) in rejected(space, trials)
-    chosen, said = _choice(by_point(space, wanted), best, given, diverges)
-    if best == [given] and _is_alone(space, given, timed(trials)):
+    runs, goals = by_point(space, trials), by_point(space, wanted)
+    chosen, said = _choice(goals, best, given, diverges)
+    sure = _is_confirmed(goals, chosen, given)
+    whole = _is_whole(space, given, trials)
+    rivals = [point for point in best if point != given]
+    if chosen == given and not (whole and (sure or _is_behind(goals, rivals, given))):
         said = "unsure"
-    runs = by_point(space, trials)
     last = _last(runs.get(chosen, [])) if chosen is not None else None
     points = [given] if chosen is None else [chosen, given]
-    twin, fp8, pair = _fp8(space, runs, points)
+    twin, fp8, pair = fp8_gain(space, runs, points)
+    speeds = together(runs, chosen, given)
     energies = by_point(space, aimed(trials, ENERGY))
     return Answer(
         chosen,
         said,
-        speed_of(runs, chosen),
-        speed_of(runs, given),
+        *speeds,
         twin,
         fp8.value if fp8 else None,
-        _runner_up(by_point(space, wanted), best, chosen),
+        _runner_up(goals, best, chosen),
         last.record if last else None,
         last.number if last else None,
         len(trials),
@@ -131,16 +140,18 @@ def answer(
         fp8,
         aim,
         Beside(
-            speed_of(energies, chosen),
-            speed_of(energies, given),
-            _fp8(space, energies, points)[0],
+            *together(energies, chosen, given),
+            fp8_gain(space, energies, points)[0],
+            gap(energies, chosen, given),
         ),
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
         pair,
         findings(space, trials),
-        confirmed=_is_confirmed(runs, chosen, given),
+        confirmed=sure,
         broken={point: why for point, own in runs.items() if (why := broke(own))},
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
+        gain=gap(runs, chosen, given),
+        whole=whole,
     )
 
 
@@ -150,14 +161,15 @@ def _choice(
     """The setting to take, and what it is to the given one, which may diverge."""
     if not best:
         return None, "unsure"
-    fastest, before = speed_of(runs, best[0]), speed_of(runs, given)
     unfit = diverges or is_unfit(runs[given])
-    if before is None or fastest is None:
-        return best[0], "faster" if unfit else "unsure"
-    said = verdict(fastest, before)
+    gain = gap(runs, best[0], given)
+    if best[0] == given or gain is None:
+        mine = "same" if best[0] == given else "unsure"
+        return best[0], "faster" if unfit and best[0] != given else mine
+    said = verdict(gain)
     if said in ("same", "slower") and not unfit:
         return given, "same"
-    return best[0], said
+    return best[0], said if unfit or _is_confirmed(runs, best[0], given) else "unsure"
 
 
 def _is_confirmed(runs: Runs, chosen: Point | None, given: Point) -> bool:
@@ -179,58 +191,19 @@ def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | N
     )
 
 
-def _is_alone(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
-    """Whether nothing but the given setting was tried, though there is more."""
-    others = any(point != given for point in space.points(given))
-    tried = {space.point(trial.record.knobs) for trial in trials} - {given}
-    return others and not any(space.allows(point, given) for point in tried)
+def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
+    """Whether the search has seen all that promises something."""
+    if any(trial.record.more.get(WHOLE) is True for trial in trials):
+        return True
+    runs = [(space.point(t.record.knobs), t.record) for t in timed(trials)]
+    shut = closed(space, runs)
+    return all(shut(point) for point in space.points(given) if point != given)
 
 
-def _fp8(
-    space: Space, runs: Runs, points: Sequence[Point]
-) -> tuple[Speed | None, Speed | None, Pair | None]:
-    """The fastest that bf16 was, what FP8 gains over it, and of what that is.
-
-    The gain is that of the first of these points that was measured in both, the
-    chosen and the given one; bf16 may have another batch. Both ran in the confirmation,
-    or both before it: in between the GPU may have become slower.
-    """
-    versions = [
-        [space.with_precision(point, name) for name in PRECISIONS] for point in points
-    ]
-    twins = [bf16 for _, bf16 in versions if bf16]
-    for place, (fp8, same) in enumerate(versions):
-        for stage in (True, False):
-            speeds = _during(runs, confirmation=stage)
-            if fp8 not in speeds or same not in speeds:
-                continue
-            in_bf16 = [p for p in speeds if space.value(p, "precision") == "bf16"]
-            whole = stage and place == 0 and len(points) > 1
-            every = in_bf16 if whole else [p for p in twins if p in speeds]
-            bf16 = _fastest(every, speeds, runs)
-            assert bf16 is not None
-            return speeds[bf16], ratio(speeds[fp8], speeds[bf16]), Pair(fp8, bf16)
-    speeds = {p: found for p in twins if (found := speed_of(runs, p))}
-    lone = _fastest(list(speeds), speeds, runs)
-    return (speeds[lone] if lone else None), None, None
-
-
-def _during(runs: Runs, *, confirmation: bool) -> dict[Point, Speed]:
-    """How fast settings were in the confirmation alone, or before it."""
-    differ = deviation(runs)
-    records = {
-        point: [t.record for t in own if (t.stage == "confirm") == confirmation]
-        for point, own in runs.items()
-    }
-    return {p: found for p, own in records.items() if (found := speed(own, differ))}
-
-
-def _fastest(
-    points: Sequence[Point], speeds: Mapping[Point, Speed], runs: Runs
-) -> Point | None:
-    """The fastest, of those that are sound if any is."""
-    fit = [point for point in points if not is_unfit(runs[point])]
-    return max(fit or points, key=lambda point: speeds[point].value, default=None)
+def _is_behind(runs: Runs, rivals: Sequence[Point], given: Point) -> bool:
+    """Whether the best of the others is surely slower, or there is none."""
+    gain = gap(runs, rivals[0], given) if rivals else None
+    return not rivals or (gain is not None and verdict(gain) == "slower")
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
@@ -251,7 +224,18 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
         if found is not None and may and lesson(space, point) not in wrong:
             values[point] = not is_unfit(own), bool(confirmed(own)), found.value
     if not any(fit and sure for p, (fit, sure, _) in values.items() if p != given):
-        values = {p: (fit, False, value) for p, (fit, _, value) in values.items()}
+        before = during(runs, confirmation=False)
+        values = {
+            point: (fit, False, before[point].value if point in before else value)
+            for point, (fit, _, value) in values.items()
+        }
+    elif values.get(given, (False, False))[1]:
+        beside = {point: gap(runs, point, given) for point in values}
+        values |= {
+            point: (values[point][0], True, found.value * values[given][2])
+            for point, found in beside.items()
+            if found and values[point][1]
+        }
     return sorted(values, key=lambda point: values[point], reverse=True)
 
 

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.answer import answer, ranked
-from fp8tune.search.runs import Runs, by_point, drift, failed, is_unfit, speed_of
+from fp8tune.search.runs import (
+    Runs,
+    by_point,
+    drift,
+    failed,
+    gap,
+    is_unfit,
+    neighbours,
+    speed_of,
+)
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import settled
 from fp8tune.search.study import Trial
@@ -128,10 +137,10 @@ def _passed_over(
     best, lost = max(now, default=0.0), drift(runs)
     lost = lost if lost > CLOSE else 1.0
     for point in rivals[: 2 * BEST]:
-        count = _times(runs, point)
-        waits = count < ROUNDS and not _lost(runs, point)
-        if waits and (count or seen[point] * lost > best):
-            return point
+        if _times(runs, point) or seen[point] * lost > best:
+            next_one = _alternate(runs, point, given, ROUNDS)
+            if next_one:
+                return next_one
     return None
 
 
@@ -153,9 +162,10 @@ def _cut_short(
         if own[0].record.ok and not own[0].record.measured and not is_unfit(own)
     }
     for point in sorted(most, key=lambda p: most[p], reverse=True)[:BEST]:
-        waits = _times(runs, point) < ROUNDS and not _lost(runs, point)
-        if waits and (_times(runs, point) or most[point] > max(left, default=0.0)):
-            return point
+        if _times(runs, point) or most[point] > max(left, default=0.0):
+            next_one = _alternate(runs, point, given, ROUNDS)
+            if next_one:
+                return next_one
     return None
 
 
@@ -167,7 +177,7 @@ def _counterpart(
     other = chosen and (space.twin(chosen) or _in_fp8(space, given, chosen))
     if not chosen or not other or not _times(runs, chosen):
         return None
-    return _in_turn(space, [chosen, other], runs)
+    return _alternate(runs, other, chosen, ROUNDS)
 
 
 def _doubtful(
@@ -175,11 +185,32 @@ def _doubtful(
 ) -> Point | None:
     """The given setting or its rival, where it is not yet clear which is faster."""
     ours = [p for p in ranked(space, given, trials) if p != given and _times(runs, p)]
-    mine, other = speed_of(runs, given), speed_of(runs, ours[0]) if ours else None
-    if not other or not mine or not _times(runs, given) or settled(other, mine):
+    if not ours or not _times(runs, given):
         return None
-    fewer = min(given, ours[0], key=lambda point: _times(runs, point))
-    return fewer if _times(runs, fewer) < MOST else None
+    gain = gap(runs, ours[0], given)
+    return None if gain and settled(gain) else _alternate(runs, ours[0], given, MOST)
+
+
+def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None:
+    """Which of two points is to run, until they have run so often beside each other.
+
+    The one whose last run is longer ago; where the other one cannot run, only the
+    first, so often.
+    """
+    if _lost(runs, one):
+        return None
+    if _lost(runs, other) or not runs.get(other):
+        return one if _times(runs, one) < times else None
+    if len(neighbours(runs, one, other)) >= times:
+        return None
+    if max(_times(runs, one), _times(runs, other)) >= 2 * MOST:
+        return None
+    return min((one, other), key=lambda point: _last(runs, point))
+
+
+def _last(runs: Runs, point: Point) -> int:
+    """The number of a point's last confirmation; -1 for none."""
+    return max((t.number for t in runs[point] if t.stage == "confirm"), default=-1)
 
 
 def _times(runs: Runs, point: Point) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.answer import Answer, answer
+from fp8tune.search.answer import WHOLE, Answer, answer
 from fp8tune.search.confirm import again, settings
 from fp8tune.search.deadline import deadline, extended, typical
 from fp8tune.search.floor import floor
@@ -74,6 +74,7 @@ class Search:
         self.aim = aim
         self.stage = Stage(space, conditions, limits.budget) if conditions else None
         self.interrupted = False
+        self._whole = False
         self._begun = runner.now() - study.spent
 
     @property
@@ -121,6 +122,7 @@ class Search:
         while self._searching():
             proposal = self.strategy.propose(timed(self._trials))
             if proposal is None:
+                self._whole = True
                 break
             yield proposal
         yield from self._endings()
@@ -191,6 +193,8 @@ class Search:
         record, limit = self._run(proposal)
         if proposal.stage in ENDING or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
+            if proposal.stage in ENDING and self._whole:
+                more[WHOLE] = True
             record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))

@@ -121,9 +121,9 @@ class Board:
             return Text("slow, ended early")
         if mine is None or own is None:
             return Text("")
-        said = verdict(own, mine)
-        gain = 100 * (ratio(own, mine).value - 1)
-        return Text(f"{said} {gain:+.1f} %", style=COLORS[said])
+        gain = ratio(own, mine)
+        said = verdict(gain)
+        return Text(f"{said} {100 * (gain.value - 1):+.1f} %", style=COLORS[said])
 
     def _waiting(self, event: Event) -> list[RenderableType]:
         point = event.proposal.point

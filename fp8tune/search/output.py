@@ -16,7 +16,7 @@ from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.course import course
-from fp8tune.search.statistics import SAME, Speed, ratio
+from fp8tune.search.statistics import SAME, Speed
 from fp8tune.search.study import Trial
 from fp8tune.search.tokens import rows
 
@@ -201,7 +201,7 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         if not found.confirmed:
             yield "not both measured again, so it may be luck: a larger --budget does"
     elif found.chosen == plan.given and found.verdict == "unsure":
-        yield f"no other setting was tried: yours stays, {_maybe(found.speed)}"
+        yield f"unsure: {unfinished(found)}: yours stays, {_maybe(found.speed)}"
         yield "give a larger --budget to learn more"
     elif found.chosen == plan.given and found.runner_up is None:
         yield f"{_nothing_else(found)}: yours stays, {_maybe(found.speed)}"
@@ -210,6 +210,16 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(found.speed)}"
         yield "your config was not measured or did not run: no gain can be told"
+
+
+def unfinished(found: Answer) -> str:
+    """Why it is not known whether the given setting is the best."""
+    if not found.others:
+        return "no other setting ran yet"
+    count = f"{len(found.others)} other setting{'s' * (len(found.others) != 1)}"
+    if not found.whole:
+        return f"none of the {count} that ran is faster, but not all were tried"
+    return f"none of the {count} that ran seems faster, but none was measured again"
 
 
 def _none_chosen(found: Answer) -> str:
@@ -236,10 +246,7 @@ JOULES = " tokens per joule"
 
 def gained(found: Answer) -> Speed | None:
     """How much better the chosen setting is, by the aim."""
-    one, other = found.speed, found.given
-    if found.aim == ENERGY:
-        one, other = found.energy.chosen, found.energy.given
-    return ratio(one, other) if one and other else None
+    return found.energy.gain if found.aim == ENERGY else found.gain
 
 
 def _energy(found: Answer) -> Iterator[str]:

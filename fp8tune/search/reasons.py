@@ -13,7 +13,7 @@ from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import capacity_gib
 from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
-from fp8tune.search.statistics import Speed, ratio
+from fp8tune.search.statistics import Speed
 from fp8tune.search.writeback import Choice, explained
 from fp8tune.toml.document import parse
 
@@ -63,16 +63,16 @@ def _change(old: Any, new: Any, found: Answer) -> str:
     if (type(old), old) == (type(new), new):
         return f"{shown(new)}: {KEPT}"
     text = f"{shown(old)} -> {shown(new)}"
-    one, other = found.energy.chosen, found.energy.given
-    if found.aim == ENERGY and one and other:
-        gain, low, high = (100 * (x - 1) for x in ratio(one, other))
+    one, other, by = found.energy.chosen, found.energy.given, found.energy.gain
+    if found.aim == ENERGY and one and other and by:
+        gain, low, high = (100 * (x - 1) for x in by)
         return (
             f"{text}: with the other changes {gain:+.1f} % tokens per joule "
             f"({low:+.1f} to {high:+.1f}), {other.value:.3g} -> {one.value:.3g}"
         )
-    if found.speed is None or found.given is None:
+    if found.speed is None or found.given is None or found.gain is None:
         return text
-    gain, low, high = (100 * (x - 1) for x in ratio(found.speed, found.given))
+    gain, low, high = (100 * (x - 1) for x in found.gain)
     return (
         f"{text}: with the other changes {gain:+.1f} % tokens/s "
         f"({low:+.1f} to {high:+.1f}), {_rate(found.given)} -> {_rate(found.speed)}"

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import Speed, speed, spread
+from fp8tune.search.statistics import (
+    Speed,
+    paired,
+    paired_spread,
+    speed,
+    spread,
+)
 from fp8tune.search.study import Trial, timed
 
 UNFIT = ("oom", "nan", "user", "compile")
 """Outcomes that a setting never has where it is sound."""
+
+NEAR = 5
+"""Trials that neighbours may be apart: as many as one turn of a confirmation has."""
 
 Runs = dict[Point, list[Trial]]
 
@@ -41,6 +51,80 @@ def speed_of(runs: Runs, point: Point | None) -> Speed | None:
     """How fast a point is: by its confirmation, if there was one."""
     trials = runs.get(point, []) if point is not None else []
     return speed(telling(trials), deviation(runs))
+
+
+def together(
+    runs: Runs, one: Point | None, other: Point | None
+) -> tuple[Speed | None, Speed | None]:
+    """How fast two points are by runs of the same time, where both have such.
+
+    Both in the confirmation, else both before it: in between the GPU may have become
+    slower.
+    """
+    for stage in (True, False):
+        speeds = during(runs, confirmation=stage)
+        if one and other and one in speeds and other in speeds:
+            return speeds[one], speeds[other]
+    return speed_of(runs, one), speed_of(runs, other)
+
+
+def during(runs: Runs, *, confirmation: bool) -> dict[Point, Speed]:
+    """How fast settings were in the confirmation alone, or before it."""
+    differ = deviation(runs)
+    records = {
+        point: [t.record for t in own if (t.stage == "confirm") == confirmation]
+        for point, own in runs.items()
+    }
+    return {p: found for p, own in records.items() if (found := speed(own, differ))}
+
+
+def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
+    """How much faster one point is than another, by pairs of neighbouring runs.
+
+    What drifts hits both of a pair, so that it neither makes a gain nor hides one. Runs
+    of the confirmation; where it has none of both, those before it, which are apart:
+    there all counts that runs of a setting differ by.
+    """
+    if one is None or other is None or one == other:
+        return None
+    if ratios := neighbours(runs, one, other):
+        return paired(ratios, _paired_deviation(runs))
+    before = during(runs, confirmation=False)
+    if one not in before or other not in before:
+        return None
+    differ = spread([t.record for t in own] for own in runs.values())
+    return paired([before[one].value / before[other].value], differ)
+
+
+def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
+    """How much faster one point ran than another, each time that both were confirmed.
+
+    Each run is held against one near to it, the nearest first.
+    """
+    mine, theirs = (
+        [t for t in runs.get(p, []) if t.stage == "confirm" and t.record.measured]
+        for p in (one, other)
+    )
+    near = sorted(
+        (abs(a.number - b.number), a.number, b.number, a.record, b.record)
+        for a, b in itertools.product(mine, theirs)
+        if abs(a.number - b.number) <= NEAR
+    )
+    ratios: list[float] = []
+    used: set[int] = set()
+    for _, *numbers, a, b in near:
+        if used.isdisjoint(numbers):
+            used.update(numbers)
+            ratios.append(a.tokens_per_second / b.tokens_per_second)
+    return ratios
+
+
+def _paired_deviation(runs: Runs) -> float:
+    """How neighbouring runs differ, beside the setting that was confirmed most."""
+    counts = {point: len(confirmed(own)) for point, own in runs.items()}
+    most = max(counts, key=lambda point: counts[point])
+    found = (neighbours(runs, point, most) for point in runs if point != most)
+    return paired_spread(ratios for ratios in found if ratios)
 
 
 def drift(runs: Runs) -> float:

@@ -61,6 +61,11 @@ def spread(settings: Iterable[Sequence[Record]]) -> float:
             middle = statistics.fmean(logs)
             total += sum((value - middle) ** 2 for value in logs)
             freedom += len(logs) - 1
+    return _believed(total, freedom)
+
+
+def _believed(total: float, freedom: int) -> float:
+    """A deviation by its squares and what is usual, widened."""
     usual = _widened(total + PRIOR_RUNS * RUN_SPREAD**2, freedom + PRIOR_RUNS)
     return max(usual, _widened(total, freedom)) if freedom > 1 else usual
 
@@ -108,28 +113,46 @@ def middle_of(values: Sequence[float]) -> float:
 
 
 def ratio(one: Speed, other: Speed) -> Speed:
-    """How much faster one is than another, with its interval."""
+    """How much faster one is than another that ran apart from it."""
     return _around(one.value / other.value, math.hypot(one.half, other.half))
 
 
-def settled(chosen: Speed, given: Speed) -> bool:
+def paired(ratios: Sequence[float], deviation: float) -> Speed:
+    """How much faster one setting is than another, by pairs of neighbouring runs.
+
+    ``deviation`` is that between runs of a setting.
+    """
+    value = math.exp(middle_of([math.log(each) for each in ratios]))
+    return _around(value, NORMAL * deviation * math.sqrt(2 / len(ratios)))
+
+
+def paired_spread(settings: Iterable[Sequence[float]]) -> float:
+    """As ``spread``, by how the ratios of pairs differ that compare the same two."""
+    total, freedom = 0.0, 0
+    for ratios in settings:
+        logs = [math.log(each) for each in ratios]
+        middle = statistics.fmean(logs)
+        total += sum((value - middle) ** 2 for value in logs) / 2
+        freedom += len(logs) - 1
+    return _believed(total, freedom)
+
+
+def settled(gain: Speed) -> bool:
     """Whether more runs would hardly change what is said of two settings.
 
     The gain is surely worth having, or surely not, or as well known as is worth it.
     """
-    gain = ratio(chosen, given)
     sure = _around(gain.value, LOOKS * gain.half)
     beyond = sure.low > 1 + SAME or sure.high < 1 + SAME
     return beyond or gain.half <= RESOLVED
 
 
-def verdict(chosen: Speed, given: Speed) -> str:
-    """``faster``, ``same``, ``slower`` or ``unsure``: where the ratio's interval lies.
+def verdict(gain: Speed) -> str:
+    """``faster``, ``same``, ``slower`` or ``unsure``: where a ratio's interval lies.
 
     ``faster`` and ``slower`` exclude no difference; ``same`` is within 1 %, and not
     known to be anything else.
     """
-    gain = ratio(chosen, given)
     small = abs(gain.value - 1) <= SAME
     if gain.low > 1 and not small:
         return "faster"

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS
 from fp8tune.search.duration import shown
-from fp8tune.search.output import WORDS, describe, gained, no_gain
+from fp8tune.search.output import WORDS, describe, gained, no_gain, unfinished
 from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.runs import by_point, drift
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
-from fp8tune.search.statistics import Speed, ratio
+from fp8tune.search.statistics import Speed
 
 DRIFTED = 0.03
 """Change of settings that were measured again from which it is told."""
@@ -91,6 +91,8 @@ def _headline(case: Case) -> str:
     if said := no_gain(found.fp8):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
+        if found.verdict == "unsure":
+            return f"Unsure: {unfinished(found)}"
         if found.runner_up is None:
             return "No other setting ran: your config stays"
         return "Your config is already the best that was measured"
@@ -138,10 +140,10 @@ def _figures(case: Case) -> Iterator[str]:
     found = case.found
     mine = found.chosen == case.plan.given
     told = [
-        _figure(chosen, None if mine else given, unit)
-        for chosen, given, unit in (
-            (found.speed, found.given, "tokens/s"),
-            (found.energy.chosen, found.energy.given, "tokens per joule"),
+        _figure(chosen, None if mine else given, gain, unit)
+        for chosen, given, gain, unit in (
+            (found.speed, found.given, found.gain, "tokens/s"),
+            (*found.energy[:2], found.energy.gain, "tokens per joule"),
         )
         if chosen
     ]
@@ -150,11 +152,10 @@ def _figures(case: Case) -> Iterator[str]:
     yield from (f"Beside that {line}." for line in rest)
 
 
-def _figure(chosen: Speed, given: Speed | None, unit: str) -> str:
-    if given is None:
+def _figure(chosen: Speed, given: Speed | None, gain: Speed | None, unit: str) -> str:
+    if given is None or gain is None:
         return f"{interval(chosen)} {unit}"
-    change = _change(ratio(chosen, given))
-    return f"{interval(given)} -> {interval(chosen)} {unit}, {change}"
+    return f"{interval(given)} -> {interval(chosen)} {unit}, {_change(gain)}"
 
 
 def _memory(case: Case) -> Iterator[str]:
