@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -58,8 +59,16 @@ class Lab:
             torch.load(path) if path.exists() else {}
             for path in (folder / f"rank{rank}.pt" for rank in range(ranks))
         ]
-        said = seen["error"].replace(str(self.folder), "...")
-        return Trained(said, kept, Path(whole["checkpoint.dir"]))
+        logs = [(folder / f"rank{rank}.log").read_text() for rank in range(ranks)]
+        said = seen["error"] and cause(logs, seen["error"])
+        here = Path(whole["checkpoint.dir"])
+        return Trained(said.replace(str(self.folder), "..."), kept, here)
+
+
+def cause(logs: list[str], error: str) -> str:
+    """The last error that the logs tell, which torch quotes below its own."""
+    said = re.findall(r"^[\w.]+(?:Error|Exception): .+$", "\n".join(logs), re.MULTILINE)
+    return str(said[-1]) if said else error
 
 
 def toml(keys: Mapping[str, Any]) -> str:
