@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ HEAD = ("rule", "figure", "fault", "control")
 def main(arguments: list[str] | None = None) -> int:
     """Measure the faults that are asked for; all of them are recorded."""
     options = parse(arguments)
+    where = describe(options.checkout, options.commit, "cpu")
     said = []
     for rule in options.rule or FAULTS:
         print(rule, file=sys.stderr, flush=True)
@@ -31,7 +33,6 @@ def main(arguments: list[str] | None = None) -> int:
     print(page)
     if options.record:
         note = "Written by `python -m benchmarks.trainer_faults`; see ../README.md."
-        where = describe(options.checkout, options.commit, "cpu")
         text = f"# Faults of the trainer, measured\n\n{note}\n\n{page}"
         record("trainer_faults", {"figures": said}, text, where)
     return 0
@@ -69,6 +70,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.record and options.rule:
         parser.error("--record takes all of the faults")
+    if not (options.checkout / "scripts" / "train.py").is_file():
+        parser.error(f"{options.checkout} has no scripts/train.py")
+    if find_spec("torch") is None:
+        parser.error("no torch here: take a Python with the trainer's requirements")
     return options
 
 
