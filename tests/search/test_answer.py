@@ -204,6 +204,14 @@ def test_a_gain_is_of_runs_of_the_same_time():
     assert found.gain.half > 0.2  # the study itself saw runs of one setting differ
 
 
+def test_a_rival_that_the_budget_cut_off_was_not_seen():
+    cut = ran(BEST, outcome="hang", more={"budget_s": 60.0})
+    known = ("given", ran(GIVEN)), ("search", cut), *confirmed(ran(GIVEN))
+    assert answer(SPACE, GIVEN, trials(*known), 1.0).verdict == "unsure"
+    later = *known, ("search", ran(BEST, 90))
+    assert answer(SPACE, GIVEN, trials(*later), 1.0).verdict == "same"
+
+
 def test_what_drifts_makes_no_gain():
     """The chosen one is measured on, while the GPU recovers."""
     turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]
