@@ -86,8 +86,8 @@ def _why(tested: Compared) -> str:
     if fp8 and bf16:
         return "the learning rate may be too high for both"
     if bf16:
-        return "no fault of FP8, the learning rate may be too high"
-    return "one run does not tell"
+        return "nothing against FP8, the learning rate may be too high for bf16"
+    return f"{_count(fp8, 'run')} may be chance"
 
 
 def doubt(found: Finding | None) -> str:
@@ -97,8 +97,9 @@ def doubt(found: Finding | None) -> str:
     tested, given = found.tested, found.given_warmup
     return (
         f"FP8 may diverge: with a warmup of {tested.warmup_steps} steps it did in "
-        f"{_lost(tested)}; yours, {given}, is more than a run holds: before a long "
-        f"run train past step {given} in FP8 and in bf16, and compare the losses"
+        f"{_lost(tested)}; yours, {given}, is longer than a trial holds: before a long "
+        f"run train past step {max(given, tested.steps)} in FP8 and in bf16, and "
+        "compare the losses"
     )
 
 
