@@ -22,6 +22,7 @@ from fp8tune.search.stability.compare import (
     MOST_SEEDS,
     SEEDS,
     UNSURE,
+    Compared,
 )
 from fp8tune.search.stability.course import Course, Curve
 from fp8tune.search.stability.finding import RUNG, Finding, finding, in_precision
@@ -126,17 +127,18 @@ def _rungs(
 
 
 def _harsher(found: Finding) -> Iterator[tuple[int, int]]:
-    """More seeds of a warmup that was cut short, then the config's own first steps.
+    """Seeds of a warmup that was cut short, then of the config's own first steps."""
+    yield from _more(found.tested)
+    if any(found.tested.diverged):
+        yield found.given_warmup, SEEDS
+        if found.start:
+            yield from _more(found.start)
 
-    What is too harsh for bf16 as well tells nothing of FP8, however often it is run.
-    """
-    tested, start = found.tested, found.start
+
+def _more(tested: Compared) -> Iterator[tuple[int, int]]:
+    """One seed more, unless what diverges in bf16 as well tells nothing of FP8."""
     if tested.verdict == UNSURE and not tested.diverged[1]:
         yield tested.warmup_steps, min(MOST_SEEDS, tested.seeds + 1)
-    if any(tested.diverged):
-        yield found.given_warmup, SEEDS
-        if start and start.verdict == UNSURE:
-            yield found.given_warmup, min(MOST_SEEDS, start.seeds + 1)
 
 
 def _ladder(tested: int, steps: int, *, shorter: bool) -> list[int]:

@@ -89,10 +89,11 @@ def test_what_diverges_under_a_harsher_warmup_is_run_from_the_config_s_own_start
     assert asked(how_good(0.0, lost), OWN) == [*pairs(16, 3), *pairs(2000, 3)]
 
 
-def test_a_harsher_warmup_under_which_bf16_diverges_too_gets_no_more_seeds():
+@pytest.mark.parametrize("lost", [(16,), (16, 2000)])
+def test_what_diverges_in_bf16_as_well_gets_no_more_seeds(lost):
     def train(precision, how):
         made = how_good(0.0)(precision, how)
-        return made._replace(nan=how.warmup_steps == 16)
+        return made._replace(nan=how.warmup_steps in lost)
 
     assert asked(train, OWN) == [*pairs(16, 3), *pairs(2000, 3)]
 

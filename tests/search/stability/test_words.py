@@ -153,8 +153,8 @@ def test_divergence_that_tells_nothing_says_no_more_than_was_seen(fp8, bf16, why
 
 SAID = (
     "FP8 may diverge: with a warmup of 8 steps it did in 3 of 3 seeds, bf16 in 0; "
-    "yours, 2000, is longer than a trial holds: before a long run train past step 2000 in "
-    "FP8 and in bf16, and compare the losses"
+    "yours, 2000, is longer than a trial holds: before a long run train past step 2000 "
+    "in FP8 and in bf16, and compare the losses"
 )
 CUT = "(32 steps, warmup 8 (a run holds no more; the config's is 2000))"
 
