@@ -125,8 +125,9 @@ def describe(plan: Plan, point: Point) -> str:
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    if said := no_gain(found.fp8):  # first of all
-        yield said
+    for said in (stability.doubt(found.learns), no_gain(found.fp8)):  # first of all
+        if said:
+            yield said
     yield from _chosen(found, plan)
     if why := found.unfit.get(plan.given):
         yield f"your config leaves too little memory for a long run: {why}"
