@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,20 @@ KILL_S = 10.0
 
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
+
+_RUN = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); import fp8tune; "
+    "del sys.path[0]; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+)
+
+
+def own(module: str) -> tuple[str, ...]:
+    """The command that runs a module of this very fp8tune, wherever it lies.
+
+    Not with ``-m``: that would import what happens to lie in the current folder.
+    """
+    home = str(Path(__file__).parents[2])
+    return (sys.executable, "-P", "-c", _RUN, home, module)
 
 
 class Heard(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from fp8tune.runners.builtin.counted import summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.builtin.told import record
-from fp8tune.runners.process import Heard, listen
+from fp8tune.runners.process import Heard, listen, own
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import Record, tight
 from fp8tune.search.runner import WHOLE, Leeway
@@ -43,7 +42,7 @@ shorter."""
 SLACK = 2.0
 """How much longer than its last step the following ones may take."""
 
-WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
+WORKER = own("fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""
 
 

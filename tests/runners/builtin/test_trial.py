@@ -30,6 +30,15 @@ def test_a_whole_trial_with_proof_of_fp8():
     assert json.loads(found.line())["outcome"] == "ok"
 
 
+def test_a_trial_imports_nothing_of_the_folder_it_starts_in(tmp_path, monkeypatch):
+    trap = "raise RuntimeError('imported')\n"
+    for name in ("profile.py", "torchao.py", "fp8tune.py"):  # what torch and we import
+        (tmp_path / name).write_text(trap, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert runner().run({"train.mixed_precision": "bf16"}, 300).outcome == "ok"
+
+
 def stages(text, floor=0.0):
     """The stages of a whole trial, and its record."""
     made, heard = runner(text), []
