@@ -54,6 +54,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "output": output or None,
         "study": study,
         "extrapolated": extrapolation(found.record),
+        "made_up_data": found.record and found.record.more.get("made_up_data"),
         "stability": _stability(found),
     }
 

@@ -64,7 +64,23 @@ def free_keys(config: Config, allow: tuple[str, ...], device: str) -> set[str]:
     return {keys.get(role, role) for role in roles}
 
 
-def circumstances(job: Job, device: str) -> dict[str, Any]:
+def made_up(config: Config, asked: bool) -> bool:
+    """Whether trials train on made-up text: where that is asked, or no data is named.
+
+    Raises ``CannotPlan`` where the data that is named is not here.
+    """
+    if asked:
+        return True
+    job, name = config.job, config.trainer.schema.title
+    if missing := job["data_missing"]:
+        hint = "mend [data], or try settings on made-up text with --made-up-data"
+        raise CannotPlan(f"{config.path}: {missing}, where {name} stops; {hint}")
+    return not job["data_files"]
+
+
+def circumstances(
+    job: Job, device: str, *, made_up_data: bool = False
+) -> dict[str, Any]:
     """What trials depend on beside the config: machine, software and data.
 
     Figures of one GPU, driver, torch or data set do not answer for another's.
@@ -75,7 +91,7 @@ def circumstances(job: Job, device: str) -> dict[str, Any]:
         **(machine if device == "cuda" else {}),
         "fp8tune": __version__,
         **{name: _version(name) for name in ("torch", "torchao")},
-        "data": _data(job),
+        "data": "" if made_up_data else _data(job),
     }
 
 

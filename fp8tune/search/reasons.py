@@ -87,6 +87,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+    if record is not None and record.more.get("made_up_data") is True:
+        yield "trials trained on made-up text"
     for point, wrong in found.rejected.items():
         yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:

@@ -47,15 +47,17 @@ WORKER = own("fp8tune.runners.builtin.worker")
 
 
 class Setup(NamedTuple):
-    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``.
+    """Where, on what and how long trials run; ``min_steps`` and so on as in ``Spec``.
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
+    this machine's; else 0. ``made_up_data`` leaves the config's data alone. After
+    ``enough_s`` seconds of steps the fewest have to do.
     """
 
     device: str
     dp_shard: int = 1
     larger_gib: float = 0.0
+    made_up_data: bool = False
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
@@ -100,8 +102,9 @@ class Builtin:
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """What a trial of these knobs builds; raises ``CannotBuild``."""
         given = self.setup._asdict()
-        del given["larger_gib"]
-        return from_job(self.job(knobs), **given)
+        del given["larger_gib"], given["made_up_data"]
+        spec = from_job(self.job(knobs), **given)
+        return spec._replace(data_files=[]) if self.setup.made_up_data else spec
 
     def run(
         self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE

@@ -85,6 +85,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         "checkpointed": built.get("checkpointed", 0),
         "grad_accum": spec.grad_accum,
         "rehearsal": spec.device == "cpu",
+        **spec.source(),
         **{name: done[name] for name in KEPT if name in done},
     }
     outcome = "ok"

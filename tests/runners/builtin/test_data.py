@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fp8tune.runners.builtin.data import TooFew, batches, made_up
-from tests.runners.builtin.small import SMALL, spec
+from tests.runners.builtin.small import SMALL, runner, spec
 
 
 def test_made_up_tokens_follow_a_rule():
@@ -33,6 +33,38 @@ def test_shards_of_the_user(tmp_path, name):
     inputs, labels = next(batches(made))
     assert inputs.tolist() == ids[: 33 * 2].reshape(2, 33)[:, :-1].tolist()
     assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("data", "missing"),
+    [
+        ("", ""),
+        ('hf_dataset_name = "wikitext"\n', ""),
+        ('dataset_path = "{here}"\n', ""),
+        ('dataset_path = "{here}/../{name}"\nfile_pattern = "**/*.npy"\n', ""),
+        ('dataset_path = "{here}/typo"\n', "`*.npy` in `{here}/typo`"),
+        (
+            'dataset_path = "{here}"\nfile_pattern = "*.bin"\n',
+            "`*.bin` in `{here}`",
+        ),
+        (
+            'dataset_path = "{here}/typo"\n[[data.datasets]]\npath = "{here}"\n'
+            '[[data.datasets]]\nhf_name = "wikitext"\n',
+            "",
+        ),
+        (
+            '[[data.datasets]]\npath = "{here}"\n[[data.datasets]]\npath = "typo"\n',
+            "`*.npy` in `typo`",
+        ),
+    ],
+)
+def test_data_that_the_trainer_does_not_find(tmp_path, data, missing):
+    (tmp_path / "a.npy").write_bytes(b"")
+    names = {"here": tmp_path, "name": tmp_path.name}
+    job = runner(f"{SMALL}[data]\n{data.format(**names)}").job({})
+    expected = missing and f"no file matches {missing.format(**names)}"
+    assert job["data_missing"] == expected
+    assert len(job["data_files"]) == ("{here}" in data and not missing or "[[" in data)
 
 
 @pytest.mark.parametrize("rows", [0, 1])
