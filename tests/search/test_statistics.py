@@ -11,10 +11,13 @@ from fp8tune.search.statistics import (
     RUN_SPREAD,
     Speed,
     middle_of,
+    paired,
+    paired_spread,
     ratio,
     settled,
     speed,
     spread,
+    steps_spread,
     student,
     verdict,
 )
@@ -65,8 +68,8 @@ def test_students_t(freedom, value):
     ],
 )
 def test_when_more_runs_would_tell_nothing(chosen, half, enough):
-    measured = Speed(chosen, chosen * (1 - half), chosen * (1 + half))
-    assert settled(measured, Speed(100, 99.9, 100.1)) is enough
+    gain = chosen / 100
+    assert settled(Speed(gain, gain * (1 - half), gain * (1 + half))) is enough
 
 
 def test_an_interval_never_goes_below_nothing():
@@ -99,8 +102,8 @@ def test_the_spread_is_pooled_over_what_was_repeated():
     ],
 )
 def test_verdicts(chosen, half, said):
-    measured = Speed(chosen, chosen * (1 - half), chosen * (1 + half))
-    assert verdict(measured, Speed(100, 99.9, 100.1)) == said
+    gain = chosen / 100
+    assert verdict(Speed(gain, gain * (1 - half), gain * (1 + half))) == said
 
 
 def test_a_ratio_is_less_sure_than_its_parts():
@@ -115,10 +118,11 @@ def test_faster_is_seldom_said_of_the_same(gain, most):
     draw = random.Random(1)
     said = 0
     for _ in range(400):
-        one = runs(*(draw.gauss(100 * (1 + gain), 0.5) for _ in range(4)))
-        other = runs(*(draw.gauss(100, 0.5) for _ in range(4)))
-        deviation = spread([one, other])
-        said += verdict(speed(one, deviation), speed(other, deviation)) == "faster"
+        ratios = [
+            draw.gauss(100 * (1 + gain), 0.5) / draw.gauss(100, 0.5) for _ in range(4)
+        ]
+        found = paired(ratios, paired_spread([ratios]))
+        said += verdict(found) == "faster"
     assert (0.9 if gain else 0) <= said / 400 <= most
 
 
@@ -128,11 +132,29 @@ def test_an_interval_holds_what_it_says_however_runs_differ(deviation, count):
     """Also where they differ more than is usual: a shared node, a CPU."""
     draw, held = random.Random(count), 0
     for _ in range(500):
-        settings = [
-            runs(*(math.exp(draw.gauss(9, deviation)) for _ in range(count)))
-            for _ in range(3)
-        ]
-        between = spread(settings)
-        found = ratio(speed(settings[0], between), speed(settings[1], between))
+        base, *others = (
+            [math.exp(draw.gauss(9, deviation)) for _ in range(count)] for _ in range(3)
+        )
+        pairs = [[a / b for a, b in zip(own, base, strict=True)] for own in others]
+        found = paired(pairs[0], paired_spread(pairs))
         held += found.low <= 1 <= found.high
     assert held / 500 >= 0.93
+
+
+@pytest.mark.parametrize(
+    ("told", "deviation"),
+    [
+        ([100.0, 100.0 * math.exp(0.196)], 0.05),
+        ([100.0, 100.0], 0.0),
+        ([100, 90], 0.0),
+        ([0, 90], 0.0),
+        ([1.0, math.inf], 0.0),
+        (["1", "2"], 0.0),
+        ([1], 0.0),
+        (None, 0.0),
+    ],
+)
+def test_steps_that_differ_more_than_runs_do_widen_an_interval(told, deviation):
+    run = Record({}, "ok", 100.0, more={"median_step_ms_95": told})
+    assert steps_spread([run]) == pytest.approx(deviation)
+    assert speed([run]).half == pytest.approx(NORMAL * max(RUN_SPREAD, deviation))
