@@ -35,36 +35,30 @@ def test_shards_of_the_user(tmp_path, name):
     assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
 
 
+HERE, TYPO = 'dataset_path = "{here}"\n', 'dataset_path = "{here}/typo"\n'
+SECOND = '[[data.datasets]]\npath = "{here}"\n[[data.datasets]]\n'
+
+
 @pytest.mark.parametrize(
-    ("data", "missing"),
+    ("data", "files", "missing"),
     [
-        ("", ""),
-        ('hf_dataset_name = "wikitext"\n', ""),
-        ('dataset_path = "{here}"\n', ""),
-        ('dataset_path = "{here}/../{name}"\nfile_pattern = "**/*.npy"\n', ""),
-        ('dataset_path = "{here}/typo"\n', "`*.npy` in `{here}/typo`"),
-        (
-            'dataset_path = "{here}"\nfile_pattern = "*.bin"\n',
-            "`*.bin` in `{here}`",
-        ),
-        (
-            'dataset_path = "{here}/typo"\n[[data.datasets]]\npath = "{here}"\n'
-            '[[data.datasets]]\nhf_name = "wikitext"\n',
-            "",
-        ),
-        (
-            '[[data.datasets]]\npath = "{here}"\n[[data.datasets]]\npath = "typo"\n',
-            "`*.npy` in `typo`",
-        ),
+        ("", 0, ""),
+        ('hf_dataset_name = "wikitext"\n', 0, ""),
+        (HERE, 1, ""),
+        (HERE.replace("here}", "here}/..") + 'file_pattern = "**/*.npy"\n', 1, ""),
+        (TYPO, 0, "`*.npy` in `{here}/typo`"),
+        (HERE + 'file_pattern = "*.bin"\n', 0, "`*.bin` in `{here}`"),
+        (f'{TYPO}{SECOND}hf_name = "wikitext"\n', 1, ""),
+        (f'{SECOND}path = "typo"\n', 1, "`*.npy` in `typo`"),
     ],
 )
-def test_data_that_the_trainer_does_not_find(tmp_path, data, missing):
-    (tmp_path / "a.npy").write_bytes(b"")
-    names = {"here": tmp_path, "name": tmp_path.name}
-    job = runner(f"{SMALL}[data]\n{data.format(**names)}").job({})
-    expected = missing and f"no file matches {missing.format(**names)}"
-    assert job["data_missing"] == expected
-    assert len(job["data_files"]) == ("{here}" in data and not missing or "[[" in data)
+def test_data_that_the_trainer_does_not_find(tmp_path, data, files, missing):
+    here = tmp_path / "data"
+    here.mkdir()
+    (here / "a.npy").write_bytes(b"")
+    job = runner(f"{SMALL}[data]\n{data.format(here=here)}").job({})
+    expected = missing and f"no file matches {missing.format(here=here)}"
+    assert (job["data_missing"], len(job["data_files"])) == (expected, files)
 
 
 @pytest.mark.parametrize("rows", [0, 1])
