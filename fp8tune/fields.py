@@ -103,7 +103,7 @@ FIELDS: dict[str, str] = {
     "clip_norm": "norm that gradients are clipped to",
     "fp8_skips": "words in names of linears that stay out of FP8",
     "data_files": "files of token ids that the run reads, sorted",
-    "data_missing": "which of them are not on this machine, or nothing",
+    "data_missing": "what of that data is not on this machine, or nothing",
     "moe_refusal": "what of a mixture of experts a trial does not build, or nothing",
     "trial_refusal": "why a trial cannot stand for the run, or nothing",
     "is_run": "whether the file describes a run, not a model alone",

@@ -21,6 +21,9 @@ MAX_OUTPUT = 1 << 26
 KILL_S = 10.0
 """How long to wait for killed processes to be gone [s]: a driver may hold them."""
 
+EXIT_S = 2.0
+"""How long one that closed its output has to end [s]."""
+
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
 
@@ -42,8 +45,9 @@ def own(module: str) -> tuple[str, ...]:
 class Heard(NamedTuple):
     """What a worker said, and how it ended.
 
-    ``ended`` is ``exit`` with its ``code``, ``late`` where a deadline passed, or
-    ``flood`` where it said too much. ``stage`` is the last one that it named.
+    ``ended`` is ``exit`` with its ``code``, ``late`` where a deadline passed,
+    ``flood`` where it said too much, or ``mute`` where it closed its output and went
+    on. ``stage`` is the last one that it named.
     """
 
     events: list[dict[str, Any]]
@@ -81,6 +85,10 @@ def listen(
     hearing = _Hearing(process, stages, start + total, hear, needs)
     try:
         ended = hearing.run()
+        if ended == "exit":
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(EXIT_S)
+            ended = "mute" if process.returncode is None else ended
     finally:
         kill_family(process.pid, mark)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +42,9 @@ shorter."""
 
 SLACK = 2.0
 """How much longer than its last step the following ones may take."""
+
+_NO_CAUSE = re.compile(r"\s*$|\s+(?!\s|what\(\))|\[?[VDIW]\d{4} |.*Warning: |frame #")
+"""Lines on stderr that healthy trials have too: notes and warnings; and addresses."""
 
 WORKER = own("fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""
@@ -186,7 +190,7 @@ class Builtin:
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
             heard = listen(command, SILENCE_S, left, errors, self.hear, needs)
-            found = record(knobs, spec, heard, _last_line(said))
+            found = record(knobs, spec, heard, last_line(said))
         if self.guard:
             before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
@@ -216,9 +220,10 @@ def _steady(heard: Heard) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def _last_line(path: Path) -> str:
-    """The last line of a file, of its last 4 KiB."""
+def last_line(path: Path) -> str:
+    """The last line of a file that may tell a cause, of its last 4 KiB."""
     with path.open("rb") as file:
         file.seek(max(0, os.path.getsize(path) - 4096))
         lines = file.read().decode(errors="replace").split("\n")
-    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+    told = (line.strip()[:200] for line in reversed(lines) if not _NO_CAUSE.match(line))
+    return next(told, "")
