@@ -90,6 +90,7 @@ FIELDS: dict[str, str] = {
     "rope_theta": "base of the rotary positions",
     "norm_eps": "epsilon of the norms",
     "qk_norm": "whether queries and keys are normalised per head",
+    "qk_norm_eps": "epsilon of those norms",
     "init_std": "standard deviation of the initial weights",
     "top_k": "experts that a token goes to",
     "moe_every": "every so many blocks one is a mixture of experts",

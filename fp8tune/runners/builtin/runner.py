@@ -174,8 +174,16 @@ class Builtin:
         """One worker's life, as a record of its rank alone, with the GPU beside it."""
         start = time.monotonic()
 
+        noise = 0  # what libraries say to their import is no cause of anything
+
         def needs(line: dict[str, Any]) -> float:
             return min(still_needed(spec, line), start + most - time.monotonic())
+
+        def hear(line: dict[str, Any]) -> None:
+            nonlocal noise
+            if line.get("stage") == "build":
+                noise = said.stat().st_size
+            self.hear(line)
 
         before = self.guard.free(deadline / 2) if self.guard else {}
         waited = time.monotonic() - start
@@ -189,8 +197,8 @@ class Builtin:
                 held.enter_context(sampler.running())
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
-            heard = listen(command, SILENCE_S, left, errors, self.hear, needs)
-            found = record(knobs, spec, heard, last_line(said))
+            heard = listen(command, SILENCE_S, left, errors, hear, needs)
+            found = record(knobs, spec, heard, last_line(said, noise))
         if self.guard:
             before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
@@ -220,10 +228,10 @@ def _steady(heard: Heard) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def last_line(path: Path) -> str:
-    """The last line of a file that may tell a cause, of its last 4 KiB."""
+def last_line(path: Path, start: int = 0) -> str:
+    """The last line from there on that may tell a cause, of a file's last 4 KiB."""
     with path.open("rb") as file:
-        file.seek(max(0, os.path.getsize(path) - 4096))
+        file.seek(max(start, os.path.getsize(path) - 4096))
         lines = file.read().decode(errors="replace").split("\n")
     told = (line.strip()[:200] for line in reversed(lines) if not _NO_CAUSE.match(line))
     return next(told, "")

@@ -31,6 +31,7 @@ class Spec(NamedTuple):
     rope_theta: float
     norm_eps: float
     qk_norm: bool
+    qk_norm_eps: float
     init_std: float
     sdpa_backend: str
     tied_embeddings: bool

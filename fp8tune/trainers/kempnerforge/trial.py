@@ -16,6 +16,11 @@ def loss_chunk(train_ce_chunk_size: int) -> int:
     return train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
 
 
+def qk_norm_eps() -> float:
+    """That of RMSNorm, whatever ``norm_eps`` is (model/attention.py, model/norm.py)."""
+    return 1e-5
+
+
 def fused(optimizer_fused: bool) -> bool:
     """Whether AdamW is the fused kernel (training/optimizer.py)."""
     return optimizer_fused
