@@ -42,8 +42,8 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     keys = config.trainer.schema.job
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, device):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
-    known = [*(keys[role] for role in values), *warmup_names(config.trainer)]
-    check_allowed(known, allow)
+    known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
+    check_allowed(known, allow, [*sorted(frozen), "warmup"])
     knobs = [
         Knob(
             keys[role],

@@ -1,5 +1,6 @@
 """The rehearsal's config: whatever a search of it chooses, the outcome lints clean."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,18 @@ def test_what_is_allowed_is_freed(plan, name):
     assert not plan_for_trials(plan.config, (name,), "cpu").space.knob("compile").frozen
 
 
-def test_a_knob_that_is_none(plan):
-    with pytest.raises(CannotPlan, match=r"did you mean `precision`\?"):
-        plan_for_trials(plan.config, ("precison",), "cpu")
+@pytest.mark.parametrize(
+    ("name", "device", "said"),
+    [
+        ("precison", "cpu", "did you mean `precision`?"),
+        ("seq_len", "cpu", "it frees compile, precision, warmup"),
+        ("grad_accum", "cuda", "it frees precision, warmup"),
+        ("train.seq_len", "cuda", "it frees precision, warmup"),
+    ],
+)
+def test_a_knob_that_is_none(plan, name, device, said):
+    with pytest.raises(CannotPlan, match=f"^--allow {name}: .*; {re.escape(said)}$"):
+        plan_for_trials(plan.config, (name,), device)
 
 
 def identity(text, target, device="cpu"):
