@@ -51,7 +51,7 @@ from fp8tune.cli import Choice, Failure, text_or_json
     default="",
     metavar="STUDY",
     help="An earlier study to start from, or `none`; else the nearest finished one of "
-    "this GPU and these versions, and none in replay.",
+    "this machine and these versions, and none in replay.",
 )
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
 @text_or_json

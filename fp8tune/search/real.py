@@ -10,7 +10,8 @@ from typing import Any
 from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
-from fp8tune.runners import smi
+from fp8tune.lint.run import cores
+from fp8tune.runners import cpu, smi
 from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_names
 from fp8tune.search.space import Knob, Space
 
@@ -85,10 +86,12 @@ def circumstances(
 
     Figures of one GPU, driver, torch or data set do not answer for another's.
     """
-    machine = {"machine": smi.name(), "driver": smi.driver()}
+    machine = {"machine": f"{cpu.name()}, {cores()} cores"}
+    if device == "cuda":
+        machine = {"machine": smi.name(), "driver": smi.driver()}
     return {
         "device": device,
-        **(machine if device == "cuda" else {}),
+        **machine,
         "fp8tune": __version__,
         **{name: _version(name) for name in ("torch", "torchao")},
         "data": "" if made_up_data else _data(job),
