@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.process import RESULTS
 from benchmarks.search.recording import raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
@@ -54,6 +55,9 @@ SPACES = {
     ),
 }
 PRECISION = Knob("train.mixed_precision", ("bf16", "fp8"), "precision", frozen=True)
+REAL = RESULTS / "runs_cpu.jsonl"
+"""Runs of the rehearsal's config on an idle CPU of two cores
+(``python -m benchmarks.search.repeat configs/rehearsal_cpu.toml --device cpu``)."""
 FIRST = 5000
 """The first seed of the recorded run; tuning used those below 1000."""
 SAME, FOUND = 0.95, 0.9
@@ -187,6 +191,7 @@ def summary(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "space": case.space,
         "gain": case.gain,
         "spread": round(case.spread, 5),
+        "real": bool(case.luck),
         "drift": case.drift,
         "when": case.when if case.drift else "",
         "searches": count,
@@ -224,7 +229,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         row["space"],
         truth,
-        f"{100 * row['spread']:.1f} %",
+        f"{100 * row['spread']:.1f} %{' (real, CPU)' * row['real']}",
         f"{100 * row['right']:.1f} %{'' if row['reached'] else ' MISSED'}",
         verdicts,
         f"{row['trials']:.0f}",
@@ -241,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write the results")
     parser.add_argument("--records", type=Path, help="real runs of one setting")
     options = parser.parse_args(arguments)
-    cases = measured(options.records) if options.records else CASES
+    cases = measured(options.records) if options.records else [*CASES, *measured(REAL)]
     seeds = range(options.first, options.first + options.searches)
     rows = []
     for case, outcomes in raced(cases, seeds, run, options.jobs):

@@ -27,10 +27,10 @@ def test_story(whole):
         "Faster: +50.0 % tokens/s over your config",
         (
             "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+47.8 % to +52.2 %).",
+            "(+48.1 % to +51.9 %).",
             "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
-            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.2 % to "
-            "+26.9 %); bf16 does 120 (119 to 121).",
+            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.4 % to "
+            "+26.6 %); bf16 does 120 (119 to 121).",
             "Runner-up: batch 2, AC none, compiled, FP8, 110 (-26.7 %, not measured "
             "again).",
             "Stability was not checked: no run compares FP8's losses with bf16's.",
