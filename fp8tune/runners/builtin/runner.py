@@ -174,15 +174,15 @@ class Builtin:
         """One worker's life, as a record of its rank alone, with the GPU beside it."""
         start = time.monotonic()
 
-        noise = 0  # what libraries say to their import is no cause of anything
+        before_stage = 0  # what was written until then is no cause of an end in it
 
         def needs(line: dict[str, Any]) -> float:
             return min(still_needed(spec, line), start + most - time.monotonic())
 
         def hear(line: dict[str, Any]) -> None:
-            nonlocal noise
-            if line.get("stage") == "build":
-                noise = said.stat().st_size
+            nonlocal before_stage
+            if "stage" in line:
+                before_stage = said.stat().st_size
             self.hear(line)
 
         before = self.guard.free(deadline / 2) if self.guard else {}
@@ -198,7 +198,7 @@ class Builtin:
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
             heard = listen(command, SILENCE_S, left, errors, hear, needs)
-            found = record(knobs, spec, heard, last_line(said, noise))
+            found = record(knobs, spec, heard, last_line(said, before_stage))
         if self.guard:
             before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
