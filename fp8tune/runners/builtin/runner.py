@@ -43,8 +43,12 @@ shorter."""
 SLACK = 2.0
 """How much longer than its last step the following ones may take."""
 
-_NO_CAUSE = re.compile(r"\s*$|\s+(?!\s|what\(\))|\[?[VDIW]\d{4} |.*Warning: |frame #")
-"""Lines on stderr that healthy trials have too: notes and warnings; and addresses."""
+_NO_CAUSE = re.compile(
+    r"\s*$|\s+(?!\s|what\(\))|frame #"
+    r"|.*Warning: |\[?[VDIW]\d{4} |(?!ERROR)[A-Z]+:\d{4}-"
+)
+"""Lines on stderr that tell no cause: addresses, and what healthy trials say too in
+the ways of Python, torch and its profiler."""
 
 WORKER = own("fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""

@@ -97,6 +97,8 @@ def test_what_is_said_of_one_that_broke_off(heard, expected):
         ("RuntimeError: no such kernel\n", "RuntimeError: no such kernel"),
         ("why\nW1121 21:52:30.123000 28094 torch/utils/_pytree.py:630] an Enum", "why"),
         ("[W1121 21:52:30.1 pool.cpp:9] Warning: unused\n\n", ""),
+        ("USDT:2026-11-21 22:38:55 9725:9725 Handler.cpp:52] profiler_start\n", ""),
+        ("ERROR:2026-11-21 no", "ERROR:2026-11-21 no"),
         ("a.py:1: FutureWarning: old\n  old()\n", ""),
         ("  what():  CUDA error\nframe #0: c10\n", "what():  CUDA error"),
     ],
