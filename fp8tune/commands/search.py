@@ -31,6 +31,9 @@ from fp8tune.cli import Choice, Failure, text_or_json
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option(
+    "--made-up-data", is_flag=True, help="Train trials on made-up text, not on [data]."
+)
+@click.option(
     "--allow", multiple=True, help="A frozen knob to free: precision, warmup, ..."
 )
 @click.option(
@@ -48,7 +51,7 @@ from fp8tune.cli import Choice, Failure, text_or_json
     default="",
     metavar="STUDY",
     help="An earlier study to start from, or `none`; else the nearest finished one of "
-    "this GPU and these versions, and none in replay.",
+    "this machine and these versions, and none in replay.",
 )
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
 @text_or_json
@@ -85,6 +88,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure("--in-place and --output exclude each other")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records is for --runner replay; add that")
+    if asked["made_up_data"] and asked["runner"] == "replay":
+        raise Failure("--made-up-data is for real trials; a replay trains nothing")
     asked["world_size"] = asked["world_size"] or 0
     wishes = Wishes(config=config, as_json=output_format == "json", **asked)
     try:

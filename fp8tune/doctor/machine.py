@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from fp8tune.runners import smi
-from fp8tune.runners.process import listen
+from fp8tune.runners.process import listen, own
 from fp8tune.runners.smi import Process
 
 PACKAGES = ("numpy", "optuna", "rich", "torch", "torchao", "triton")
-PROBE = (sys.executable, "-m", "fp8tune.doctor.probe")
+PROBE = own("fp8tune.doctor.probe")
 PROBE_S = 180.0
 """How long torch may take [s]; some cluster file systems need minutes."""
 SILENCE_S = 90.0

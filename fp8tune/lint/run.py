@@ -74,7 +74,7 @@ def _with_baseline(result: Result, options: Options) -> Result:
 
 def _run_all(found: list[Found], options: Options) -> Result:
     """Check files; many are shared out over processes."""
-    workers = min(_cores(), MAX_WORKERS)
+    workers = min(cores(), MAX_WORKERS)
     if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
         return _run(found, options)
     from concurrent.futures import ProcessPoolExecutor
@@ -90,7 +90,7 @@ def _run_all(found: list[Found], options: Options) -> Result:
     )
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use; macOS does not tell, so all of them."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1

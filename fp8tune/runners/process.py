@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +21,33 @@ MAX_OUTPUT = 1 << 26
 KILL_S = 10.0
 """How long to wait for killed processes to be gone [s]: a driver may hold them."""
 
+EXIT_S = 2.0
+"""How long one that closed its output has to end [s]."""
+
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
+
+_RUN = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); import fp8tune; "
+    "del sys.path[0]; runpy.run_module(sys.argv.pop(1), None, '__main__', True)"
+)
+
+
+def own(module: str) -> tuple[str, ...]:
+    """The command that runs a module of this very fp8tune, wherever it lies.
+
+    Not with ``-m``: that would import what happens to lie in the current folder.
+    """
+    home = str(Path(__file__).parents[2])
+    return (sys.executable, "-P", "-c", _RUN, home, module)
 
 
 class Heard(NamedTuple):
     """What a worker said, and how it ended.
 
-    ``ended`` is ``exit`` with its ``code``, ``late`` where a deadline passed, or
-    ``flood`` where it said too much. ``stage`` is the last one that it named.
+    ``ended`` is ``exit`` with its ``code``, ``late`` where a deadline passed,
+    ``flood`` where it said too much, or ``mute`` where it closed its output and went
+    on. ``stage`` is the last one that it named.
     """
 
     events: list[dict[str, Any]]
@@ -66,6 +85,10 @@ def listen(
     hearing = _Hearing(process, stages, start + total, hear, needs)
     try:
         ended = hearing.run()
+        if ended == "exit":
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(EXIT_S)
+            ended = "mute" if process.returncode is None else ended
     finally:
         kill_family(process.pid, mark)
         with contextlib.suppress(subprocess.TimeoutExpired):

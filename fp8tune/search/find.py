@@ -23,9 +23,13 @@ def find_config() -> str:
 
     What a search has written does not count. Raises ``NotOne``, ``BadSettings``.
     """
-    named = settings_for(os.getcwd()).search_config
-    if named:
-        return os.path.relpath(named)
+    settings = settings_for(os.getcwd())
+    if named := settings.search_config:
+        path = os.path.relpath(named)
+        if not os.path.exists(named):
+            where = os.path.relpath(os.path.join(settings.folder, "pyproject.toml"))
+            raise NotOne(f"{path}: no such file; [tool.fp8tune.search] of {where}")
+        return path
     found = list(_configs())
     if len(found) == 1:
         return found[0]

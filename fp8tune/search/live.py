@@ -21,7 +21,8 @@ from fp8tune.search.answer import ranked
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.output import WORDS, describe, outcome
+from fp8tune.search.failed import failed
+from fp8tune.search.output import describe, outcome
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.runs import by_point, speed_of
@@ -98,7 +99,7 @@ class Board:
         cost = shown(record.cost_s)
         if not record.ok:
             ran = self.study.trials[trial.number].record.ok
-            word = "watts unknown" if ran else WORDS[record.outcome]
+            word = "watts unknown" if ran else failed(record)
             said = Text(word, style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
         if trial.stage == "stability":

@@ -11,6 +11,7 @@ from fp8tune.search.answer import Answer
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import band, extrapolation, sentence
+from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
@@ -54,6 +55,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "output": output or None,
         "study": study,
         "extrapolated": extrapolation(found.record),
+        "made_up_data": found.record and found.record.more.get("made_up_data"),
         "stability": _stability(found),
     }
 
@@ -87,7 +89,7 @@ def outcome(record: Record) -> str:
     if not record.ok:
         said = record.more.get("message")
         why = f": {said}" if isinstance(said, str) and said else ""
-        return f"{WORDS[record.outcome]} after {shown(record.cost_s)}{why}"
+        return f"{failed(record)} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
     slow = "" if record.measured else "under "
@@ -99,17 +101,6 @@ def outcome(record: Record) -> str:
 def _last(record: Record, name: str) -> str:
     values = record.more.get(name)
     return f"{values[-1]:.4g}" if isinstance(values, list) and values else "unknown"
-
-
-WORDS = {
-    "oom": "out of memory",
-    "hang": "gave no answer",
-    "compile": "did not compile",
-    "nan": "lost its loss (NaN)",
-    "launch": "did not start",
-    "throttled": "the GPU did not run at its full speed",
-    "user": "the config's own code failed",
-}
 
 
 def describe(plan: Plan, point: Point) -> str:
@@ -292,15 +283,15 @@ def _percent(share: Speed) -> str:
 
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     """Why nothing succeeded, and what to do."""
-    outcomes = Counter(trial.record.outcome for trial in trials if not trial.record.ok)
-    for outcome, count in outcomes.most_common():
-        yield f"{count} trial{'s' * (count > 1)}: {WORDS[outcome]}"
+    failures = [trial.record for trial in trials if not trial.record.ok]
+    for how, count in Counter(map(failed, failures)).most_common():
+        yield f"{count} trial{'s' * (count > 1)}: {how}"
     if not any(True for _ in plan.space.points(plan.given)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"
     elif all("budget_s" in trial.record.more for trial in trials):
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
-    elif outcomes["oom"]:
+    elif any(record.outcome == "oom" for record in failures):
         yield "try a smaller micro-batch, full activation checkpointing or more GPUs"
 
 

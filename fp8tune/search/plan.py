@@ -116,7 +116,7 @@ def plan_for_records(
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
         raise CannotPlan("the records name no knob")
-    check_allowed([*keys, *warmup_names(config.trainer)], allow)
+    check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
     mine = {key: _given(config.job, key) for key in keys}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, mine[key]) for key in keys})
@@ -159,12 +159,15 @@ def _same_steps(
     return kept, left_out(wrong)
 
 
-def check_allowed(keys: Sequence[str], allow: Sequence[str]) -> None:
-    """``--allow`` names knobs, or what knobs are to a search: else ``CannotPlan``."""
+def check_allowed(
+    names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
+) -> None:
+    """``--allow`` has one of these names: else ``CannotPlan``, with the frozen ones."""
     for name in allow:
-        if name not in keys and name not in FIELDS:
-            near = closest(name, [*keys, *FIELDS])
-            hint = f"; did you mean `{near}`?" if near else ""
+        if name not in names:
+            near = closest(name, names)
+            hint = f"; it frees {', '.join(frozen)}" if frozen else ""
+            hint = f"; did you mean `{near}`?" if near else hint
             raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
 
 

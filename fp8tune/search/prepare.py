@@ -29,6 +29,7 @@ from fp8tune.search.real import (
     circumstances,
     free_keys,
     larger_gib,
+    made_up,
     plan_for_trials,
     ranks,
     this_gpu,
@@ -71,6 +72,7 @@ class Wishes(NamedTuple):
     as_json: bool
     objective: str = SPEED
     start_from: str = ""
+    made_up_data: bool = False
 
 
 class Prepared(NamedTuple):
@@ -91,16 +93,17 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
         return _replayed(wishes, config, held)
     check_config(config, free_keys(config, wishes.allow, wishes.device))
     standing_for = ranks(config)
+    invented = made_up(config, wishes.made_up_data)
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
-    more = circumstances(config.job, wishes.device)
+    more = circumstances(config.job, wishes.device, made_up_data=invented)
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     enough_s = PART * parse_duration(wishes.budget)
-    setup = Setup(wishes.device, standing_for, enough_s=enough_s)
+    setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:

@@ -10,7 +10,8 @@ from typing import Any
 from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Unknown
-from fp8tune.runners import smi
+from fp8tune.lint.run import cores
+from fp8tune.runners import cpu, smi
 from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_names
 from fp8tune.search.space import Knob, Space
 
@@ -42,8 +43,8 @@ def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan
     keys = config.trainer.schema.job
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, device):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
-    known = [*(keys[role] for role in values), *warmup_names(config.trainer)]
-    check_allowed(known, allow)
+    known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
+    check_allowed(known, allow, [*sorted(frozen), "warmup"])
     knobs = [
         Knob(
             keys[role],
@@ -64,18 +65,36 @@ def free_keys(config: Config, allow: tuple[str, ...], device: str) -> set[str]:
     return {keys.get(role, role) for role in roles}
 
 
-def circumstances(job: Job, device: str) -> dict[str, Any]:
+def made_up(config: Config, asked: bool) -> bool:
+    """Whether trials train on made-up text: where that is asked, or no data is named.
+
+    Raises ``CannotPlan`` where the data that is named is not here.
+    """
+    if asked:
+        return True
+    job, name = config.job, config.trainer.schema.title
+    if missing := job["data_missing"]:
+        hint = "mend [data], or try settings on made-up text with --made-up-data"
+        raise CannotPlan(f"{config.path}: {missing}, where {name} stops; {hint}")
+    return not job["data_files"]
+
+
+def circumstances(
+    job: Job, device: str, *, made_up_data: bool = False
+) -> dict[str, Any]:
     """What trials depend on beside the config: machine, software and data.
 
     Figures of one GPU, driver, torch or data set do not answer for another's.
     """
-    machine = {"machine": smi.name(), "driver": smi.driver()}
+    machine = {"machine": f"{cpu.name()}, {cores()} cores"}
+    if device == "cuda":
+        machine = {"machine": smi.name(), "driver": smi.driver()}
     return {
         "device": device,
-        **(machine if device == "cuda" else {}),
+        **machine,
         "fp8tune": __version__,
         **{name: _version(name) for name in ("torch", "torchao")},
-        "data": _data(job),
+        "data": "" if made_up_data else _data(job),
     }
 
 

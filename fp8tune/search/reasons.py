@@ -91,6 +91,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield said
     if said := stability.doubt(found.learns):
         yield said
+    if record is not None and record.more.get("made_up_data") is True:
+        yield "trials trained on made-up text"
     for point, wrong in found.rejected.items():
         yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:

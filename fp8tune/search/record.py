@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeGuard
 OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user")
 """How a trial can end; all but ``ok`` say what went wrong.
 
-``launch``: it never reached its first step; ``user``: the user's own code raised.
+``launch``: it never reached its first step, or was ended in its steps by what may
+pass; ``user``: the user's own code raised.
 """
 
 MAX_LINE = 1 << 20

@@ -109,6 +109,8 @@ def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
 
 def _before(made: Prepared) -> Iterator[str]:
     """What a search knows before its first trial."""
+    if isinstance(made.runner, Builtin) and made.runner.setup.made_up_data:
+        yield "trials train on made-up text, not on data of yours"
     if made.begun.said:
         yield made.begun.said
     if count := len(made.study.trials):

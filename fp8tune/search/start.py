@@ -93,7 +93,8 @@ def _chosen(
         found = near[0]
         if found.wrong:
             return None, f"{found.study.name} is not used: {found.wrong}"
-    where = "another replay" if replayed else "same GPU and versions"
+    machine = "CPU" if about.get("device") == "cpu" else "GPU"
+    where = "another replay" if replayed else f"same {machine} and versions"
     return found, f"starts from {found.study.name}: {where}; {found.differs}"
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, and the signal with which a batch system ends a job."""
+"""Ctrl-C, and the signals with which batch systems and lost terminals end a job."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import signal
 from collections.abc import Iterator
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CODE = 130
 
 
 class Stop:
     """The first signal ends the search with what is known, the second the program.
 
+    A lost terminal may say so twice: that counts once, and not at all under nohup.
     While it is not ``searching`` any more the first is only noted: writing the answer
     takes no time worth breaking off.
     """
@@ -26,14 +27,19 @@ class Stop:
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
         """Take the signals of this process, and give them back at the end."""
-        before = {number: signal.signal(number, self._hear) for number in SIGNALS}
+        heard = set(SIGNALS)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            heard.remove(signal.SIGHUP)
+        before = {number: signal.signal(number, self._hear) for number in heard}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGHUP:
+            return
         if self.asked:
             _say("stopped")
             raise SystemExit(CODE)

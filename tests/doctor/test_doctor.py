@@ -207,8 +207,7 @@ def test_the_command_names_the_gpu(fp8tune, tmp_path, monkeypatch):
     assert checks["other processes"]["value"] == "python (pid 7)"
 
 
-def test_a_rehearsal_with_a_real_torch(fp8tune, monkeypatch, repository):
+def test_a_rehearsal_with_a_real_torch(fp8tune):
     pytest.importorskip("torchao", exc_type=ImportError)
-    monkeypatch.setenv("PYTHONPATH", str(repository))  # its process starts elsewhere
     said = fp8tune("doctor", "--device", "cpu", "--output-format", "json")
     assert (said.code, said.json["can_search"]) == (0, True)

@@ -55,6 +55,16 @@ def aborts(_):
     os.abort()
 
 
+def crashes(_):
+    sys.stderr.write("Failed to load _C_cutlass_90a.abi3.so\n")
+    sys.stderr.flush()
+    say(stage="steady")
+    time.sleep(0.5)
+    sys.stderr.write("a line of its own\n" * (os.environ.get("FP8TUNE_TEST") == "why"))
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def exits(_):
     say(stage="build")
     raise SystemExit(3)

@@ -1,6 +1,7 @@
 """``fp8tune search`` on recorded trials, as people and programs run it."""
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,15 @@ from tests.search.tries import (
     TWIN,
     ran,
 )
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_whether_trials_saw_made_up_text(replay, told):
+    records = [r._replace(more={**r.more, "made_up_data": told}) for r in RECORDS]
+    _, said = answered(replay, records)
+    assert said["made_up_data"] is told
+    written = Path(said["output"]).read_text()
+    assert ("# fp8tune search: trials trained on made-up text\n" in written) is told
 
 
 def test_the_whole_answer(replay, tmp_path):
@@ -46,6 +56,7 @@ def test_the_whole_answer(replay, tmp_path):
         "seconds": 570.0,
         "output": "a.tuned.toml",
         "extrapolated": None,
+        "made_up_data": None,
         "stability": None,
         "starts_from": None,
     }

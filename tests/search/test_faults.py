@@ -78,6 +78,19 @@ def test_the_gpu_is_watched_while_a_trial_is_steady(
     assert found.more.items() >= {**seen, "others": [other]}.items()
 
 
+@pytest.mark.parametrize(("word", "last"), [("", ""), ("why", "a line of its own")])
+def test_what_libraries_say_to_their_import_is_no_cause(monkeypatch, word, last):
+    monkeypatch.setenv("FP8TUNE_TEST", word)
+    loaded = trainer("kempnerforge").load(
+        tomllib.loads(CONFIG.format(batch=1, steps=8))
+    )
+    worker = (sys.executable, str(WORKER), "crashes")
+    known, target = trainer("kempnerforge"), Target("", 1)
+    found = Builtin(known, loaded, target, Setup("cpu"), worker).run({}, 60.0)
+    said = "the worker died of SIGSEGV in stage steady"
+    assert found.more["message"] == said + f"; it said last: {last}" * bool(last)
+
+
 def left_behind(mark):
     """Processes with a word in their environment."""
     for folder in Path("/proc").glob("[0-9]*"):

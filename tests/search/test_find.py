@@ -52,6 +52,10 @@ def test_the_named_one(project, monkeypatch):
             {"b/a.toml": CONFIG, "a.toml": CONFIG},
             "2 train configs here, name one: a.toml, b/a.toml",
         ),
+        (
+            {"a.toml": CONFIG, "pyproject.toml": NAMED},
+            r"^configs/a.toml: no such file; \[tool.fp8tune.search\] of pyproject.toml",
+        ),
     ],
 )
 def test_none_or_several(project, files, said):

@@ -1,12 +1,15 @@
 """The rehearsal's config: whatever a search of it chooses, the outcome lints clean."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan, read_config, study_name
-from fp8tune.search.real import circumstances, plan_for_trials, ranks
+from fp8tune.search.real import circumstances, made_up, plan_for_trials, ranks
 from fp8tune.search.reasons import choices
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
@@ -52,9 +55,18 @@ def test_what_is_allowed_is_freed(plan, name):
     assert not plan_for_trials(plan.config, (name,), "cpu").space.knob("compile").frozen
 
 
-def test_a_knob_that_is_none(plan):
-    with pytest.raises(CannotPlan, match=r"did you mean `precision`\?"):
-        plan_for_trials(plan.config, ("precison",), "cpu")
+@pytest.mark.parametrize(
+    ("name", "device", "said"),
+    [
+        ("precison", "cpu", "did you mean `precision`?"),
+        ("seq_len", "cpu", "it frees compile, precision, warmup"),
+        ("grad_accum", "cuda", "it frees precision, warmup"),
+        ("train.seq_len", "cuda", "it frees precision, warmup"),
+    ],
+)
+def test_a_knob_that_is_none(plan, name, device, said):
+    with pytest.raises(CannotPlan, match=f"^--allow {name}: .*; {re.escape(said)}$"):
+        plan_for_trials(plan.config, (name,), device)
 
 
 def identity(text, target, device="cpu"):
@@ -110,6 +122,15 @@ def test_what_the_trainer_cannot_run_is_not_tried(
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert not list(project({}).glob(".fp8tune*"))
+
+
+def test_data_that_is_not_here_is_asked_for(project, fp8tune):
+    project({"a.toml": f'{PATH.read_text()}[data]\ndataset_path = "typo"\n'})
+    done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "9s")
+    assert (done.code, done.out) == (2, "")
+    assert "no file matches `*.npy` in `typo`, where KempnerForge stops" in done.err
+    config = read_config("a.toml", Path("a.toml").read_bytes(), Target("", 1))
+    assert made_up(config, asked=True)
 
 
 def test_replicas_without_shards_are_shards(project):

@@ -61,6 +61,14 @@ def test_a_near_study_is_started_from_and_named(studies):
     assert {run.quantity for run in found.runs} == {"memory", "out-of-memory"}
 
 
+def test_a_rehearsal_starts_from_one_on_the_same_cpu(studies):
+    here = {"device": "cpu", "machine": "EPYC, 2 cores", "driver": ""}
+    folder = studies(**here)
+    said = "starts from old: same CPU and versions; layers 32 instead of 24"
+    assert begun(folder, **here).said == said
+    assert begun(folder, **here | {"machine": "EPYC, 4 cores"}) == Start()
+
+
 ENERGY = "tokens-per-joule"
 
 

@@ -39,6 +39,7 @@ class Command:
 
     def __init__(self, folder, budget="10m"):
         self.folder = folder
+        self.prefix = ()
         (folder / "a.toml").write_text(CONFIG)
         for name in ("torch", "torchao"):
             (folder / "broken" / name).mkdir(parents=True)
@@ -51,7 +52,8 @@ class Command:
         self.arguments = ("search", "a.toml", "--device", "cpu", "--budget", budget)
 
     def start(self, *arguments):
-        command = [sys.executable, "-m", "fp8tune", *self.arguments, *arguments]
+        program = [*self.prefix, sys.executable, "-m", "fp8tune"]
+        command = [*program, *self.arguments, *arguments]
         return subprocess.Popen(
             command,
             cwd=self.folder,
@@ -134,8 +136,11 @@ def knowing(command):
     return command
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_once_writes_what_is_known(knowing, number):
+    scratch = knowing.folder / "scratch"
+    scratch.mkdir()
+    knowing.environment["TMPDIR"] = str(scratch)
     process = knowing.at_work()
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -147,6 +152,7 @@ def test_once_writes_what_is_known(knowing, number):
     assert knowing.left() == []
     (study,) = (knowing.folder / ".fp8tune").iterdir()
     assert len((study / "trials.jsonl").read_text().splitlines()) == len(KNOWN)
+    assert list(scratch.glob("fp8tune-*")) == []
 
 
 def test_once_with_nothing_known(command):
@@ -167,6 +173,18 @@ def test_twice_stops_at_once(knowing):
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert knowing.left() == []
+
+
+def test_a_lost_terminal_is_nothing_under_nohup(command):
+    command.prefix = ("nohup",)
+    process = command.at_work()
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    process.kill()
+    _, err = process.communicate()
+    assert "stopping" not in err
+    assert command.left() == []
 
 
 def test_a_killed_search_leaves_no_trial_behind(command):

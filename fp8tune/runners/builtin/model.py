@@ -71,8 +71,9 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(spec.hidden_size, kv_size, bias=False)
         self.v_proj = nn.Linear(spec.hidden_size, kv_size, bias=False)
         self.o_proj = nn.Linear(q_size, spec.hidden_size, bias=False)
-        self.q_norm = RMSNorm(spec.head_dim, spec.norm_eps) if spec.qk_norm else None
-        self.k_norm = RMSNorm(spec.head_dim, spec.norm_eps) if spec.qk_norm else None
+        per_head = (spec.head_dim, spec.qk_norm_eps)
+        self.q_norm = RMSNorm(*per_head) if spec.qk_norm else None
+        self.k_norm = RMSNorm(*per_head) if spec.qk_norm else None
 
     def kernel(self) -> AbstractContextManager[None]:
         """The context in which torch takes the kernel that the config names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from fp8tune.runners.builtin.counted import summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.builtin.told import record
-from fp8tune.runners.process import Heard, listen
+from fp8tune.runners.process import Heard, listen, own
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import Record, tight
 from fp8tune.search.runner import WHOLE, Leeway
@@ -43,20 +43,29 @@ shorter."""
 SLACK = 2.0
 """How much longer than its last step the following ones may take."""
 
-WORKER = (sys.executable, "-m", "fp8tune.runners.builtin.worker")
+_NO_CAUSE = re.compile(
+    r"\s*$|\s+(?!\s|what\(\))|frame #"
+    r"|.*Warning: |\[?[VDIW]\d{4} |(?!ERROR)[A-Z]+:\d{4}-"
+)
+"""Lines on stderr that tell no cause: addresses, and what healthy trials say too in
+the ways of Python, torch and its profiler."""
+
+WORKER = own("fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""
 
 
 class Setup(NamedTuple):
-    """Where and how long trials run; ``min_steps`` and so on as in ``Spec``.
+    """Where, on what and how long trials run; ``min_steps`` and so on as in ``Spec``.
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
+    this machine's; else 0. ``made_up_data`` leaves the config's data alone. After
+    ``enough_s`` seconds of steps the fewest have to do.
     """
 
     device: str
     dp_shard: int = 1
     larger_gib: float = 0.0
+    made_up_data: bool = False
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
@@ -101,8 +110,9 @@ class Builtin:
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """What a trial of these knobs builds; raises ``CannotBuild``."""
         given = self.setup._asdict()
-        del given["larger_gib"]
-        return from_job(self.job(knobs), **given)
+        del given["larger_gib"], given["made_up_data"]
+        spec = from_job(self.job(knobs), **given)
+        return spec._replace(data_files=[]) if self.setup.made_up_data else spec
 
     def run(
         self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
@@ -168,8 +178,16 @@ class Builtin:
         """One worker's life, as a record of its rank alone, with the GPU beside it."""
         start = time.monotonic()
 
+        before_stage = 0  # what was written until then is no cause of an end in it
+
         def needs(line: dict[str, Any]) -> float:
             return min(still_needed(spec, line), start + most - time.monotonic())
+
+        def hear(line: dict[str, Any]) -> None:
+            nonlocal before_stage
+            if "stage" in line:
+                before_stage = said.stat().st_size
+            self.hear(line)
 
         before = self.guard.free(deadline / 2) if self.guard else {}
         waited = time.monotonic() - start
@@ -183,8 +201,8 @@ class Builtin:
                 held.enter_context(sampler.running())
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
-            heard = listen(command, SILENCE_S, left, errors, self.hear, needs)
-            found = record(knobs, spec, heard, _last_line(said))
+            heard = listen(command, SILENCE_S, left, errors, hear, needs)
+            found = record(knobs, spec, heard, last_line(said, before_stage))
         if self.guard:
             before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
@@ -214,9 +232,10 @@ def _steady(heard: Heard) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def _last_line(path: Path) -> str:
-    """The last line of a file, of its last 4 KiB."""
+def last_line(path: Path, start: int = 0) -> str:
+    """The last line from there on that may tell a cause, of a file's last 4 KiB."""
     with path.open("rb") as file:
-        file.seek(max(0, os.path.getsize(path) - 4096))
+        file.seek(max(start, os.path.getsize(path) - 4096))
         lines = file.read().decode(errors="replace").split("\n")
-    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+    told = (line.strip()[:200] for line in reversed(lines) if not _NO_CAUSE.match(line))
+    return next(told, "")

@@ -31,6 +31,7 @@ class Spec(NamedTuple):
     rope_theta: float
     norm_eps: float
     qk_norm: bool
+    qk_norm_eps: float
     init_std: float
     sdpa_backend: str
     tied_embeddings: bool
@@ -80,8 +81,11 @@ class Spec(NamedTuple):
 
     def data(self) -> dict[str, Any]:
         """What a record says of the data that a run sees."""
-        made_up = not self.data_files
-        return {"tokens_per_step": self.tokens_per_step(), "made_up_data": made_up}
+        return {"tokens_per_step": self.tokens_per_step(), **self.source()}
+
+    def source(self) -> dict[str, bool]:
+        """Whether that data is made up."""
+        return {"made_up_data": not self.data_files}
 
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")

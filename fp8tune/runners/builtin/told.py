@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from typing import Any
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.process import Heard
-from fp8tune.search.record import OUTCOMES, Record
+from fp8tune.search.record import OUTCOMES, BadRecord, Record, parse
 from fp8tune.search.stability.course import series
 
 KEPT = (
@@ -31,6 +33,8 @@ _LATE = {
     "compile": "compile",
 }
 
+_BROKEN = {"flood": "said too much", "mute": "closed its output"}
+
 
 def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
     """What a worker's lines amount to; ``said`` is its last word on stderr."""
@@ -38,15 +42,18 @@ def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record
     done, failed = _event(heard, "done"), _event(heard, "failed")
     try:
         if done is not None:
-            return _measured(base, spec, heard, done)
+            measured = _measured(base, spec, heard, done)
+            parse(measured.line())  # as a study does later
+            return measured
         if failed is not None:
             return _failed(base, heard, failed)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(more={"message": message[:500]})
-    outcome, message = _unfinished(heard)
-    said = said if heard.ended == "exit" else ""  # else it was cut off, not ended
-    more = {"message": f"{message} {said}".strip(), "stage_reached": heard.stage}
+    outcome, message = _unfinished(heard, spec.device)
+    if heard.ended == "exit" and said:  # else it was cut off, not ended
+        message += f"; it said last: {said}"
+    more = {"message": message, "stage_reached": heard.stage}
     return base._replace(outcome=outcome, more=more)
 
 
@@ -63,14 +70,22 @@ def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     return base._replace(outcome=kind, more=more)
 
 
-def _unfinished(heard: Heard) -> tuple[str, str]:
+def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
     """The outcome of a worker that neither finished nor said why."""
+    where, code = f"in stage {heard.stage}", heard.code
     if heard.ended == "late":
-        return _LATE.get(heard.stage, "hang"), f"given up in stage {heard.stage}"
-    if heard.code == -9:
-        return "launch", "killed by the system, probably for host memory"
+        return _LATE.get(heard.stage, "hang"), f"given up {where}"
+    if heard.ended in _BROKEN:
+        return "launch", f"the worker {_BROKEN[heard.ended]} {where}"
+    if code == -signal.SIGKILL:
+        loaded = heard.stage not in ("start", "import")
+        kind = "oom" if device == "cpu" and loaded else "launch"
+        return kind, f"killed {where}, probably by the system for host memory"
     kind = "compile" if heard.stage == "compile" else "launch"
-    return kind, f"the worker ended with code {heard.code}"
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return kind, f"the worker died of {signal.Signals(-code).name} {where}"
+    return kind, f"the worker ended with code {code} {where}"
 
 
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
@@ -85,6 +100,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         "checkpointed": built.get("checkpointed", 0),
         "grad_accum": spec.grad_accum,
         "rehearsal": spec.device == "cpu",
+        **spec.source(),
         **{name: done[name] for name in KEPT if name in done},
     }
     outcome = "ok"

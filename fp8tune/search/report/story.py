@@ -10,7 +10,8 @@ from typing import NamedTuple
 from fp8tune.search.aim import ENERGY, SPEED, UNITS
 from fp8tune.search.answer import Answer
 from fp8tune.search.duration import shown
-from fp8tune.search.output import WORDS, describe, gained, no_gain, unfinished
+from fp8tune.search.failed import failed
+from fp8tune.search.output import describe, gained, no_gain, unfinished
 from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
@@ -235,13 +236,12 @@ def _start(case: Case) -> Iterator[str]:
 
 
 def _failures(case: Case) -> Iterator[str]:
-    outcomes = Counter(trial.record.outcome for trial in case.trials)
-    for outcome, count in outcomes.most_common():
-        if outcome != "ok":
-            yield f"{plural(count, 'trial')}: {WORDS[outcome]}."
-    if outcomes["ok"]:
+    failures = [trial.record for trial in case.trials if not trial.record.ok]
+    for how, count in Counter(map(failed, failures)).most_common():
+        yield f"{plural(count, 'trial')}: {how}."
+    if len(failures) < len(case.trials):
         yield "Only settings that may not be chosen ran."
-    if outcomes["oom"]:
+    if any(record.outcome == "oom" for record in failures):
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
 
 

@@ -49,7 +49,13 @@ def write_at_end(folder: str, out: TextIO) -> None:
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
-    except (BadStudy, OSError) as error:
+    except BadStudy as error:
         print(f"note: no report: {plain(str(error))}", file=sys.stderr)
+    except OSError as error:
+        place = error.filename2 or error.filename or NAME
+        print(
+            f"note: no report: {plain(place)}: {error.strerror or error}",
+            file=sys.stderr,
+        )
     else:
         print(f"report {plain(path)}", file=out)

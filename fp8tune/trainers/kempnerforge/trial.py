@@ -16,6 +16,11 @@ def loss_chunk(train_ce_chunk_size: int) -> int:
     return train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
 
 
+def qk_norm_eps() -> float:
+    """That of RMSNorm, whatever ``norm_eps`` is (model/attention.py, model/norm.py)."""
+    return 1e-5
+
+
 def fused(optimizer_fused: bool) -> bool:
     """Whether AdamW is the fused kernel (training/optimizer.py)."""
     return optimizer_fused
@@ -38,15 +43,41 @@ def data_files(
 
     A mixture's first one stands for all (data/dataset.py, MemoryMappedDataset).
     """
-    import glob
-    import os
+    paths = _folders(data_dataset_path, data_datasets)
+    return _shards(paths[0], data_file_pattern) if paths else []
 
-    path = data_dataset_path
-    if data_datasets and isinstance(data_datasets[0], dict):
-        path = data_datasets[0].get("path", "")
-    if not isinstance(path, str) or not path or not isinstance(data_file_pattern, str):
+
+def data_missing(
+    data_dataset_path: Any, data_file_pattern: Any, data_datasets: Any
+) -> str:
+    """Which shards are not here, so that the run ends at start; else ``""``.
+
+    Each source of a mixture is read (scripts/train.py).
+    """
+    pattern = data_file_pattern
+    paths = filter(None, _folders(data_dataset_path, data_datasets))
+    empty = (path for path in paths if not _shards(path, pattern))
+    return next((f"no file matches `{pattern}` in `{path}`" for path in empty), "")
+
+
+def _folders(path: Any, sources: Any) -> list[str]:
+    """Where the shards lie, by source; ``""`` for one that is no folder."""
+    found = [path]
+    if sources:
+        found = [s.get("path") if isinstance(s, dict) else "" for s in sources]
+    return [one if isinstance(one, str) else "" for one in found]
+
+
+def _shards(folder: str, pattern: Any) -> list[str]:
+    """The files that the trainer finds there."""
+    from pathlib import Path
+
+    if not folder:
         return []
-    return sorted(glob.glob(os.path.join(glob.escape(path), data_file_pattern)))
+    try:
+        return [str(path) for path in sorted(Path(folder).glob(pattern))]
+    except (NotImplementedError, OSError, TypeError, ValueError):
+        return []
 
 
 def trial_refusal(

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fp8tune.runners.builtin.data import TooFew, batches, made_up
-from tests.runners.builtin.small import SMALL, spec
+from tests.runners.builtin.small import SMALL, runner, spec
 
 
 def test_made_up_tokens_follow_a_rule():
@@ -33,6 +33,32 @@ def test_shards_of_the_user(tmp_path, name):
     inputs, labels = next(batches(made))
     assert inputs.tolist() == ids[: 33 * 2].reshape(2, 33)[:, :-1].tolist()
     assert labels.tolist() == ids[: 33 * 2].reshape(2, 33)[:, 1:].tolist()
+
+
+HERE, TYPO = 'dataset_path = "{here}"\n', 'dataset_path = "{here}/typo"\n'
+SECOND = '[[data.datasets]]\npath = "{here}"\n[[data.datasets]]\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "files", "missing"),
+    [
+        ("", 0, ""),
+        ('hf_dataset_name = "wikitext"\n', 0, ""),
+        (HERE, 1, ""),
+        (HERE.replace("here}", "here}/..") + 'file_pattern = "**/*.npy"\n', 1, ""),
+        (TYPO, 0, "`*.npy` in `{here}/typo`"),
+        (HERE + 'file_pattern = "*.bin"\n', 0, "`*.bin` in `{here}`"),
+        (f'{TYPO}{SECOND}hf_name = "wikitext"\n', 1, ""),
+        (f'{SECOND}path = "typo"\n', 1, "`*.npy` in `typo`"),
+    ],
+)
+def test_data_that_the_trainer_does_not_find(tmp_path, data, files, missing):
+    here = tmp_path / "data"
+    here.mkdir()
+    (here / "a.npy").write_bytes(b"")
+    job = runner(f"{SMALL}[data]\n{data.format(here=here)}").job({})
+    expected = missing and f"no file matches {missing.format(here=here)}"
+    assert (job["data_missing"], len(job["data_files"])) == (expected, files)
 
 
 @pytest.mark.parametrize("rows", [0, 1])

@@ -30,6 +30,16 @@ def test_the_model_has_the_parameters_that_the_facts_count(more):
     assert weights == counted + norms
 
 
+def test_the_norms_of_queries_and_keys_have_an_epsilon_of_their_own():
+    text = SMALL.replace("[model]\n", "[model]\nqk_norm = true\nnorm_eps = 0.1\n")
+    torch.manual_seed(0)
+    attention = Decoder(spec(text)).layers[0].attention
+    small = torch.full((1, 1, 1, attention.head_dim), 1e-2)
+    for norm in (attention.q_norm, attention.k_norm):
+        said = float(norm(small).detach().mean())
+        assert said == pytest.approx(1e-2 / (1e-4 + 1e-5) ** 0.5)
+
+
 def test_experts_have_the_parameters_that_the_facts_count():
     text = SMALL.replace("[model]\n", f"[model]\n{MOE}")
     weights = sum(w.numel() for w in Decoder(spec(text)).parameters())

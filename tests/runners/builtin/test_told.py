@@ -1,10 +1,14 @@
 """What a worker's lines amount to."""
 
+import math
+
 import pytest
 
+from fp8tune.runners.builtin.runner import last_line
 from fp8tune.runners.builtin.told import record
 from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
+from fp8tune.search import output
 from tests.runners.builtin.small import spec
 
 
@@ -47,23 +51,83 @@ def said(*events, ended="exit", stage="steady", code=1):
         (said(ended="late", stage="compile"), "compile"),
         (said(code=-11, stage="compile"), "compile"),
         (said(code=-9, stage="compile"), "launch"),
+        (said(code=-9, stage="import"), "launch"),
         (said(code=-9), "launch"),
+        (said(code=-11), "launch"),
         (said(code=1), "launch"),
     ],
 )
 def test_how_a_trial_ends(heard, outcome):
-    assert record({}, spec(), heard, "").outcome == outcome
+    on_gpu = spec()._replace(device="cuda")
+    assert record({}, on_gpu, heard, "").outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        (
+            said(code=-9),
+            "out of memory after 1 s: killed in stage steady, probably by the system "
+            "for host memory",
+        ),
+        (
+            said(code=-11),
+            "died in its steps after 1 s: the worker died of SIGSEGV in stage steady; "
+            "it said last: why",
+        ),
+        (
+            said(code=3, stage="build"),
+            "did not start after 1 s: the worker ended with code 3 in stage build; it "
+            "said last: why",
+        ),
+        (
+            said(ended="flood", code=-9),
+            "died in its steps after 1 s: the worker said too much in stage steady",
+        ),
+    ],
+)
+def test_what_is_said_of_one_that_broke_off(heard, expected):
+    last = "" if heard.code == -9 else "why"
+    assert output.outcome(record({}, spec(), heard, last)) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("RuntimeError: no such kernel\n", "RuntimeError: no such kernel"),
+        ("why\nW1121 21:52:30.123000 28094 torch/utils/_pytree.py:630] an Enum", "why"),
+        ("[W1121 21:52:30.1 pool.cpp:9] Warning: unused\n\n", ""),
+        ("USDT:2026-11-21 22:38:55 9725:9725 Handler.cpp:52] profiler_start\n", ""),
+        ("ERROR:2026-11-21 no", "ERROR:2026-11-21 no"),
+        ("a.py:1: FutureWarning: old\n  old()\n", ""),
+        ("  what():  CUDA error\nframe #0: c10\n", "what():  CUDA error"),
+    ],
+)
+def test_the_line_that_may_tell_a_cause(tmp_path, lines, expected):
+    path = tmp_path / "stderr"
+    path.write_text(lines, encoding="utf-8")
+    assert last_line(path) == expected
+
+
+DONE = {
+    "step_ms": [1.0],
+    "tokens_per_second_per_rank": 1.0,
+    "peak_gib": 1.0,
+    "reserved_gib": 1.0,
+    "float8_matmuls": 0,
+}
+
+
+@pytest.mark.parametrize("speed", [math.inf, math.nan, -5.0, 0.0, "9", None])
+def test_a_speed_that_is_none(speed):
+    done = {**DONE, "tokens_per_second_per_rank": speed}
+    found = record({}, spec(mixed_precision="bf16"), said({"done": done}), "")
+    assert (found.outcome, found.tokens_per_second) == ("launch", 0.0)
+    assert found.more["message"].startswith("the worker's report cannot be read: ")
 
 
 def test_no_fp8_matmul_is_no_fp8():
-    done = {
-        "step_ms": [1.0],
-        "tokens_per_second_per_rank": 1.0,
-        "peak_gib": 1.0,
-        "reserved_gib": 1.0,
-        "float8_matmuls": 0,
-    }
-    found = record({}, spec(), said({"done": done}), "")
+    found = record({}, spec(), said({"done": DONE}), "")
     assert (found.outcome, found.more["message"]) == (
         "user",
         "FP8 was asked for, and no FP8 matmul ran",
@@ -80,13 +144,7 @@ def test_no_fp8_matmul_is_no_fp8():
     ],
 )
 def test_every_fp8_linear_ran_in_fp8(ran, recipe, outcome):
-    done = {
-        "step_ms": [1.0],
-        "tokens_per_second_per_rank": 1.0,
-        "peak_gib": 1.0,
-        "reserved_gib": 1.0,
-        "float8_matmuls": ran,
-    }
+    done = {**DONE, "float8_matmuls": ran}
     made = spec()._replace(fp8_recipe=recipe)
     found = record({}, made, said({"float8_linears": 15}, {"done": done}), "")
     assert found.outcome == outcome

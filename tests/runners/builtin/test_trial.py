@@ -20,7 +20,7 @@ def test_a_whole_trial_with_proof_of_fp8():
     # 15 linears, two micro-batches, one matmul forward and two backward
     assert found.more["float8_linears"] == 15
     assert found.more["float8_matmuls"] == 15 * 2 * 3
-    assert found.more["rehearsal"] is True
+    assert found.more["rehearsal"] is found.more["made_up_data"] is True
     every = found.more["all_step_ms"]
     assert tuple(every[-len(found.step_ms) :]) == found.step_ms
     assert found.more["discarded"][0] == {"first": 0, "last": 1, "why": "warm-up"}
@@ -28,6 +28,15 @@ def test_a_whole_trial_with_proof_of_fp8():
     assert low <= found.more["median_step_ms"] <= high
     assert "tokens_per_joule" not in found.more
     assert json.loads(found.line())["outcome"] == "ok"
+
+
+def test_a_trial_imports_nothing_of_the_folder_it_starts_in(tmp_path, monkeypatch):
+    trap = "raise RuntimeError('imported')\n"
+    for name in ("profile.py", "torchao.py", "fp8tune.py"):  # what torch and we import
+        (tmp_path / name).write_text(trap, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert runner().run({"train.mixed_precision": "bf16"}, 300).outcome == "ok"
 
 
 def stages(text, floor=0.0):
@@ -106,6 +115,7 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert time.monotonic() - start < 40 + 60
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("trials train on made-up text, ")
     trials = [json.loads(line) for line in path.read_text().splitlines()]
     assert path.read_bytes().startswith(known)
     assert [trial["trial"] for trial in trials] == list(range(len(trials)))

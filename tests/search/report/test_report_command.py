@@ -1,7 +1,10 @@
 """``fp8tune report``, as people run it."""
 
+import sys
+
 import pytest
 
+from fp8tune.search.report.write import write_at_end
 from tests.search.report.studies import WHOLE, study
 
 
@@ -64,11 +67,16 @@ def test_what_cannot_be_reported(folder, fp8tune, arguments, said):
 
 
 def test_without_matplotlib(folder, fp8tune, monkeypatch):
-    import sys
-
     for name in [n for n in sys.modules if n.startswith("fp8tune.search.report.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = fp8tune("report", "a-1")
     assert done.code == 2
     assert "report needs matplotlib: pip install 'fp8tune[search]'" in done.err
+
+
+def test_a_search_says_why_its_page_is_not_written(folder, capsys, tmp_path):
+    page = tmp_path / folder / "report.html"
+    page.mkdir()
+    write_at_end(str(page.parent), sys.stdout)
+    assert capsys.readouterr() == ("", f"note: no report: {page}: Is a directory\n")

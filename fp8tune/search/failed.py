@@ -1,0 +1,27 @@
+"""How a trial failed, in words."""
+
+from __future__ import annotations
+
+from fp8tune.search.record import Record
+
+WORDS = {
+    "oom": "out of memory",
+    "hang": "gave no answer",
+    "compile": "did not compile",
+    "nan": "lost its loss (NaN)",
+    "launch": "did not start",
+    "throttled": "the GPU did not run at its full speed",
+    "user": "the config's own code failed",
+}
+
+STEPPING = ("first_step", "steady", "profile")
+"""Stages in which a trial makes steps."""
+
+
+def failed(record: Record) -> str:
+    """How a trial failed."""
+    if record.outcome == "launch" and record.step_ms:
+        return "does not count"
+    if record.outcome == "launch" and record.more.get("stage_reached") in STEPPING:
+        return "died in its steps"
+    return WORDS[record.outcome]

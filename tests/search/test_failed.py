@@ -1,0 +1,21 @@
+"""How a trial failed, in words that hold."""
+
+import pytest
+
+from fp8tune.search.failed import failed
+from fp8tune.search.record import Record
+
+
+@pytest.mark.parametrize(
+    ("outcome", "step_ms", "stage", "words"),
+    [
+        ("launch", (), "build", "did not start"),
+        ("launch", (), None, "did not start"),
+        ("launch", (), "steady", "died in its steps"),
+        ("launch", (9.0,), None, "does not count"),
+        ("oom", (), "steady", "out of memory"),
+    ],
+)
+def test_what_is_said_of_a_failure(outcome, step_ms, stage, words):
+    record = Record({}, outcome, step_ms=step_ms, more={"stage_reached": stage})
+    assert failed(record) == words
