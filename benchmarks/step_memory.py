@@ -102,6 +102,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "schedule-free": {"optimizer.name": "schedule_free_adamw"},
     "unfused": {"optimizer.fused": False},
 }
+FEW = {"model.vocab_size": 8192, "train.batch_size": 1, "train.seq_len": 64}
+"""Few tokens against the vocabulary: embedding and head are the peak."""
+
+FEW_TOKENS: dict[str, tuple[dict[str, Any], int]] = {
+    "fsdp8": ({}, 8),
+    "fsdp2": ({}, 2),
+    "tp2 fsdp2": ({"distributed.tp": 2}, 4),
+    "tp4": (TP, 4),
+    "accumulated, fsdp2": (VARIANTS["accumulated"], 2),
+    "accumulated thrice, fsdp8": ({"train.grad_accum_steps": 3}, 8),
+    "tied, fsdp8": (VARIANTS["tied"], 8),
+    "no AC, fsdp8": (VARIANTS["no AC"], 8),
+    "fp32, fsdp8": (FP32, 8),
+    "adamw, one GPU": ({}, 1),
+    "lion, one GPU": (VARIANTS["lion"], 1),
+    "schedule-free, one GPU": (VARIANTS["schedule-free"], 1),
+    "tied lion, one GPU": (VARIANTS["tied"] | VARIANTS["lion"], 1),
+}
+MUON: tuple[tuple[str, dict[str, Any], int], ...] = (
+    ("muon, one GPU", {}, 1),
+    ("muon, fsdp2", {}, 2),
+    ("muon, tp4", TP, 4),
+    ("fp32 muon, one GPU", FP32, 1),
+)
+"""With few shards, so that its products are large."""
+
 IN_FP32 = (
     "dense",
     "accumulated",
@@ -122,7 +148,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="step_memory", description=__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--commit", default="", help="commit of a checkout without git")
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="cases whose name has this in it; the others stay as recorded",
+    )
     parser.add_argument("--output", type=Path, default=RESULTS / "step_memory.json")
     options = parser.parse_args(arguments)
     chosen = [case for case in cases() if options.only in case.name]
@@ -133,10 +163,19 @@ def main(arguments: list[str] | None = None) -> int:
     environment = describe(options.checkout, options.commit, "cpu")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(rows)}")
-    if not options.only:
-        data = {"environment": environment, "cases": rows}
-        options.output.write_text(json.dumps(data, indent=1) + "\n")
+    if options.only and options.output.exists():
+        rows = together(json.loads(options.output.read_text())["cases"], rows)
+    data = {"environment": environment, "cases": rows}
+    options.output.write_text(json.dumps(data, indent=1) + "\n")
     return 0
+
+
+def together(
+    recorded: list[dict[str, Any]], new: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The cases that are still asked for, as measured last."""
+    rows = {row["name"]: row for row in recorded + new}
+    return [rows[case.name] for case in cases() if case.name in rows]
 
 
 def measured(checkout: Path, chosen: list[Case]) -> Iterator[tuple[Case, Any]]:
@@ -180,6 +219,7 @@ def cases() -> Iterator[Case]:
         change = TP | {"distributed.pp": 2, "train.grad_accum_steps": ga}
         yield case(f"first of 2 stages, {ga} micro-batches, tp4 fsdp4", change, 32)
     yield from in_other_precisions()
+    yield from beside_activations()
 
 
 def in_other_precisions() -> Iterator[Case]:
@@ -197,6 +237,14 @@ def in_other_precisions() -> Iterator[Case]:
     name = "fp32 first of 2 stages, 4 micro-batches, tp4 fsdp4"
     yield case(name, stages, 32)
     yield case("fp16 dense, fsdp8", {"train.mixed_precision": "fp16"}, 8)
+
+
+def beside_activations() -> Iterator[Case]:
+    """Where embedding and head, or the optimizer's step, are the peak."""
+    for name, (change, gpus) in FEW_TOKENS.items():
+        yield case(f"few tokens, {name}", FEW | change, gpus)
+    for name, change, gpus in MUON:
+        yield case(name, VARIANTS["muon"] | change, gpus)
 
 
 def case(name: str, change: dict[str, Any], world_size: int) -> Case:

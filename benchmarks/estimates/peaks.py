@@ -52,6 +52,7 @@ FP32_STATE = {
     "optimizer_bytes": 8,
     "optimizer_temporary_bytes": 0,
     "gradient_bytes": 4,
+    "reduce_bytes": 0,
     "kept_gradient_bytes": 4,
     "accumulated_gradient_bytes": 0,
     "unsharded_gradient_bytes": 0,

@@ -18,6 +18,7 @@ from fp8tune.facts import (
     sizing,
     speed,
     step,
+    tables,
 )
 from fp8tune.job import Source, sources
 
@@ -27,6 +28,7 @@ FACTS: dict[str, Source] = {
     **sources(gpu, "gpu."),
     **sources(params, "params."),
     **sources(memory, "memory."),
+    **sources(tables, "memory."),
     **sources(peak, "memory."),
     **sources(sizing, "memory."),
     **sources(gemm, "gemm."),

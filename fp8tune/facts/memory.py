@@ -59,6 +59,23 @@ def reduced_gradients_gib(
     return params_rank * gradient_bytes / shards / GIB
 
 
+def other_gradients_gib(
+    params_rank: float,
+    params_root: float,
+    gradient_bytes: int,
+    unsharded_gradient_bytes: int,
+    accumulated_gradient_bytes: int,
+    shards: int,
+) -> float:
+    """Gradients beside the new ones of embedding and head at the end [GiB].
+
+    Those of all blocks, reduced, and what accumulation has kept of the two tables.
+    """
+    kept = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
+    blocks = (params_rank - params_root) * gradient_bytes / shards
+    return (blocks + params_root * kept) / GIB
+
+
 def activations_gib(
     block_tokens: int, stage_layers: int, activation_bytes: float, cross_bytes: float
 ) -> float:
@@ -124,7 +141,7 @@ def spare_activations_gib(ac_applied: str, memory_spare_gib: float) -> float:
 def gathered_gib(
     pp: int,
     params_root: float,
-    params_head: float,
+    params_head_gradient: float,
     params_block: float,
     gathered_bytes: float,
     compute_bytes: int,
@@ -134,5 +151,5 @@ def gathered_gib(
     Of one block; without a pipeline also embedding and head, and the head's gradient.
     """
     whole = pp == 1 and gathered_bytes
-    root = compute_bytes * (params_root + params_head) if whole else 0
+    root = compute_bytes * (params_root + params_head_gradient) if whole else 0
     return (root + gathered_bytes * params_block) / GIB

@@ -114,6 +114,14 @@ def head(params_embedding: int, params_tied: bool, pp: int, head_shards: int) ->
     return 0 if params_tied or pp > 1 else params_embedding / head_shards
 
 
+def head_gradient(params_embedding: int, pp: int, head_shards: int) -> float:
+    """Parameters that the head has a gradient of on rank 0, tied ones too.
+
+    That of a tied head waits for the embedding's, and both are added at the end.
+    """
+    return 0 if pp > 1 else params_embedding / head_shards
+
+
 def root(params_embedding: int, params_head: float, hidden_size: int) -> float:
     """Parameters outside the blocks on rank 0, gathered as one group."""
     return params_embedding + params_head + hidden_size

@@ -20,12 +20,13 @@ def breakdown(
     params_rank: float,
     weight_bytes: int,
     optimizer_bytes: float,
-    optimizer_temporary_bytes: int,
+    optimizer_temporary_bytes: float,
     kept_gradient_bytes: float,
     shards: int,
     memory_gradients_gib: float,
     memory_late_gradients_gib: float,
     memory_reduced_gradients_gib: float,
+    memory_table_parts: dict[str, dict[str, float]],
     memory_gathered_gib: float,
     memory_activations_gib: float,
     memory_queued_gib: float,
@@ -36,6 +37,7 @@ def breakdown(
     memory_routers_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    memory_peak_gib: float,
     memory_workspaces_gib: float,
     stage_layers: int,
     moe_layers: int,
@@ -69,13 +71,16 @@ def breakdown(
             "gradients": memory_reduced_gradients_gib,
             "logits": memory_held_logits_gib,
             "kept by routers": memory_routers_gib,
-            "temporaries of the step": each * optimizer_temporary_bytes,
+            "temporaries of the step": optimizer_temporary_bytes / GIB,
         },
     }
+    parts |= memory_table_parts
     found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
     found["cuBLAS workspaces"] = memory_workspaces_gib
+    if memory_peak_at in memory_table_parts:
+        found["embedding and head"] = memory_peak_gib - sum(found.values())
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
@@ -97,23 +102,40 @@ def largest_micro_batch(
     memory_gathered_gib: float,
     memory_init_gib: float,
     memory_loss_gib: float,
+    memory_regather_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    memory_embedding_gib: float,
+    memory_reduce_gib: float,
+    memory_optimizer_gib: float,
+    memory_routers_gib: float,
+    memory_activations_gib: float,
+    memory_head_gib: float,
+    memory_held_logits_gib: float,
     fp8_batch_step: int = 1,
 ) -> int:
     """Largest micro-batch whose whole band is usable, 0 if there is none."""
     limit = memory_usable_gib - memory_cached_weights_gib
     limit /= 1 + BANDS[estimate_family][1]
-    if memory_init_gib > limit:
+    kept = memory_held_logits_gib + memory_routers_gib
+    last = max(memory_embedding_gib, memory_reduce_gib, memory_optimizer_gib)
+    if max(memory_init_gib, last - kept) > limit:
         return 0
+    grows = memory_activations_gib + memory_head_gib + 2 * memory_held_logits_gib
     early = memory_state_gib + memory_gradients_gib
     late = memory_state_gib + memory_late_gradients_gib + memory_gathered_gib
     instants = (
         (early, memory_loss_gib),
+        (memory_regather_gib - grows, memory_regather_gib),
         (early + memory_gathered_gib, memory_backward_gib),
         (late, memory_backward_end_gib),
+        (last - kept, last),
     )
-    fits = (micro_batch * (limit - held) / (gib - held) for held, gib in instants)
+    fits = (
+        micro_batch * (limit - held) / (gib - held)
+        for held, gib in instants
+        if gib > held
+    )
     found = max(0, int(min(fits))) // fp8_batch_step * fp8_batch_step
     while found and _too_much(job, found, memory_usable_gib):
         found -= fp8_batch_step

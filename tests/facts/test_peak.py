@@ -95,21 +95,40 @@ def test_fp8_alone_does_not_lower_it(shape, end):
     assert fp8 >= bf16
 
 
+INSTANTS = (
+    "loss",
+    "regather",
+    "backward",
+    "backward_end",
+    "embedding",
+    "reduce",
+    "optimizer",
+)
+FEW = {"batch": 1, "seq": 128}
+TP = "[distributed]\ntp = 4\n"
+
+
 @pytest.mark.parametrize(
     ("values", "at"),
     [
         ({"dim": 512}, "loss"),
         ({}, "backward"),
         ({"batch": 1, "seq": 128, "world_size": 2, "accum": 2}, "backward"),
-        ({"batch": 1, "seq": 128, "world_size": 1, "accum": 2}, "backward"),
+        ({"world_size": 1, "accum": 2, **FEW}, "backward of the embedding"),
+        ({"extra": TP, **FEW}, "reduction of embedding and head"),
+        ({"extra": TP, "accum": 2, **FEW}, "gathering of embedding and head"),
+        (
+            {"world_size": 1, "extra": '[optimizer]\nname = "lion"', **FEW},
+            "optimizer step",
+        ),
     ],
 )
 def test_where_the_peak_stands(config, values, at):
     found = config(**values)
     assert str(found["memory.peak_at"]) == at
-    instants = ("init", "loss", "backward", "backward_end", "optimizer")
-    each = [found[f"memory.{name}_gib"] for name in instants]
+    each = [found[f"memory.{name}_gib"] for name in ("init", *INSTANTS)]
     assert found["memory.peak_gib"] == max(each)
+    assert sum(found["memory.breakdown"].values()) == pytest.approx(max(each))
 
 
 def test_many_experts_are_most_while_they_are_built(config):
@@ -210,26 +229,40 @@ def test_without_a_number_of_gpus_nothing_is_said(config):
 STEPS = "benchmarks/results/step_memory.json"
 """Peaks of the trainer's own steps on the CPU."""
 
+CLOSE = {"dense": 0.02, "one GPU": 0.02}
+"""How far off cases of these families may be; others 5 %."""
+
 LOOSE = {
-    "MoE every other block, fsdp8": 0.06,
-    "MoE short, fsdp8": 0.06,
+    "MoE accumulated, fsdp8": 0.07,
+    "MoE every other block, fsdp8": 0.07,
+    "MoE short, fsdp8": 0.09,
+    "cross_attention AC full, fsdp4": 0.11,
+    "fp32 cross_attention AC full, fsdp4": 0.06,
+    "first of 2 stages, 2 micro-batches, tp4 fsdp4": 0.06,
+    "fp32 first of 2 stages, 4 micro-batches, tp4 fsdp4": 0.06,
+    "few tokens, tied, fsdp8": 0.13,
 }
-"""Cases further off than the rest."""
+"""Cases further off than the rest.
+
+Experts, whose buffers are taken as those of large runs; the last cross-attention block,
+whose activations are gone when the last block is recomputed; a first stage with fewer
+micro-batches than are in flight. The last one is the dispatch mode's: it adds the two
+gradients of a tied weight out of place, 4 MiB of 25.
+"""
 
 
 def test_the_trainers_own_steps(repository, job):
-    if not (repository / STEPS).exists():
-        pytest.skip("not recorded yet: python -m benchmarks.step_memory CHECKOUT")
     data = json.loads((repository / STEPS).read_text())
     wrong = {}
     for case in data["cases"]:
-        found = job(case["config"], world_size=case["world_size"])
-        names = ("loss", "backward", "backward_end", "optimizer")
-        predicted = max(found[f"memory.{name}_gib"] for name in names) * 2**30
+        config = job(case["config"], world_size=case["world_size"])
+        found = config.with_values({"optimizer.fused": False})  # the CPU's is not
+        predicted = max(found[f"memory.{name}_gib"] for name in INSTANTS) * 2**30
         phases = ("loss", "backward", "optimizer")
         measured = max(case["peaks"][phase] for phase in phases)
         error = predicted / measured - 1
-        if abs(error) > LOOSE.get(case["name"], 0.05):
+        limit = CLOSE.get(found["estimate_family"], 0.05)
+        if abs(error) > LOOSE.get(case["name"], limit):
             wrong[case["name"]] = round(error, 3)
     assert wrong == {}
-    assert len(data["cases"]) > 40
+    assert len(data["cases"]) > 80

@@ -6,7 +6,7 @@ WORDS = (
     "freezing",
     "mixture",
     "optim",
-    "muon",
+    "matrices",
     "gemms",
     "reach",
     "trial",

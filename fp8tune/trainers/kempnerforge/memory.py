@@ -70,6 +70,15 @@ def gradient_bytes(weight_bytes: int) -> int:
     return weight_bytes
 
 
+def reduce_bytes(sharded: bool, pp: int) -> int:
+    """Bytes per parameter of FSDP's buffer for the reduce-scatter: fp32.
+
+    None without FSDP; a pipeline stage's is not counted (parallel.py,
+    default_mp_policy).
+    """
+    return 4 if sharded and pp == 1 else 0
+
+
 def optimizer_bytes(job: Job, optimizer: str, weight_bytes: int) -> float:
     """Bytes per parameter of state, in the weights' type (training/optimizer.py).
 
@@ -220,13 +229,6 @@ def expert_rows(experts: int, moe_layers: int) -> int:
 def balanced_rows(expert_rows: int, model_moe_top_k: int) -> int:
     """Rows per token if every expert got as many tokens."""
     return min(expert_rows, model_moe_top_k)
-
-
-def optimizer_temporary_bytes(
-    optimizer: str, optimizer_fused: bool, weight_bytes: int
-) -> int:
-    """Bytes per parameter that a step of unfused AdamW allocates for a moment."""
-    return 0 if optimizer != "adamw" or optimizer_fused else weight_bytes
 
 
 def estimate_family(

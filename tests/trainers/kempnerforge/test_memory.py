@@ -26,7 +26,7 @@ BYTES = (
     "accumulated_gradient_bytes",
     "unsharded_gradient_bytes",
     "init_bytes",
-    "optimizer_temporary_bytes",
+    "reduce_bytes",
 )
 VLM = "[vision_encoder]\nnum_tokens = 16\n[vlm]\n"
 
@@ -34,24 +34,24 @@ VLM = "[vision_encoder]\nnum_tokens = 16\n[vlm]\n"
 @pytest.mark.parametrize(
     ("sections", "world_size", "values"),
     [
-        ("", 8, (2, 4, 2, 0, 0, 0, 2, 0)),
-        ("grad_accum_steps = 2\n", 8, (2, 4, 2, 0, 0, 4, 2, 0)),
+        ("", 8, (2, 4, 2, 0, 0, 0, 2, 4)),
+        ("grad_accum_steps = 2\n", 8, (2, 4, 2, 0, 0, 4, 2, 4)),
         ("grad_accum_steps = 2\n", 1, (2, 4, 2, 0, 0, 2, 2, 0)),
-        ("grad_accum_steps = 2\n" + VLM, 8, (2, 4, 2, 0, 2, 0, 0, 0)),
-        ("[distributed]\ntp = 2\n", 8, (2, 4, 2, 0, 0, 0, 0, 0)),
+        ("grad_accum_steps = 2\n" + VLM, 8, (2, 4, 2, 0, 2, 0, 0, 4)),
+        ("[distributed]\ntp = 2\n", 8, (2, 4, 2, 0, 0, 0, 0, 4)),
         ("[distributed]\npp = 2\n", 8, (2, 4, 2, 0, 0, 4, 2, 0)),
-        ("[optimizer]\nname = 'lion'\n", 8, (2, 2, 2, 0, 0, 0, 2, 0)),
-        ("[optimizer]\nname = 'muon'\n", 8, (2, 2, 2, 2, 0, 0, 2, 0)),
-        ("[optimizer]\nname = 'schedule_free_adamw'\n", 8, (2, 6, 2, 0, 0, 0, 2, 0)),
-        ("[optimizer]\nfused = false\n", 8, (2, 4, 2, 0, 0, 0, 2, 2)),
-        ("[optimizer]\nname = 'sgd'\n", 8, (2, None, 2, 0, 0, 0, 2, 0)),
-        ("mixed_precision = 'fp8'\n", 8, (2, 4, 2, 0, 0, 0, 2, 0)),
-        ("mixed_precision = 'fp16'\n", 8, (2, 4, 2, 0, 0, 0, 2, 0)),
-        ("mixed_precision = 'fp32'\n", 8, (4, 8, 4, 0, 0, 0, 4, 0)),
+        ("[optimizer]\nname = 'lion'\n", 8, (2, 2, 2, 0, 0, 0, 2, 4)),
+        ("[optimizer]\nname = 'muon'\n", 8, (2, 2, 2, 2, 0, 0, 2, 4)),
+        ("[optimizer]\nname = 'schedule_free_adamw'\n", 8, (2, 6, 2, 0, 0, 0, 2, 4)),
+        ("[optimizer]\nfused = false\n", 8, (2, 4, 2, 0, 0, 0, 2, 4)),
+        ("[optimizer]\nname = 'sgd'\n", 8, (2, None, 2, 0, 0, 0, 2, 4)),
+        ("mixed_precision = 'fp8'\n", 8, (2, 4, 2, 0, 0, 0, 2, 4)),
+        ("mixed_precision = 'fp16'\n", 8, (2, 4, 2, 0, 0, 0, 2, 4)),
+        ("mixed_precision = 'fp32'\n", 8, (4, 8, 4, 0, 0, 0, 4, 4)),
         (
             "mixed_precision = 'fp32'\ngrad_accum_steps = 2\n",
             8,
-            (4, 8, 4, 0, 0, 4, 4, 0),
+            (4, 8, 4, 0, 0, 4, 4, 4),
         ),
     ],
 )
