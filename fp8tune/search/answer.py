@@ -111,27 +111,23 @@ def answer(
 ) -> Answer:
     """Choose: the best setting, or the given one where that is as good."""
     wanted = aimed(trials, aim)
-    best = ranked(space, given, wanted)
-    diverges = lesson(space, given) in rejected(space, trials)
     runs, goals = by_point(space, trials), by_point(space, wanted)
-    chosen, said = _choice(goals, best, given, diverges)
-    sure = _is_confirmed(goals, chosen, given)
-    whole = _is_whole(space, given, trials)
-    rivals = [point for point in best if point != given]
-    if chosen == given and not (whole and (sure or _is_behind(goals, rivals, given))):
-        said = "unsure"
+    best = ranked(space, given, wanted)
     learned = findings(space, trials)
-    if chosen != given and chosen in learned and learned[chosen].doubtful:
-        said = "unsure"
+    diverges = lesson(space, given) in rejected(space, trials)
+    chosen, said = _choice(goals, best, given, diverges)
+    sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
+    if chosen == given:
+        known = whole and (sure or _is_behind(goals, best, given))
+    else:
+        known = chosen not in learned or not learned[chosen].doubtful
     last = _last(runs.get(chosen, [])) if chosen is not None else None
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
-    speeds = together(runs, chosen, given)
-    energies = by_point(space, aimed(trials, ENERGY))
     return Answer(
         chosen,
-        said,
-        *speeds,
+        said if known else "unsure",
+        *together(runs, chosen, given),
         twin,
         fp8.value if fp8 else None,
         _runner_up(goals, best, chosen),
@@ -142,11 +138,7 @@ def answer(
         seconds,
         fp8,
         aim,
-        Beside(
-            *together(energies, chosen, given),
-            fp8_gain(space, energies, points)[0],
-            gap(energies, chosen, given),
-        ),
+        _energy(space, trials, points),
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
         pair,
         learned,
@@ -156,6 +148,14 @@ def answer(
         gain=gap(runs, chosen, given),
         whole=whole,
     )
+
+
+def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> Beside:
+    """Tokens per joule of the chosen point, if there is one, and of the given one."""
+    runs = by_point(space, aimed(trials, ENERGY))
+    chosen, given = points[0] if len(points) > 1 else None, points[-1]
+    twin = fp8_gain(space, runs, points)[0]
+    return Beside(*together(runs, chosen, given), twin, gap(runs, chosen, given))
 
 
 def _choice(
@@ -215,10 +215,11 @@ def _was_cut_off(trial: Trial) -> bool:
     return trial.stage == "search" and "budget_s" in trial.record.more
 
 
-def _is_behind(runs: Runs, rivals: Sequence[Point], given: Point) -> bool:
+def _is_behind(runs: Runs, best: Sequence[Point], given: Point) -> bool:
     """Whether the best of the others is surely slower, or there is none."""
-    gain = gap(runs, rivals[0], given) if rivals else None
-    return not rivals or (gain is not None and verdict(gain) == "slower")
+    rival = next((point for point in best if point != given), None)
+    gain = gap(runs, rival, given)
+    return rival is None or (gain is not None and verdict(gain) == "slower")
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
