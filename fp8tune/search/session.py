@@ -19,6 +19,7 @@ from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
     CannotPut,
     changed,
+    check_apart,
     check_place,
     is_same,
     tuned,
@@ -66,7 +67,7 @@ def search(wishes: Wishes) -> int:
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
     if not wishes.diff:
-        check_place(_asked(wishes))
+        _check_output(wishes)
     made = prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
@@ -97,6 +98,14 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     if stopped:
         return CODE
     return 0 if found.chosen is not None else 1
+
+
+def _check_output(wishes: Wishes) -> None:
+    """Raise ``CannotPut`` where the tuned config cannot go where it is wanted."""
+    path, other = _asked(wishes), tuned(wishes.config)
+    check_place(path)
+    read = {wishes.records: "the records"} if wishes.records else {}
+    check_apart(path, read, tuned(other) if is_same(path, other) else other)
 
 
 def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
