@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.aim import SPEED, aimed
+from fp8tune.search.aim import SPEED, UNITS, aimed
 from fp8tune.search.answer import Answer, answer
 from fp8tune.search.confirm import again
 from fp8tune.search.plan import Plan
@@ -14,7 +14,7 @@ from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
 from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import clean
-from fp8tune.search.runs import Runs, by_point, speed_of
+from fp8tune.search.runs import Runs, by_point, during, speed_of
 from fp8tune.search.space import Knob, Point, shown
 from fp8tune.search.statistics import Speed
 from fp8tune.search.study import Trial, timed
@@ -40,6 +40,8 @@ class Setting(NamedTuple):
     where one run succeeded, else how the last one failed; ``free`` says whether it
     might be chosen, ``under`` what its tokens/s are below where its trial ended early
     (else 0), ``front`` whether no other such setting is both faster and smaller.
+    ``before`` and ``again`` are its speeds before the confirmation and in it: settings
+    compare by the same of them, because the GPU may have changed in between.
     """
 
     point: Point
@@ -56,6 +58,8 @@ class Setting(NamedTuple):
     expected: Expected
     under: float = 0.0
     front: bool = False
+    before: Speed | None = None
+    again: Speed | None = None
 
     @property
     def marked(self) -> str:
@@ -71,7 +75,9 @@ class Setting(NamedTuple):
 class Case(NamedTuple):
     """A study with its answer and its settings; ``capacity_gib`` is the GPU's memory.
 
-    ``ended`` says whether every confirmation has been run.
+    ``ended`` says whether every confirmation has been run. ``goals`` are the runs by
+    the aim, ``before`` and ``again`` what settings reach of it before the confirmation
+    and in it.
     """
 
     name: str
@@ -82,6 +88,26 @@ class Case(NamedTuple):
     settings: Sequence[Setting]
     capacity_gib: float
     ended: bool
+    goals: Runs
+    before: Mapping[Point, Speed]
+    again: Mapping[Point, Speed]
+
+    @property
+    def unit(self) -> str:
+        """That of the aim."""
+        return UNITS[self.found.aim]
+
+    @property
+    def timing(self) -> str:
+        """Which trials are compared; ``""`` where all ran before the confirmation."""
+        if not any(setting.again for setting in self.settings):
+            return ""
+        late = [s.label for s in self.settings if s.again and not s.before]
+        left = f" Measured only after them: {'; '.join(late)}." if late else ""
+        return (
+            "What is compared here ran at one time: the trials before the confirmation."
+            f"{left}"
+        )
 
     @property
     def rehearsal(self) -> bool:
@@ -111,11 +137,24 @@ def case(study: Saved) -> Case:
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, trials, spent, aim)
     runs = by_point(plan.space, trials)
-    ended = bool(trials) and again(plan.space, plan.given, aimed(trials, aim)) is None
+    wanted = aimed(trials, aim)
+    goals = by_point(plan.space, wanted)
+    ended = bool(trials) and again(plan.space, plan.given, wanted) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)
-    return Case(study.name, study.about, plan, trials, found, every, capacity, ended)
+    return Case(
+        study.name,
+        study.about,
+        plan,
+        trials,
+        found,
+        every,
+        capacity,
+        ended,
+        goals,
+        *(during(goals, confirmation=stage) for stage in (False, True)),
+    )
 
 
 def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
@@ -123,6 +162,7 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
     roles = _roles(plan, runs, found)
     knobs = plan.space.knobs
     telling = _telling(knobs, list(runs))
+    before, after = (during(runs, confirmation=stage) for stage in (False, True))
     every = [
         Setting(
             point,
@@ -138,6 +178,8 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             max(t.record.reserved_gib for t in own),
             expected(point),
             _under(own),
+            before=before.get(point),
+            again=after.get(point),
         )
         for point, own in runs.items()
     ]
@@ -166,9 +208,12 @@ def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
 
 
 def frontier(settings: Iterable[Setting]) -> set[Point]:
-    """The points that may be chosen and that none beats in both speed and memory."""
+    """The points that may be chosen and that none beats in both speed and memory.
+
+    By their speeds before the confirmation.
+    """
     best, front = 0.0, set()
-    placed = [s for s in settings if s.free and s.speed and s.peak_gib]
+    placed = [s for s in settings if s.free and s.before and s.peak_gib]
     for setting in sorted(placed, key=lambda s: (s.peak_gib, -_value(s))):
         if _value(setting) > best:
             best = _value(setting)
@@ -177,7 +222,7 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
 
 
 def _value(setting: Setting) -> float:
-    return setting.speed.value if setting.speed else 0.0
+    return setting.before.value if setting.before else 0.0
 
 
 def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:

@@ -13,7 +13,7 @@ from fp8tune.search.output import WORDS, describe, gained, no_gain, unfinished
 from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
-from fp8tune.search.runs import by_point, drift
+from fp8tune.search.runs import by_point, drift, gap, neighbours
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed
@@ -207,12 +207,19 @@ def _learning(case: Case) -> Iterator[str]:
 
 
 def _runner_up(case: Case) -> Iterator[str]:
-    other, chosen = case.of_role("runner-up"), case.of_role("chosen")
-    if other and chosen and other.speed and chosen.speed:
-        behind = percent(other.speed.value / chosen.speed.value)
-        again = any(trial.stage == "confirm" for trial in case.runs(other))
-        once = "" if again else ", not measured again"
-        yield f"Runner-up: {other.label}, {rate(other.speed.value)} ({behind}{once})."
+    """The second best beside the chosen one, both at the same time."""
+    other, chosen = case.of_role("runner-up"), case.found.chosen
+    behind = other and gap(case.goals, other.point, chosen)
+    if not other or not chosen or not behind:
+        return
+    again = bool(neighbours(case.goals, other.point, chosen))
+    when = "" if again else ", by the trials before the confirmation"
+    once = when if other.point in case.again else ", not measured again" + when
+    speed = (case.again if again else case.before)[other.point]
+    yield (
+        f"Runner-up: {other.label}, {rate(speed.value)} {case.unit}: "
+        f"{percent(behind.value)} beside the chosen one{once}."
+    )
 
 
 def _start(case: Case) -> Iterator[str]:
