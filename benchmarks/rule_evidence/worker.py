@@ -17,16 +17,27 @@ import runpy
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.rule_evidence.observe import Observer
 
 MAX_ERROR = 400
 
 
-def main(task: Path) -> None:
+class Watcher(Protocol):
+    """What looks at a run, and what it has to report of it."""
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Watch what runs inside."""
+
+    def seen(self) -> dict[str, Any]:
+        """What was seen, as JSON can hold it."""
+
+
+def main(task: Path, watcher: Watcher | None = None) -> None:
     """Run the script to its end, good or bad, and report."""
     said = json.loads(task.read_text())
     checkout, folder = Path(said["checkout"]), task.parent
@@ -35,7 +46,7 @@ def main(task: Path) -> None:
     sys.argv = [str(script), str(folder / "config.toml")]
     if said["device"] == "cpu":
         stand_in_for_cuda()
-    observer = Observer(said["names"])
+    observer = watcher or Observer(said["names"])
     report: dict[str, Any] = {"error": "", "failed_at": ""}
     try:
         with observer.watching():

@@ -27,9 +27,11 @@ def raced(
             yield name, list(pool.map(run, repeat(name), seeds, chunksize=4))
 
 
-def record(name: str, said: dict[str, Any], page: str) -> None:
+def record(
+    name: str, said: dict[str, Any], page: str, about: dict[str, str] | None = None
+) -> None:
     """Write figures and page to the recorded results, with date and machine."""
-    about = machine.describe()
+    about = about or machine.describe()
     text = json.dumps({"about": about, **said}, indent=1)
     (RESULTS / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     dated = "; ".join(f"{key} {value}" for key, value in about.items())

@@ -163,9 +163,11 @@ def _choice(
         return None, "unsure"
     unfit = diverges or is_unfit(runs[given])
     gain = gap(runs, best[0], given)
-    if best[0] == given or gain is None:
-        mine = "same" if best[0] == given else "unsure"
-        return best[0], "faster" if unfit and best[0] != given else mine
+    if best[0] == given:
+        return given, "same"
+    if gain is None:
+        never = unfit and speed_of(runs, given) is None
+        return best[0], "faster" if never else "unsure"
     said = verdict(gain)
     if said in ("same", "slower") and not unfit:
         return given, "same"

@@ -193,11 +193,16 @@ class Search:
         record, limit = self._run(proposal)
         if proposal.stage in ENDING or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
-            if proposal.stage in ENDING and self._whole:
+            if proposal.stage in ENDING and self._has_seen_all():
                 more[WHOLE] = True
             record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
+
+    def _has_seen_all(self) -> bool:
+        """Whether the search ended by itself, now or before it was killed."""
+        told = (trial.record.more.get(WHOLE) for trial in self.study.trials)
+        return self._whole or True in told
 
     def _run(self, proposal: Proposal) -> tuple[Record, float]:
         """The record of a trial, and what it was allowed to take [s]."""

@@ -209,17 +209,22 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"your config is already the best: {_maybe(found.speed)}"
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(found.speed)}"
-        yield "your config was not measured or did not run: no gain can be told"
+        yield "your config did not run beside it: no gain can be told"
 
 
 def unfinished(found: Answer) -> str:
     """Why it is not known whether the given setting is the best."""
     if not found.others:
         return "no other setting ran yet"
-    count = f"{len(found.others)} other setting{'s' * (len(found.others) != 1)}"
+    many = len(found.others) != 1
+    said = (
+        f"none of the {len(found.others)} other settings that ran is faster"
+        if many
+        else "the other setting that ran is no faster"
+    )
     if not found.whole:
-        return f"none of the {count} that ran is faster, but not all were tried"
-    return f"none of the {count} that ran seems faster, but none was measured again"
+        return f"{said}, but not all were tried"
+    return f"{said}, but that was not measured again"
 
 
 def _none_chosen(found: Answer) -> str:

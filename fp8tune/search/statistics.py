@@ -64,18 +64,18 @@ def spread(settings: Iterable[Sequence[Record]]) -> float:
     return _believed(total, freedom)
 
 
-def _believed(total: float, freedom: int) -> float:
+def _believed(total: float, freedom: float) -> float:
     """A deviation by its squares and what is usual, widened."""
     usual = _widened(total + PRIOR_RUNS * RUN_SPREAD**2, freedom + PRIOR_RUNS)
     return max(usual, _widened(total, freedom)) if freedom > 1 else usual
 
 
-def _widened(total: float, freedom: int) -> float:
+def _widened(total: float, freedom: float) -> float:
     """A deviation by its squares, as far above it as it may be wrong."""
     return math.sqrt(total / freedom) * student(freedom) / NORMAL
 
 
-def student(freedom: int) -> float:
+def student(freedom: float) -> float:
     """Student's t that holds 95 % to both sides, to 1 % from three degrees of freedom.
 
     By its expansion around the normal value (Cornish and Fisher, 1938); 2 % too small
@@ -127,14 +127,20 @@ def paired(ratios: Sequence[float], deviation: float) -> Speed:
 
 
 def paired_spread(settings: Iterable[Sequence[float]]) -> float:
-    """As ``spread``, by how the ratios of pairs differ that compare the same two."""
-    total, freedom = 0.0, 0
+    """As ``spread``, by how the ratios of pairs differ: of settings to the same one.
+
+    Because its runs are in all of them, ``k`` settings are worth ``4 k / (k + 3)`` that
+    are independent (Satterthwaite's approximation, 1946).
+    """
+    total, freedom, count = 0.0, 0.0, 0
     for ratios in settings:
         logs = [math.log(each) for each in ratios]
         middle = statistics.fmean(logs)
         total += sum((value - middle) ** 2 for value in logs) / 2
         freedom += len(logs) - 1
-    return _believed(total, freedom)
+        count += len(logs) > 1
+    shared = 4 / (count + 3)
+    return _believed(total * shared, freedom * shared)
 
 
 def settled(gain: Speed) -> bool:

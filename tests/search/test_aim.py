@@ -5,7 +5,7 @@ import pytest
 from fp8tune.search.aim import AIMS, ENERGY, SPEED, aimed, check_machine, check_records
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran, trials
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, confirmed, ran, trials
 
 
 def efficient(point, speed, tokens_per_joule):
@@ -13,9 +13,11 @@ def efficient(point, speed, tokens_per_joule):
 
 
 TRIED = trials(
-    ("given", efficient(GIVEN, 100, 10.0)),
-    ("search", efficient(BEST, 150, 8.0)),
-    ("search", efficient(OTHER, 90, 13.0)),
+    *confirmed(
+        efficient(GIVEN, 100, 10.0),
+        efficient(BEST, 150, 8.0),
+        efficient(OTHER, 90, 13.0),
+    )
 )
 
 

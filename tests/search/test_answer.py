@@ -11,6 +11,7 @@ from tests.search.tries import (
     OTHER,
     SPACE,
     TWIN,
+    confirmed,
     ran,
     trials,
 )
@@ -34,16 +35,18 @@ def test_the_whole_answer():
             ("search", ran(BEST, 130)),
             ("confirm", ran(BEST, 120)),
             ("confirm", ran(best, 100)),
+            ("confirm", ran(GIVEN)),
         ),
         99.0,
     )
     assert found.chosen == BEST
     assert found.verdict == "faster"
+    assert found.gain.value == pytest.approx(1.2)
     assert (found.speed.value, found.given.value, found.twin.value) == (120, 100, 100)
     assert found.fp8_gain == 1.2
     assert found.runner_up == GIVEN
     assert found.record == ran(BEST, 120)
-    assert (found.trials, found.oom_trials, found.seconds) == (6, 1, 99.0)
+    assert (found.trials, found.oom_trials, found.seconds) == (7, 1, 99.0)
 
 
 @pytest.mark.parametrize(
@@ -55,13 +58,29 @@ def test_the_whole_answer():
         ([("given", ran(GIVEN))], (GIVEN, "unsure", 100)),
         (
             [("given", ran(GIVEN)), ("search", ran(BEST, 100.8))],
+            (GIVEN, "unsure", 100),
+        ),
+        (
+            [("given", ran(GIVEN)), *confirmed(ran(BEST, 100.8), ran(GIVEN, 100))],
             (GIVEN, "same", 100),
+        ),
+        (
+            [("given", ran(GIVEN)), *confirmed(ran(BEST, 120), ran(GIVEN, 100))],
+            (BEST, "faster", 120),
+        ),
+        (
+            [("given", ran(GIVEN)), ("search", ran(BEST, 120))],
+            (BEST, "unsure", 120),
         ),
         (
             [("given", ran(GIVEN)), ("search", ran(BEST, 101.2))],
             (BEST, "unsure", 101.2),
         ),
-        ([("given", ran(GIVEN)), ("search", ran(BEST, 50))], (GIVEN, "same", 100)),
+        ([("given", ran(GIVEN)), ("search", ran(BEST, 50))], (GIVEN, "unsure", 100)),
+        (
+            [("given", ran(GIVEN)), ("search", ran(BEST, 50)), *confirmed(ran(TWIN))],
+            (GIVEN, "same", 100),
+        ),
         ([("search", ran(BEST))], (BEST, "unsure", 100)),
         (
             [("given", ran(GIVEN, outcome="oom")), ("search", ran(BEST))],
@@ -74,7 +93,7 @@ def test_the_whole_answer():
         ([("given", ran(GIVEN)), ("twin", ran(TWIN, 300))], (GIVEN, "unsure", 100)),
         (
             [("given", ran(GIVEN)), ("search", ran(BEST, outcome="oom"))],
-            (GIVEN, "same", 100),
+            (GIVEN, "unsure", 100),
         ),
     ],
 )
@@ -84,7 +103,7 @@ def test_choices(pairs, expected):
 
 def test_bf16_is_chosen_where_that_is_allowed():
     free = Space([knob._replace(frozen=False) for knob in KNOBS])
-    pairs = ("given", ran(GIVEN)), ("twin", ran(TWIN, 120))
+    pairs = ("given", ran(GIVEN)), *confirmed(ran(TWIN, 120), ran(GIVEN))
     assert said(*pairs, space=free) == (TWIN, "faster", 120)
     found = answer(free, GIVEN, trials(*pairs), 1.0)
     assert found.twin == found.speed
@@ -113,8 +132,7 @@ def test_a_gpu_that_slows_down_makes_nothing_faster():
         ("given", ran(GIVEN, 100)),
         ("search", ran(BEST, 100.5)),
         ("search", ran(OTHER, 100.2)),
-        ("confirm", ran(BEST, 95.2)),
-        ("confirm", ran(GIVEN, 95)),
+        *confirmed(ran(BEST, 95.2), ran(GIVEN, 95)),
     )
     assert said(*slowed) == (GIVEN, "same", 95)
     failed = *slowed[:3], ("confirm", ran(BEST, outcome="oom")), slowed[-1]
@@ -212,7 +230,7 @@ def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
     tried = trials(
         ("given", ran(GIVEN)),
         ("search", ran(BEST, 200, **fields)),
-        ("search", ran(OTHER, 120)),
+        *confirmed(ran(OTHER, 120), ran(GIVEN)),
     )
     found = answer(SPACE, GIVEN, tried, 1.0)
     assert (found.chosen, found.verdict) == (OTHER, "faster")
@@ -241,7 +259,7 @@ def test_enough_memory_or_nothing_known_of_it(fields):
         ([], (GIVEN, "unsure")),
         ([("search", ran(OTHER, 90))], (OTHER, "slower")),
         ([("search", ran(OTHER, 120))], (OTHER, "faster")),
-        ([("search", ran(OTHER, 90, **RETRIED))], (GIVEN, "same")),
+        ([("search", ran(OTHER, 90, **RETRIED))], (GIVEN, "unsure")),
     ],
 )
 def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected):

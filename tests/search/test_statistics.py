@@ -11,6 +11,8 @@ from fp8tune.search.statistics import (
     RUN_SPREAD,
     Speed,
     middle_of,
+    paired,
+    paired_spread,
     ratio,
     settled,
     speed,
@@ -65,8 +67,8 @@ def test_students_t(freedom, value):
     ],
 )
 def test_when_more_runs_would_tell_nothing(chosen, half, enough):
-    measured = Speed(chosen, chosen * (1 - half), chosen * (1 + half))
-    assert settled(measured, Speed(100, 99.9, 100.1)) is enough
+    gain = chosen / 100
+    assert settled(Speed(gain, gain * (1 - half), gain * (1 + half))) is enough
 
 
 def test_an_interval_never_goes_below_nothing():
@@ -99,8 +101,8 @@ def test_the_spread_is_pooled_over_what_was_repeated():
     ],
 )
 def test_verdicts(chosen, half, said):
-    measured = Speed(chosen, chosen * (1 - half), chosen * (1 + half))
-    assert verdict(measured, Speed(100, 99.9, 100.1)) == said
+    gain = chosen / 100
+    assert verdict(Speed(gain, gain * (1 - half), gain * (1 + half))) == said
 
 
 def test_a_ratio_is_less_sure_than_its_parts():
@@ -115,10 +117,11 @@ def test_faster_is_seldom_said_of_the_same(gain, most):
     draw = random.Random(1)
     said = 0
     for _ in range(400):
-        one = runs(*(draw.gauss(100 * (1 + gain), 0.5) for _ in range(4)))
-        other = runs(*(draw.gauss(100, 0.5) for _ in range(4)))
-        deviation = spread([one, other])
-        said += verdict(speed(one, deviation), speed(other, deviation)) == "faster"
+        ratios = [
+            draw.gauss(100 * (1 + gain), 0.5) / draw.gauss(100, 0.5) for _ in range(4)
+        ]
+        found = paired(ratios, paired_spread([ratios]))
+        said += verdict(found) == "faster"
     assert (0.9 if gain else 0) <= said / 400 <= most
 
 
@@ -128,11 +131,10 @@ def test_an_interval_holds_what_it_says_however_runs_differ(deviation, count):
     """Also where they differ more than is usual: a shared node, a CPU."""
     draw, held = random.Random(count), 0
     for _ in range(500):
-        settings = [
-            runs(*(math.exp(draw.gauss(9, deviation)) for _ in range(count)))
-            for _ in range(3)
-        ]
-        between = spread(settings)
-        found = ratio(speed(settings[0], between), speed(settings[1], between))
+        base, *others = (
+            [math.exp(draw.gauss(9, deviation)) for _ in range(count)] for _ in range(3)
+        )
+        pairs = [[a / b for a, b in zip(own, base, strict=True)] for own in others]
+        found = paired(pairs[0], paired_spread(pairs))
         held += found.low <= 1 <= found.high
     assert held / 500 >= 0.93

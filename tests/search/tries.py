@@ -42,6 +42,12 @@ def ran(point, speed=100.0, outcome="ok", space=SPACE, **fields) -> Record:
     return Record(space.values(point), outcome, **fields)
 
 
+def confirmed(*records):
+    """Confirmations of a search that ended by itself, for ``trials``."""
+    whole = {"searched_all": True}
+    return [("confirm", r._replace(more={**r.more, **whole})) for r in records]
+
+
 def trials(*pairs, space=SPACE) -> list[Trial]:
     """Trials of ``(stage, record)``."""
     return [Trial(i, stage, record) for i, (stage, record) in enumerate(pairs)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS
+from fp8tune.search.answer import Answer
 from fp8tune.search.duration import shown
 from fp8tune.search.output import WORDS, describe, gained, no_gain, unfinished
 from fp8tune.search.plan import warmup_key
@@ -102,8 +103,14 @@ def _headline(case: Case) -> str:
     gain = f"{percent(change.value)} {UNITS[found.aim]}"
     return {
         "faster": f"{BETTER[found.aim]}: {gain} over your config",
-        "unsure": f"Unsure: {gain}, and the interval includes no gain",
+        "unsure": f"Unsure: {gain}, {_doubt(found)}",
     }.get(found.verdict, f"{found.verdict.capitalize()}: {gain}")
+
+
+def _doubt(found: Answer) -> str:
+    if not found.confirmed:
+        return "and not both were measured again"
+    return "and the interval includes no gain"
 
 
 def _sentences(case: Case) -> Iterator[str]:

@@ -6,6 +6,7 @@ from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.space import Space
 from fp8tune.search.study import Study
+from tests.search import tries
 from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
 from tests.search.tries import CONFIG as TRAIN
 
@@ -37,8 +38,8 @@ def told(point, speed, fp8=True, **fields):
 
 
 def confirmed(*records):
-    """What a search adds of each at its end."""
-    return [("confirm", record) for record in records for _ in range(2)]
+    """What a search that ended by itself adds at its end: each of them twice."""
+    return tries.confirmed(*records, *reversed(records))
 
 
 FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
