@@ -21,12 +21,13 @@ from tests.search.report.studies import (
     LARGER,
     STEPS,
     WHOLE,
+    confirmed,
     plan,
     shown,
     study,
     told,
 )
-from tests.search.tries import BEST, GIVEN, KNOBS, ran
+from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
 
 
 def test_settings(whole):
@@ -50,7 +51,8 @@ def test_settings(whole):
 def setting(name, speed, peak, free=True):
     measured = Speed(speed, speed, speed) if speed else None
     return Setting(
-        (name,), "", "", (), "", free, "ok", 1, measured, peak, peak, Expected()
+        *((name,), "", "", (), "", free, "ok", 1, measured, peak, peak, Expected()),
+        before=measured,
     )
 
 
@@ -77,8 +79,8 @@ def test_effects(whole):
             False,
             ("2", "4", "8"),
             (
-                Line(False, ((0, 90.0), (1, 120.0)), ()),
-                Line(True, ((0, 100.0), (1, 150.0)), ((2, "oom"),)),
+                Line(False, ((0, 90.0),), ()),
+                Line(True, ((0, 100.0), (1, 152.0)), ((2, "oom"),)),
             ),
             "4 against 2: +50.0 %; 8 out of memory",
         ),
@@ -88,7 +90,7 @@ def test_effects(whole):
             ("none", "full"),
             (
                 Line(False, ((0, 110.0), (1, 100.0)), ()),
-                Line(True, ((1, 150.0),), ()),
+                Line(True, ((1, 152.0),), ()),
             ),
             "full against none: -9.1 % (one pair)",
         ),
@@ -103,6 +105,37 @@ def test_effects(whole):
             "FP8 against bf16: +25.0 %",
         ),
     ]
+
+
+def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
+    """What was measured again ran at another time than the rest."""
+    late = [told(GIVEN, 50), told(BEST, 52)]
+    pairs = [
+        ("given", told(GIVEN, 100)),
+        ("twin", told(TWIN, 90, fp8=False)),
+        ("search", told(OTHER, 98)),
+        ("search", told(BEST, 104)),
+        *confirmed(*late),
+    ]
+    found = shown(tmp_path / "s", pairs)
+    plots = {figure.name: figure for figure in figures(found)}
+    assert plots["knobs"].title == (
+        "mixed_precision matters most: up to 1.11 times tokens/s"
+    )
+    assert plots["knobs"].note.startswith("A line joins trials of one time: before")
+    assert plots["memory"].title == (
+        "batch 4, AC full: 104 tokens/s in 40.0 GiB, the fastest of 3 settings that "
+        "may be"
+    )
+    assert plots["memory"].note.endswith("the trials before the confirmation.")
+    assert [s.short for s in found.settings if s.front] == [
+        "batch 2, AC full",
+        "batch 4, AC full",
+    ]
+    assert (
+        "Runner-up: batch 2, AC none, compiled, FP8, 98 tokens/s: -5.8 % beside the "
+        "chosen one, not measured again, by the trials before the confirmation."
+    ) in story(found).sentences
 
 
 def test_one_setting_has_no_effects(tmp_path):
@@ -283,7 +316,9 @@ def test_a_trial_that_ended_early_is_a_bound_everywhere(tmp_path):
     assert row[-1].startswith("ended early: surely slower than the best")
     assert any("under 90" in row for row in memory(found).rows)
     batch = effects(found)[0]
-    assert [how for line in batch.lines for _, how in line.failed] == ["under 90"]
+    assert [how for line in batch.lines for _, how in line.failed] == [
+        "under 90 tokens/s"
+    ]
     assert "ended early" in page(found, figures(found))
 
 

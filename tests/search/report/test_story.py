@@ -31,8 +31,9 @@ def test_story(whole):
             "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
             "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.2 % to "
             "+26.9 %); bf16 does 120 (119 to 121).",
-            "Runner-up: batch 2, AC none, compiled, FP8, 110 (-26.7 %, not measured "
-            "again).",
+            "Runner-up: batch 2, AC none, compiled, FP8, 110 tokens/s: -27.6 % beside "
+            "the chosen one, not measured again, by the trials before the "
+            "confirmation.",
             "Stability was not checked: no run compares FP8's losses with bf16's.",
             "11 trials of 6 settings, 1 out of memory, 11 min. Intervals are 95 % and "
             "count the spread between fresh runs.",
