@@ -14,7 +14,9 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
 from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import in_joules
 from fp8tune.search.calibrate import keep
+from fp8tune.search.closing import advice, closing
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
     CannotPut,
@@ -27,7 +29,7 @@ from fp8tune.search.destination import (
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.lock import Busy
-from fp8tune.search.output import advice, as_json, closing
+from fp8tune.search.output import as_json
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
 from fp8tune.search.reasons import choices
@@ -181,11 +183,13 @@ def _say(
 ) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
     hint = [] if stopped else _advice(wishes, made, found)
-    for line in (*closing(found, made.plan, output), *hint):
+    joules = in_joules(made.plan, found, made.study.trials)
+    for line in (*closing(found, made.plan, output, joules), *hint):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
-        said = as_json(found, made.plan.space, output, made.study.folder)
+        place = made.study.folder
+        said = as_json(found, made.plan.space, output, place, joules)
         said["starts_from"] = made.begun.study or None
         print(json.dumps(said, indent=2))

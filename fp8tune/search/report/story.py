@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fp8tune.search.aim import ENERGY, SPEED, UNITS
+from fp8tune.search.aim import SPEED, UNITS, named
 from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import Benefit, reached
+from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
 from fp8tune.search.duration import shown
-from fp8tune.search.output import WORDS, describe, gained, no_gain, unfinished
+from fp8tune.search.output import WORDS, describe
 from fp8tune.search.plan import warmup_key
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
@@ -21,8 +23,6 @@ from fp8tune.search.statistics import Speed
 
 DRIFTED = 0.03
 """Change of settings that were measured again from which it is told."""
-BETTER = {SPEED: "Faster", ENERGY: "More efficient"}
-"""What the verdict ``faster`` is called, by the aim."""
 
 
 class Story(NamedTuple):
@@ -89,22 +89,25 @@ def _headline(case: Case) -> str:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
         return "No trial succeeded"
-    if said := no_gain(found.fp8):
+    if said := no_gain(case.benefits[0][0].gain, found.aim):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
         if found.verdict == "unsure":
             return f"Unsure: {unfinished(found)}"
         if found.runner_up is None:
-            return "No other setting ran: your config stays"
+            return f"{_capital(nothing_else(found))}: your config stays"
         return "Your config is already the best that was measured"
-    change = gained(found)
-    if change is None:
+    gained = reached(found).gain
+    if gained is None:
         return "A setting that runs, where yours was not measured or did not run"
-    gain = f"{percent(change.value)} {UNITS[found.aim]}"
-    return {
-        "faster": f"{BETTER[found.aim]}: {gain} over your config",
-        "unsure": f"Unsure: {gain}, {_doubt(found)}",
-    }.get(found.verdict, f"{found.verdict.capitalize()}: {gain}")
+    gain = f"{percent(gained.value)} {case.unit}"
+    said = _capital(named(found.verdict, found.aim))
+    more = {"faster": " over your config", "unsure": f", {_doubt(found)}"}
+    return f"{said}: {gain}{more.get(found.verdict, '')}"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _doubt(found: Answer) -> str:
@@ -121,7 +124,7 @@ def _sentences(case: Case) -> Iterator[str]:
         return
     yield from _figures(case)
     yield from _memory(case)
-    yield from _beside_bf16(case, found.twin)
+    yield from _beside_bf16(case)
     yield from _runner_up(case)
     yield from _learning(case)
     yield from _start(case)
@@ -137,24 +140,20 @@ def _changes(case: Case) -> str:
     return clean(describe(case.plan, point)) if point is not None else ""
 
 
-def _change(gain: Speed) -> str:
-    low, high = percent(gain.low), percent(gain.high)
-    return f"{percent(gain.value)} ({low} to {high})"
-
-
 def _figures(case: Case) -> Iterator[str]:
     """The chosen setting beside the given one, by the aim and by the other figure."""
     found = case.found
     mine = found.chosen == case.plan.given
+    other = next(unit for unit in UNITS.values() if unit != case.unit)
     told = [
-        _figure(chosen, None if mine else given, gain, unit)
-        for chosen, given, gain, unit in (
-            (found.speed, found.given, found.gain, "tokens/s"),
-            (*found.energy[:2], found.energy.gain, "tokens per joule"),
+        _figure(best, None if mine else given, gain, unit)
+        for (best, given, _, gain), unit in (
+            (reached(found), case.unit),
+            (reached(found, aimed_at=False), other),
         )
-        if chosen
+        if best
     ]
-    first, *rest = reversed(told) if found.aim == ENERGY else told
+    first, *rest = told
     yield f"It does {first}." if mine else f"{_changes(case)}: {first}."
     yield from (f"Beside that {line}." for line in rest)
 
@@ -162,7 +161,7 @@ def _figures(case: Case) -> Iterator[str]:
 def _figure(chosen: Speed, given: Speed | None, gain: Speed | None, unit: str) -> str:
     if given is None or gain is None:
         return f"{interval(chosen)} {unit}"
-    return f"{interval(given)} -> {interval(chosen)} {unit}, {_change(gain)}"
+    return f"{interval(given)} -> {interval(chosen)} {unit}, {change(gain)}"
 
 
 def _memory(case: Case) -> Iterator[str]:
@@ -179,24 +178,31 @@ def _memory(case: Case) -> Iterator[str]:
     )
 
 
-def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
+def _beside_bf16(case: Case) -> Iterator[str]:
     knob = case.plan.space.knob("precision")
-    if twin is None or knob is None:
+    if knob is None or not any(benefit.bf16 for benefit, _ in case.benefits):
         yield "No bf16 twin was measured: what FP8 gains is not known."
         return
-    gain = case.found.fp8
-    marked = case.of_role("twin")
-    where = f" ({marked.label})" if marked else ""
-    if gain is None:
-        yield f"bf16 does {interval(twin)} tokens/s{where}."
-        return
-    yield f"FP8 against bf16{where}: {_change(gain)}; bf16 does {interval(twin)}."
-    if gain.high < 1 and not case.rehearsal:
+    for benefit, aim in case.benefits:
+        if benefit.bf16:
+            yield _benefit(case, benefit, benefit.bf16, UNITS[aim])
+    gain = case.benefits[0][0].gain
+    if gain and gain.high < 1 and not case.rehearsal:
         name = knob.key.rpartition(".")[2]
         yield (
             f'Set {clean(name)} = "bf16", or let the search choose it with '
             "--allow precision."
         )
+
+
+def _benefit(case: Case, benefit: Benefit, bf16: Speed, unit: str) -> str:
+    point = benefit.pair.bf16 if benefit.pair else None
+    marked = case.of_role("twin") if point is None else case.of_point(point)
+    where = f" ({marked.label})" if marked else ""
+    if benefit.gain is None:
+        return f"bf16 does {interval(bf16)} {unit}{where}."
+    does = f"bf16 does {interval(bf16)} {unit}"
+    return f"FP8 against bf16{where}: {change(benefit.gain)} {unit}; {does}."
 
 
 def _learning(case: Case) -> Iterator[str]:
@@ -255,7 +261,8 @@ def _commands(case: Case) -> Iterator[str]:
     )
     found, again = case.found, f"fp8tune search {path} --budget 2h"
     diverges = found.chosen is None and bool(found.rejected)
-    bf16_wins = diverges or (found.fp8 is not None and found.fp8.high < 1)
+    gain = case.benefits[0][0].gain
+    bf16_wins = diverges or (gain is not None and gain.high < 1)
     if case.rehearsal:
         yield f"{again}{_options(case)}  # on a GPU"
     elif not case.replay and not diverges and (found.chosen is None or not case.ended):

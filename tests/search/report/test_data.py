@@ -120,7 +120,7 @@ def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
     found = shown(tmp_path / "s", pairs)
     plots = {figure.name: figure for figure in figures(found)}
     assert plots["knobs"].title == (
-        "mixed_precision matters most: up to 1.11 times tokens/s"
+        "mixed_precision matters most: up to 1.11 times the tokens/s"
     )
     assert plots["knobs"].note.startswith("A line joins trials of one time: before")
     assert plots["memory"].title == (

@@ -27,10 +27,10 @@ def test_story(whole):
         "Faster: +50.0 % tokens/s over your config",
         (
             "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+47.8 % to +52.2 %).",
+            "(+47.8 to +52.2).",
             "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
-            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.2 % to "
-            "+26.9 %); bf16 does 120 (119 to 121).",
+            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.2 to "
+            "+26.9) tokens/s; bf16 does 120 (119 to 121) tokens/s.",
             "Runner-up: batch 2, AC none, compiled, FP8, 110 tokens/s: -27.6 % beside "
             "the chosen one, not measured again, by the trials before the "
             "confirmation.",
@@ -114,6 +114,13 @@ def test_tokens_per_joule(tmp_path):
     assert said.sentences[0].startswith("batch_size = 4: 1 (0.991 to 1.01) -> 1.3 (")
     assert said.sentences[1].startswith("Beside that 100 (99.1 to 101) -> 90 (")
     assert {row[5] for row in every_trial(found)} == {"0.8", "0.9", "1", "1.3"}
+    gains = [line for line in said.sentences if line.startswith("FP8 against bf16")]
+    assert [line.partition("): ")[2].partition(" (")[0] for line in gains] == [
+        "+44.4 %",
+        "+28.6 %",
+    ]
+    assert [line.rpartition(" ")[2] for line in gains] == ["tokens/J.", "tokens/s."]
+    assert any("1 tokens/J: -23.1 % beside" in line for line in said.sentences)
     fast = story(shown(tmp_path / "b", SAVING))
     assert fast.sentences[0].startswith("It does 100 (99.1 to 101) tokens/s")
     assert fast.sentences[1].startswith("Beside that 1 (")

@@ -94,9 +94,8 @@ def _title(found: list[Effect], unit: str) -> str:
         if (speeds := [[v for _, v in ln.speeds] for ln in effect.lines if ln.speeds])
     }
     name = max(reach, key=lambda key: reach[key])
-    return (
-        f"{name.rpartition('.')[2]} matters most: up to {reach[name]:.2f} times {unit}"
-    )
+    short = name.rpartition(".")[2]
+    return f"{short} matters most: up to {reach[name]:.2f} times the {unit}"
 
 
 def _draw(found: list[Effect], unit: str, style: Style) -> Canvas:
