@@ -191,7 +191,7 @@ def test_tokens_per_joule_as_the_objective(replay):
     assert [line.partition(" (")[0] for line in done.out.splitlines()[-6:-1]] == [
         "your config is already the best: 0.25 tokens/J",
         "bf16 twin of your config 0.225 tokens/J",
-        "bf16 twin of your config 90 tokens/s",
+        "bf16 at its best, batch_size = 4, 120 tokens/s",
         "beside that 100 tokens/s",
         "8 trials, 0 out of memory, 8 min",
     ]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.record import Record
-from fp8tune.search.report.data import MAX_SERIES, Case, Setting, label, middle, series
-from fp8tune.search.report.words import clean
+from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, series
+from fp8tune.search.report.words import clean, label
 from fp8tune.search.space import Point
 from fp8tune.search.stability.finding import Finding, curves, paired
 

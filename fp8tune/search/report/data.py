@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, aimed
@@ -14,9 +14,9 @@ from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
 from fp8tune.search.report.saved import Saved
-from fp8tune.search.report.words import clean
+from fp8tune.search.report.words import label
 from fp8tune.search.runs import Runs, by_point, during, speed_of
-from fp8tune.search.space import Knob, Point, shown
+from fp8tune.search.space import Knob, Point
 from fp8tune.search.statistics import Speed
 from fp8tune.search.study import Trial, timed
 
@@ -246,33 +246,6 @@ def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:
         for knob, *values in places
         if len(set(values)) > 1 and knob.role != "precision"
     }
-
-
-def label(
-    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
-) -> str:
-    """A setting in a few words: ``batch 4, AC full, compiled, FP8``.
-
-    ``keys`` are the knobs to name, if not all.
-    """
-    return ", ".join(
-        worded(knob, knob.values[index])
-        for knob, index in zip(knobs, point, strict=True)
-        if keys is None or knob.key in keys
-    )
-
-
-def worded(knob: Knob, value: Any) -> str:
-    """One value of a knob in a word or two."""
-    if knob.role == "compile" and isinstance(value, bool):
-        return "compiled" if value else "eager"
-    if knob.role == "precision":
-        return {"fp8": "FP8"}.get(str(value), clean(str(value), 24))
-    if isinstance(value, str) and not knob.role:
-        return clean(value, 24)
-    named = {"micro_batch": "batch", "ac": "AC"}.get(knob.role)
-    name = named or clean(knob.key.rpartition(".")[2], 24)
-    return f"{name} {clean(shown(value), 24)}"
 
 
 def number(record: Record, name: str) -> float:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fp8tune.search.report.data import Case, Setting, middle, worded
-from fp8tune.search.report.words import clean, percent, rate
+from fp8tune.search.report.data import Case, Setting, middle
+from fp8tune.search.report.words import clean, percent, rate, worded
 from fp8tune.search.runs import gap
 from fp8tune.search.space import Knob, Point, shown
 

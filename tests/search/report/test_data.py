@@ -5,7 +5,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.prior import Expected
 from fp8tune.search.report.curves import Pair, Steps, pair, timed
-from fp8tune.search.report.data import Setting, case, frontier, label, series
+from fp8tune.search.report.data import Setting, case, frontier, series
 from fp8tune.search.report.effects import Effect, Line, effects
 from fp8tune.search.report.figures.memory import memory
 from fp8tune.search.report.figures.predicted import predicted, quantities
@@ -14,6 +14,7 @@ from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
+from fp8tune.search.report.words import label
 from fp8tune.search.space import Knob
 from fp8tune.search.statistics import Speed
 from tests.search.report.studies import (
