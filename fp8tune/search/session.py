@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from fp8tune import atomic
 from fp8tune.lint.settings import BadSettings
@@ -92,6 +92,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     stop.searching, stopped = False, stop.asked
     output, odd = _written(wishes, made, found)
     _say(wishes, made, found, output, stopped=stopped)
+    with suppress(OSError, ValueError):  # that is for the report alone
+        made.study.note(output=output, unchecked=found.unchecked)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)

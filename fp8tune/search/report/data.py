@@ -101,6 +101,12 @@ class Case(NamedTuple):
         return UNITS[self.found.aim]
 
     @property
+    def output(self) -> str | None:
+        """The tuned config that was written, ``""`` for none; ``None`` if unknown."""
+        told = self.about.get("output")
+        return told if isinstance(told, str) else None
+
+    @property
     def timing(self) -> str:
         """Which trials are compared; ``""`` where all ran before the confirmation."""
         if not any(setting.again for setting in self.settings):
@@ -143,6 +149,7 @@ def case(study: Saved) -> Case:
     spent = sum(trial.record.cost_s for trial in trials)
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, trials, spent, aim)
+    found = found._replace(unchecked=str(study.about.get("unchecked", "")))
     runs = by_point(plan.space, trials)
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)

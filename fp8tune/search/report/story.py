@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fp8tune.search.aim import SPEED, UNITS, named
+from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import Benefit, reached
+from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
 from fp8tune.search.duration import shown
 from fp8tune.search.output import WORDS, describe
-from fp8tune.search.plan import warmup_key
+from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.runs import by_point, drift, gap, neighbours
@@ -23,6 +23,8 @@ from fp8tune.search.statistics import Speed
 
 DRIFTED = 0.03
 """Change of settings that were measured again from which it is told."""
+MOST = 1000
+"""Longest sentence [characters]."""
 
 
 class Story(NamedTuple):
@@ -40,7 +42,7 @@ def story(case: Case) -> Story:
         tuple(_warnings(case)),
         _headline(case),
         tuple(_sentences(case)),
-        tuple(_commands(case)),
+        tuple(commands(case)),
     )
 
 
@@ -119,10 +121,12 @@ def _doubt(found: Answer) -> str:
 def _sentences(case: Case) -> Iterator[str]:
     found = case.found
     if found.chosen is None:
+        yield from map(_sentence, caveats(found, case.plan))
         yield from _learning(case)
         yield from _failures(case)
         return
     yield from _figures(case)
+    yield from map(_sentence, caveats(found, case.plan))
     yield from _memory(case)
     yield from _beside_bf16(case)
     yield from _runner_up(case)
@@ -207,16 +211,16 @@ def _benefit(case: Case, benefit: Benefit, bf16: Speed, unit: str) -> str:
 
 def _learning(case: Case) -> Iterator[str]:
     """Whether FP8 learns as bf16 does."""
-    key = warmup_key(case.plan.config.trainer)
-    for point, wrong in case.found.rejected.items():
-        what = clean(describe(case.plan, point))
-        yield f"Rejected: {what}: {stability.verdict(wrong)}."
-    found = case.found.learns
-    for line in stability.sentences(found, key) if found else ():
-        yield f"{line[:1].upper()}{line[1:]}."
-    chosen = case.of_role("chosen")
-    if not found and not case.replay and chosen and chosen.precision == "fp8":
+    yield from map(_sentence, learning(case.found, case.plan))
+    found, chosen = case.found, case.of_role("chosen")
+    known = found.learns or found.unchecked or case.replay
+    if not known and chosen and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
+
+
+def _sentence(line: str) -> str:
+    """A line of the terminal as a sentence."""
+    return f"{_capital(clean(line, MOST))}."
 
 
 def _runner_up(case: Case) -> Iterator[str]:
@@ -252,41 +256,3 @@ def _failures(case: Case) -> Iterator[str]:
         yield "Only settings that may not be chosen ran."
     if outcomes["oom"]:
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
-
-
-def _commands(case: Case) -> Iterator[str]:
-    path = shlex.quote(clean(case.plan.config.path))
-    tuned = shlex.quote(
-        f"{clean(case.plan.config.path).removesuffix('.toml')}.tuned.toml"
-    )
-    found, again = case.found, f"fp8tune search {path} --budget 2h"
-    diverges = found.chosen is None and bool(found.rejected)
-    gain = case.benefits[0][0].gain
-    bf16_wins = diverges or (gain is not None and gain.high < 1)
-    if case.rehearsal:
-        yield f"{again}{_options(case)}  # on a GPU"
-    elif not case.replay and not diverges and (found.chosen is None or not case.ended):
-        yield f"{again}{_options(case)}  # goes on from here"
-    elif bf16_wins and not case.replay and "precision" not in _allowed(case):
-        yield f"{again}{_options(case)} --allow precision"
-    elif found.chosen is not None and found.chosen != case.plan.given:
-        yield f"diff {path} {tuned}"
-        yield f"fp8tune lint {tuned}"
-    else:
-        yield f"fp8tune lint {path}"
-
-
-def _options(case: Case) -> str:
-    """What the search was told that makes it this one and no other."""
-    target = case.plan.config.job.target
-    told = [("allow", name) for name in _allowed(case)]
-    told += [("objective", case.found.aim)] * (case.found.aim != SPEED)
-    told += [("world-size", str(target.world_size))] * (target.world_size > 1)
-    if asked := case.about.get("start_from"):
-        told.append(("start-from", str(asked)))
-    return "".join(f" --{name} {shlex.quote(clean(said))}" for name, said in told)
-
-
-def _allowed(case: Case) -> list[str]:
-    allowed = case.about.get("allow")
-    return [str(name) for name in allowed] if isinstance(allowed, list) else []

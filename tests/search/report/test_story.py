@@ -10,6 +10,7 @@ from fp8tune.search.report.tables import every_trial
 from tests.search import tries
 from tests.search.report.studies import (
     BEST_TWIN,
+    CONFIG,
     FAILED,
     WHOLE,
     confirmed,
@@ -138,6 +139,61 @@ def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
     assert story(told_case).commands == (
         "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
         "tokens-per-joule --world-size 16  # goes on from here",
+    )
+
+
+@pytest.mark.parametrize(
+    ("about", "commands"),
+    [
+        ({"output": "x/b.toml"}, ("diff a.toml x/b.toml", "fp8tune lint x/b.toml")),
+        ({"output": "a.toml"}, ("fp8tune lint a.toml",)),
+        ({"output": ""}, ("fp8tune search a.toml --budget 2h  # writes it",)),
+        ({"output": "", "records": "ab12"}, ("fp8tune lint a.toml",)),
+        ({}, ("fp8tune lint a.toml",)),
+    ],
+)
+def test_only_a_file_that_was_written_is_named(tmp_path, about, commands):
+    assert story(shown(tmp_path / "s", **about)).commands == commands
+
+
+@pytest.mark.parametrize(
+    ("output", "option"),
+    [("a.tuned.toml", ""), ("b.toml", " --output b.toml"), ("a.toml", " --in-place")],
+)
+def test_a_search_that_goes_on_has_time_and_writes_where_it_did(
+    tmp_path, output, option
+):
+    long = [("given", told(GIVEN, 100, cost_s=3.9 * 3600))]
+    assert story(shown(tmp_path / "s", long, output=output)).commands == (
+        f"fp8tune search a.toml --budget 5h{option}  # goes on from here",
+    )
+
+
+SHORT = told(GIVEN, 100, reserved_gib=139.0)
+FLAKY = [("given", told(GIVEN, 100)), ("confirm", ran(GIVEN, outcome="oom"))]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "about", "said"),
+    [
+        (WHOLE[:3], {}, "Not both measured again, so it may be luck: a larger "),
+        ([("given", SHORT), *WHOLE[1:]], {}, "Your config leaves too little memory "),
+        ([*FLAKY, *WHOLE[2:3]], {}, "Your config ran once and failed in another run: "),
+        (WHOLE, {"unchecked": "no time"}, "Stability not checked: no time."),
+    ],
+)
+def test_what_the_terminal_warns_of_is_said_too(tmp_path, pairs, about, said):
+    sentences = story(shown(tmp_path / "s", pairs, **about)).sentences
+    assert [line for line in sentences if line.startswith(said)]
+
+
+def test_other_tokens_of_a_step_are_said(tmp_path):
+    """Where no accumulation keeps them."""
+    made = plan(CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1"))
+    said = story(case(saved(study(tmp_path / "s", WHOLE, made)))).sentences
+    assert said[1] == (
+        "2 -> 4 sequences per rank and optimizer step: the learning rate and its "
+        "schedule were not meant for that."
     )
 
 
