@@ -9,7 +9,7 @@ from typing import TextIO
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
 from fp8tune.search.destination import check_apart, check_place, is_same
-from fp8tune.search.report.data import case
+from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.study import BadStudy
 
@@ -37,12 +37,22 @@ def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
     stem = os.path.splitext(path)[0]
     for figure in drawn:
         if plots and isinstance(figure, Figure):
-            for kind, data in files(figure).items():
+            for kind, data in files(figure, _mark(told)).items():
                 written[f"{stem}-{figure.name}.{kind}"] = data
     for place, data in written.items():
         own = is_same(os.path.dirname(place) or ".", folder)
         atomic.write(place, data, through=not own)
     return list(written)
+
+
+def _mark(told: Case) -> str:
+    """What the figures are no measurement of; ``""`` where they are one."""
+    marks = [
+        "Rehearsal on a CPU" * told.rehearsal,
+        "Replay of recorded trials" * told.replay,
+        "Extrapolated" * any("extrapolated" in t.record.more for t in told.trials),
+    ]
+    return ", ".join(filter(None, marks))
 
 
 def write_at_end(folder: str, out: TextIO) -> None:

@@ -7,6 +7,7 @@ from fp8tune.search.prior import Expected
 from fp8tune.search.report.curves import Pair, Steps, pair, timed
 from fp8tune.search.report.data import Setting, case, frontier, series
 from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.figures.memory import memory
 from fp8tune.search.report.figures.predicted import predicted, quantities
 from fp8tune.search.report.figures.steps import steps
@@ -149,6 +150,23 @@ def test_loss(whole):
     found = pair(whole)
     assert found == Pair("batch 4, AC full, compiled", fp8, bf16, norms, norms)
     assert found.gaps == pytest.approx((0, 0, 0, 0.01))
+
+
+def test_losses_that_are_rounded_claim_no_more_than_their_digits(tmp_path):
+    """A trainer computes its loss in bf16: 8 bits, 1/32 at a loss of 6."""
+    series = {True: [6.25, 6.28125, 6.125], False: [6.25, 6.25, 6.15625]}
+    pairs = [
+        (stage, told(point, 100, fp8, more={"losses": series[fp8]}))
+        for stage, point, fp8 in (("given", GIVEN, True), ("twin", TWIN, False))
+    ]
+    plot = loss(shown(tmp_path / "s", pairs))
+    assert plot.title == (
+        "FP8's loss is within 1 % of bf16's for 3 steps, rounding to bf16 counted"
+    )
+    assert plot.note.endswith(
+        " These losses are rounded to bf16: at 6.156 the last digit is 0.031, 0.51 % "
+        "of the loss. What differs by less looks alike."
+    )
 
 
 def test_loss_of_the_given_setting_where_the_chosen_has_none(tmp_path):

@@ -38,6 +38,22 @@ def test_output_and_plots(folder, fp8tune, tmp_path):
     assert {path.name for path in (tmp_path / folder).iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("about", "mark"),
+    [
+        ({}, ""),
+        ({"device": "cpu"}, "Rehearsal on a CPU: "),
+        ({"records": "ab12"}, "Replay of recorded trials: "),
+    ],
+)
+def test_a_plot_that_is_no_measurement_says_so(project, fp8tune, about, mark):
+    project()
+    study("s", **about)
+    assert fp8tune("report", "s", "--plots").code == 0
+    drawn = (project() / "s" / "report-steps.svg").read_text()
+    assert f">{mark}Steps are steady to 1 % (chosen" in drawn
+
+
 def test_a_study_that_runs(folder, fp8tune, tmp_path):
     trials = tmp_path / folder / "trials.jsonl"
     cut = trials.read_bytes()[:-20]
