@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.process import RESULTS
 from benchmarks.search.recording import raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
@@ -35,8 +36,12 @@ STEP = 0.0015
 """Relative standard deviation between steps: 0.11 % on 1 GPU, 0.17 % on 8, the medians
 of 53 published runs (prime-rl benchmarks)."""
 GAIN = 0.02
-DRIFT, AFTER_S = 0.05, 1200.0
-"""What all trials lose that begin so late: a node that has become warm."""
+DRIFT = 0.05
+"""What trials lose on a GPU that is not always as fast, see ``DRIFTS``."""
+DRIFTS = ("after 20 min", "for 20 min", "in the first hour")
+"""When: all trials that begin after it, a node that has become warm; those in a window
+that begins at a random time; each a little more than the one before."""
+WINDOW_S, HOUR_S = 1200.0, 3600.0
 TWIN = 0.8
 """What bf16 reaches of FP8's speed."""
 RUNS, STEPS = 40, 16
@@ -50,6 +55,9 @@ SPACES = {
     ),
 }
 PRECISION = Knob("train.mixed_precision", ("bf16", "fp8"), "precision", frozen=True)
+REAL = RESULTS / "runs_cpu.jsonl"
+"""Runs of the rehearsal's config on an idle CPU of two cores
+(``python -m benchmarks.search.repeat configs/rehearsal_cpu.toml --device cpu``)."""
 FIRST = 5000
 """The first seed of the recorded run; tuning used those below 1000."""
 SAME, FOUND = 0.95, 0.9
@@ -68,6 +76,7 @@ class Case(NamedTuple):
     spread: float
     luck: tuple[float, ...] = ()
     drift: float = 0.0
+    when: str = DRIFTS[0]
 
 
 class Outcome(NamedTuple):
@@ -84,19 +93,33 @@ CASES = tuple(
     for space in SPACES
     for gain in (0.0, GAIN)
     for spread in SPREADS
-) + tuple(Case("twelve settings", gain, 0.005, drift=DRIFT) for gain in (0.0, GAIN))
+) + tuple(
+    Case("twelve settings", gain, 0.005, drift=DRIFT, when=when)
+    for when in DRIFTS
+    for gain in (0.0, GAIN)
+)
 
 
 class Drifting(Replay):
-    """A replay on a GPU that becomes slower."""
+    """A replay on a GPU that is not always as fast."""
 
     drift = 0.0
+    when = DRIFTS[0]
+    begins_s = 0.0
+
+    def _lost(self) -> float:
+        """The share of its speed that a trial which begins now loses."""
+        since = self.now() - self.begins_s
+        if self.when == DRIFTS[2]:
+            return self.drift * min(1.0, self.now() / HOUR_S)
+        ended = self.when == DRIFTS[1] and since > WINDOW_S
+        return self.drift * (since > 0 and not ended)
 
     def run(
         self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
     ) -> Record:
         """The next record of a setting, as it is by now."""
-        by = 1 - self.drift * (self.now() > AFTER_S)
+        by = 1 - self._lost()
         found = super().run(knobs, deadline, leeway)
         times = tuple(ms / by for ms in found.step_ms)
         return found._replace(
@@ -124,7 +147,9 @@ def run(case: Case, seed: int) -> Outcome:
     records = list(_records(space, place, faster, case, draw))
     study, strategy = Study(""), Guided(space, given)
     replay, limits = Drifting(records, space), Limits(BUDGET_S)
-    replay.drift = case.drift
+    replay.drift, replay.when = case.drift, case.when
+    windowed = case.when == DRIFTS[1]
+    replay.begins_s = draw.uniform(300, 2500) if windowed else WINDOW_S
     found = Search(space, given, replay, strategy, study, limits).run()
     mine = [t for t in study.trials if space.point(t.record.knobs) == given]
     right = found.chosen is not None and found.chosen[place] == faster
@@ -166,7 +191,9 @@ def summary(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "space": case.space,
         "gain": case.gain,
         "spread": round(case.spread, 5),
+        "real": bool(case.luck),
         "drift": case.drift,
+        "when": case.when if case.drift else "",
         "searches": count,
         "verdicts": {name: said[name] for name in sorted(said)},
         "right": round(share / count, 4),
@@ -197,12 +224,12 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     truth = f"one {row['gain']:+.0%}" if row["gain"] else "all the same"
-    truth += f", then all {-row['drift']:+.0%}" * bool(row["drift"])
+    truth += f", {-row['drift']:+.0%} {row['when']}" * bool(row["drift"])
     verdicts = ", ".join(f"{name} {n}" for name, n in row["verdicts"].items())
     return (
         row["space"],
         truth,
-        f"{100 * row['spread']:.1f} %",
+        f"{100 * row['spread']:.1f} %{' (real, CPU)' * row['real']}",
         f"{100 * row['right']:.1f} %{'' if row['reached'] else ' MISSED'}",
         verdicts,
         f"{row['trials']:.0f}",
@@ -219,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write the results")
     parser.add_argument("--records", type=Path, help="real runs of one setting")
     options = parser.parse_args(arguments)
-    cases = measured(options.records) if options.records else CASES
+    cases = measured(options.records) if options.records else [*CASES, *measured(REAL)]
     seeds = range(options.first, options.first + options.searches)
     rows = []
     for case, outcomes in raced(cases, seeds, run, options.jobs):

@@ -194,12 +194,22 @@ def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | N
 
 
 def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
-    """Whether the search has seen all that promises something."""
+    """Whether the search has seen all that promises something.
+
+    It has not where the budget cut a setting's only trial off.
+    """
+    runs = [(space.point(t.record.knobs), t) for t in timed(trials)]
+    seen = [(p, t.record) for p, t in runs if not _was_cut_off(t)]
+    if {p for p, t in runs if _was_cut_off(t)} - {point for point, _ in seen}:
+        return False
     if any(trial.record.more.get(WHOLE) is True for trial in trials):
         return True
-    runs = [(space.point(t.record.knobs), t.record) for t in timed(trials)]
-    shut = closed(space, runs)
+    shut = closed(space, seen)
     return all(shut(point) for point in space.points(given) if point != given)
+
+
+def _was_cut_off(trial: Trial) -> bool:
+    return trial.stage == "search" and "budget_s" in trial.record.more
 
 
 def _is_behind(runs: Runs, rivals: Sequence[Point], given: Point) -> bool:

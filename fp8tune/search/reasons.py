@@ -81,6 +81,8 @@ def _change(old: Any, new: Any, found: Answer) -> str:
 
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     record = found.record
+    if found.verdict == "unsure":
+        yield "unsure" if found.confirmed else "unsure: not both measured again"
     if record is not None and record.peak_gib:
         capacity = capacity_gib(record)
         of = f" of {capacity:.1f}" if capacity else ""

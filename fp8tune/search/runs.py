@@ -15,6 +15,7 @@ from fp8tune.search.statistics import (
     paired_spread,
     speed,
     spread,
+    steps_spread,
 )
 from fp8tune.search.study import Trial, timed
 
@@ -87,13 +88,14 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
     """
     if one is None or other is None or one == other:
         return None
+    steps = steps_spread(t.record for p in (one, other) for t in runs.get(p, []))
     if ratios := neighbours(runs, one, other):
-        return paired(ratios, _paired_deviation(runs))
+        return paired(ratios, max(steps, _paired_deviation(runs)))
     before = during(runs, confirmation=False)
     if one not in before or other not in before:
         return None
     differ = spread([t.record for t in own] for own in runs.values())
-    return paired([before[one].value / before[other].value], differ)
+    return paired([before[one].value / before[other].value], max(steps, differ))
 
 
 def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
@@ -120,11 +122,16 @@ def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
 
 
 def _paired_deviation(runs: Runs) -> float:
-    """How neighbouring runs differ, beside the setting that was confirmed most."""
+    """How neighbouring runs differ, beside the setting that was confirmed most.
+
+    Or how all runs of a setting do, if that is less: more of them tell it, but what
+    drifts is in it.
+    """
     counts = {point: len(confirmed(own)) for point, own in runs.items()}
     most = max(counts, key=lambda point: counts[point])
     found = (neighbours(runs, point, most) for point in runs if point != most)
-    return paired_spread(ratios for ratios in found if ratios)
+    apart = paired_spread(ratios for ratios in found if ratios)
+    return min(apart, spread(confirmed(own) for own in runs.values()))
 
 
 def drift(runs: Runs) -> float:

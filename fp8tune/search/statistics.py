@@ -25,8 +25,8 @@ against itself is then called the same 19 times in 20 and more, and a gain of 2 
 found 9 times in 10 (benchmarks/search/aa.py)."""
 LOOKS = 1.3
 """How much wider an interval has to be that is looked at after every run, and ends the
-runs where it excludes a value: by chance one of ten looks does so more often than one
-look does (Pocock, "Group sequential methods", Biometrika 64, 1977: 2.56 deviations for
+runs where it shows a gain: by chance one of ten looks does so more often than one look
+does (Pocock, "Group sequential methods", Biometrika 64, 1977: 2.56 deviations for
 1.96)."""
 NORMAL = 1.96
 """Deviations that hold 95 % to both sides of a normal value."""
@@ -89,11 +89,29 @@ def student(freedom: float) -> float:
 
 
 def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | None:
-    """The speed of one setting from its runs, which differ by ``deviation``."""
+    """The speed of one setting from its runs, which differ by ``deviation``.
+
+    Or by more, where their own steps say so.
+    """
     values = [record.tokens_per_second for record in records if record.measured]
     if not values:
         return None
-    return _around(middle_of(values), NORMAL * deviation / math.sqrt(len(values)))
+    differ = max(deviation, steps_spread(records))
+    return _around(middle_of(values), NORMAL * differ / math.sqrt(len(values)))
+
+
+def steps_spread(records: Iterable[Record]) -> float:
+    """Relative standard deviation of runs' median step times, as their steps tell it.
+
+    By ``median_step_ms_95``, the bootstrap interval that real trials report; 0 where no
+    run has one.
+    """
+    widths = [
+        math.log(record.tokens_per_second / record.least) / 2
+        for record in records
+        if record.measured and record.least
+    ]
+    return math.sqrt(statistics.fmean(w**2 for w in widths)) / NORMAL if widths else 0.0
 
 
 def _around(value: float, half: float) -> Speed:
@@ -149,7 +167,7 @@ def settled(gain: Speed) -> bool:
     The gain is surely worth having, or surely not, or as well known as is worth it.
     """
     sure = _around(gain.value, LOOKS * gain.half)
-    beyond = sure.low > 1 + SAME or sure.high < 1 + SAME
+    beyond = sure.low > 1 + SAME or gain.high < 1 + SAME
     return beyond or gain.half <= RESOLVED
 
 

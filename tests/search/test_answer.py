@@ -191,6 +191,33 @@ def test_confirmed_is_what_was_measured_again_on_both_sides(again, confirmed):
     later = [("confirm", record) for record in again]
     found = answer(SPACE, GIVEN, trials(*known, *later), 1.0)
     assert (found.chosen, found.confirmed) == (BEST, confirmed)
+    assert found.verdict == ("faster" if confirmed else "unsure")
+
+
+def test_a_gain_is_of_runs_of_the_same_time():
+    """The budget ended after the given one was measured again, on a slower GPU."""
+    known = ("given", ran(GIVEN, 100)), ("search", ran(BEST, 105))
+    found = answer(SPACE, GIVEN, trials(*known, ("confirm", ran(GIVEN, 50))), 1.0)
+    assert (found.chosen, found.verdict) == (BEST, "unsure")
+    assert (found.speed.value, found.given.value) == (105, 100)
+    assert found.gain.value == pytest.approx(1.05)
+    assert found.gain.half > 0.2  # the study itself saw runs of one setting differ
+
+
+def test_a_rival_that_the_budget_cut_off_was_not_seen():
+    cut = ran(BEST, outcome="hang", more={"budget_s": 60.0})
+    known = ("given", ran(GIVEN)), ("search", cut), *confirmed(ran(GIVEN))
+    assert answer(SPACE, GIVEN, trials(*known), 1.0).verdict == "unsure"
+    later = *known, ("search", ran(BEST, 90))
+    assert answer(SPACE, GIVEN, trials(*later), 1.0).verdict == "same"
+
+
+def test_what_drifts_makes_no_gain():
+    """The chosen one is measured on, while the GPU recovers."""
+    turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]
+    again = confirmed(*(ran(point, speed) for point, speed in turns))
+    found = answer(SPACE, GIVEN, trials(("given", ran(GIVEN)), *again), 1.0)
+    assert (found.chosen, found.verdict) == (GIVEN, "same")
 
 
 def test_nothing_to_confirm_beside_where_the_given_one_never_ran():

@@ -78,9 +78,9 @@ def test_what_people_read(replay):
     assert said[-6:] == [
         "faster: batch_size = 4",
         "10,000 tokens/s (9,912 to 10,089) -> 15,000 tokens/s (14,868 to 15,133)",
-        "+50.0 % (+47.8 to +52.2)",
+        "+50.0 % (+48.1 to +51.9)",
         "bf16 twin of this setting 12,000 tokens/s (11,894 to 12,107): "
-        "FP8 gains +25.0 % (+23.2 to +26.9)",
+        "FP8 gains +25.0 % (+23.4 to +26.6)",
         "10 trials, 1 out of memory, 10 min",
         "wrote a.tuned.toml",
     ]

@@ -85,6 +85,8 @@ def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
     now |= {OTHER: [ran(OTHER, 131)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
     asked = order(found, STEADY | now)
     assert asked.count(OTHER) == times
+    if times:
+        assert asked[asked.index(OTHER) + 1] == GIVEN  # in turn, as all is
 
 
 def test_a_larger_budget_confirms_all_anew():

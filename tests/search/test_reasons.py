@@ -37,6 +37,7 @@ def test_the_whole_reason():
     made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), best)
     gain = "with the other changes +50.0 % tokens/s (+45.9 to +54.2)"
     evidence = (
+        "unsure: not both measured again",
         "peak memory 80.7 of 139.8 GiB",
         f"runner-up: {BATCH} = 4",
         "H200, torch 2.13",

@@ -17,6 +17,7 @@ from fp8tune.search.statistics import (
     settled,
     speed,
     spread,
+    steps_spread,
     student,
     verdict,
 )
@@ -138,3 +139,22 @@ def test_an_interval_holds_what_it_says_however_runs_differ(deviation, count):
         found = paired(pairs[0], paired_spread(pairs))
         held += found.low <= 1 <= found.high
     assert held / 500 >= 0.93
+
+
+@pytest.mark.parametrize(
+    ("told", "deviation"),
+    [
+        ([100.0, 100.0 * math.exp(0.196)], 0.05),
+        ([100.0, 100.0], 0.0),
+        ([100, 90], 0.0),
+        ([0, 90], 0.0),
+        ([1.0, math.inf], 0.0),
+        (["1", "2"], 0.0),
+        ([1], 0.0),
+        (None, 0.0),
+    ],
+)
+def test_steps_that_differ_more_than_runs_do_widen_an_interval(told, deviation):
+    run = Record({}, "ok", 100.0, more={"median_step_ms_95": told})
+    assert steps_spread([run]) == pytest.approx(deviation)
+    assert speed([run]).half == pytest.approx(NORMAL * max(RUN_SPREAD, deviation))

@@ -28,10 +28,10 @@ def test_story(whole):
         "Faster: +50.0 % tokens/s over your config",
         (
             "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+47.8 to +52.2).",
+            "(+48.1 to +51.9).",
             "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
-            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.2 to "
-            "+26.9) tokens/s; bf16 does 120 (119 to 121) tokens/s.",
+            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.4 to "
+            "+26.6) tokens/s; bf16 does 120 (119 to 121) tokens/s.",
             "Runner-up: batch 2, AC none, compiled, FP8, 110 tokens/s: -27.6 % beside "
             "the chosen one, not measured again, by the trials before the "
             "confirmation.",
