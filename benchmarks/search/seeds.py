@@ -48,13 +48,17 @@ Train = Callable[[str, Course], Curve]
 
 
 class Case(NamedTuple):
-    """What FP8 does: its ``gap`` in deviations, or the share of runs that diverge."""
+    """What FP8 does: its ``gap`` in deviations, or the share of runs that diverge.
+
+    ``learned`` is the share of what is otherwise learned in a run.
+    """
 
     name: str
     spread: float
     gap: float = 0.0
     diverges: float = 0.0
     spikes: float = SPIKES
+    learned: float = 1.0
 
     @property
     def right(self) -> str:
@@ -83,7 +87,7 @@ def generated(case: Case, draw: random.Random) -> Train:
         fp8 = precision == "fp8"
         level = draw.gauss(0, case.spread) + case.gap * case.spread * fp8
         losses = [
-            (3 + 4 / (1 + step / 8))
+            (7 - 4 * case.learned * (1 - 1 / (1 + step / 8)))
             * math.exp(level * step / STEPS + data[step] + draw.gauss(0, STEP))
             for step in range(STEPS)
         ]

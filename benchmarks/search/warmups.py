@@ -65,11 +65,13 @@ def worlds() -> Iterator[World]:
         yield World("ends 8 deviations worse, bf16 as well", needed, wrong, both=True)
 
 
-def training(world: World, draw: random.Random) -> Train:
-    """Training in a world: the two cases share their data."""
+def training(world: World, draw: random.Random, learned: float = 1.0) -> Train:
+    """Training in a world: the two cases share their data, and how much is learned."""
     seed = draw.random()
-    well = generated(Case("", SPREAD), random.Random(seed))  # noqa: S311
-    ill = generated(world.wrong, random.Random(seed))  # noqa: S311
+    well, ill = (
+        generated(case._replace(learned=learned), random.Random(seed))  # noqa: S311
+        for case in (Case("", SPREAD), world.wrong)
+    )
 
     def train(precision: str, how: Course) -> Curve:
         if how.warmup_steps >= world.needed:

@@ -120,6 +120,9 @@ def answer(
     rivals = [point for point in best if point != given]
     if chosen == given and not (whole and (sure or _is_behind(goals, rivals, given))):
         said = "unsure"
+    learned = findings(space, trials)
+    if chosen != given and chosen in learned and learned[chosen].doubtful:
+        said = "unsure"
     last = _last(runs.get(chosen, [])) if chosen is not None else None
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
@@ -146,7 +149,7 @@ def answer(
         ),
         {point: why for point, own in runs.items() if (why := lacks_memory(own))},
         pair,
-        findings(space, trials),
+        learned,
         confirmed=sure,
         broken={point: why for point, own in runs.items() if (why := broke(own))},
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),

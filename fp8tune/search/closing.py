@@ -13,6 +13,7 @@ from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.output import WORDS, describe
 from fp8tune.search.plan import Plan
+from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME, Speed
 from fp8tune.search.study import Trial
 
@@ -23,8 +24,8 @@ def closing(
     """The answer in lines; ``joules`` is what FP8 gains in tokens per joule."""
     speed = in_speed(found), SPEED
     told = [(joules, ENERGY), speed] if found.aim == ENERGY else [speed]
-    if said := no_gain(told[0][0].gain, found.aim):  # first of all
-        yield said
+    first = stability.doubt(found.learns), no_gain(told[0][0].gain, found.aim)
+    yield from filter(None, first)
     yield from _chosen(found, plan)
     yield from caveats(found, plan)
     for benefit, aim in told:

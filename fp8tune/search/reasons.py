@@ -89,12 +89,7 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
-    for point, wrong in found.rejected.items():
-        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
-    if found.learns:
-        yield f"stability: {stability.verdict(found.learns)}"
-    elif found.unchecked:
-        yield f"stability not checked: {found.unchecked}"
+    yield from _learning(plan, found)
     if why := found.unfit.get(plan.given):
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:
@@ -106,6 +101,18 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     number = f"trial {found.number + 1} of " if found.number is not None else ""
     count = f"{found.trials}" if number else f"{found.trials} trials"
     yield f"study {study}, {number}{count}"
+
+
+def _learning(plan: Plan, found: Answer) -> Iterator[str]:
+    """Whether FP8 learns as bf16 does."""
+    if said := stability.doubt(found.learns):
+        yield said
+    for point, wrong in found.rejected.items():
+        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
+    if found.learns:
+        yield f"stability: {stability.verdict(found.learns)}"
+    elif found.unchecked:
+        yield f"stability not checked: {found.unchecked}"
 
 
 def _difference(plan: Plan, other: Point) -> str:

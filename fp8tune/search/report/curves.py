@@ -127,7 +127,7 @@ def seeds(case: Case) -> Seeds | None:
     if point is None:
         return None
     runs = curves(case.plan.space, case.trials)[point]
-    pairs = paired(runs)[told[point].tested.warmup_steps]
+    pairs = paired(runs)[told[point].decisive.warmup_steps]
     if not all(run.losses for pair in pairs for run in pair):
         return None
     knobs = case.plan.space.knobs

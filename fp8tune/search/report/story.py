@@ -74,6 +74,8 @@ def _warnings(case: Case) -> Iterator[str]:
             "confirm compare with each other."
         )
     learns = case.found.learns
+    if said := stability.doubt(learns):
+        yield f"{said}."
     if learns and learns.verdict == OUTSIDE:
         yield f"More tokens may not be worth it: {stability.verdict(learns)}."
     if not case.ended:
@@ -91,6 +93,8 @@ def _headline(case: Case) -> str:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
         return "No trial succeeded"
+    if found.learns and found.learns.doubtful:
+        return "Unsure: FP8 may diverge at the full learning rate"
     if said := no_gain(case.benefits[0][0].gain, found.aim):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:

@@ -10,6 +10,7 @@ from fp8tune.search.stability.compare import (
     DIVERGED,
     INSIDE,
     SEEDS,
+    UNSURE,
     Compared,
     Pair,
     compare,
@@ -26,9 +27,11 @@ EXECUTION = ("micro_batch", "ac", "compile")
 class Finding(NamedTuple):
     """FP8 beside bf16 at the config's warmup, or at the nearest one that a run holds.
 
-    ``others`` are the warmups tried besides; ``proposed`` is the shortest of all that
-    stays inside the spread, ``None`` where none does. ``tokens`` are those of one run,
-    and ``made_up`` says that they are none of the config's data.
+    ``start`` is the same in the config's own first steps, where its warmup is too long
+    for a run and the shorter one diverged. ``others`` are the warmups tried besides;
+    ``proposed`` is the shortest of all that stays inside the spread, ``None`` where
+    none does. ``tokens`` are those of one run, and ``made_up`` says that they are none
+    of the config's data.
     """
 
     tested: Compared
@@ -38,11 +41,18 @@ class Finding(NamedTuple):
     free: bool
     tokens: int = 0
     made_up: bool = False
+    start: Compared | None = None
 
     @property
     def verdict(self) -> str:
-        """That of the tested warmup."""
-        return self.tested.verdict
+        """What is known of FP8 as it would be run."""
+        return UNSURE if self.doubtful else self.decisive.verdict
+
+    @property
+    def decisive(self) -> Compared:
+        """The comparison that the verdict is of."""
+        start = self.start
+        return start if start and start.verdict == DIVERGED else self.tested
 
     @property
     def harsher(self) -> bool:
@@ -50,10 +60,16 @@ class Finding(NamedTuple):
         return self.tested.warmup_steps < self.given_warmup
 
     @property
+    def doubtful(self) -> bool:
+        """Whether FP8 diverged, but only under a harsher warmup than the config's."""
+        found = self.decisive
+        return found.verdict == DIVERGED and found.warmup_steps < self.given_warmup
+
+    @property
     def rejects(self) -> bool:
         """Whether the setting must not be chosen: it diverges as it would be run."""
-        mended = self.free and self.proposed is not None
-        return self.verdict == DIVERGED and not self.harsher and not mended
+        mended = self.free and self.proposed is not None and not self.harsher
+        return self.verdict == DIVERGED and not mended
 
 
 def curves(space: Space, trials: Sequence[Trial]) -> dict[Point, list[Curve]]:
@@ -124,20 +140,26 @@ def finding(runs: Sequence[Curve]) -> Finding | None:
     tested = how.warmup_steps
     if not by_warmup.get(tested):
         return None
-    seeds = [run for run in runs if _is_seed(run, tested)]
-    first = compare(by_warmup[tested], seeds, SEEDS)
+    seeds = _seeds(runs, tested)
+    first = compare(by_warmup.pop(tested), seeds, SEEDS)
+    start = None
+    if tested < how.given_warmup and (own := by_warmup.pop(how.given_warmup, [])):
+        start = compare(own, _seeds(runs, how.given_warmup), SEEDS)
     others = tuple(
-        _rung(by_warmup[warmup], seeds)
-        for warmup in sorted(by_warmup)
-        if warmup != tested and by_warmup[warmup]
+        _rung(pairs, seeds) for _, pairs in sorted(by_warmup.items()) if pairs
     )
     inside = [c.warmup_steps for c in (first, *others) if c.verdict == INSIDE]
     proposed = min(inside, default=None)
-    return Finding(first, others, proposed, how.given_warmup, how.free)
+    return Finding(first, others, proposed, how.given_warmup, how.free, start=start)
 
 
-def _is_seed(run: Curve, warmup: int) -> bool:
-    return run.precision == "bf16" and run.course.warmup_steps == warmup
+def _seeds(runs: Sequence[Curve], warmup: int) -> list[Curve]:
+    """The bf16 runs with a warmup."""
+    return [
+        run
+        for run in runs
+        if run.precision == "bf16" and run.course.warmup_steps == warmup
+    ]
 
 
 def _rung(pairs: Sequence[Pair], seeds: Sequence[Curve]) -> Compared:

@@ -3,6 +3,11 @@
 Pairs of FP8 and bf16 in turn, seed by seed, at the config's warmup; more seeds while
 the verdict is unsure. Then shorter warmups while FP8 stays inside the spread, or longer
 ones until it does.
+
+A warmup that is longer than a run can hold is cut to what it holds, which is harsher.
+Where FP8 or bf16 diverges under that, pairs follow in the config's own first steps, the
+begin of its true ramp: what diverges there diverges as it would be run, whatever
+comes later. Where nothing diverges under the harsher one they would tell nothing new.
 """
 
 from __future__ import annotations
@@ -17,9 +22,10 @@ from fp8tune.search.stability.compare import (
     MOST_SEEDS,
     SEEDS,
     UNSURE,
+    Compared,
 )
 from fp8tune.search.stability.course import Course, Curve
-from fp8tune.search.stability.finding import RUNG, finding, in_precision
+from fp8tune.search.stability.finding import RUNG, Finding, finding, in_precision
 from fp8tune.search.study import Trial, timed
 
 SEED = 42
@@ -105,9 +111,12 @@ def _rungs(
     found = finding(runs)
     if found is None:
         return
+    if found.harsher:
+        yield from _harsher(found)
+        return
     if found.verdict == UNSURE:
         yield tested, min(MOST_SEEDS, found.tested.seeds + 1)
-    if found.verdict == UNSURE or found.harsher or not scheduled:
+    if found.verdict == UNSURE or not scheduled:
         return
     known = {other.warmup_steps: other for other in found.others}
     for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):
@@ -115,6 +124,21 @@ def _rungs(
         tried = known.get(warmup)
         if tried is None or tried.seeds < RUNG or tried.verdict == INSIDE:
             return
+
+
+def _harsher(found: Finding) -> Iterator[tuple[int, int]]:
+    """Seeds of a warmup that was cut short, then of the config's own first steps."""
+    yield from _more(found.tested)
+    if any(found.tested.diverged):
+        yield found.given_warmup, SEEDS
+        if found.start:
+            yield from _more(found.start)
+
+
+def _more(tested: Compared) -> Iterator[tuple[int, int]]:
+    """One seed more, unless what diverges in bf16 as well tells nothing of FP8."""
+    if tested.verdict == UNSURE and not tested.diverged[1]:
+        yield tested.warmup_steps, min(MOST_SEEDS, tested.seeds + 1)
 
 
 def _ladder(tested: int, steps: int, *, shorter: bool) -> list[int]:

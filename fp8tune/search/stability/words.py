@@ -36,25 +36,71 @@ def sentences(found: Finding, key: str) -> Iterator[str]:
 
 def verdict(found: Finding) -> str:
     """One line: how FP8 learns beside bf16, and by what evidence."""
-    tested = found.tested
+    tested = found.decisive
+    if tested is found.start:
+        where = f"the config's first {tested.steps} steps, warmup {found.given_warmup}"
+        return f"FP8 diverged in {_lost(tested)} ({where})"
     where = f"{tested.steps} steps, warmup {tested.warmup_steps}"
     if found.harsher:
         where += f" (a run holds no more; the config's is {found.given_warmup})"
-    fp8, bf16 = tested.diverged
     seeds = _count(tested.seeds, "seed")
-    if tested.verdict == DIVERGED:
-        return f"FP8 diverged in {fp8} of {seeds}, bf16 in {bf16} ({where})"
-    if fp8 or bf16:
+    if tested.verdict == DIVERGED and not found.harsher:
+        return f"FP8 diverged in {_lost(tested)} ({where})"
+    if any(tested.diverged):
+        lost = f"unsure: FP8 diverged in {_lost(tested)} ({where})"
         return (
-            f"unsure: FP8 diverged in {fp8} of {seeds}, bf16 in {bf16} ({where}): the "
-            "learning rate may be too high for both"
+            f"{lost}; {_begin(found)}" if found.harsher else f"{lost}: {_why(tested)}"
         )
-    said = {
+    return f"{_held(tested)}: {evidence(tested)} ({where}, {seeds})"
+
+
+def _held(tested: Compared) -> str:
+    """FP8 beside the spread of bf16 seeds, where nothing diverged."""
+    return {
         INSIDE: "FP8 stays inside the spread of bf16 seeds",
         OUTSIDE: "FP8 is outside the spread of bf16 seeds",
         UNSURE: f"unsure: {_why_unsure(tested)}",
     }[tested.verdict]
-    return f"{said}: {evidence(tested)} ({where}, {seeds})"
+
+
+def _lost(tested: Compared) -> str:
+    fp8, bf16 = tested.diverged
+    return f"{fp8} of {_count(tested.seeds, 'seed')}, bf16 in {bf16}"
+
+
+def _begin(found: Finding) -> str:
+    """What came of the config's own first steps."""
+    start = found.start
+    if start is None:
+        return "the config's own first steps were not run"
+    where = f"in the config's first {start.steps} steps"
+    if any(start.diverged):
+        return f"{where} in {_lost(start)}"
+    seeds = _count(start.seeds, "seed")
+    return f"{where} {_held(start)}: {evidence(start)} ({seeds})"
+
+
+def _why(tested: Compared) -> str:
+    """Why runs that diverged tell nothing of FP8."""
+    fp8, bf16 = tested.diverged
+    if fp8 and bf16:
+        return "the learning rate may be too high for both"
+    if bf16:
+        return "nothing against FP8, the learning rate may be too high for bf16"
+    return f"{_count(fp8, 'run')} may be chance"
+
+
+def doubt(found: Finding | None) -> str:
+    """That FP8 may diverge where no run can tell, and what to do; else ``""``."""
+    if found is None or not found.doubtful:
+        return ""
+    tested, given = found.tested, found.given_warmup
+    return (
+        f"FP8 may diverge: with a warmup of {tested.warmup_steps} steps it did in "
+        f"{_lost(tested)}; yours, {given}, is longer than a trial holds: before a long "
+        f"run train past step {max(given, tested.steps)} in FP8 and in bf16, and "
+        "compare the losses"
+    )
 
 
 def _why_unsure(tested: Compared) -> str:
@@ -81,6 +127,8 @@ def evidence(tested: Compared) -> str:
 def warmup(found: Finding, key: str) -> Iterator[str]:
     """What other warmups did, and which is proposed."""
     if found.verdict == UNSURE:
+        return
+    if found.harsher and found.verdict == DIVERGED:
         return
     if found.harsher:
         steps = found.tested.steps
@@ -133,6 +181,8 @@ def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:
         "other_warmups": [
             {"verdict": other.verdict, **_plain(other)} for other in found.others
         ],
+        "first_steps": found.start
+        and {"verdict": found.start.verdict, **_plain(found.start)},
         "tokens": found.tokens,
         "made_up_data": found.made_up,
         "limits": LIMITS,

@@ -53,6 +53,31 @@ def test_runs_that_diverged_end_early(tmp_path):
     checked(html(case))
 
 
+HARSH = [*seeds(given=2000), *map(lost, seeds("fp8", given=2000))]
+OWN = {"warmup": 2000, "given": 2000}
+
+
+def test_divergence_under_a_harsher_warmup_alone_is_the_headline(tmp_path):
+    told = story(
+        compared(tmp_path / "s", [*HARSH, *seeds(**OWN), *seeds("fp8", **OWN)])
+    )
+    assert told.headline == "Unsure: FP8 may diverge at the full learning rate"
+    (warning,) = told.warnings
+    assert warning.startswith("FP8 may diverge: with a warmup of 8 steps it did in 3")
+    assert warning.endswith(
+        "past step 2000 in FP8 and in bf16, and compare the losses."
+    )
+
+
+def test_divergence_in_the_config_s_own_first_steps_is_what_is_drawn(tmp_path):
+    own = [*seeds(**OWN), *(lost(run) for run in seeds("fp8", 0.01, **OWN))]
+    case = compared(tmp_path / "s", [*HARSH, *own])
+    assert story(case).headline.startswith("No setting is proposed: FP8 diverges")
+    assert shown_seeds(case).fp8 == tuple(run.losses for run in own[3:])
+    assert loss(case).title.endswith("(the config's first 32 steps, warmup 2000)")
+    checked(html(case))
+
+
 def test_nan_in_the_first_step_leaves_nothing_to_draw(tmp_path):
     runs = [*seeds(), *(lost(run)._replace(losses=()) for run in seeds("fp8"))]
     case = compared(tmp_path / "s", runs)

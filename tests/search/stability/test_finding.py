@@ -104,7 +104,26 @@ def test_a_longer_warmup_mends_it_where_it_may_be_changed(free, rejects):
 
 def test_what_diverges_under_a_harsher_warmup_is_not_rejected():
     told = found(*lost(given=2000))
-    assert (told.verdict, told.harsher, told.rejects) == ("diverged", True, False)
+    assert (told.verdict, told.harsher, told.rejects) == ("unsure", True, False)
+    assert told.doubtful
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_what_diverges_in_the_config_s_own_first_steps_is_rejected(free):
+    own = {"given": 2000, "free": free}
+    told = found(*lost(**own), *lost(warmup=2000, **own))
+    assert (told.verdict, told.rejects, told.doubtful) == ("diverged", True, False)
+    assert (told.decisive, told.others) == (told.start, ())
+    told = found(*lost(**own), *both(warmup=2000, **own))
+    assert (told.verdict, told.rejects, told.doubtful) == ("unsure", False, True)
+    assert (told.decisive, told.start.verdict) == (told.tested, "inside")
+
+
+def test_one_run_that_diverges_in_the_first_steps_rejects_nothing():
+    fp8 = seeds("fp8", warmup=2000, given=2000)
+    fp8[0] = fp8[0]._replace(nan=True)
+    told = found(*lost(given=2000), *seeds(warmup=2000, given=2000), *fp8)
+    assert (told.start.diverged, told.rejects, told.doubtful) == ((1, 0), False, True)
 
 
 def test_a_setting_in_another_precision_need_not_have_been_tried():

@@ -79,7 +79,35 @@ def test_pairs_then_shorter_or_longer_warmups(by, lost, order):
 
 def test_a_warmup_longer_than_a_run_is_tested_by_the_longest_that_fits():
     assert asked(how_good(0.0), Conditions(2000)) == pairs(16, 3)
-    assert asked(how_good(0.0, (16,)), Conditions(2000)) == pairs(16, 3)
+
+
+OWN = Conditions(2000)
+
+
+@pytest.mark.parametrize("lost", [(16,), (16, 2000)])
+def test_what_diverges_under_a_harsher_warmup_is_run_from_the_config_s_own_start(lost):
+    assert asked(how_good(0.0, lost), OWN) == [*pairs(16, 3), *pairs(2000, 3)]
+
+
+@pytest.mark.parametrize("lost", [(16,), (16, 2000)])
+def test_what_diverges_in_bf16_as_well_gets_no_more_seeds(lost):
+    def train(precision, how):
+        made = how_good(0.0)(precision, how)
+        return made._replace(nan=how.warmup_steps in lost)
+
+    assert asked(train, OWN) == [*pairs(16, 3), *pairs(2000, 3)]
+
+
+def test_more_seeds_tell_whether_one_that_diverged_was_chance():
+    def train(precision, how):
+        made = how_good(0.0)(precision, how)
+        alone = precision == "fp8" and how.seed == SEED and how.warmup_steps in lost
+        return made._replace(nan=alone)
+
+    lost = (16,)
+    assert asked(train, OWN) == [*pairs(16, 6), *pairs(2000, 3)]
+    lost = (16, 2000)
+    assert asked(train, OWN) == [*pairs(16, 6), *pairs(2000, 6)]
 
 
 def test_no_warmup_is_made_no_shorter():

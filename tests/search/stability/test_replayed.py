@@ -55,6 +55,28 @@ def test_a_setting_that_diverges_is_not_written(replay, project):
     assert not (project({}) / "a.tuned.toml").exists()
 
 
+LONG = WITH_WARMUP.replace("= 8  # as", "= 2000  # as")
+HARSH, OWN = {"given": 2000}, {"given": 2000, "warmup": 2000}
+
+
+def nan(**how):
+    return [*seeds(**how), *(run._replace(nan=True) for run in seeds("fp8", **how))]
+
+
+def test_a_warmup_that_no_run_holds_hides_no_divergence(replay, project):
+    harsh = nan(warmup=16, **HARSH)
+    code, said = told(replay, [*harsh, *nan(**OWN)], config=LONG)
+    assert (code, said["knobs"], said["stability"]["verdict"]) == (1, None, "diverged")
+    code, said = told(replay, harsh, config=LONG)
+    assert (code, said["verdict"], said["stability"]["verdict"]) == (
+        0,
+        "unsure",
+        "unsure",
+    )
+    text = (project({}) / "a.tuned.toml").read_text().replace("\n# fp8tune search:", "")
+    assert "FP8 may diverge: with a warmup of 16 steps it did in 3 of 3 seeds" in text
+
+
 def test_bf16_in_its_place_where_that_is_allowed(replay, project):
     code, said = told(replay, LOST, "--allow", "precision")
     assert (code, said["knobs"]["train.mixed_precision"]) == (0, "bf16")

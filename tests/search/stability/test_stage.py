@@ -166,6 +166,35 @@ def test_a_longer_warmup_is_written_where_it_may_change():
     assert (found.chosen, found.rejected[BEST].proposed) == (None, 16)
 
 
+LONG = Conditions(2000)
+
+
+def test_divergence_in_the_config_s_own_first_steps_rejects_it():
+    found, study = searched(runner(nan=range(2001)), conditions=LONG)
+    assert (found.chosen, list(found.rejected)) == (None, [BEST])
+    assert found.rejected[BEST].start.diverged == (3, 0)
+    assert stages(study) == (6, 12)
+
+
+def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
+    found, study = searched(runner(nan=range(2000)), conditions=LONG)
+    assert (found.chosen, found.verdict, found.rejected) == (BEST, "unsure", {})
+    assert (found.learns.doubtful, found.learns.start.verdict) == (True, "inside")
+    assert stages(study) == (6, 12)
+    assert searched(conditions=LONG)[0].verdict == "faster"
+    assert stages(searched(conditions=LONG)[1]) == (6, 6)
+
+
+def test_without_time_for_the_first_steps_it_says_what_to_type():
+    made, budget = runner(nan=range(2000), cost_s=150.0), 1980.0
+    found, study = searched(made, budget, LONG)
+    assert (found.chosen, found.verdict) == (BEST, "unsure")
+    assert stages(study) == (6, 9)
+    assert found.unchecked == "no time to end; --budget 40m leaves enough"
+    longer = searched(made, 40 * 60.0, LONG, study=study)[0]
+    assert (longer.unchecked, longer.learns.start.verdict) == ("", "inside")
+
+
 def test_outside_is_said_and_not_rejected():
     found, _ = searched(runner(by=0.5))
     assert (found.chosen, found.learns.verdict, found.learns.proposed) == (
