@@ -80,7 +80,7 @@ class Study:
         with open(place, "rb") as file:
             about = json.load(file)
         text = json.dumps({**about, **more}, indent=2, sort_keys=True)
-        atomic.write(place, f"{text}\n".encode())
+        atomic.write(place, f"{text}\n".encode(), through=False)
 
     def add(self, stage: str, record: Record) -> Trial:
         """Append a trial and see it onto the disk; raises ``BadStudy``."""

@@ -56,11 +56,8 @@ def _effect(case: Case, place: int) -> Effect:
         groups[rest].append(setting)
     chosen = case.found.chosen
     kept = None if chosen is None else chosen[:place] + chosen[place + 1 :]
-    lines = [
-        _line(case, group, place, rest == kept)
-        for rest, group in groups.items()
-        if len(group) > 1 or rest == kept
-    ]
+    made = (_line(case, own, place, rest == kept) for rest, own in groups.items())
+    lines = [ln for ln in made if ln.chosen or len(ln.speeds) + len(ln.failed) > 1]
     lines.sort(key=lambda line: line.chosen)
     used = sorted({at for line in lines for at, _ in (*line.speeds, *line.failed)})
     index = {at: i for i, at in enumerate(used)}

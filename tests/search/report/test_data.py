@@ -80,10 +80,7 @@ def test_effects(whole):
             "train.batch_size",
             False,
             ("2", "4", "8"),
-            (
-                Line(False, ((0, 90.0),), ()),
-                Line(True, ((0, 100.0), (1, 152.0)), ((2, "oom"),)),
-            ),
+            (Line(True, ((0, 100.0), (1, 152.0)), ((2, "oom"),)),),
             "4 against 2: +50.0 %; 8 out of memory",
         ),
         Effect(
