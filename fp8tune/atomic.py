@@ -9,13 +9,14 @@ import stat
 import tempfile
 
 
-def write(path: str, data: bytes, like: str = "") -> None:
+def write(path: str, data: bytes, like: str = "", *, through: bool = True) -> None:
     """Put ``data`` in the place of a file, with mode and owner ``like`` another's.
 
-    A link stays a link: what it points at is replaced; further hard links keep the
-    old bytes. Raises ``OSError``, and then the file is what it was.
+    A link stays a link: what it points at is replaced, unless it is not to be written
+    ``through``; further hard links keep the old bytes. Raises ``OSError``, and then the
+    file is what it was.
     """
-    place = os.path.realpath(path)
+    place = os.path.realpath(path) if through else os.path.abspath(path)
     folder = os.path.dirname(place)
     handle, temporary = tempfile.mkstemp(prefix=".fp8tune-", dir=folder)
     try:

@@ -20,6 +20,7 @@ def command(study: str, plots: bool, output: str, studies: str) -> None:
     The study may be of a search that still runs; its trials are only read. The page is
     one file without network, STUDY/report.html unless --output says otherwise.
     """
+    from fp8tune.search.destination import CannotPut
     from fp8tune.search.study import BadStudy
     from fp8tune.search.threads import load_numpy
 
@@ -34,7 +35,7 @@ def command(study: str, plots: bool, output: str, studies: str) -> None:
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         raise Failure(f"report needs {error.name}: {hint}") from None
-    except BadStudy as error:
+    except (BadStudy, CannotPut) as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{output or folder}: {error.strerror}") from None

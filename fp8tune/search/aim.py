@@ -19,6 +19,15 @@ AIMS = (SPEED, ENERGY)
 UNITS = {SPEED: "tokens/s", ENERGY: "tokens/J"}
 
 
+NAMES = {"faster": "more efficient", "slower": "less efficient"}
+"""What verdicts are called where tokens per joule are aimed at."""
+
+
+def named(verdict: str, aim: str) -> str:
+    """A verdict in the words of the aim."""
+    return NAMES.get(verdict, verdict) if aim == ENERGY else verdict
+
+
 def aimed(trials: Sequence[Trial], aim: str) -> Sequence[Trial]:
     """The trials with the aim in place of tokens/s.
 

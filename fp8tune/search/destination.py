@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+
+OWN = (
+    *("study.json", "trials.jsonl", "trials.jsonl.bak"),
+    *("optuna.journal", "optuna.journal.lock", "lock"),
+)
+"""The files of a study's folder that no output may replace."""
+BESIDE = "calibration.jsonl"
+"""What studies leave to later estimates, in the folder of all."""
 
 
 class CannotPut(Exception):
@@ -24,6 +33,26 @@ def check_place(path: str) -> None:
         raise CannotPut(f"{path}: no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CannotPut(f"{path}: no permission to write in {folder}")
+
+
+def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
+    """Raise ``CannotPut`` where an output would replace what it is made from.
+
+    ``read`` says of each file that is read what it is; ``other`` is a path to write
+    instead. Neither may it be the evidence of any study.
+    """
+    what = next((what for file, what in read.items() if is_same(path, file)), "")
+    if what or _is_evidence(path):
+        lost = what or "what trials have measured"
+        raise CannotPut(f"{path}: this would replace {lost}; try --output {other}")
+
+
+def _is_evidence(path: str) -> bool:
+    place = os.path.realpath(path)
+    folder, name = os.path.split(place)
+    if name == BESIDE:
+        return os.path.exists(place)
+    return name in OWN and os.path.exists(os.path.join(folder, "study.json"))
 
 
 def is_same(path: str, other: str) -> bool:

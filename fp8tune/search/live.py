@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.aim import SPEED, UNITS, aimed, figure
+from fp8tune.search.aim import SPEED, UNITS, aimed, figure, named
 from fp8tune.search.answer import ranked
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -25,8 +25,8 @@ from fp8tune.search.failed import failed
 from fp8tune.search.output import describe, outcome
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record, capacity_gib
-from fp8tune.search.runs import by_point, speed_of
-from fp8tune.search.statistics import Speed, ratio, speed, verdict
+from fp8tune.search.runs import Runs, by_point, during, gap, speed_of
+from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study, Trial
 
 AROUND = 7
@@ -116,7 +116,8 @@ class Board:
         """How a trial compares with the user's config."""
         if trial.stage == "given":
             return Text("your config")
-        mine = self._given()
+        again = trial.stage == "confirm"
+        mine = during(self._runs(), confirmation=again).get(self.plan.given)
         own = speed([trial.record])
         if not trial.record.measured:
             return Text("slow, ended early")
@@ -124,7 +125,8 @@ class Board:
             return Text("")
         gain = ratio(own, mine)
         said = verdict(gain)
-        return Text(f"{said} {100 * (gain.value - 1):+.1f} %", style=COLORS[said])
+        change = f"{named(said, self._aim)} {100 * (gain.value - 1):+.1f} %"
+        return Text(change, style=COLORS[said])
 
     def _waiting(self, event: Event) -> list[RenderableType]:
         point = event.proposal.point
@@ -132,20 +134,17 @@ class Board:
         name = plain(describe(self.plan, point))
         return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
 
-    def _given(self) -> Speed | None:
-        runs = by_point(self.plan.space, self._trials())
-        return speed_of(runs, self.plan.given)
+    def _runs(self) -> Runs:
+        return by_point(self.plan.space, self._trials())
 
     def _best(self) -> str:
-        trials = self._trials()
-        best = ranked(self.plan.space, self.plan.given, trials)
-        found = speed_of(by_point(self.plan.space, trials), best[0]) if best else None
+        runs = self._runs()
+        best = ranked(self.plan.space, self.plan.given, self._trials())
+        found = speed_of(runs, best[0]) if best else None
         if found is None:
             return "best so far: none yet"
-        mine = self._given()
-        gain = ""
-        if mine is not None and best[0] != self.plan.given:
-            gain = f", {100 * (found.value / mine.value - 1):+.1f} %"
+        over = gap(runs, best[0], self.plan.given)
+        gain = f", {100 * (over.value - 1):+.1f} %" if over else ""
         name = describe(self.plan, best[0])
         rate = f"{figure(found.value, self._aim)} {UNITS[self._aim]}"
         return f"best so far: {name}, {rate}{gain}"

@@ -84,14 +84,7 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield "unsure" if found.confirmed else "unsure: not both measured again"
     if found.record is not None:
         yield from _of_trial(found.record)
-    if said := stability.doubt(found.learns):
-        yield said
-    for point, wrong in found.rejected.items():
-        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
-    if found.learns:
-        yield f"stability: {stability.verdict(found.learns)}"
-    elif found.unchecked:
-        yield f"stability not checked: {found.unchecked}"
+    yield from _learning(plan, found)
     if why := found.unfit.get(plan.given):
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:
@@ -115,6 +108,18 @@ def _of_trial(record: Record) -> Iterator[str]:
         yield said
     if record.more.get("made_up_data") is True:
         yield "trials trained on made-up text"
+
+
+def _learning(plan: Plan, found: Answer) -> Iterator[str]:
+    """Whether FP8 learns as bf16 does."""
+    if said := stability.doubt(found.learns):
+        yield said
+    for point, wrong in found.rejected.items():
+        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
+    if found.learns:
+        yield f"stability: {stability.verdict(found.learns)}"
+    elif found.unchecked:
+        yield f"stability not checked: {found.unchecked}"
 
 
 def _difference(plan: Plan, other: Point) -> str:

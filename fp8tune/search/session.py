@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from fp8tune import atomic
 from fp8tune.lint.settings import BadSettings
@@ -14,11 +14,14 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
 from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import in_joules
 from fp8tune.search.calibrate import keep
+from fp8tune.search.closing import advice, closing
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
     CannotPut,
     changed,
+    check_apart,
     check_place,
     is_same,
     tuned,
@@ -26,7 +29,7 @@ from fp8tune.search.destination import (
 from fp8tune.search.display import display
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.lock import Busy
-from fp8tune.search.output import advice, as_json, closing
+from fp8tune.search.output import as_json
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
 from fp8tune.search.reasons import choices
@@ -66,7 +69,7 @@ def search(wishes: Wishes) -> int:
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
     if not wishes.diff:
-        check_place(_asked(wishes))
+        _check_output(wishes)
     made = prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
@@ -89,6 +92,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     stop.searching, stopped = False, stop.asked
     output, odd = _written(wishes, made, found)
     _say(wishes, made, found, output, stopped=stopped)
+    with suppress(OSError, ValueError):  # that is for the report alone
+        made.study.note(output=output, unchecked=found.unchecked)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
@@ -97,6 +102,14 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     if stopped:
         return CODE
     return 0 if found.chosen is not None else 1
+
+
+def _check_output(wishes: Wishes) -> None:
+    """Raise ``CannotPut`` where the tuned config cannot go where it is wanted."""
+    path, other = _asked(wishes), tuned(wishes.config)
+    check_place(path)
+    read = {wishes.records: "the records"} if wishes.records else {}
+    check_apart(path, read, tuned(other) if is_same(path, other) else other)
 
 
 def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
@@ -174,11 +187,13 @@ def _say(
 ) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
     hint = [] if stopped else _advice(wishes, made, found)
-    for line in (*closing(found, made.plan, output), *hint):
+    joules = in_joules(made.plan, found, made.study.trials)
+    for line in (*closing(found, made.plan, output, joules), *hint):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
-        said = as_json(found, made.plan.space, output, made.study.folder)
+        place = made.study.folder
+        said = as_json(found, made.plan.space, output, place, joules)
         said["starts_from"] = made.begun.study or None
         print(json.dumps(said, indent=2))

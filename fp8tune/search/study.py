@@ -74,6 +74,14 @@ class Study:
         except OSError as error:
             raise BadStudy(f"{error.filename}: {error.strerror}") from None
 
+    def note(self, **more: Any) -> None:
+        """Keep in ``study.json`` how the search ended; raises ``OSError``."""
+        place = os.path.join(self.folder, "study.json")
+        with open(place, "rb") as file:
+            about = json.load(file)
+        text = json.dumps({**about, **more}, indent=2, sort_keys=True)
+        atomic.write(place, f"{text}\n".encode(), through=False)
+
     def add(self, stage: str, record: Record) -> Trial:
         """Append a trial and see it onto the disk; raises ``BadStudy``."""
         trial = Trial(len(self.trials), stage, record)

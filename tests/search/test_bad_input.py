@@ -14,13 +14,31 @@ from tests.search.tries import (
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("no/b.toml", "no/b.toml: no folder"), (".", ".: Is a dir")]
+    ("place", "said"),
+    [
+        ("no/b.toml", "no/b.toml: no folder"),
+        (".", ".: Is a dir"),
+        (
+            "r.jsonl",
+            "r.jsonl: this would replace the records; try --output a.tuned.toml",
+        ),
+    ],
 )
 def test_where_nothing_can_be_written_nothing_is_tried(replay, tmp_path, place, said):
     done = replay(RECORDS, "--output", place)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert not (tmp_path / ".fp8tune").exists()
+
+
+def test_no_study_is_replaced(replay, tmp_path):
+    folder = replay(RECORDS, "--output-format", "json").json["study"]
+    trials = tmp_path / folder / "trials.jsonl"
+    before = trials.read_bytes()
+    done = replay(RECORDS, "--output", f"{folder}/trials.jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert "this would replace what trials have measured; try --output" in done.err
+    assert trials.read_bytes() == before
 
 
 def test_records_without_watts_cannot_tell_the_objective(replay):

@@ -49,7 +49,7 @@ def test_the_whole_answer(replay, tmp_path):
         },
         "confirmed": True,
         "objective": "tokens-per-second",
-        "tokens_per_joule": {"chosen": None, "given": None, "bf16_twin": None},
+        "tokens_per_joule": dict.fromkeys(("chosen", "given", "bf16_twin", "fp8_gain")),
         "unfit": [],
         "trials": 10,
         "oom_trials": 1,
@@ -186,20 +186,52 @@ def test_your_config_is_said_to_be_the_best(replay):
     assert "your config is already the best: 100 tokens/s" in out
 
 
-def test_tokens_per_joule_as_the_objective(replay):
-    watts = (400.0, 400.0, 700.0, 600.0)
-    records = [
+ENERGY = "--objective", "tokens-per-joule"
+
+
+def powered(*watts):
+    return [
         r._replace(more={"tokens_per_joule": r.tokens_per_second / w, "power_w": w})
         for r, w in zip(RECORDS, watts, strict=False)
     ]
-    arguments = "--objective", "tokens-per-joule"
-    done = replay(records, *arguments)
-    assert "your config is already the best: 100 tokens/s" in done.out
-    assert "0.25 tokens per joule, yours 0.25" in done.out
-    code, said = answered(replay, records, *arguments)
+
+
+def test_tokens_per_joule_as_the_objective(replay):
+    records = powered(400.0, 400.0, 700.0, 600.0)
+    done = replay(records, *ENERGY)
+    assert [line.partition(" (")[0] for line in done.out.splitlines()[-6:-1]] == [
+        "your config is already the best: 0.25 tokens/J",
+        "bf16 twin of your config 0.225 tokens/J",
+        "bf16 at its best, batch_size = 4, 120 tokens/s",
+        "beside that 100 tokens/s",
+        "8 trials, 0 out of memory, 8 min",
+    ]
+    code, said = answered(replay, records, *ENERGY)
     assert (code, said["objective"]) == (0, "tokens-per-joule")
     assert said["tokens_per_joule"]["given"]["value"] == 0.25
+    assert said["tokens_per_joule"]["fp8_gain"]["value"] == pytest.approx(1 / 0.9)
     assert "wrote a.tuned.toml" in replay(records).out.splitlines()
+
+
+def test_bf16_that_is_more_efficient_comes_first(replay):
+    """Whatever FP8 gains in tokens/s."""
+    lines = replay(powered(400.0, 200.0, 500.0, 250.0), *ENERGY).out.splitlines()
+    first = next(line for line in lines if "pay here" in line)
+    told = lines[lines.index(first) : -2]
+    assert [line.partition(" (")[0] for line in told] == [
+        "bf16 is more efficient: FP8 does not pay here, it reaches 62.5 %",
+        "more efficient: batch_size = 4",
+        "0.25 tokens/J",
+        "+20.0 %",
+        "bf16 twin of this setting 0.48 tokens/J",
+        "bf16 twin of this setting 120 tokens/s",
+        "beside that 100 tokens/s",
+        "9 trials, 0 out of memory, 9 min",
+    ]
+    assert first.endswith("of its tokens per joule")
+    assert told[3].endswith(" tokens per joule")
+    assert "FP8 gains -37.5 % (" in told[4]
+    assert "FP8 gains +25.0 % (" in told[5]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.answer import answer
+from fp8tune.search.closing import closing
 from fp8tune.search.coordinator import Event
-from fp8tune.search.output import as_json, closing, progress
+from fp8tune.search.output import as_json, progress
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.reasons import choices
 from fp8tune.search.strategy import Proposal

@@ -29,6 +29,17 @@ def test_the_tuned_config(replay, tmp_path):
     assert (tmp_path / "a.toml").read_text() == CONFIG
 
 
+def test_the_report_names_the_file_that_was_written(replay, tmp_path):
+    for options, written in (
+        (["--diff"], "a.toml"),
+        (["--output", "b.toml"], "b.toml"),
+        (["--in-place"], "a.toml"),
+    ):
+        replay(RECORDS, *options)
+        page = next(tmp_path.glob(".fp8tune/*/report.html")).read_text()
+        assert f"fp8tune lint {written}</pre>" in page
+
+
 def test_diff_and_in_place_and_output(replay, tmp_path):
     done = replay(RECORDS, "--diff")
     assert "+batch_size = 4" in done.out

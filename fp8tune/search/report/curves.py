@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.record import Record
-from fp8tune.search.report.data import MAX_SERIES, Case, Setting, label, middle, series
-from fp8tune.search.report.words import clean
+from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, series
+from fp8tune.search.report.words import clean, label
 from fp8tune.search.space import Point
 from fp8tune.search.stability.finding import Finding, curves, paired
 
@@ -29,6 +30,26 @@ class Pair(NamedTuple):
         """The difference of loss at each step, relative to bf16's."""
         pairs = zip(self.fp8, self.bf16, strict=False)
         return tuple(a / b - 1 if b else 0.0 for a, b in pairs)
+
+    @property
+    def rounding(self) -> tuple[float, ...]:
+        """How far each gap may be off because the losses are values of bf16.
+
+        Empty where they are not.
+        """
+        if not all(map(_is_bf16, (*self.fp8, *self.bf16))):
+            return ()
+        pairs = zip(self.fp8, self.bf16, strict=False)
+        return tuple((digit(a) + digit(b)) / 2 / b for a, b in pairs)
+
+
+def digit(value: float) -> float:
+    """The last digit of a value of bf16, which has eight bits."""
+    return 2.0 ** (math.frexp(value)[1] - 8)
+
+
+def _is_bf16(value: float) -> bool:
+    return value > 0 and (value / digit(value)).is_integer()
 
 
 Series = Sequence[float]

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.aim import SPEED, aimed
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, aimed
 from fp8tune.search.answer import Answer, answer
+from fp8tune.search.benefit import Benefit, in_joules, in_speed
 from fp8tune.search.confirm import again
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
 from fp8tune.search.report.saved import Saved
-from fp8tune.search.report.words import clean
-from fp8tune.search.runs import Runs, by_point, speed_of
-from fp8tune.search.space import Knob, Point, shown
+from fp8tune.search.report.words import label
+from fp8tune.search.runs import Runs, by_point, during, speed_of
+from fp8tune.search.space import Knob, Point
 from fp8tune.search.statistics import Speed
 from fp8tune.search.study import Trial, timed
 
@@ -40,6 +41,8 @@ class Setting(NamedTuple):
     where one run succeeded, else how the last one failed; ``free`` says whether it
     might be chosen, ``under`` what its tokens/s are below where its trial ended early
     (else 0), ``front`` whether no other such setting is both faster and smaller.
+    ``before`` and ``again`` are its speeds before the confirmation and in it: settings
+    compare by the same of them, because the GPU may have changed in between.
     """
 
     point: Point
@@ -56,6 +59,8 @@ class Setting(NamedTuple):
     expected: Expected
     under: float = 0.0
     front: bool = False
+    before: Speed | None = None
+    again: Speed | None = None
 
     @property
     def marked(self) -> str:
@@ -71,7 +76,10 @@ class Setting(NamedTuple):
 class Case(NamedTuple):
     """A study with its answer and its settings; ``capacity_gib`` is the GPU's memory.
 
-    ``ended`` says whether every confirmation has been run.
+    ``ended`` says whether every confirmation has been run. ``benefits`` are what FP8
+    gains by the aim, and in tokens/s where that is another. ``goals`` are the runs by
+    the aim, ``before`` and ``again`` what settings reach of it before the confirmation
+    and in it.
     """
 
     name: str
@@ -82,6 +90,33 @@ class Case(NamedTuple):
     settings: Sequence[Setting]
     capacity_gib: float
     ended: bool
+    benefits: Sequence[tuple[Benefit, str]]
+    goals: Runs
+    before: Mapping[Point, Speed]
+    again: Mapping[Point, Speed]
+
+    @property
+    def unit(self) -> str:
+        """That of the aim."""
+        return UNITS[self.found.aim]
+
+    @property
+    def output(self) -> str | None:
+        """The tuned config that was written, ``""`` for none; ``None`` if unknown."""
+        told = self.about.get("output")
+        return told if isinstance(told, str) else None
+
+    @property
+    def timing(self) -> str:
+        """Which trials are compared; ``""`` where all ran before the confirmation."""
+        if not any(setting.again for setting in self.settings):
+            return ""
+        late = [s.label for s in self.settings if s.again and not s.before]
+        left = f" Measured only after them: {'; '.join(late)}." if late else ""
+        return (
+            "What is compared here ran at one time: the trials before the confirmation."
+            f"{left}"
+        )
 
     @property
     def rehearsal(self) -> bool:
@@ -98,6 +133,10 @@ class Case(NamedTuple):
         """The chosen, given or other marked setting, if there is one."""
         return next((s for s in self.settings if role in s.roles), None)
 
+    def of_point(self, point: Point) -> Setting | None:
+        """The setting of a point, if it was tried."""
+        return next((s for s in self.settings if s.point == point), None)
+
     def runs(self, setting: Setting) -> list[Trial]:
         """The trials of a setting, in the order in which they were run."""
         point = self.plan.space.point
@@ -110,19 +149,38 @@ def case(study: Saved) -> Case:
     spent = sum(trial.record.cost_s for trial in trials)
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, trials, spent, aim)
+    found = found._replace(unchecked=str(study.about.get("unchecked", "")))
     runs = by_point(plan.space, trials)
-    ended = bool(trials) and again(plan.space, plan.given, aimed(trials, aim)) is None
+    wanted = aimed(trials, aim)
+    goals = by_point(plan.space, wanted)
+    ended = bool(trials) and again(plan.space, plan.given, wanted) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
-    every = _settings(plan, runs, found)
-    return Case(study.name, study.about, plan, trials, found, every, capacity, ended)
+    benefits = [(in_speed(found), SPEED)]
+    if aim == ENERGY:
+        benefits.insert(0, (in_joules(plan, found, trials), ENERGY))
+    every = _settings(plan, runs, found, benefits[0][0])
+    return Case(
+        study.name,
+        study.about,
+        plan,
+        trials,
+        found,
+        every,
+        capacity,
+        ended,
+        benefits,
+        goals,
+        *(during(goals, confirmation=stage) for stage in (False, True)),
+    )
 
 
-def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
+def _settings(plan: Plan, runs: Runs, found: Answer, benefit: Benefit) -> list[Setting]:
     expected = from_job(plan.space, plan.config.job)
-    roles = _roles(plan, runs, found)
+    roles = _roles(plan, runs, found, benefit)
     knobs = plan.space.knobs
     telling = _telling(knobs, list(runs))
+    before, after = (during(runs, confirmation=stage) for stage in (False, True))
     every = [
         Setting(
             point,
@@ -138,6 +196,8 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             max(t.record.reserved_gib for t in own),
             expected(point),
             _under(own),
+            before=before.get(point),
+            again=after.get(point),
         )
         for point, own in runs.items()
     ]
@@ -153,22 +213,27 @@ def _under(own: Sequence[Trial]) -> float:
     return min((record.tokens_per_second for record in ran), default=0.0)
 
 
-def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
+def _roles(
+    plan: Plan, runs: Runs, found: Answer, benefit: Benefit
+) -> dict[str, Point | None]:
     """The marked points. The twin is the bf16 setting whose speed the answer names."""
     in_bf16 = (p for p in runs if plan.space.value(p, "precision") == "bf16")
     twins = (p for p in in_bf16 if found.twin and speed_of(runs, p) == found.twin)
     return {
         "chosen": found.chosen,
         "given": plan.given,
-        "twin": found.pair.bf16 if found.pair else next(twins, None),
+        "twin": benefit.pair.bf16 if benefit.pair else next(twins, None),
         "runner-up": found.runner_up,
     }
 
 
 def frontier(settings: Iterable[Setting]) -> set[Point]:
-    """The points that may be chosen and that none beats in both speed and memory."""
+    """The points that may be chosen and that none beats in both speed and memory.
+
+    By their speeds before the confirmation.
+    """
     best, front = 0.0, set()
-    placed = [s for s in settings if s.free and s.speed and s.peak_gib]
+    placed = [s for s in settings if s.free and s.before and s.peak_gib]
     for setting in sorted(placed, key=lambda s: (s.peak_gib, -_value(s))):
         if _value(setting) > best:
             best = _value(setting)
@@ -177,7 +242,7 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
 
 
 def _value(setting: Setting) -> float:
-    return setting.speed.value if setting.speed else 0.0
+    return setting.before.value if setting.before else 0.0
 
 
 def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:
@@ -188,33 +253,6 @@ def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:
         for knob, *values in places
         if len(set(values)) > 1 and knob.role != "precision"
     }
-
-
-def label(
-    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
-) -> str:
-    """A setting in a few words: ``batch 4, AC full, compiled, FP8``.
-
-    ``keys`` are the knobs to name, if not all.
-    """
-    return ", ".join(
-        worded(knob, knob.values[index])
-        for knob, index in zip(knobs, point, strict=True)
-        if keys is None or knob.key in keys
-    )
-
-
-def worded(knob: Knob, value: Any) -> str:
-    """One value of a knob in a word or two."""
-    if knob.role == "compile" and isinstance(value, bool):
-        return "compiled" if value else "eager"
-    if knob.role == "precision":
-        return {"fp8": "FP8"}.get(str(value), clean(str(value), 24))
-    if isinstance(value, str) and not knob.role:
-        return clean(value, 24)
-    named = {"micro_batch": "batch", "ac": "AC"}.get(knob.role)
-    name = named or clean(knob.key.rpartition(".")[2], 24)
-    return f"{name} {clean(shown(value), 24)}"
 
 
 def number(record: Record, name: str) -> float:

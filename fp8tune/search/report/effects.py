@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fp8tune.search.report.data import Case, Setting, middle, worded
-from fp8tune.search.report.words import clean, percent, rate
+from fp8tune.search.report.data import Case, Setting, middle
+from fp8tune.search.report.words import clean, percent, rate, worded
+from fp8tune.search.runs import gap
 from fp8tune.search.space import Knob, Point, shown
 
 SLOW = "under"
@@ -15,10 +16,12 @@ SLOW = "under"
 
 
 class Line(NamedTuple):
-    """Settings that differ in one knob: the place of its value, and tokens/s.
+    """Settings that differ in one knob: the place of its value, and what they reach.
 
-    ``chosen`` says whether the others knobs are as chosen; ``failed`` are the places
-    that gave no speed, each with how it ended.
+    That is tokens/s, or what else is aimed at, of trials before the confirmation; where
+    these are of one setting, of the confirmation. ``chosen`` says whether the others
+    knobs are as chosen; ``failed`` are the places that gave no speed, each with how it
+    ended.
     """
 
     chosen: bool
@@ -53,38 +56,46 @@ def _effect(case: Case, place: int) -> Effect:
         groups[rest].append(setting)
     chosen = case.found.chosen
     kept = None if chosen is None else chosen[:place] + chosen[place + 1 :]
-    lines = [
-        _line(group, place, rest == kept)
-        for rest, group in groups.items()
-        if len(group) > 1 or rest == kept
-    ]
+    made = (_line(case, own, place, rest == kept) for rest, own in groups.items())
+    lines = [ln for ln in made if ln.chosen or len(ln.speeds) + len(ln.failed) > 1]
     lines.sort(key=lambda line: line.chosen)
     used = sorted({at for line in lines for at, _ in (*line.speeds, *line.failed)})
     index = {at: i for i, at in enumerate(used)}
     values = tuple(_value(knob, at) for at in used)
     drawn = tuple(_renumbered(line, index) for line in lines)
-    at = None if chosen is None else index.get(chosen[place])
-    given = index.get(case.plan.given[place])
+    beside = (_beside(case, place, line) for line in lines if line.chosen)
     return Effect(
         clean(knob.key, 60),
         knob.role == "precision",
         values,
         drawn,
-        _said(values, drawn, at, given),
+        next(beside, "") or _usually(values, drawn),
     )
 
 
-def _line(group: Sequence[Setting], place: int, chosen: bool) -> Line:
+def _line(case: Case, group: Sequence[Setting], place: int, chosen: bool) -> Line:
     ordered = sorted(group, key=lambda setting: setting.point[place])
+    early, late = (
+        [(s.point[place], stage[s.point].value) for s in ordered if s.point in stage]
+        for stage in (case.before, case.again)
+    )
     return Line(
         chosen,
-        tuple((s.point[place], s.speed.value) for s in ordered if s.speed),
-        tuple((s.point[place], _ended(s)) for s in ordered if not s.speed),
+        tuple(late if len(early) < 2 <= len(late) else early),
+        tuple(
+            (s.point[place], _ended(s))
+            for s in ordered
+            if s.point not in case.before and s.point not in case.again
+        ),
     )
 
 
 def _ended(setting: Setting) -> str:
-    return f"{SLOW} {rate(setting.under)}" if setting.under else setting.outcome
+    if setting.speed:
+        return "watts unknown"
+    if setting.under:
+        return f"{SLOW} {rate(setting.under)} tokens/s"
+    return setting.outcome
 
 
 def _renumbered(line: Line, index: dict[int, int]) -> Line:
@@ -101,21 +112,21 @@ def _value(knob: Knob, at: int) -> str:
     return clean(shown(value), 24)
 
 
-def _said(
-    values: Sequence[str], lines: Sequence[Line], chosen: int | None, given: int | None
-) -> str:
-    """A sentence on the chosen value beside another, else on the most common pair."""
-    for line in lines:
-        speeds = dict(line.speeds)
-        if line.chosen and chosen in speeds and len(speeds) > 1:
-            rest = {at: v for at, v in speeds.items() if at != chosen}
-            other = given if given in rest else max(rest, key=lambda at: rest[at])
-            assert other is not None
-            change = percent(speeds[chosen] / rest[other])
-            lost = [values[at] for at, how in line.failed if how == "oom"]
-            end = f"; {', '.join(lost)} out of memory" if lost else ""
-            return f"{values[chosen]} against {values[other]}: {change}{end}"
-    return _usually(values, lines)
+def _beside(case: Case, place: int, line: Line) -> str:
+    """A sentence on the chosen value beside the given one, else beside the best."""
+    chosen, given = case.found.chosen, case.plan.given[place]
+    speeds = dict(line.speeds)
+    if chosen is None or chosen[place] not in speeds or len(speeds) < 2:
+        return ""
+    rest = {at: value for at, value in speeds.items() if at != chosen[place]}
+    other = given if given in rest else max(rest, key=lambda at: rest[at])
+    point = (*chosen[:place], other, *chosen[place + 1 :])
+    gain = gap(case.goals, chosen, point)
+    change = percent(gain.value if gain else speeds[chosen[place]] / rest[other])
+    knob = case.plan.space.knobs[place]
+    lost = [_value(knob, at) for at, how in line.failed if how == "oom"]
+    end = f"; {', '.join(lost)} out of memory" if lost else ""
+    return f"{_value(knob, chosen[place])} against {_value(knob, other)}: {change}{end}"
 
 
 def _usually(values: Sequence[str], lines: Sequence[Line]) -> str:

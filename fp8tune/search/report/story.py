@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fp8tune.search.aim import ENERGY, SPEED, UNITS
+from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import Benefit, reached
+from fp8tune.search.caveats import caveats, learning
+from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
 from fp8tune.search.duration import shown
 from fp8tune.search.failed import failed
-from fp8tune.search.output import describe, gained, no_gain, unfinished
-from fp8tune.search.plan import warmup_key
+from fp8tune.search.output import describe
+from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
-from fp8tune.search.runs import by_point, drift
+from fp8tune.search.runs import by_point, drift, gap, neighbours
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed
 
 DRIFTED = 0.03
 """Change of settings that were measured again from which it is told."""
-BETTER = {SPEED: "Faster", ENERGY: "More efficient"}
-"""What the verdict ``faster`` is called, by the aim."""
+MOST = 1000
+"""Longest sentence [characters]."""
 
 
 class Story(NamedTuple):
@@ -41,7 +43,7 @@ def story(case: Case) -> Story:
         tuple(_warnings(case)),
         _headline(case),
         tuple(_sentences(case)),
-        tuple(_commands(case)),
+        tuple(commands(case)),
     )
 
 
@@ -94,22 +96,25 @@ def _headline(case: Case) -> str:
         return "No trial succeeded"
     if found.learns and found.learns.doubtful:
         return "Unsure: FP8 may diverge at the full learning rate"
-    if said := no_gain(found.fp8):
+    if said := no_gain(case.benefits[0][0].gain, found.aim):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
         if found.verdict == "unsure":
             return f"Unsure: {unfinished(found)}"
         if found.runner_up is None:
-            return "No other setting ran: your config stays"
+            return f"{_capital(nothing_else(found))}: your config stays"
         return "Your config is already the best that was measured"
-    change = gained(found)
-    if change is None:
+    gained = reached(found).gain
+    if gained is None:
         return "A setting that runs, where yours was not measured or did not run"
-    gain = f"{percent(change.value)} {UNITS[found.aim]}"
-    return {
-        "faster": f"{BETTER[found.aim]}: {gain} over your config",
-        "unsure": f"Unsure: {gain}, {_doubt(found)}",
-    }.get(found.verdict, f"{found.verdict.capitalize()}: {gain}")
+    gain = f"{percent(gained.value)} {case.unit}"
+    said = _capital(named(found.verdict, found.aim))
+    more = {"faster": " over your config", "unsure": f", {_doubt(found)}"}
+    return f"{said}: {gain}{more.get(found.verdict, '')}"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _doubt(found: Answer) -> str:
@@ -121,12 +126,14 @@ def _doubt(found: Answer) -> str:
 def _sentences(case: Case) -> Iterator[str]:
     found = case.found
     if found.chosen is None:
+        yield from map(_sentence, caveats(found, case.plan))
         yield from _learning(case)
         yield from _failures(case)
         return
     yield from _figures(case)
+    yield from map(_sentence, caveats(found, case.plan))
     yield from _memory(case)
-    yield from _beside_bf16(case, found.twin)
+    yield from _beside_bf16(case)
     yield from _runner_up(case)
     yield from _learning(case)
     yield from _start(case)
@@ -142,24 +149,20 @@ def _changes(case: Case) -> str:
     return clean(describe(case.plan, point)) if point is not None else ""
 
 
-def _change(gain: Speed) -> str:
-    low, high = percent(gain.low), percent(gain.high)
-    return f"{percent(gain.value)} ({low} to {high})"
-
-
 def _figures(case: Case) -> Iterator[str]:
     """The chosen setting beside the given one, by the aim and by the other figure."""
     found = case.found
     mine = found.chosen == case.plan.given
+    other = next(unit for unit in UNITS.values() if unit != case.unit)
     told = [
-        _figure(chosen, None if mine else given, gain, unit)
-        for chosen, given, gain, unit in (
-            (found.speed, found.given, found.gain, "tokens/s"),
-            (*found.energy[:2], found.energy.gain, "tokens per joule"),
+        _figure(best, None if mine else given, gain, unit)
+        for (best, given, _, gain), unit in (
+            (reached(found), case.unit),
+            (reached(found, aimed_at=False), other),
         )
-        if chosen
+        if best
     ]
-    first, *rest = reversed(told) if found.aim == ENERGY else told
+    first, *rest = told
     yield f"It does {first}." if mine else f"{_changes(case)}: {first}."
     yield from (f"Beside that {line}." for line in rest)
 
@@ -167,7 +170,7 @@ def _figures(case: Case) -> Iterator[str]:
 def _figure(chosen: Speed, given: Speed | None, gain: Speed | None, unit: str) -> str:
     if given is None or gain is None:
         return f"{interval(chosen)} {unit}"
-    return f"{interval(given)} -> {interval(chosen)} {unit}, {_change(gain)}"
+    return f"{interval(given)} -> {interval(chosen)} {unit}, {change(gain)}"
 
 
 def _memory(case: Case) -> Iterator[str]:
@@ -184,19 +187,16 @@ def _memory(case: Case) -> Iterator[str]:
     )
 
 
-def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
+def _beside_bf16(case: Case) -> Iterator[str]:
     knob = case.plan.space.knob("precision")
-    if twin is None or knob is None:
+    if knob is None or not any(benefit.bf16 for benefit, _ in case.benefits):
         yield "No bf16 twin was measured: what FP8 gains is not known."
         return
-    gain = case.found.fp8
-    marked = case.of_role("twin")
-    where = f" ({marked.label})" if marked else ""
-    if gain is None:
-        yield f"bf16 does {interval(twin)} tokens/s{where}."
-        return
-    yield f"FP8 against bf16{where}: {_change(gain)}; bf16 does {interval(twin)}."
-    if gain.high < 1 and not case.rehearsal:
+    for benefit, aim in case.benefits:
+        if benefit.bf16:
+            yield _benefit(case, benefit, benefit.bf16, UNITS[aim])
+    gain = case.benefits[0][0].gain
+    if gain and gain.high < 1 and not case.rehearsal:
         name = knob.key.rpartition(".")[2]
         yield (
             f'Set {clean(name)} = "bf16", or let the search choose it with '
@@ -204,27 +204,44 @@ def _beside_bf16(case: Case, twin: Speed | None) -> Iterator[str]:
         )
 
 
+def _benefit(case: Case, benefit: Benefit, bf16: Speed, unit: str) -> str:
+    point = benefit.pair.bf16 if benefit.pair else None
+    marked = case.of_role("twin") if point is None else case.of_point(point)
+    where = f" ({marked.label})" if marked else ""
+    if benefit.gain is None:
+        return f"bf16 does {interval(bf16)} {unit}{where}."
+    does = f"bf16 does {interval(bf16)} {unit}"
+    return f"FP8 against bf16{where}: {change(benefit.gain)} {unit}; {does}."
+
+
 def _learning(case: Case) -> Iterator[str]:
     """Whether FP8 learns as bf16 does."""
-    key = warmup_key(case.plan.config.trainer)
-    for point, wrong in case.found.rejected.items():
-        what = clean(describe(case.plan, point))
-        yield f"Rejected: {what}: {stability.verdict(wrong)}."
-    found = case.found.learns
-    for line in stability.sentences(found, key) if found else ():
-        yield f"{line[:1].upper()}{line[1:]}."
-    chosen = case.of_role("chosen")
-    if not found and not case.replay and chosen and chosen.precision == "fp8":
+    yield from map(_sentence, learning(case.found, case.plan))
+    found, chosen = case.found, case.of_role("chosen")
+    known = found.learns or found.unchecked or case.replay
+    if not known and chosen and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
 
 
+def _sentence(line: str) -> str:
+    """A line of the terminal as a sentence."""
+    return f"{_capital(clean(line, MOST))}."
+
+
 def _runner_up(case: Case) -> Iterator[str]:
-    other, chosen = case.of_role("runner-up"), case.of_role("chosen")
-    if other and chosen and other.speed and chosen.speed:
-        behind = percent(other.speed.value / chosen.speed.value)
-        again = any(trial.stage == "confirm" for trial in case.runs(other))
-        once = "" if again else ", not measured again"
-        yield f"Runner-up: {other.label}, {rate(other.speed.value)} ({behind}{once})."
+    """The second best beside the chosen one, both at the same time."""
+    other, chosen = case.of_role("runner-up"), case.found.chosen
+    behind = other and gap(case.goals, other.point, chosen)
+    if not other or not chosen or not behind:
+        return
+    again = bool(neighbours(case.goals, other.point, chosen))
+    when = "" if again else ", by the trials before the confirmation"
+    once = when if other.point in case.again else ", not measured again" + when
+    speed = (case.again if again else case.before)[other.point]
+    yield (
+        f"Runner-up: {other.label}, {rate(speed.value)} {case.unit}: "
+        f"{percent(behind.value)} beside the chosen one{once}."
+    )
 
 
 def _start(case: Case) -> Iterator[str]:
@@ -243,40 +260,3 @@ def _failures(case: Case) -> Iterator[str]:
         yield "Only settings that may not be chosen ran."
     if any(record.outcome == "oom" for record in failures):
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
-
-
-def _commands(case: Case) -> Iterator[str]:
-    path = shlex.quote(clean(case.plan.config.path))
-    tuned = shlex.quote(
-        f"{clean(case.plan.config.path).removesuffix('.toml')}.tuned.toml"
-    )
-    found, again = case.found, f"fp8tune search {path} --budget 2h"
-    diverges = found.chosen is None and bool(found.rejected)
-    bf16_wins = diverges or (found.fp8 is not None and found.fp8.high < 1)
-    if case.rehearsal:
-        yield f"{again}{_options(case)}  # on a GPU"
-    elif not case.replay and not diverges and (found.chosen is None or not case.ended):
-        yield f"{again}{_options(case)}  # goes on from here"
-    elif bf16_wins and not case.replay and "precision" not in _allowed(case):
-        yield f"{again}{_options(case)} --allow precision"
-    elif found.chosen is not None and found.chosen != case.plan.given:
-        yield f"diff {path} {tuned}"
-        yield f"fp8tune lint {tuned}"
-    else:
-        yield f"fp8tune lint {path}"
-
-
-def _options(case: Case) -> str:
-    """What the search was told that makes it this one and no other."""
-    target = case.plan.config.job.target
-    told = [("allow", name) for name in _allowed(case)]
-    told += [("objective", case.found.aim)] * (case.found.aim != SPEED)
-    told += [("world-size", str(target.world_size))] * (target.world_size > 1)
-    if asked := case.about.get("start_from"):
-        told.append(("start-from", str(asked)))
-    return "".join(f" --{name} {shlex.quote(clean(said))}" for name, said in told)
-
-
-def _allowed(case: Case) -> list[str]:
-    allowed = case.about.get("allow")
-    return [str(name) for name in allowed] if isinstance(allowed, list) else []

@@ -10,8 +10,8 @@ from fp8tune import __version__
 from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
 from fp8tune.search.record import Record
-from fp8tune.search.report.data import Case, label, number
-from fp8tune.search.report.words import clean, gib, percent, plural, rate
+from fp8tune.search.report.data import Case, number
+from fp8tune.search.report.words import clean, gib, label, percent, plural, rate
 from fp8tune.search.runs import by_point, deviation
 from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed, speed

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
+from typing import Any
 
 from fp8tune.lint.wording import plain
+from fp8tune.search.space import Knob, Point, shown
 from fp8tune.search.statistics import Speed
 
 _LONE = re.compile("[\ud800-\udfff\ufffe\uffff]")
@@ -54,3 +57,30 @@ def plural(count: int, word: str) -> str:
 def listed(parts: list[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+
+
+def label(
+    knobs: Sequence[Knob], point: Point, keys: Container[str] | None = None
+) -> str:
+    """A setting in a few words: ``batch 4, AC full, compiled, FP8``.
+
+    ``keys`` are the knobs to name, if not all.
+    """
+    return ", ".join(
+        worded(knob, knob.values[index])
+        for knob, index in zip(knobs, point, strict=True)
+        if keys is None or knob.key in keys
+    )
+
+
+def worded(knob: Knob, value: Any) -> str:
+    """One value of a knob in a word or two."""
+    if knob.role == "compile" and isinstance(value, bool):
+        return "compiled" if value else "eager"
+    if knob.role == "precision":
+        return {"fp8": "FP8"}.get(str(value), clean(str(value), 24))
+    if isinstance(value, str) and not knob.role:
+        return clean(value, 24)
+    named = {"micro_batch": "batch", "ac": "AC"}.get(knob.role)
+    name = named or clean(knob.key.rpartition(".")[2], 24)
+    return f"{name} {clean(shown(value), 24)}"

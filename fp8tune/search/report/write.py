@@ -8,7 +8,8 @@ from typing import TextIO
 
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
-from fp8tune.search.report.data import case
+from fp8tune.search.destination import check_apart, check_place, is_same
+from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.study import BadStudy
 
@@ -19,24 +20,39 @@ def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
     """Write the report; the paths that were written.
 
     Beside it, with ``plots``, each plot as PNG and SVG. Nothing else in the study's
-    folder changes. Raises ``BadStudy``, ``OSError``; ``ModuleNotFoundError`` without
-    matplotlib.
+    folder changes, and no link in it is followed. Raises ``BadStudy``, ``CannotPut``,
+    ``OSError``; ``ModuleNotFoundError`` without matplotlib.
     """
     from fp8tune.search.report.figures.canvas import Figure, files
     from fp8tune.search.report.page import figures, page
 
-    told = case(saved(folder))
-    drawn = figures(told)
+    study = saved(folder)
     path = output or os.path.join(folder, NAME)
+    if output:
+        check_place(output)
+        check_apart(output, {study.plan.config.path: "the config"}, NAME)
+    told = case(study)
+    drawn = figures(told)
     written = {path: page(told, drawn).encode(errors="backslashreplace")}
     stem = os.path.splitext(path)[0]
     for figure in drawn:
         if plots and isinstance(figure, Figure):
-            for kind, data in files(figure).items():
+            for kind, data in files(figure, _mark(told)).items():
                 written[f"{stem}-{figure.name}.{kind}"] = data
     for place, data in written.items():
-        atomic.write(place, data)
+        own = is_same(os.path.dirname(place) or ".", folder)
+        atomic.write(place, data, through=not own)
     return list(written)
+
+
+def _mark(told: Case) -> str:
+    """What the figures are no measurement of; ``""`` where they are one."""
+    marks = [
+        "Rehearsal on a CPU" * told.rehearsal,
+        "Replay of recorded trials" * told.replay,
+        "Extrapolated" * any("extrapolated" in t.record.more for t in told.trials),
+    ]
+    return ", ".join(filter(None, marks))
 
 
 def write_at_end(folder: str, out: TextIO) -> None:

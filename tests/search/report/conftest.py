@@ -10,4 +10,4 @@ from tests.search.report.studies import shown
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Case:
-    return shown(tmp_path / "s")
+    return shown(tmp_path / "s", output="a.tuned.toml")

@@ -5,12 +5,13 @@ import sys
 import pytest
 
 from fp8tune.search.report.write import write_at_end
-from tests.search.report.studies import WHOLE, study
+from tests.search.report.studies import CONFIG, WHOLE, study
 
 
 @pytest.fixture
 def folder(project):
-    project()
+    here = project({"a.toml": CONFIG, ".fp8tune/calibration.jsonl": "{}\n"})
+    (here / "link").symlink_to(".fp8tune/a-1/study.json")
     return study(".fp8tune/a-1")
 
 
@@ -25,10 +26,11 @@ def test_the_page_lies_in_the_study(folder, fp8tune, tmp_path, name):
 
 def test_output_and_plots(folder, fp8tune, tmp_path):
     before = {path.name for path in (tmp_path / folder).iterdir()}
+    around = {path.name for path in tmp_path.iterdir()}
     done = fp8tune("report", "a-1", "--output", "x.html", "--plots")
     assert done.code == 0
     assert {path.name for path in tmp_path.iterdir()} == {
-        ".fp8tune",
+        *around,
         "x.html",
         *(
             f"x-{name}.{kind}"
@@ -37,6 +39,22 @@ def test_output_and_plots(folder, fp8tune, tmp_path):
         ),
     }
     assert {path.name for path in (tmp_path / folder).iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("about", "mark"),
+    [
+        ({}, ""),
+        ({"device": "cpu"}, "Rehearsal on a CPU: "),
+        ({"records": "ab12"}, "Replay of recorded trials: "),
+    ],
+)
+def test_a_plot_that_is_no_measurement_says_so(project, fp8tune, about, mark):
+    project()
+    study("s", **about)
+    assert fp8tune("report", "s", "--plots").code == 0
+    drawn = (project() / "s" / "report-steps.svg").read_text()
+    assert f">{mark}Steps are steady to 1 % (chosen" in drawn
 
 
 def test_a_study_that_runs(folder, fp8tune, tmp_path):
@@ -55,15 +73,43 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     [
         (["none"], "no study none: neither a folder nor one in .fp8tune"),
         ([".fp8tune"], "study.json: No such file"),
-        (["a-1", "--output", "no/x.html"], "no/x.html: No such file"),
+        (["a-1", "--output", "no/x.html"], "no/x.html: no folder "),
+        *(
+            (["a-1", "--output", path], f"{path}: this would replace {lost}; try")
+            for path, lost in (
+                ("a.toml", "the config"),
+                (".fp8tune/a-1/trials.jsonl", "what trials have measured"),
+                ("link", "what trials have measured"),
+                (".fp8tune/calibration.jsonl", "what trials have measured"),
+            )
+        ),
         ([], "STUDY"),
     ],
 )
-def test_what_cannot_be_reported(folder, fp8tune, arguments, said):
+def test_what_cannot_be_reported(folder, fp8tune, tmp_path, arguments, said):
+    before = files(tmp_path)
     done = fp8tune("report", *arguments)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert done.err.count("\n") == 1
+    assert files(tmp_path) == before
+
+
+def files(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("output", [[], ["--output", ".fp8tune/a-1/report.html"]])
+def test_a_link_in_a_study_is_replaced_and_not_followed(
+    folder, fp8tune, tmp_path, output
+):
+    """The folder may have come from somebody else."""
+    page, mine = tmp_path / folder / "report.html", tmp_path / "mine.txt"
+    mine.write_text("mine")
+    page.symlink_to(mine)
+    assert fp8tune("report", "a-1", *output).code == 0
+    assert (mine.read_text(), page.is_symlink()) == ("mine", False)
+    assert page.read_text().startswith("<!DOCTYPE html>")
 
 
 def test_without_matplotlib(folder, fp8tune, monkeypatch):

@@ -10,6 +10,7 @@ from fp8tune.search.report.tables import every_trial
 from tests.search import tries
 from tests.search.report.studies import (
     BEST_TWIN,
+    CONFIG,
     FAILED,
     WHOLE,
     confirmed,
@@ -27,12 +28,13 @@ def test_story(whole):
         "Faster: +50.0 % tokens/s over your config",
         (
             "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+48.1 % to +51.9 %).",
+            "(+48.1 to +51.9).",
             "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
-            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.4 % to "
-            "+26.6 %); bf16 does 120 (119 to 121).",
-            "Runner-up: batch 2, AC none, compiled, FP8, 110 (-26.7 %, not measured "
-            "again).",
+            "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.4 to "
+            "+26.6) tokens/s; bf16 does 120 (119 to 121) tokens/s.",
+            "Runner-up: batch 2, AC none, compiled, FP8, 110 tokens/s: -27.6 % beside "
+            "the chosen one, not measured again, by the trials before the "
+            "confirmation.",
             "Stability was not checked: no run compares FP8's losses with bf16's.",
             "11 trials of 6 settings, 1 out of memory, 11 min. Intervals are 95 % and "
             "count the spread between fresh runs.",
@@ -113,6 +115,13 @@ def test_tokens_per_joule(tmp_path):
     assert said.sentences[0].startswith("batch_size = 4: 1 (0.991 to 1.01) -> 1.3 (")
     assert said.sentences[1].startswith("Beside that 100 (99.1 to 101) -> 90 (")
     assert {row[5] for row in every_trial(found)} == {"0.8", "0.9", "1", "1.3"}
+    gains = [line for line in said.sentences if line.startswith("FP8 against bf16")]
+    assert [line.partition("): ")[2].partition(" (")[0] for line in gains] == [
+        "+44.4 %",
+        "+28.6 %",
+    ]
+    assert [line.rpartition(" ")[2] for line in gains] == ["tokens/J.", "tokens/s."]
+    assert any("1 tokens/J: -23.1 % beside" in line for line in said.sentences)
     fast = story(shown(tmp_path / "b", SAVING))
     assert fast.sentences[0].startswith("It does 100 (99.1 to 101) tokens/s")
     assert fast.sentences[1].startswith("Beside that 1 (")
@@ -130,6 +139,61 @@ def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
     assert story(told_case).commands == (
         "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
         "tokens-per-joule --world-size 16  # goes on from here",
+    )
+
+
+@pytest.mark.parametrize(
+    ("about", "commands"),
+    [
+        ({"output": "x/b.toml"}, ("diff a.toml x/b.toml", "fp8tune lint x/b.toml")),
+        ({"output": "a.toml"}, ("fp8tune lint a.toml",)),
+        ({"output": ""}, ("fp8tune search a.toml --budget 2h  # writes it",)),
+        ({"output": "", "records": "ab12"}, ("fp8tune lint a.toml",)),
+        ({}, ("fp8tune lint a.toml",)),
+    ],
+)
+def test_only_a_file_that_was_written_is_named(tmp_path, about, commands):
+    assert story(shown(tmp_path / "s", **about)).commands == commands
+
+
+@pytest.mark.parametrize(
+    ("output", "option"),
+    [("a.tuned.toml", ""), ("b.toml", " --output b.toml"), ("a.toml", " --in-place")],
+)
+def test_a_search_that_goes_on_has_time_and_writes_where_it_did(
+    tmp_path, output, option
+):
+    long = [("given", told(GIVEN, 100, cost_s=3.9 * 3600))]
+    assert story(shown(tmp_path / "s", long, output=output)).commands == (
+        f"fp8tune search a.toml --budget 5h{option}  # goes on from here",
+    )
+
+
+SHORT = told(GIVEN, 100, reserved_gib=139.0)
+FLAKY = [("given", told(GIVEN, 100)), ("confirm", ran(GIVEN, outcome="oom"))]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "about", "said"),
+    [
+        (WHOLE[:3], {}, "Not both measured again, so it may be luck: a larger "),
+        ([("given", SHORT), *WHOLE[1:]], {}, "Your config leaves too little memory "),
+        ([*FLAKY, *WHOLE[2:3]], {}, "Your config ran once and failed in another run: "),
+        (WHOLE, {"unchecked": "no time"}, "Stability not checked: no time."),
+    ],
+)
+def test_what_the_terminal_warns_of_is_said_too(tmp_path, pairs, about, said):
+    sentences = story(shown(tmp_path / "s", pairs, **about)).sentences
+    assert [line for line in sentences if line.startswith(said)]
+
+
+def test_other_tokens_of_a_step_are_said(tmp_path):
+    """Where no accumulation keeps them."""
+    made = plan(CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1"))
+    said = story(case(saved(study(tmp_path / "s", WHOLE, made)))).sentences
+    assert said[1] == (
+        "2 -> 4 sequences per rank and optimizer step: the learning rate and its "
+        "schedule were not meant for that."
     )
 
 

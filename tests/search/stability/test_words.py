@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fp8tune.search.answer import answer
-from fp8tune.search.output import as_json, closing, outcome
+from fp8tune.search.closing import closing
+from fp8tune.search.output import as_json, outcome
 from fp8tune.search.reasons import choices
 from fp8tune.search.stability import words
 from fp8tune.search.stability.course import STAGE

@@ -205,9 +205,12 @@ def _own_ids(text: str, prefix: str) -> str:
     return re.sub(r'(href="#|url\(#)', lambda m: f"{m[1]}{prefix}", text)
 
 
-def files(figure: Figure) -> dict[str, bytes]:
-    """The plot as PNG and SVG, with its title, by the ends of their names."""
-    style = Style(LIGHT, title=figure.title)
+def files(figure: Figure, mark: str = "") -> dict[str, bytes]:
+    """The plot as PNG and SVG, with its title, by the ends of their names.
+
+    ``mark`` is what a reader must know who does not see the page.
+    """
+    style = Style(LIGHT, title=f"{mark}: {figure.title}" if mark else figure.title)
     with mpl.rc_context(_settings(style)):
         made = figure.draw(style)
         lay_out(made)

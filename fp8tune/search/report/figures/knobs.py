@@ -49,13 +49,24 @@ def knobs(case: Case) -> Figure | Absent:
     )
     return Figure(
         NAME,
-        _title(found),
-        "Tokens per second by the value of each knob. "
+        _title(found, case.unit),
+        f"{case.unit} by the value of each knob. "
         + " ".join(f"{effect.name}: {effect.said}." for effect in found),
-        ("knob", "other knobs", "tokens/s", "without speed"),
+        ("knob", "other knobs", case.unit, "without a figure"),
         rows,
-        lambda style: _draw(found[:MOST], style),
-        _unpaired(case, found),
+        lambda style: _draw(found[:MOST], case.unit, style),
+        " ".join(filter(None, (_timing(case), _unpaired(case, found)))),
+    )
+
+
+def _timing(case: Case) -> str:
+    """Which trials the lines and the changes are of."""
+    if not case.again:
+        return ""
+    return (
+        "A line joins trials of one time: before the confirmation, or in it where only "
+        "that had both. A change of settings that were both measured again is of the "
+        "confirmation."
     )
 
 
@@ -75,7 +86,7 @@ def _told(effect: Effect, line: Line) -> tuple[list[str], list[str]]:
     )
 
 
-def _title(found: list[Effect]) -> str:
+def _title(found: list[Effect], unit: str) -> str:
     """The knob with the longest reach along a line, named."""
     reach = {
         effect.name: max(max(s) / min(s) for s in speeds)
@@ -83,10 +94,11 @@ def _title(found: list[Effect]) -> str:
         if (speeds := [[v for _, v in ln.speeds] for ln in effect.lines if ln.speeds])
     }
     name = max(reach, key=lambda key: reach[key])
-    return f"{name.rpartition('.')[2]} matters most: up to {reach[name]:.2f} times"
+    short = name.rpartition(".")[2]
+    return f"{short} matters most: up to {reach[name]:.2f} times the {unit}"
 
 
-def _draw(found: list[Effect], style: Style) -> Canvas:
+def _draw(found: list[Effect], unit: str, style: Style) -> Canvas:
     across = 2 if len(found) == 4 else 3
     height = 3.0 if style.narrow or len(found) > 3 else 4.2
     made, panels = canvas(style, len(found), height, across)
@@ -95,12 +107,16 @@ def _draw(found: list[Effect], style: Style) -> Canvas:
         crowded = not style.narrow and across == 3 and len(found) > 2
         _panel(axes, effect, style, FEWER_WORDS if crowded else WORDS)
         _reach(axes, [effect] if effect.precision else shared)
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    label_rows(panels[: len(shared)], "tokens/s")
+        axes.yaxis.set_major_formatter(_format(axes))
+    label_rows(panels[: len(shared)], unit)
     for axes in panels[len(shared) :]:
-        axes.set_ylabel("tokens/s")
+        axes.set_ylabel(unit)
     shared_legend(made, panels, style)
     return made
+
+
+def _format(axes: Axes) -> StrMethodFormatter:
+    return StrMethodFormatter("{x:,.3g}" if axes.get_ylim()[1] < 100 else "{x:,.0f}")
 
 
 def _reach(axes: Axes, found: list[Effect]) -> None:

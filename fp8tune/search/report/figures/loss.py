@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from fp8tune.search.report.curves import Pair, pair, seeds
+from fp8tune.search.report.curves import Pair, digit, pair, seeds
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.figures.canvas import (
     Absent,
@@ -27,8 +27,11 @@ def loss(case: Case) -> Figure | Absent:
     if found is None:
         why = "No setting told its losses in both FP8 and bf16."
         return Absent(NAME, TITLE, why)
-    widest = 100 * max(map(abs, found.gaps))
+    rounding = found.rounding or (0.0,) * len(found.gaps)
+    pairs = zip(found.gaps, rounding, strict=True)
+    widest = 100 * max(abs(gap) + off for gap, off in pairs)
     title = f"FP8's loss is within {widest:.2g} % of bf16's for {len(found.gaps)} steps"
+    title += ", rounding to bf16 counted" * any(rounding)
     about = (
         f"FP8 goes from {found.fp8[0]:.3f} to {found.fp8[-1]:.3f}, bf16 from "
         f"{found.bf16[0]:.3f} to {found.bf16[-1]:.3f}."
@@ -37,6 +40,12 @@ def loss(case: Case) -> Figure | Absent:
         f"{found.label}, the same data and seed in both. So few steps can show that "
         "FP8 goes wrong, not that it converges."
     )
+    if any(rounding):
+        note += (
+            f" These losses are rounded to bf16: at {found.bf16[-1]:.4g} the last "
+            f"digit is {digit(found.bf16[-1]):.2g}, {100 * rounding[-1]:.2g} % of the "
+            "loss. What differs by less looks alike."
+        )
     longest = max(len(found.fp8), len(found.bf16))
     rows = tuple(
         (str(step), *(_at(s, step) for s in found[1:])) for step in range(longest)

@@ -21,52 +21,78 @@ from fp8tune.search.report.figures.labels import place
 from fp8tune.search.report.words import gib, interval, plural, rate
 
 NAME, TITLE = "memory", "Throughput against memory"
+HEAD = (
+    *("setting", "marked", "outcome", "runs"),
+    *("tokens/s", "tokens/s, measured again", "peak GiB", "frontier"),
+)
 MARKS = {"fp8": "o", "bf16": "s"}
 MOST_LABELS = 6
 
 
 def memory(case: Case) -> Figure | Absent:
     """The plot of all settings, or why there is none."""
-    placed = [s for s in case.settings if s.speed and s.peak_gib]
-    if not placed:
+    if not _placed(case):
         return Absent(NAME, TITLE, "No trial told both its speed and its memory.")
-    head = ("setting", "marked", "outcome", "runs", "tokens/s", "peak GiB", "frontier")
-    ordered = sorted(case.settings, key=lambda s: -(s.speed.value if s.speed else 0))
+    ordered = sorted(case.settings, key=_speed, reverse=True)
     rows = tuple(
         (
             s.label,
             s.marked,
             s.outcome,
             str(s.runs),
-            interval(s.speed, s.under),
+            interval(s.before, s.under),
+            interval(s.again) if s.again else "-",
             gib(s.peak_gib),
             "yes" if s.front else "",
         )
         for s in ordered
     )
     return Figure(
-        NAME, _title(case), _about(case), head, rows, lambda style: _draw(case, style)
+        NAME,
+        _title(case),
+        _about(case),
+        HEAD,
+        rows,
+        lambda style: _draw(case, style),
+        case.timing,
     )
 
 
+def _placed(case: Case) -> list[Setting]:
+    return [s for s in case.settings if s.before and s.peak_gib]
+
+
+def _speed(setting: Setting) -> float:
+    """Tokens/s of the search; 0 where it has none."""
+    return setting.before.value if setting.before else 0.0
+
+
 def _title(case: Case) -> str:
-    chosen = case.of_role("chosen")
-    free = [s for s in case.settings if s.free and s.speed and s.peak_gib]
-    if chosen is None or not chosen.speed or not chosen.peak_gib:
+    chosen, placed = case.of_role("chosen"), _placed(case)
+    if chosen not in placed or chosen is None:
         return f"{TITLE} of {plural(len(case.settings), 'setting')}"
-    fastest = max(free, key=lambda s: s.speed.value if s.speed else 0.0, default=chosen)
-    best = "the fastest of" if fastest == chosen else "chosen from"
-    among = f", {best} {len(free)} settings" if len(free) > 1 else ""
-    speed = f"{rate(chosen.speed.value)} tokens/s"
-    return f"{chosen.short}: {speed} in {gib(chosen.peak_gib)} GiB{among}"
+    free = [s for s in placed if s.free]
+    best = max(free, key=_speed, default=chosen)
+    said = "the fastest of {} that may be" if best == chosen else "chosen from {}"
+    among = f", {said.format(plural(len(free), 'setting'))}" if len(free) > 1 else ""
+    speed = f"{rate(_speed(chosen))} tokens/s"
+    return (
+        f"{chosen.short}: {speed} in {gib(chosen.peak_gib)} GiB{among}"
+        f"{_faster(chosen, placed)}"
+    )
+
+
+def _faster(chosen: Setting, placed: list[Setting]) -> str:
+    """That a setting which may not be chosen is faster."""
+    faster = {s.precision for s in placed if not s.free and _speed(s) > _speed(chosen)}
+    one = "bf16" if faster == {"bf16"} else "one that may not be"
+    return f"; {one} is faster" if faster else ""
 
 
 def _about(case: Case) -> str:
     front = sorted((s for s in case.settings if s.front), key=lambda s: s.peak_gib)
     steps = "; ".join(
-        f"{s.label}: {gib(s.peak_gib)} GiB, {rate(s.speed.value)} tokens/s"
-        for s in front
-        if s.speed
+        f"{s.label}: {gib(s.peak_gib)} GiB, {rate(_speed(s))} tokens/s" for s in front
     )
     lost = sum(s.outcome == "oom" for s in case.settings)
     return (
@@ -77,13 +103,13 @@ def _about(case: Case) -> str:
 
 def _draw(case: Case, style: Style) -> Canvas:
     made, (axes,) = canvas(style, height=5.2 if style.narrow else 5.0)
-    placed = [s for s in case.settings if s.speed and s.peak_gib]
+    placed = _placed(case)
     _frontier(axes, placed, style)
     for precision in dict.fromkeys(s.precision for s in placed):
         own = [s for s in placed if s.precision == precision]
         axes.plot(
             [s.peak_gib for s in own],
-            [s.speed.value for s in own if s.speed],
+            [_speed(s) for s in own],
             MARKS.get(precision, "o"),
             color=style.precision(precision),
             alpha=0.75,
@@ -112,7 +138,7 @@ def _frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
     if len(front) > 1:
         axes.plot(
             [s.peak_gib for s in front],
-            [s.speed.value for s in front if s.speed],
+            [_speed(s) for s in front],
             drawstyle="steps-post",
             color=style.colours.muted,
             linewidth=1.2,
@@ -125,8 +151,8 @@ def _frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
 def _marks(axes: Axes, placed: list[Setting], style: Style) -> None:
     """Rings around the marked settings, and their intervals."""
     for setting in placed:
-        if setting.roles and setting.speed:
-            speed = setting.speed
+        if setting.roles and setting.before:
+            speed = setting.before
             axes.errorbar(
                 setting.peak_gib,
                 speed.value,
@@ -177,12 +203,8 @@ def _labels(made: Canvas, axes: Axes, placed: list[Setting], style: Style) -> No
     texts = [(s, _marked(s, style), "bold") for s in marked]
     if len(front) <= MOST_LABELS and not style.narrow:
         texts += [(s, s.short, "normal") for s in front]
-    labels = [
-        (s.peak_gib, s.speed.value, text, weight)
-        for s, text, weight in texts
-        if s.speed
-    ]
-    points = [(s.peak_gib, s.speed.value) for s in placed if s.speed]
+    labels = [(s.peak_gib, _speed(s), text, weight) for s, text, weight in texts]
+    points = [(s.peak_gib, _speed(s)) for s in placed]
     place(made, axes, labels, points, style)
 
 

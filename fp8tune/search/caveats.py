@@ -1,0 +1,50 @@
+"""What must be known of an answer besides its figures, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import reached
+from fp8tune.search.failed import WORDS
+from fp8tune.search.output import describe
+from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.stability import words as stability
+from fp8tune.search.tokens import rows
+
+
+def caveats(found: Answer, plan: Plan) -> Iterator[str]:
+    """What speaks against the chosen setting, and against the given one."""
+    if found.chosen != plan.given and reached(found).gain and not found.confirmed:
+        yield "not both measured again, so it may be luck: a larger --budget does"
+    if why := found.unfit.get(plan.given):
+        yield f"your config leaves too little memory for a long run: {why}"
+    if how := found.broken.get(plan.given):
+        yield f"your config ran once and failed in another run: {WORDS[how]}"
+    yield from _other_steps(found, plan)
+
+
+def _other_steps(found: Answer, plan: Plan) -> Iterator[str]:
+    """That an optimizer step has other tokens, where no accumulation keeps them."""
+    if found.chosen is None:
+        return
+    job, chosen = plan.config.job, plan.space.values(found.chosen)
+    before, after = rows(job, {}), rows(job, chosen)
+    if before != after and before and after:
+        change = f"{before} -> {after} sequences per rank and optimizer step"
+        yield f"{change}: the learning rate and its schedule were not meant for that"
+
+
+def learning(found: Answer, plan: Plan) -> Iterator[str]:
+    """Whether FP8 learns as bf16 does, or that this is not known."""
+    key = warmup_key(plan.config.trainer)
+    for point, wrong in found.rejected.items():
+        yield f"rejected: {describe(plan, point)}: {stability.verdict(wrong)}"
+        yield from stability.warmup(wrong, key)
+    if found.rejected and found.chosen is None:
+        yield "no FP8 setting is proposed; --allow precision lets bf16 be chosen"
+    if found.learns:
+        yield from stability.sentences(found.learns, key)
+    if found.unchecked:
+        end = " to the end" * bool(found.learns)
+        yield f"stability not checked{end}: {found.unchecked}"

@@ -1,0 +1,180 @@
+"""The answer of a search in lines, as a terminal shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
+from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import UNKNOWN, Benefit, in_speed, reached
+from fp8tune.search.caveats import caveats, learning
+from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import sentence
+from fp8tune.search.failed import failed
+from fp8tune.search.output import describe
+from fp8tune.search.plan import Plan
+from fp8tune.search.stability import words as stability
+from fp8tune.search.statistics import SAME, Speed
+from fp8tune.search.study import Trial
+
+
+def closing(
+    found: Answer, plan: Plan, output: str, joules: Benefit = UNKNOWN
+) -> Iterator[str]:
+    """The answer in lines; ``joules`` is what FP8 gains in tokens per joule."""
+    speed = in_speed(found), SPEED
+    told = [(joules, ENERGY), speed] if found.aim == ENERGY else [speed]
+    first = stability.doubt(found.learns), no_gain(told[0][0].gain, found.aim)
+    yield from filter(None, first)
+    yield from _chosen(found, plan)
+    yield from caveats(found, plan)
+    for benefit, aim in told:
+        if benefit.bf16 is not None:
+            gain = f": FP8 gains {change(benefit.gain)}" if benefit.gain else ""
+            unit = f" {UNITS[aim]}" if gain and found.aim == ENERGY else ""
+            of = _reference(benefit, plan)
+            yield f"{of} {_interval(benefit.bf16, aim)}{gain}{unit}"
+    yield from _other_figure(found, plan)
+    if said := sentence(found.record):
+        yield said
+    yield from learning(found, plan)
+    count = f"{found.trials} trial{'s' * (found.trials != 1)}"
+    full = len(found.unfit)
+    unfit = f", {full} setting{'s' * (full != 1)} with too little memory left"
+    counted = f"{count}, {found.oom_trials} out of memory{unfit * bool(full)}"
+    yield f"{counted}, {shown(found.seconds)}"
+    if output:
+        yield f"wrote {output}"
+
+
+def no_gain(gain: Speed | None, aim: str) -> str:
+    """That FP8 does not pay, or may not; ``""`` where it does or nothing is known."""
+    if gain is None:
+        return ""
+    share, alike, better, whose = _percent(gain), "fast", "faster", "speed"
+    if aim == ENERGY:
+        alike, better, whose = "efficient", "more efficient", "tokens per joule"
+    if abs(gain.value - 1) <= SAME and gain.half <= 2 * SAME:
+        return f"FP8 does not pay here: as {alike} as bf16, {change(gain)}"
+    if gain.high < 1:
+        said = f"bf16 is {better}: FP8 does not pay here"
+        return f"{said}, it reaches {share} of its {whose}"
+    if gain.value < 1:
+        return f"FP8 may not pay here: it reaches {share} of bf16's {whose}"
+    return ""
+
+
+def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
+    """What was chosen, and how it does beside the given setting."""
+    best, given, _, gain = reached(found)
+    aim = found.aim
+    if found.chosen is None:
+        yield _none_chosen(found)
+    elif best and given and gain and found.chosen != plan.given:
+        yield f"{named(found.verdict, aim)}: {describe(plan, found.chosen)}"
+        yield f"{_interval(given, aim)} -> {_interval(best, aim)}"
+        yield f"{change(gain)}{' tokens per joule' * (aim == ENERGY)}"
+    elif found.chosen == plan.given and found.verdict == "unsure":
+        yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
+        yield "give a larger --budget to learn more"
+    elif found.chosen == plan.given and found.runner_up is None:
+        yield f"{nothing_else(found)}: yours stays, {_maybe(best, aim)}"
+    elif found.chosen == plan.given:
+        yield f"your config is already the best: {_maybe(best, aim)}"
+    else:
+        yield f"best: {describe(plan, found.chosen)}, {_maybe(best, aim)}"
+        yield "your config did not run beside it: no gain can be told"
+
+
+def unfinished(found: Answer) -> str:
+    """Why it is not known whether the given setting is the best."""
+    if not found.others:
+        return "no other setting ran yet"
+    many, better = len(found.others) != 1, named("faster", found.aim)
+    said = (
+        f"none of the {len(found.others)} other settings that ran is {better}"
+        if many
+        else f"the other setting that ran is no {better}"
+    )
+    if not found.whole:
+        return f"{said}, but not all were tried"
+    return f"{said}, but that was not measured again"
+
+
+def _none_chosen(found: Answer) -> str:
+    if found.rejected:
+        return "no setting is proposed: FP8 diverges where bf16 does not"
+    if found.unfit or "oom" in found.broken.values():
+        return "no setting that ran leaves enough memory"
+    return "no setting ran each time" if found.broken else "no trial succeeded"
+
+
+def nothing_else(found: Answer) -> str:
+    """Why there is no second best beside the given setting."""
+    if not found.others:
+        return "no other setting ran"
+    wrong = dict.fromkeys(found.unfit, "oom") | dict(found.broken)
+    how = {wrong.get(point, "slow") for point in found.others}
+    if how == {"oom"}:
+        return "no other setting that ran leaves enough memory"
+    alike = f"is as {'efficient' if found.aim == ENERGY else 'fast'}"
+    return f"no other setting {alike if 'slow' in how else 'ran each time'}"
+
+
+def _other_figure(found: Answer, plan: Plan) -> Iterator[str]:
+    """What is not aimed at: tokens per joule, else tokens/s."""
+    aim = SPEED if found.aim == ENERGY else ENERGY
+    best, given, _, gain = reached(found, aimed_at=False)
+    if best and given and gain and found.chosen != plan.given:
+        both = f"{_interval(given, aim)} -> {_interval(best, aim)}"
+        yield f"beside that {both}, {change(gain)}"
+    elif best:
+        yield f"beside that {_interval(best, aim)}"
+
+
+def _reference(benefit: Benefit, plan: Plan) -> str:
+    """Which bf16 it is that FP8 is held against."""
+    if benefit.pair is None:
+        return "bf16 twin"
+    fp8, bf16 = benefit.pair
+    space = plan.space
+    if bf16 == space.with_precision(fp8, "bf16"):
+        mine = fp8 == space.with_precision(plan.given, "fp8")
+        return f"bf16 twin of {'your config' if mine else 'this setting'}"
+    alike = plan._replace(given=space.with_precision(fp8, "bf16") or fp8)
+    return f"bf16 at its best, {describe(alike, bf16)},"
+
+
+def change(gain: Speed) -> str:
+    """A ratio as what it gains: ``+4.1 % (+3.0 to +5.2)``."""
+    value, low, high = (100 * (x - 1) for x in gain)
+    return f"{value:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+def _percent(share: Speed) -> str:
+    value, low, high = (100 * x for x in share)
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
+    """Why nothing succeeded, and what to do."""
+    failures = [trial.record for trial in trials if not trial.record.ok]
+    for how, count in Counter(map(failed, failures)).most_common():
+        yield f"{count} trial{'s' * (count > 1)}: {how}"
+    if not any(True for _ in plan.space.points(plan.given)):
+        yield from plan.notes
+        yield "no record keeps the config's frozen knobs; --allow precision frees that"
+    elif all("budget_s" in trial.record.more for trial in trials):
+        yield f"no trial ended within {shown(budget)}; give a larger --budget"
+    elif any(record.outcome == "oom" for record in failures):
+        yield "try a smaller micro-batch, full activation checkpointing or more GPUs"
+
+
+def _interval(measured: Speed, aim: str) -> str:
+    low, high = (figure(value, aim) for value in measured[1:])
+    return f"{figure(measured.value, aim)} {UNITS[aim]} ({low} to {high})"
+
+
+def _maybe(measured: Speed | None, aim: str) -> str:
+    return _interval(measured, aim) if measured else "not measured"

@@ -1,0 +1,63 @@
+"""What to type after reading a report."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+
+from fp8tune.search.aim import SPEED
+from fp8tune.search.destination import is_same, tuned
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.words import clean
+
+
+def commands(case: Case) -> Iterator[str]:
+    """The commands that go on from a study, a line each."""
+    path = shlex.quote(clean(case.plan.config.path))
+    found, search, options = case.found, f"fp8tune search {path}", _options(case)
+    again = f"{search} --budget {_budget(found.seconds)}{options}"
+    diverges = found.chosen is None and bool(found.rejected)
+    gain = case.benefits[0][0].gain
+    bf16_wins = diverges or (gain is not None and gain.high < 1)
+    output, live = case.output, not case.replay
+    if case.rehearsal:
+        yield f"{search} --budget {_budget()}{options}  # on a GPU"
+    elif live and not diverges and (found.chosen is None or not case.ended):
+        yield f"{again}  # goes on from here"
+    elif bf16_wins and live and "precision" not in _allowed(case):
+        yield f"{search} --budget {_budget()}{options} --allow precision"
+    elif output and not is_same(output, case.plan.config.path):
+        yield f"diff {path} {shlex.quote(clean(output))}"
+        yield f"fp8tune lint {shlex.quote(clean(output))}"
+    elif output == "" and found.chosen not in (None, case.plan.given) and live:
+        yield f"{again}  # writes it"
+    else:
+        yield f"fp8tune lint {path}"
+
+
+def _budget(spent: float = 0.0) -> str:
+    """A budget that leaves time beside what was spent [s]."""
+    return f"{max(2, math.ceil(spent / 3600 + 1))}h"
+
+
+def _options(case: Case) -> str:
+    """What the search was told that makes it this one and no other."""
+    target = case.plan.config.job.target
+    told = [("allow", name) for name in _allowed(case)]
+    told += [("objective", case.found.aim)] * (case.found.aim != SPEED)
+    told += [("world-size", str(target.world_size))] * (target.world_size > 1)
+    output, path = case.output, case.plan.config.path
+    if output and not is_same(output, path) and not is_same(output, tuned(path)):
+        told.append(("output", output))
+    if asked := case.about.get("start_from"):
+        told.append(("start-from", str(asked)))
+    inside = " --in-place" * bool(output and is_same(output, path))
+    return inside + "".join(
+        f" --{name} {shlex.quote(clean(said))}" for name, said in told
+    )
+
+
+def _allowed(case: Case) -> list[str]:
+    allowed = case.about.get("allow")
+    return [str(name) for name in allowed] if isinstance(allowed, list) else []
