@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.space import Point, Space
-from fp8tune.search.stability.course import STAGE, course, curve
+from fp8tune.search.stability.course import STAGE, Curve, course, curve
 from fp8tune.search.stability.finding import belongs, curves
 from fp8tune.search.stability.plan import (
     CORE,
@@ -90,9 +90,20 @@ class Stage(NamedTuple):
         each = cost(self.space, point, trials)
         if each is None:
             return "no trial tells how long its runs take"
-        more = CORE * each.of(runs[0].course.steps) if runs else 0.0
-        minutes = math.ceil(max(least_budget(each), self.budget + more + 1) / 60)
+        minutes = math.ceil(self._enough(trials, runs, each) / 60)
         return f"no time{' to end' if runs else ''}; --budget {minutes}m leaves enough"
+
+    def _enough(
+        self, trials: Sequence[Trial], runs: Sequence[Curve], each: Cost
+    ) -> float:
+        """A budget with which the same command comes to a verdict [s].
+
+        It is spent already to a part, and a larger one first confirms all anew.
+        """
+        spent = sum(trial.record.cost_s for trial in trials)
+        anew = sum(t.record.cost_s for t in trials if t.stage == "confirm")
+        core = CORE * each.of(runs[0].course.steps if runs else LEAST) / USED
+        return max(least_budget(each), self.budget + 1, spent + anew + core)
 
     def _applies(self, point: Point) -> bool:
         return bool(self.space.value(point, "precision") == "fp8")

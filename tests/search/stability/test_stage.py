@@ -190,7 +190,7 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     found, study = searched(made, budget, LONG)
     assert (found.chosen, found.verdict) == (BEST, "unsure")
     assert stages(study) == (6, 9)
-    assert found.unchecked == "no time to end; --budget 40m leaves enough"
+    assert found.unchecked == "no time to end; --budget 47m leaves enough"
     longer = searched(made, 40 * 60.0, LONG, study=study)[0]
     assert (longer.unchecked, longer.learns.start.verdict) == ("", "inside")
 
