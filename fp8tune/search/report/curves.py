@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.record import Record
-from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, series
+from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, number, series
 from fp8tune.search.report.words import clean, label
 from fp8tune.search.space import Point
 from fp8tune.search.stability.finding import Finding, curves, paired
@@ -16,7 +16,8 @@ from fp8tune.search.stability.finding import Finding, curves, paired
 class Pair(NamedTuple):
     """The same setting in FP8 and in bf16, step by step from the first.
 
-    ``norms`` are gradient norms and may be empty.
+    ``norms`` are gradient norms and may be empty. A loss is the mean over ``parts``
+    micro-batches.
     """
 
     label: str
@@ -24,6 +25,7 @@ class Pair(NamedTuple):
     bf16: tuple[float, ...]
     fp8_norms: tuple[float, ...]
     bf16_norms: tuple[float, ...]
+    parts: int = 1
 
     @property
     def gaps(self) -> tuple[float, ...]:
@@ -33,11 +35,11 @@ class Pair(NamedTuple):
 
     @property
     def rounding(self) -> tuple[float, ...]:
-        """How far each gap may be off because the losses are values of bf16.
+        """How far each gap may be off because the losses were rounded to bf16.
 
-        Empty where they are not.
+        Empty where they were not.
         """
-        if not all(map(_is_bf16, (*self.fp8, *self.bf16))):
+        if not all(_is_bf16(loss, self.parts) for loss in (*self.fp8, *self.bf16)):
             return ()
         pairs = zip(self.fp8, self.bf16, strict=False)
         return tuple((digit(a) + digit(b)) / 2 / b for a, b in pairs)
@@ -48,8 +50,9 @@ def digit(value: float) -> float:
     return 2.0 ** (math.frexp(value)[1] - 8)
 
 
-def _is_bf16(value: float) -> bool:
-    return value > 0 and (value / digit(value)).is_integer()
+def _is_bf16(value: float, parts: int) -> bool:
+    """Whether a value is a sum of so many of bf16, each about as large."""
+    return value > 0 and (2 * value / digit(value / parts)).is_integer()
 
 
 Series = Sequence[float]
@@ -150,8 +153,11 @@ def _pair(case: Case, point: Point) -> Pair | None:
     keys = {knob.key for knob in space.knobs if knob.role != "precision"}
     return Pair(
         label(space.knobs, point, keys),
-        *(series(record, "losses") for record in (one, other)),
-        *(series(record, "grad_norms") for record in (one, other)),
+        series(one, "losses"),
+        series(other, "losses"),
+        series(one, "grad_norms"),
+        series(other, "grad_norms"),
+        parts=max(1, int(number(one, "grad_accum"))),
     )
 
 

@@ -41,14 +41,15 @@ def loss(case: Case) -> Figure | Absent:
         "FP8 goes wrong, not that it converges."
     )
     if any(rounding):
+        last = found.bf16[len(rounding) - 1]
         note += (
-            f" These losses are rounded to bf16: at {found.bf16[-1]:.4g} the last "
-            f"digit is {digit(found.bf16[-1]):.2g}, {100 * rounding[-1]:.2g} % of the "
-            "loss. What differs by less looks alike."
+            f" These losses were rounded to bf16: at {last:.4g} its last "
+            f"digit is {digit(last):.2g}, {100 * rounding[-1]:.2g} % of the "
+            "loss. What differs by less may look alike."
         )
     longest = max(len(found.fp8), len(found.bf16))
     rows = tuple(
-        (str(step), *(_at(s, step) for s in found[1:])) for step in range(longest)
+        (str(step), *(_at(s, step) for s in found[1:5])) for step in range(longest)
     )
     head = ("step", "loss FP8", "loss bf16", "gradient norm FP8", "gradient norm bf16")
     return Figure(

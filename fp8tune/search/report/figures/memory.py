@@ -73,7 +73,9 @@ def _title(case: Case) -> str:
         return f"{TITLE} of {plural(len(case.settings), 'setting')}"
     free = [s for s in placed if s.free]
     best = max(free, key=_speed, default=chosen)
-    said = "the fastest of {} that may be" if best == chosen else "chosen from {}"
+    said = (
+        "the fastest of {} that may be chosen" if best == chosen else "chosen from {}"
+    )
     among = f", {said.format(plural(len(free), 'setting'))}" if len(free) > 1 else ""
     speed = f"{rate(_speed(chosen))} tokens/s"
     return (
@@ -85,7 +87,7 @@ def _title(case: Case) -> str:
 def _faster(chosen: Setting, placed: list[Setting]) -> str:
     """That a setting which may not be chosen is faster."""
     faster = {s.precision for s in placed if not s.free and _speed(s) > _speed(chosen)}
-    one = "bf16" if faster == {"bf16"} else "one that may not be"
+    one = "bf16" if faster == {"bf16"} else "one that may not be chosen"
     return f"; {one} is faster" if faster else ""
 
 
