@@ -189,11 +189,10 @@ def _may_run(space: Space, point: Point, given: Point, runs: Runs) -> bool:
 
 
 def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | None:
-    """The fastest of the others, whether that was confirmed or not."""
-    speeds = {p: own for p in best if p != chosen and (own := speed_of(runs, p))}
-    return max(
-        speeds, key=lambda p: (not is_unfit(runs[p]), speeds[p].value), default=None
-    )
+    """The fastest of the others beside the chosen one, confirmed or not."""
+    values = {p: own.value for p in best if (own := gap(runs, p, chosen))}
+    fit = {p: not is_unfit(runs[p]) for p in values}
+    return max(values, key=lambda p: (fit[p], values[p]), default=None)
 
 
 def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:

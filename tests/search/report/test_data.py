@@ -108,7 +108,7 @@ def test_effects(whole):
 
 def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
     """What was measured again ran at another time than the rest."""
-    late = [told(GIVEN, 50), told(BEST, 52)]
+    late = [told(GIVEN, 48), told(BEST, 52)]
     pairs = [
         ("given", told(GIVEN, 100)),
         ("twin", told(TWIN, 90, fp8=False)),
@@ -131,7 +131,7 @@ def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
         "batch 2, AC full",
         "batch 4, AC full",
     ]
-    assert (
+    assert (  # the given one is 7.7 % behind
         "Runner-up: batch 2, AC none, compiled, FP8, 98 tokens/s: -5.8 % beside the "
         "chosen one, not measured again, by the trials before the confirmation."
     ) in story(found).sentences
