@@ -10,7 +10,7 @@ from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.record import capacity_gib
+from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed
@@ -89,8 +89,6 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
-    if record is not None and record.more.get("made_up_data") is True:
-        yield "trials trained on made-up text"
     for point, wrong in found.rejected.items():
         yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:
@@ -101,13 +99,21 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
-    where = record.more.get("environment") if record is not None else None
-    if isinstance(where, str):
-        rehearsed = record is not None and record.more.get("rehearsal") is True
-        yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
+    if record is not None:
+        yield from _where(record)
     number = f"trial {found.number + 1} of " if found.number is not None else ""
     count = f"{found.trials}" if number else f"{found.trials} trials"
     yield f"study {study}, {number}{count}"
+
+
+def _where(record: Record) -> Iterator[str]:
+    """What a trial ran on."""
+    where = record.more.get("environment")
+    if isinstance(where, str):
+        rehearsed = record.more.get("rehearsal") is True
+        yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
+    if record.more.get("made_up_data") is True:
+        yield "trials trained on made-up text"
 
 
 def _difference(plan: Plan, other: Point) -> str:
