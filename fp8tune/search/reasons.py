@@ -89,10 +89,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
-    where = found.record.more.get("environment") if found.record else None
-    if isinstance(where, str):
-        rehearsed = found.record and found.record.more.get("rehearsal") is True
-        yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
+    if found.record is not None:
+        yield from _where(found.record)
     number = f"trial {found.number + 1} of " if found.number is not None else ""
     count = f"{found.trials}" if number else f"{found.trials} trials"
     yield f"study {study}, {number}{count}"
@@ -106,6 +104,14 @@ def _of_trial(record: Record) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+
+
+def _where(record: Record) -> Iterator[str]:
+    """What a trial ran on."""
+    where = record.more.get("environment")
+    if isinstance(where, str):
+        rehearsed = record.more.get("rehearsal") is True
+        yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
     if record.more.get("made_up_data") is True:
         yield "trials trained on made-up text"
 
