@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from typing import TYPE_CHECKING
 
 import click
@@ -131,6 +132,9 @@ def _typed(
     from fp8tune.estimate.typed import doubt, typed
     from fp8tune.job import Unknown
 
+    voids = [one.message for one in variants.refused if one.voids]
+    if voids and (peak_gib or tokens):
+        raise Failure(f"this cannot run, so nothing was measured of it: {voids[0]}")
     with contextlib.suppress(Unknown):
         most = variants.job["gpu.memory_limit_gib"]
         if peak_gib > most:
@@ -153,9 +157,16 @@ def _typed(
 def _trials(variants: Variants, folder: str) -> list[Run]:
     """What the trials of a search have measured of the config's variants."""
     from fp8tune.search.calibrate import measured
+    from fp8tune.search.near import MAX_TRIALS
     from fp8tune.search.record import BadRecord, parse_all
 
     path = os.path.join(folder, "trials.jsonl")
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise Failure(f"{path}: no regular file")
+        if status.st_size > MAX_TRIALS:
+            raise Failure(f"{path}: larger than {MAX_TRIALS >> 20} MiB")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             records = list(parse_all(iter(file)))

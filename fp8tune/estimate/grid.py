@@ -136,8 +136,9 @@ def _modes(variants: Variants) -> list[str]:
 
 def _sizes(rows: int, batch: int) -> list[int]:
     """Micro-batches that divide a step's sequences, near the one that is set."""
-    found = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    at = found.index(batch) if batch in found else 0
+    usual = {n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0}
+    found = sorted(usual | {batch})
+    at = found.index(batch)
     start = max(0, min(at - BATCHES // 2, len(found) - BATCHES))
     return found[start : start + BATCHES]
 

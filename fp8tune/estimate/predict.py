@@ -94,7 +94,7 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         memory,
         fact("memory.peak_at"),
         _scaled(parts, memory.value if memory else 0.0),
-        known("memory.fit", lambda: _fit(job, memory), "unknown"),
+        known("memory.fit", lambda: _fit(job, memory, missing), "unknown"),
         fact("memory.usable_gib"),
         known("speed.tokens_per_second", lambda: calibration.speed(job, runs), None),
         fact("speed.fp8_gain"),
@@ -119,9 +119,9 @@ def _scaled(parts: dict[str, float], peak: float) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
-def _fit(job: Job, memory: Band | None) -> str:
+def _fit(job: Job, memory: Band | None, missing: dict[str, str]) -> str:
     if memory is None:
-        raise Unknown("memory.peak_gib")
+        raise Unknown(missing["memory.peak_gib"])
     return str(calibration.memory_fit(job, memory))
 
 

@@ -86,6 +86,8 @@ def _by_runs(band: Band) -> Iterator[str]:
     if band.runs:
         runs = "1 measured run" if band.runs == 1 else f"{band.runs} measured runs"
         yield f"  (times {band.factor:.3f}, by {runs} of configs like this one)"
+    elif band.beside:
+        yield "  (the range holds what measured runs of other kinds were off by)"
 
 
 def _elsewhere(found: Estimate) -> Iterator[str]:
@@ -178,6 +180,8 @@ def _no_start(found: Estimate) -> str:
         return "nothing to start with: no micro-batch, AC or precision would run"
     missing = next((said.missing for said in cells if "memory.fit" in said.missing), {})
     reason = why(missing, "memory.fit", found.target.gpu)
+    if not any(said.memory for said in cells):
+        return f"nothing to start with, as no setting has a known memory{reason}"
     return f"nothing to start with, as none of these is known to fit{reason}"
 
 

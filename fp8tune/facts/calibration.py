@@ -57,13 +57,17 @@ class Run(NamedTuple):
 
 
 class Band(NamedTuple):
-    """An estimate with its band, and how many runs corrected it by what factor."""
+    """An estimate with its band, and how many runs corrected it by what factor.
+
+    ``beside`` is how many runs of other families the band was widened for.
+    """
 
     value: float
     low: float
     high: float
     runs: int = 0
     factor: float = 1.0
+    beside: int = 0
 
 
 class BadCalibration(Exception):
@@ -78,17 +82,25 @@ def factor(runs: Sequence[Measured]) -> float:
 
 
 def corrected(
-    quantity: str, band: Band, runs: Sequence[Measured], least: float = 0.0
+    quantity: str,
+    band: Band,
+    runs: Sequence[Measured],
+    least: float = 0.0,
+    own: str = "",
 ) -> Band:
     """An estimate of a family, corrected by runs of that family.
 
     The band becomes what one run or more leave, if it was wider, and holds every run;
-    ``least`` is the smallest factor that runs out of memory allow.
+    ``least`` is the smallest factor that runs out of memory allow. Runs of another
+    family than ``own`` leave no less than where none is published.
     """
     by = factor(runs)
     ratios = [run.measured / run.predicted for run in runs] or [by]
     widths = WIDTHS[quantity]
-    left = widths.get(runs[0].family, widths[""])[len(runs) > 1] if runs else math.inf
+    families = {run.family for run in runs} | ({own} if own else set())
+    kinds = (*families, "") if len(families) > 1 else families
+    each = (widths.get(kind, widths[""])[len(runs) > 1] for kind in kinds)
+    left = max(each) if runs else math.inf
     below = max(min(left, 1 - band.low / band.value), 1 - min(ratios) / by)
     above = max(min(left, band.high / band.value - 1), max(*ratios, least) / by - 1)
     value = band.value * by
@@ -96,41 +108,50 @@ def corrected(
 
 
 def family(job: Job, quantity: str) -> str:
-    """Which runs speak for a job; raises ``Unknown``.
+    """The family of a job's runs; raises ``Unknown``."""
+    small = ", small" if job["hidden_size"] < SMALL else ""
+    kind = f"{job['estimate_family']}, {job['precision']}{small}"
+    return f"{kind}, TP" if quantity == SPEED and job["tp"] > 1 else kind
+
+
+def _speaks_for(quantity: str, family: str) -> str:
+    """The families that speak for each other, by one of their names.
 
     Memory in FP8 is off as in bf16: published pairs differ by 2 % at most. Not where
     the compiler may keep FP8 weights.
     """
-    small = ", small" if job["hidden_size"] < SMALL else ""
-    kind, precision = job["estimate_family"], job["precision"]
-    if quantity == MEMORY and precision == "fp8" and not kind.endswith("kept compiled"):
-        precision = "bf16"
-    kind = f"{kind}, {precision}{small}"
-    return f"{kind}, TP" if quantity == SPEED and job["tp"] > 1 else kind
+    shared = quantity != SPEED and "kept compiled" not in family
+    return family.replace(", fp8", ", bf16") if shared else family
 
 
 def memory(job: Job, runs: Sequence[Run]) -> Band:
     """The peak of a job [GiB]; raises ``Unknown``. What building needs is exact.
 
-    Where only runs of other families are known on the GPU, the band holds their factor
-    too. The estimate stays: published errors of one family say nothing of another's.
+    Where only runs of other families are known on the GPU, the band holds the factor of
+    those of like size too. The estimate stays: published errors of one family say
+    nothing of another's.
     """
     values = (job[f"memory.{name}_gib"] for name in ("peak", "low", "high"))
     band = Band(*values)
     if job["memory.peak_at"] == "init":
         return band
-    mine = [
-        run
-        for run in _of(job, (MEMORY, OUT), runs)
-        if 1 / ALIKE < run.predicted / band.value < ALIKE
-    ]
+    alike = [run for run in runs if 1 / ALIKE < run.predicted / band.value < ALIKE]
+    mine = _of(job, (MEMORY, OUT), alike)
     out = [run.measured / run.predicted for run in mine if run.quantity == OUT]
     whole = [run for run in mine if run.quantity == MEMORY]
-    found = corrected(MEMORY, band, list(map(_measured, whole)), max(out, default=0.0))
+    least, own = max(out, default=0.0), family(job, MEMORY)
+    found = corrected(MEMORY, band, list(map(_measured, whole)), least, own)
     if whole:
         return found
-    by = factor(list(map(_measured, _of(job, (MEMORY,), runs, any_family=True))))
-    return found._replace(low=found.low * min(1, by), high=found.high * max(1, by))
+    others = _of(job, (MEMORY,), alike, any_family=True)
+    others = [run for run in others if _is_small(run.family) == _is_small(own)]
+    by = factor(list(map(_measured, others)))
+    low, high = found.low * min(1, by), found.high * max(1, by)
+    return found._replace(low=low, high=high, beside=len(others))
+
+
+def _is_small(family: str) -> bool:
+    return ", small" in family
 
 
 def memory_fit(job: Job, band: Band) -> str:
@@ -171,12 +192,13 @@ def _of(
     """The runs that speak for a job, if its GPU is known."""
     if not runs or "gpu" not in job:
         return []
-    name = family(job, quantities[0])
+    quantity = quantities[0]
+    name = _speaks_for(quantity, family(job, quantity))
     mine = [
         run
         for run in runs
         if run.gpu == job["gpu"]
-        and (any_family or run.family == name)
+        and (any_family or _speaks_for(quantity, run.family) == name)
         and run.quantity in quantities
         and run.versions.get("fp8tune") == __version__
     ]

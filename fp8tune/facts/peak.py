@@ -45,7 +45,8 @@ CALIBRATED = {
 
 What the worst run left out of its group, and the worst choice of a single one, leave
 (``docs/accuracy.md``); "" is for families without such runs, by those of other
-trainers. VLMs do not help each other: one of five lies 5 % off the rest.
+trainers, and for FP8 by runs in bf16. VLMs do not help each other: one of five lies
+5 % off the rest.
 """
 
 FULLEST = 0.915

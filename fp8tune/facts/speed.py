@@ -169,10 +169,16 @@ def fp8_gain_near(
     return near and tp == 1 and pp == 1 and 4096 <= fp8_tokens[0] <= 16384
 
 
-def fp8_gain_low(speed_fp8_gain: float, speed_fp8_gain_near: bool) -> float:
-    """Lower end of the gain's band [ratio]."""
+def fp8_gain_low(
+    speed_fp8_gain: float, speed_fp8_gain_near: bool, speed_fp8_gather_gain: float
+) -> float:
+    """Lower end of the gain's band [ratio].
+
+    No higher than the gain without FP8 all-gather: on 64 GPUs one report saw nothing of
+    it (``fp8.reasons``).
+    """
     below, _ = GAIN_BAND if speed_fp8_gain_near else FAR_GAIN_BAND
-    return speed_fp8_gain - below
+    return min(speed_fp8_gain - below, speed_fp8_gain / speed_fp8_gather_gain)
 
 
 def fp8_gain_high(speed_fp8_gain: float, speed_fp8_gain_near: bool) -> float:

@@ -71,14 +71,23 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
         (("--measured", "x"), "'x' is not a valid float"),
         (("--study", "none"), "No such file or directory"),
         (("--study", "bad"), "trials.jsonl: line 1: no JSON"),
+        (("--study", "odd"), "trials.jsonl: no regular file"),
         (("--calibration", "bad/trials.jsonl"), "trials.jsonl:1: no measured run"),
     ],
 )
 def test_what_cannot_correct_it(fp8tune, project, arguments, said):
-    project({"a.toml": SEVEN_B, "bad/trials.jsonl": "x\n"})
+    project({"a.toml": SEVEN_B, "bad/trials.jsonl": "x\n", "odd/trials.jsonl/x": ""})
     outcome = fp8tune("estimate", "a.toml", *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
+
+
+def test_nothing_was_measured_of_what_cannot_run(fp8tune, project):
+    odd = SEVEN_B.replace("vocab_size = 128256", "vocab_size = 50257")
+    project({"a.toml": odd.replace("[train]\n", '[train]\nmixed_precision = "fp8"\n')})
+    outcome = fp8tune("estimate", "a.toml", *H200, "--measured", "60")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "this cannot run, so nothing was measured of it" in outcome.err
 
 
 def test_a_measured_peak_outside_the_band_is_taken_with_a_warning(fp8tune, project):

@@ -186,3 +186,12 @@ def test_a_smaller_micro_batch_keeps_the_sequences_of_a_step(
         half, accumulated = (int(word) for word in words.split() if word.isdigit())
         assert half * accumulated == batch * accum
     assert changes or accum == 1
+
+
+def test_a_large_micro_batch_of_ones_own_is_in_the_grid(fp8tune, project):
+    large = SEVEN_B.replace("batch_size = 8", "batch_size = 300")
+    project({"a.toml": large.replace("seq_len = 4096", "seq_len = 16")})
+    said = fp8tune("estimate", "a.toml", *H200, *JSON).json
+    assert {cell["micro_batch"] for cell in said["grid"]} >= {300, 240}
+    speed = said["speed"]["tokens_per_second"]
+    assert said["start"]["tokens_per_second"] >= speed

@@ -160,7 +160,33 @@ def test_the_memory_of_fp8_goes_along_and_bands_of_others_hold_the_factor(
     if goes_along:
         assert (found.runs, found.value) == (1, pytest.approx(1.2 * peak))
     else:
-        assert found == pytest.approx(Band(peak, low, 1.2 * high))
+        assert found == Band(peak, low, pytest.approx(1.2 * high), beside=1)
+
+
+def test_fp8_and_bf16_leave_each_other_no_less_than_their_pairs_differ(config):
+    one = config()
+    runs = calibration.of_job(one, one["memory.peak_gib"])
+    own, other = (
+        calibration.memory(config(precision=precision), runs)
+        for precision in ("bf16", "fp8")
+    )
+    assert own.high / own.value == pytest.approx(1.01)
+    assert other.high / other.value == pytest.approx(1.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "others"),
+    [
+        ("dim = 4096\nn_heads = 32", 1),
+        ("dim = 512\nn_heads = 8", 0),
+        ("dim = 1024\nn_heads = 8\nn_layers = 2", 0),
+    ],
+)
+def test_runs_of_another_size_widen_no_band(job, config, model, others):
+    text = f"[model]\n{model}\n[train]\nactivation_checkpointing = 'none'\n"
+    one = job(text, gpu="h200", world_size=16)
+    runs = calibration.of_job(one, 1.2 * one["memory.peak_gib"])
+    assert calibration.memory(config(), runs).beside == others
 
 
 @pytest.mark.parametrize("other", [{"ac": "none"}, {"precision": "bf16"}])
