@@ -103,7 +103,6 @@ def _search(options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "fp8tune", "search", options.config]
     command += ["--budget", f"{int(options.minutes * 60)}s", "--device", options.device]
     command += ["--output-format", "json", "--studies", str(studies)]
-    command += ["--made-up-data"]  # the config's is nowhere
     command += ["--output", str(_name(options, "search").with_suffix(".toml"))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if not done.stdout.strip():

@@ -41,7 +41,6 @@ def search(
     command = [sys.executable, "-m", "fp8tune", "search", str(config)]
     command += ["--budget", f"{int(minutes * 60)}s", "--device", device]
     command += ["--output-format", "json", "--studies", str(folder / "studies")]
-    command += ["--made-up-data"]  # the config's is nowhere
     command += ["--start-from", start, "--output", str(folder / "transfer.toml")]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if not done.stdout.strip():

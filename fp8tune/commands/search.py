@@ -31,9 +31,6 @@ from fp8tune.cli import Choice, Failure, text_or_json
 )
 @click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option(
-    "--made-up-data", is_flag=True, help="Train trials on made-up text, not on [data]."
-)
-@click.option(
     "--allow", multiple=True, help="A frozen knob to free: precision, warmup, ..."
 )
 @click.option(
@@ -88,8 +85,6 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure("--in-place and --output exclude each other")
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records is for --runner replay; add that")
-    if asked["made_up_data"] and asked["runner"] == "replay":
-        raise Failure("--made-up-data is for real trials; a replay trains nothing")
     asked["world_size"] = asked["world_size"] or 0
     wishes = Wishes(config=config, as_json=output_format == "json", **asked)
     try:

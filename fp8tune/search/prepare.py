@@ -72,7 +72,6 @@ class Wishes(NamedTuple):
     as_json: bool
     objective: str = SPEED
     start_from: str = ""
-    made_up_data: bool = False
 
 
 class Prepared(NamedTuple):
@@ -93,13 +92,13 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
         return _replayed(wishes, config, held)
     check_config(config, free_keys(config, wishes.allow, wishes.device))
     standing_for = ranks(config)
-    invented = made_up(config, wishes.made_up_data)
+    invented = made_up(config)
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
-    more = circumstances(config.job, wishes.device, made_up_data=invented)
+    more = circumstances(config.job, wishes.device, made_up_data=bool(invented))
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     enough_s = PART * parse_duration(wishes.budget)

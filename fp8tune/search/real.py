@@ -65,18 +65,15 @@ def free_keys(config: Config, allow: tuple[str, ...], device: str) -> set[str]:
     return {keys.get(role, role) for role in roles}
 
 
-def made_up(config: Config, asked: bool) -> bool:
-    """Whether trials train on made-up text: where that is asked, or no data is named.
+def made_up(config: Config) -> str:
+    """Why trials train on made-up text; ``""`` where the config's data is read.
 
-    Raises ``CannotPlan`` where the data that is named is not here.
+    Speeds do not depend on it; losses do.
     """
-    if asked:
-        return True
     job, name = config.job, config.trainer.schema.title
     if missing := job["data_missing"]:
-        hint = "mend [data], or try settings on made-up text with --made-up-data"
-        raise CannotPlan(f"{config.path}: {missing}, where {name} stops; {hint}")
-    return not job["data_files"]
+        return f"{missing}, where {name} stops"
+    return "" if job["data_files"] else "`[data]` names no shards"
 
 
 def circumstances(

@@ -122,8 +122,9 @@ def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
 
 def _before(made: Prepared) -> Iterator[str]:
     """What a search knows before its first trial."""
-    if isinstance(made.runner, Builtin) and made.runner.setup.made_up_data:
-        yield "trials train on made-up text, not on data of yours"
+    why = made.runner.setup.made_up_data if isinstance(made.runner, Builtin) else ""
+    if why:
+        yield f"{why}: trials train on made-up text, so losses are not of your data"
     if made.begun.said:
         yield made.begun.said
     if count := len(made.study.trials):

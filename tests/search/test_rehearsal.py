@@ -124,13 +124,22 @@ def test_what_the_trainer_cannot_run_is_not_tried(
     assert not list(project({}).glob(".fp8tune*"))
 
 
-def test_data_that_is_not_here_is_asked_for(project, fp8tune):
-    project({"a.toml": f'{PATH.read_text()}[data]\ndataset_path = "typo"\n'})
-    done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "9s")
-    assert (done.code, done.out) == (2, "")
-    assert "no file matches `*.npy` in `typo`, where KempnerForge stops" in done.err
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("", "`[data]` names no shards"),
+        (
+            '[data]\ndataset_path = "typo"\n',
+            "no file matches `*.npy` in `typo`, where KempnerForge stops",
+        ),
+        ('[data]\ndataset_path = "."\n', ""),
+    ],
+)
+def test_why_trials_train_on_made_up_text(project, data, why):
+    root = project({"a.toml": f"{PATH.read_text()}{data}"})
+    (root / "tokens.npy").touch()
     config = read_config("a.toml", Path("a.toml").read_bytes(), Target("", 1))
-    assert made_up(config, asked=True)
+    assert made_up(config) == why
 
 
 def test_replicas_without_shards_are_shards(project):

@@ -58,14 +58,14 @@ class Setup(NamedTuple):
     """Where, on what and how long trials run; ``min_steps`` and so on as in ``Spec``.
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0. ``made_up_data`` leaves the config's data alone. After
-    ``enough_s`` seconds of steps the fewest have to do.
+    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
+    ``made_up_data`` says why the config's data is not read, if so.
     """
 
     device: str
     dp_shard: int = 1
     larger_gib: float = 0.0
-    made_up_data: bool = False
+    made_up_data: str = ""
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
