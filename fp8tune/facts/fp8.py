@@ -213,6 +213,7 @@ def reasons(
     gemm_attention_share: float | None = None,
     speed_fp8_gather_gain: float = 1.0,
     speed_fp8_gain_suspicious: bool | None = None,
+    speed_beyond_published: bool = False,
 ) -> list[str]:
     """Why FP8 pays or not, most decisive first, one clause each."""
     if fp8_obstacle:
@@ -238,6 +239,7 @@ def reasons(
             f"hardly any published model gains below M = {FEWEST_TOKENS} or hidden "
             f"size {SMALLEST_HIDDEN}",
         ),
+        (speed_beyond_published, "no published gain is of more than 512 GPUs"),
         *_of_the_rest(gemm_attention_share or 0, speed_fp8_gather_gain, fp8_limit),
         (
             speed_fp8_gain_suspicious,

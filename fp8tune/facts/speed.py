@@ -198,6 +198,7 @@ def tokens_per_second(
     optimizer: str,
     hidden_size: int,
     speed_step: Any,
+    speed_beyond_published: bool,
     speed_fp8_seconds: Any = None,
 ) -> float:
     """Tokens/s of all GPUs together [tokens/s].
@@ -215,9 +216,14 @@ def tokens_per_second(
         raise Unknown("speed.optimizer")
     if hidden_size < 1024:
         raise Unknown("speed.hidden_size")
-    if _gpus(speed_step) > MOST_GPUS:
+    if speed_beyond_published:
         raise Unknown("speed.most_gpus")
     return float(speed_step.tokens * speed_step.shards / parts.total)
+
+
+def beyond_published(speed_step: Any) -> bool:
+    """Whether there are more GPUs than any published run had."""
+    return _gpus(speed_step) > MOST_GPUS
 
 
 def tokens_error(
