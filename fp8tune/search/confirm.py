@@ -78,7 +78,7 @@ def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
     ]
     twin = space.twin(best[0]) or _in_fp8(space, given, best[0])
     mine = [given] if space.has(given) and not _lost(runs, given) else []
-    return list(dict.fromkeys([best[0], *([twin] if twin else []), *mine, *near]))
+    return list(dict.fromkeys([best[0], *mine, *([twin] if twin else []), *near]))
 
 
 def _twin_probe(space: Space, best: Point, runs: Runs) -> Point | None:

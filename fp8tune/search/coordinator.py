@@ -155,8 +155,10 @@ class Search:
         clocked = timed(trials)
         costs = [typical(self.space, clocked, point) for point in points]
         found = any(t.stage == "search" and t.record.ok for t in trials)
-        left = self.left - (costs[0] if costs and found else 0.0)
-        return left > min(sum(costs), self.limits.budget / 4) + self._kept()
+        # a trial more, then the best and the given one: without these nothing is sure
+        trial, least = (costs[0], sum(costs[:2])) if costs and found else (0.0, 0.0)
+        reserve = max(least, min(sum(costs), self.limits.budget / 4))
+        return self.left - trial > reserve + self._kept()
 
     def _endings(self) -> Iterator[Proposal]:
         """Confirmations, then how FP8 learns; both again if that rejects a setting."""

@@ -58,8 +58,8 @@ STEADY = {
 }
 
 
-def test_the_best_ones_twin_the_given_one_and_what_is_near_in_turn():
-    once = [BEST, BEST_TWIN, GIVEN, NEAR]
+def test_the_best_one_the_given_one_a_twin_and_what_is_near_in_turn():
+    once = [BEST, GIVEN, BEST_TWIN, NEAR]
     assert settings(SPACE, GIVEN, FOUND) == once
     assert order(FOUND, STEADY) == [*once, NEAR_TWIN, *reversed(once)]
 

@@ -44,7 +44,7 @@ def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
 
 def test_given_twin_search_and_confirmation():
     search, found, stages = searched()
-    once = [("confirm", BEST), ("confirm", BEST_TWIN), ("confirm", GIVEN)]
+    once = [("confirm", BEST), ("confirm", GIVEN), ("confirm", BEST_TWIN)]
     assert stages == [
         ("given", GIVEN),
         ("twin", TWIN),
