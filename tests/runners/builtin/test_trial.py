@@ -115,7 +115,7 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert time.monotonic() - start < 40 + 60
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("trials train on made-up text, ")
+    assert done.stdout.startswith("`[data]` names no shards: trials train on made-up ")
     trials = [json.loads(line) for line in path.read_text().splitlines()]
     assert path.read_bytes().startswith(known)
     assert [trial["trial"] for trial in trials] == list(range(len(trials)))
