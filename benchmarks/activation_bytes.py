@@ -17,7 +17,6 @@ generate no kernels.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.options import for_checkout
 from benchmarks.process import RESULTS, run
 
 TOKENS = 256
@@ -95,9 +95,7 @@ class Fit(NamedTuple):
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure all modes, print the coefficients and save them."""
-    parser = argparse.ArgumentParser(prog="activation_bytes", description=__doc__)
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser = for_checkout("activation_bytes", __doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--ac", action="append", choices=AC, help="only these modes")
     parser.add_argument("--precision", action="append", choices=PRECISIONS)

@@ -8,15 +8,14 @@ to need more.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
+from benchmarks.options import for_checkout
 
 TOKENS, HIDDEN, VOCAB = 512, 64, 4096
 CHUNKS = (1, 2, 4, 8, 16)
@@ -24,9 +23,7 @@ CHUNKS = (1, 2, 4, 8, 16)
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure plain and chunked losses, with and without z-loss, and print them."""
-    parser = argparse.ArgumentParser(prog="loss_bytes", description=__doc__)
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser = for_checkout("loss_bytes", __doc__)
     options = parser.parse_args(arguments)
     sys.path.append(str(options.checkout))
     environment = describe(options.checkout, options.commit, "cpu")

@@ -14,7 +14,6 @@ and hidden unit).
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -29,6 +28,7 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
 from benchmarks.fake_mesh import build_mesh, collapse_routing
+from benchmarks.options import for_checkout
 from benchmarks.process import RESULTS
 from benchmarks.train_steps import pipeline_steps, plain_steps
 
@@ -145,9 +145,7 @@ IN_FP32 = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run all cases, print their peaks and save them."""
-    parser = argparse.ArgumentParser(prog="step_memory", description=__doc__)
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser = for_checkout("step_memory", __doc__)
     parser.add_argument(
         "--only",
         default="",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.options import for_checkout
 from benchmarks.process import RESULTS, run
 from benchmarks.rule_evidence import __doc__ as about
 from benchmarks.rule_evidence.config import NoData, shrink, with_data
@@ -51,13 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="rule_evidence",
-        description=about,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("checkout", type=Path, help="a checkout of the trainer")
-    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser = for_checkout("rule_evidence", about)
     parser.add_argument(
         "--rule", action="append", default=[], metavar="NAME", help="only this rule"
     )

@@ -9,7 +9,6 @@ does.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter
@@ -17,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.search.recording import record
+from benchmarks.options import for_worlds
+from benchmarks.search.recording import told
 from benchmarks.search.seeds import FIRST, POINT, SPACE, STEPS, Case, Train
 from benchmarks.search.warmups import SPREAD, World, training
 from fp8tune.search.stability.course import Course, Curve
@@ -136,19 +136,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all worlds; exit code 1 where a figure to reach is missed."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.search.first_steps", description=__doc__
-    )
-    parser.add_argument("--searches", type=int, default=1000, help="per world")
-    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
-    parser.add_argument("--record", action="store_true", help="write the results")
+    parser = for_worlds("search.first_steps", __doc__, FIRST)
     options = parser.parse_args(arguments)
     rows = list(measured(options.searches, options.first))
     page = markdown(rows, options.first)
-    print(page)
-    if options.record:
-        record("first_steps", {"worlds": rows}, page)
-    return int(not all(row["reached"] for row in rows))
+    return told("first_steps", rows, page, written=options.record)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from typing import Any, TypeVar
@@ -36,3 +36,11 @@ def record(
     (RESULTS / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
     dated = "; ".join(f"{key} {value}" for key, value in about.items())
     (RESULTS / f"{name}.md").write_text(f"{page}\n\n{dated}\n", encoding="utf-8")
+
+
+def told(name: str, rows: Sequence[dict[str, Any]], page: str, *, written: bool) -> int:
+    """Print the page of worlds, record it if asked; 1 where a figure is missed."""
+    print(page)
+    if written:
+        record(name, {"worlds": rows}, page)
+    return int(not all(row["reached"] for row in rows))

@@ -8,7 +8,6 @@ by one as a search does.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -19,8 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.options import for_worlds
 from benchmarks.search.curves import CURVES
-from benchmarks.search.recording import record
+from benchmarks.search.recording import told
 from fp8tune.search.space import Knob, Space
 from fp8tune.search.stability.compare import DIVERGED, INSIDE, MOST_SEEDS
 from fp8tune.search.stability.course import Course, Curve
@@ -244,20 +244,12 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all worlds; exit code 1 where a figure to reach is missed."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.search.seeds", description=__doc__
-    )
-    parser.add_argument("--searches", type=int, default=1000, help="per world")
-    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
+    parser = for_worlds("search.seeds", __doc__, FIRST)
     parser.add_argument("--curves", type=Path, default=CURVES, help="real runs")
-    parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args(arguments)
     rows = list(measured(options.searches, options.first, options.curves))
     page = markdown(rows, options.first)
-    print(page)
-    if options.record:
-        record("stability_aa", {"worlds": rows}, page)
-    return int(not all(row["reached"] for row in rows))
+    return told("stability_aa", rows, page, written=options.record)
 
 
 if __name__ == "__main__":

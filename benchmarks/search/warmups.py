@@ -7,14 +7,14 @@ seeds, or both precisions do. The runs are asked for one by one as a search does
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.search.recording import record
+from benchmarks.options import for_worlds
+from benchmarks.search.recording import told
 from benchmarks.search.seeds import (
     FIRST,
     POINT,
@@ -162,19 +162,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all worlds; exit code 1 where a figure to reach is missed."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.search.warmups", description=__doc__
-    )
-    parser.add_argument("--searches", type=int, default=1000, help="per world")
-    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
-    parser.add_argument("--record", action="store_true", help="write the results")
+    parser = for_worlds("search.warmups", __doc__, FIRST)
     options = parser.parse_args(arguments)
     rows = list(measured(options.searches, options.first))
     page = markdown(rows, options.first)
-    print(page)
-    if options.record:
-        record("warmups", {"worlds": rows}, page)
-    return int(not all(row["reached"] for row in rows))
+    return told("warmups", rows, page, written=options.record)
 
 
 if __name__ == "__main__":

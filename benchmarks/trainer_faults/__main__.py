@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
+from benchmarks.options import for_checkout
 from benchmarks.search.recording import record
 from benchmarks.trainer_faults import __doc__ as about
 from benchmarks.trainer_faults.faults import FAULTS
@@ -53,13 +54,7 @@ def shown(value: Any) -> str:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="trainer_faults",
-        description=about,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("checkout", type=Path, help="a checkout of the trainer")
-    parser.add_argument("--commit", default="", help="commit of a checkout without git")
+    parser = for_checkout("trainer_faults", about)
     parser.add_argument(
         "--rule", action="append", choices=FAULTS, help="only this rule's; not recorded"
     )

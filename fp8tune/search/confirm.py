@@ -131,17 +131,14 @@ def _passed_over(
     """
     before = by_point(space, found)
     seen = {p: own.value for p in before if (own := speed_of(before, p))}
-    rivals = [p for p in ranked(space, given, found) if p != given]
-    ours = [p for p in (given, *rivals) if _times(runs, p) and not is_unfit(runs[p])]
+    every = [p for p in ranked(space, given, found) if p != given]
+    ours = [p for p in (given, *every) if _times(runs, p) and not is_unfit(runs[p])]
     now = [own.value for p in ours if (own := speed_of(runs, p))]
     best, lost = max(now, default=0.0), drift(runs)
     lost = lost if lost > CLOSE else 1.0
-    for point in rivals[: 2 * BEST]:
-        if _times(runs, point) or seen[point] * lost > best:
-            next_one = _alternate(runs, point, given, ROUNDS)
-            if next_one:
-                return next_one
-    return None
+    rivals = every[: 2 * BEST]
+    promising = [p for p in rivals if seen[p] * lost > best]
+    return _beside_given(runs, given, rivals, promising)
 
 
 def _cut_short(
@@ -161,12 +158,18 @@ def _cut_short(
         for point, own in runs.items()
         if own[0].record.ok and not own[0].record.measured and not is_unfit(own)
     }
-    for point in sorted(most, key=lambda p: most[p], reverse=True)[:BEST]:
-        if _times(runs, point) or most[point] > max(left, default=0.0):
-            next_one = _alternate(runs, point, given, ROUNDS)
-            if next_one:
-                return next_one
-    return None
+    rivals = sorted(most, key=lambda p: most[p], reverse=True)[:BEST]
+    promising = [p for p in rivals if most[p] > max(left, default=0.0)]
+    return _beside_given(runs, given, rivals, promising)
+
+
+def _beside_given(
+    runs: Runs, given: Point, rivals: Sequence[Point], promising: Sequence[Point]
+) -> Point | None:
+    """The next run of the first rival that promises something, or was begun."""
+    open_ones = (p for p in rivals if _times(runs, p) or p in promising)
+    asked = (_alternate(runs, point, given, ROUNDS) for point in open_ones)
+    return next(filter(None, asked), None)
 
 
 def _counterpart(

@@ -69,14 +69,18 @@ def _folders(path: Any, sources: Any) -> list[str]:
 
 
 def _shards(folder: str, pattern: Any) -> list[str]:
-    """The files that the trainer finds there."""
+    """The files that the trainer finds there: none where ``glob`` itself gives up.
+
+    On a pattern that is empty or absolute, and a path that is too long: there the
+    trainer, which lists them in the same way, stops as well.
+    """
     from pathlib import Path
 
-    if not folder:
+    if not folder or not isinstance(pattern, str):
         return []
     try:
         return [str(path) for path in sorted(Path(folder).glob(pattern))]
-    except (NotImplementedError, OSError, TypeError, ValueError):
+    except (NotImplementedError, OSError, ValueError):
         return []
 
 
