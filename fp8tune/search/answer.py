@@ -35,13 +35,16 @@ WHOLE = "searched_all"
 class Beside(NamedTuple):
     """A quantity of the chosen setting, of the given one, and of bf16 at its best.
 
-    ``gain`` is the chosen one's over the given one.
+    ``gain`` is the chosen one's over the given one, ``fp8`` that of FP8 over bf16, and
+    ``pair`` what this compares.
     """
 
     chosen: Speed | None = None
     given: Speed | None = None
     twin: Speed | None = None
     gain: Speed | None = None
+    fp8: Speed | None = None
+    pair: Pair | None = None
 
 
 class Answer(NamedTuple):
@@ -154,8 +157,9 @@ def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> B
     """Tokens per joule of the chosen point, if there is one, and of the given one."""
     runs = by_point(space, aimed(trials, ENERGY))
     chosen, given = points[0] if len(points) > 1 else None, points[-1]
-    twin = fp8_gain(space, runs, points)[0]
-    return Beside(*together(runs, chosen, given), twin, gap(runs, chosen, given))
+    twin, fp8, pair = fp8_gain(space, runs, points)
+    gain = gap(runs, chosen, given)
+    return Beside(*together(runs, chosen, given), twin, gain, fp8, pair)
 
 
 def _choice(

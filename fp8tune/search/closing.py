@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
-from fp8tune.search.answer import Answer
-from fp8tune.search.benefit import UNKNOWN, Benefit, in_speed, reached
+from fp8tune.search.answer import Answer, Beside
+from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
@@ -19,22 +19,18 @@ from fp8tune.search.statistics import SAME, Speed
 from fp8tune.search.study import Trial
 
 
-def closing(
-    found: Answer, plan: Plan, output: str, joules: Benefit = UNKNOWN
-) -> Iterator[str]:
-    """The answer in lines; ``joules`` is what FP8 gains in tokens per joule."""
-    speed = in_speed(found), SPEED
-    told = [(joules, ENERGY), speed] if found.aim == ENERGY else [speed]
-    first = stability.doubt(found.learns), no_gain(told[0][0].gain, found.aim)
+def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
+    """The answer in lines."""
+    first = stability.doubt(found.learns), no_gain(reached(found).fp8, found.aim)
     yield from filter(None, first)
     yield from _chosen(found, plan)
     yield from caveats(found, plan)
-    for benefit, aim in told:
-        if benefit.bf16 is not None:
-            gain = f": FP8 gains {change(benefit.gain)}" if benefit.gain else ""
+    for beside, aim in benefits(found):
+        if beside.twin is not None:
+            gain = f": FP8 gains {change(beside.fp8)}" if beside.fp8 else ""
             unit = f" {UNITS[aim]}" if gain and found.aim == ENERGY else ""
-            of = _reference(benefit, plan)
-            yield f"{of} {_interval(benefit.bf16, aim)}{gain}{unit}"
+            of = _reference(beside, plan)
+            yield f"{of} {_interval(beside.twin, aim)}{gain}{unit}"
     yield from _other_figure(found, plan)
     if said := sentence(found.record):
         yield said
@@ -67,7 +63,7 @@ def no_gain(gain: Speed | None, aim: str) -> str:
 
 def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     """What was chosen, and how it does beside the given setting."""
-    best, given, _, gain = reached(found)
+    best, given, _, gain, *_ = reached(found)
     aim = found.aim
     if found.chosen is None:
         yield _none_chosen(found)
@@ -125,7 +121,7 @@ def nothing_else(found: Answer) -> str:
 def _other_figure(found: Answer, plan: Plan) -> Iterator[str]:
     """What is not aimed at: tokens per joule, else tokens/s."""
     aim = SPEED if found.aim == ENERGY else ENERGY
-    best, given, _, gain = reached(found, aimed_at=False)
+    best, given, _, gain, *_ = reached(found, aimed_at=False)
     if best and given and gain and found.chosen != plan.given:
         both = f"{_interval(given, aim)} -> {_interval(best, aim)}"
         yield f"beside that {both}, {change(gain)}"
@@ -133,11 +129,11 @@ def _other_figure(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"beside that {_interval(best, aim)}"
 
 
-def _reference(benefit: Benefit, plan: Plan) -> str:
+def _reference(beside: Beside, plan: Plan) -> str:
     """Which bf16 it is that FP8 is held against."""
-    if benefit.pair is None:
+    if beside.pair is None:
         return "bf16 twin"
-    fp8, bf16 = benefit.pair
+    fp8, bf16 = beside.pair
     space = plan.space
     if bf16 == space.with_precision(fp8, "bf16"):
         mine = fp8 == space.with_precision(plan.given, "fp8")

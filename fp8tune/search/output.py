@@ -6,7 +6,7 @@ from typing import Any
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, tokens_per_joule
 from fp8tune.search.answer import Answer
-from fp8tune.search.benefit import UNKNOWN, Benefit, reached
+from fp8tune.search.benefit import reached
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import band, extrapolation
@@ -19,13 +19,8 @@ from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed
 
 
-def as_json(
-    found: Answer, space: Space, output: str, study: str, joules: Benefit = UNKNOWN
-) -> dict[str, Any]:
-    """The answer as the one object that programs read.
-
-    ``joules`` is what FP8 gains in tokens per joule.
-    """
+def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, Any]:
+    """The answer as the one object that programs read."""
     return {
         "version": 1,
         "knobs": None if found.chosen is None else space.values(found.chosen),
@@ -46,7 +41,7 @@ def as_json(
             "chosen": _speed(found.energy.chosen),
             "given": _speed(found.energy.given),
             "bf16_twin": _speed(found.energy.twin),
-            "fp8_gain": _speed(joules.gain),
+            "fp8_gain": _speed(found.energy.fp8),
         },
         "unfit": [
             {"knobs": space.values(point), "why": why}

@@ -14,7 +14,6 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
 from fp8tune.search.answer import Answer
-from fp8tune.search.benefit import in_joules
 from fp8tune.search.calibrate import keep
 from fp8tune.search.closing import advice, closing
 from fp8tune.search.coordinator import Limits, Search
@@ -188,13 +187,12 @@ def _say(
 ) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
     hint = [] if stopped else _advice(wishes, made, found)
-    joules = in_joules(made.plan, found, made.study.trials)
-    for line in (*closing(found, made.plan, output, joules), *hint):
+    for line in (*closing(found, made.plan, output), *hint):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
         place = made.study.folder
-        said = as_json(found, made.plan.space, output, place, joules)
+        said = as_json(found, made.plan.space, output, place)
         said["starts_from"] = made.begun.study or None
         print(json.dumps(said, indent=2))

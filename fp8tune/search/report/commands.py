@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from fp8tune.search.aim import SPEED
+from fp8tune.search.benefit import reached
 from fp8tune.search.destination import is_same, tuned
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean
@@ -18,7 +19,7 @@ def commands(case: Case) -> Iterator[str]:
     found, search, options = case.found, f"fp8tune search {path}", _options(case)
     again = f"{search} --budget {_budget(found.seconds)}{options}"
     diverges = found.chosen is None and bool(found.rejected)
-    gain = case.benefits[0][0].gain
+    gain = reached(case.found).fp8
     bf16_wins = diverges or (gain is not None and gain.high < 1)
     output, live = case.output, not case.replay
     if case.rehearsal:

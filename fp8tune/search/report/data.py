@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, aimed
+from fp8tune.search.aim import SPEED, UNITS, aimed
 from fp8tune.search.answer import Answer, answer
-from fp8tune.search.benefit import Benefit, in_joules, in_speed
+from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import again
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
@@ -76,8 +76,7 @@ class Setting(NamedTuple):
 class Case(NamedTuple):
     """A study with its answer and its settings; ``capacity_gib`` is the GPU's memory.
 
-    ``ended`` says whether every confirmation has been run. ``benefits`` are what FP8
-    gains by the aim, and in tokens/s where that is another. ``goals`` are the runs by
+    ``ended`` says whether every confirmation has been run. ``goals`` are the runs by
     the aim, ``before`` and ``again`` what settings reach of it before the confirmation
     and in it.
     """
@@ -90,7 +89,6 @@ class Case(NamedTuple):
     settings: Sequence[Setting]
     capacity_gib: float
     ended: bool
-    benefits: Sequence[tuple[Benefit, str]]
     goals: Runs
     before: Mapping[Point, Speed]
     again: Mapping[Point, Speed]
@@ -156,10 +154,7 @@ def case(study: Saved) -> Case:
     ended = bool(trials) and again(plan.space, plan.given, wanted) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
-    benefits = [(in_speed(found), SPEED)]
-    if aim == ENERGY:
-        benefits.insert(0, (in_joules(plan, found, trials), ENERGY))
-    every = _settings(plan, runs, found, benefits[0][0])
+    every = _settings(plan, runs, found)
     return Case(
         study.name,
         study.about,
@@ -169,15 +164,14 @@ def case(study: Saved) -> Case:
         every,
         capacity,
         ended,
-        benefits,
         goals,
         *(during(goals, confirmation=stage) for stage in (False, True)),
     )
 
 
-def _settings(plan: Plan, runs: Runs, found: Answer, benefit: Benefit) -> list[Setting]:
+def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
     expected = from_job(plan.space, plan.config.job)
-    roles = _roles(plan, runs, found, benefit)
+    roles = _roles(plan, runs, found)
     knobs = plan.space.knobs
     telling = _telling(knobs, list(runs))
     before, after = (during(runs, confirmation=stage) for stage in (False, True))
@@ -213,16 +207,15 @@ def _under(own: Sequence[Trial]) -> float:
     return min((record.tokens_per_second for record in ran), default=0.0)
 
 
-def _roles(
-    plan: Plan, runs: Runs, found: Answer, benefit: Benefit
-) -> dict[str, Point | None]:
+def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
     """The marked points. The twin is the bf16 setting whose speed the answer names."""
+    pair = reached(found).pair
     in_bf16 = (p for p in runs if plan.space.value(p, "precision") == "bf16")
     twins = (p for p in in_bf16 if found.twin and speed_of(runs, p) == found.twin)
     return {
         "chosen": found.chosen,
         "given": plan.given,
-        "twin": benefit.pair.bf16 if benefit.pair else next(twins, None),
+        "twin": pair.bf16 if pair else next(twins, None),
         "runner-up": found.runner_up,
     }
 

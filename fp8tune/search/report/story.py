@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.search.aim import UNITS, named
-from fp8tune.search.answer import Answer
-from fp8tune.search.benefit import Benefit, reached
+from fp8tune.search.answer import Answer, Beside
+from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
 from fp8tune.search.duration import shown
@@ -96,7 +96,7 @@ def _headline(case: Case) -> str:
         return "No trial succeeded"
     if found.learns and found.learns.doubtful:
         return "Unsure: FP8 may diverge at the full learning rate"
-    if said := no_gain(case.benefits[0][0].gain, found.aim):
+    if said := no_gain(reached(found).fp8, found.aim):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
         if found.verdict == "unsure":
@@ -156,7 +156,7 @@ def _figures(case: Case) -> Iterator[str]:
     other = next(unit for unit in UNITS.values() if unit != case.unit)
     told = [
         _figure(best, None if mine else given, gain, unit)
-        for (best, given, _, gain), unit in (
+        for (best, given, _, gain, *_), unit in (
             (reached(found), case.unit),
             (reached(found, aimed_at=False), other),
         )
@@ -189,13 +189,13 @@ def _memory(case: Case) -> Iterator[str]:
 
 def _beside_bf16(case: Case) -> Iterator[str]:
     knob = case.plan.space.knob("precision")
-    if knob is None or not any(benefit.bf16 for benefit, _ in case.benefits):
+    if knob is None or not any(beside.twin for beside, _ in benefits(case.found)):
         yield "No bf16 twin was measured: what FP8 gains is not known."
         return
-    for benefit, aim in case.benefits:
-        if benefit.bf16:
-            yield _benefit(case, benefit, benefit.bf16, UNITS[aim])
-    gain = case.benefits[0][0].gain
+    for beside, aim in benefits(case.found):
+        if beside.twin:
+            yield _benefit(case, beside, beside.twin, UNITS[aim])
+    gain = reached(case.found).fp8
     if gain and gain.high < 1 and not case.rehearsal:
         name = knob.key.rpartition(".")[2]
         yield (
@@ -204,14 +204,14 @@ def _beside_bf16(case: Case) -> Iterator[str]:
         )
 
 
-def _benefit(case: Case, benefit: Benefit, bf16: Speed, unit: str) -> str:
-    point = benefit.pair.bf16 if benefit.pair else None
+def _benefit(case: Case, beside: Beside, bf16: Speed, unit: str) -> str:
+    point = beside.pair.bf16 if beside.pair else None
     marked = case.of_role("twin") if point is None else case.of_point(point)
     where = f" ({marked.label})" if marked else ""
-    if benefit.gain is None:
+    if beside.fp8 is None:
         return f"bf16 does {interval(bf16)} {unit}{where}."
     does = f"bf16 does {interval(bf16)} {unit}"
-    return f"FP8 against bf16{where}: {change(benefit.gain)} {unit}; {does}."
+    return f"FP8 against bf16{where}: {change(beside.fp8)} {unit}; {does}."
 
 
 def _learning(case: Case) -> Iterator[str]:
