@@ -88,7 +88,7 @@ def read_config(
 ) -> Config:
     """The config of a command line; raises ``Failure``."""
     from fp8tune.lint import config
-    from fp8tune.lint.directive import asked
+    from fp8tune.lint.directive import BadTarget, asked
     from fp8tune.lint.discover import CannotRead
     from fp8tune.lint.settings import BadSettings
     from fp8tune.toml.document import Unreadable
@@ -97,7 +97,7 @@ def read_config(
         return config.read_config(path, asked(gpu, world_size, gpus_per_node))
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
-    except (CannotRead, config.NotAConfig, BadSettings, ValueError) as error:
+    except (CannotRead, config.NotAConfig, BadSettings, BadTarget) as error:
         raise Failure(str(error)) from None
 
 

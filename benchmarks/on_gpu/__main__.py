@@ -142,6 +142,8 @@ def _compared(
     options: argparse.Namespace, plan: Plan, found: list[Record], answer: dict[str, Any]
 ) -> None:
     """Write what was measured beside what was predicted, and say the worst."""
+    if options.device == "cpu":
+        return  # predictions are of a GPU
     rows = predicted.compare(plan, found)
     memory = predicted.worst((row.peak_gib, row.predicted_gib) for row in rows)
     speed = predicted.worst(

@@ -27,6 +27,10 @@ _TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"
 _NAMES = ("gpu", "world-size", "gpus-per-node")
 
 
+class BadTarget(Exception):
+    """A GPU that is not known, or no number of GPUs; says what is wrong."""
+
+
 class Directive(NamedTuple):
     """What the header comments say, with the line each figure was said on.
 
@@ -108,14 +112,14 @@ def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:
         name, _, value = word.partition("=")
         try:
             found = _word(found, name, value, line)
-        except ValueError as error:
+        except BadTarget as error:
             problem = problem or str(error)
     return found, problem
 
 
 def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     if name in _NAMES and not value:
-        raise ValueError(f"{name}= lacks its value, which follows without a space")
+        raise BadTarget(f"{name}= lacks its value, which follows without a space")
     if name == "gpu":
         return found._replace(gpu=parse_gpu(value), gpu_line=line)
     if name == "world-size":
@@ -125,11 +129,11 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
         return found._replace(gpus_per_node=parse_world_size(value, name))
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
-    raise ValueError(f"{name!r} is not known{hint}")
+    raise BadTarget(f"{name!r} is not known{hint}")
 
 
 def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Target:
-    """The target that ``--gpu`` and ``--world-size`` say; ``ValueError`` if unknown."""
+    """The target that ``--gpu`` and ``--world-size`` say; ``BadTarget`` if unknown."""
     name = parse_gpu(gpu) if gpu else ""
     size = world_size or 0
     origins = "--gpu" * bool(name), "--world-size" * bool(size)
@@ -137,7 +141,7 @@ def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Ta
 
 
 def parse_gpu(value: str) -> str:
-    """The table's name of a GPU; ``ValueError`` says what is wrong, kindly."""
+    """The table's name of a GPU; ``BadTarget`` says what is wrong, kindly."""
     from fp8tune.facts.gpus import UnknownGpu, members, resolve
 
     try:
@@ -146,12 +150,12 @@ def parse_gpu(value: str) -> str:
         near = error.args[1]
         known = ", ".join(gpu.name for gpu in members())
         hint = f"; did you mean {near}?" if near else f"; known: {known}"
-        raise ValueError(f"no GPU named {value!r}{hint}") from None
+        raise BadTarget(f"no GPU named {value!r}{hint}") from None
 
 
 def parse_world_size(value: str, name: str = "world-size") -> int:
-    """A number of GPUs; ``ValueError`` if it is none."""
+    """A number of GPUs; ``BadTarget`` if it is none."""
     digits = value.isascii() and value.isdigit() and 0 < len(value) < 9
     if not digits or not 0 < int(value) <= MAX_WORLD_SIZE:
-        raise ValueError(f"{name}={value} is no number of GPUs")
+        raise BadTarget(f"{name}={value} is no number of GPUs")
     return int(value)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.directive import asked
+from fp8tune.lint.directive import BadTarget, asked
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import CATEGORIES, BadRule, Rule
@@ -124,7 +124,7 @@ class _Runner:
         self.options = options
         try:
             self.target = asked(options.gpu, options.world_size)
-        except ValueError as error:
+        except BadTarget as error:
             raise Problem(str(error)) from None
         if options.trainer and (wrong := misnamed(options.trainer)):
             raise Problem(wrong)

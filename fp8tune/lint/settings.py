@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.job import Target
-from fp8tune.lint.directive import MAX_WORLD_SIZE, parse_gpu
+from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
 from fp8tune.toml.document import MAX_BYTES, InvalidToml, Unreadable, parse
@@ -199,7 +199,7 @@ class _Reader:
             raise self.fail('`gpu` is a name, such as "h100"')
         try:
             return parse_gpu(value) if value else ""
-        except ValueError as error:
+        except BadTarget as error:
             raise self.fail(f"gpu: {error}") from None
 
     def number_of_gpus(self, key: str) -> int:

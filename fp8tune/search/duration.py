@@ -9,15 +9,19 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _FORM = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
+class BadDuration(Exception):
+    """A text that is no duration, or not one to search for; says what is wrong."""
+
+
 def parse_duration(text: str) -> float:
-    """Seconds; ``ValueError`` says what is wrong."""
+    """Seconds; raises ``BadDuration``."""
     match = _FORM.fullmatch(text.strip().replace(" ", ""))
     if match is None or not any(match.groups()):
-        raise ValueError(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+        raise BadDuration(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
     parts = zip(match.groups(), _UNITS.values(), strict=True)
     seconds = sum(float(number) * unit for number, unit in parts if number)
     if not 0 < seconds <= MAX_S:
-        raise ValueError(f"{text!r}: more than nothing and at most 30 days")
+        raise BadDuration(f"{text!r}: more than nothing and at most 30 days")
     return seconds
 
 

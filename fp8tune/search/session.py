@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 from fp8tune import atomic
+from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
@@ -26,7 +27,7 @@ from fp8tune.search.destination import (
     tuned,
 )
 from fp8tune.search.display import display
-from fp8tune.search.duration import parse_duration
+from fp8tune.search.duration import BadDuration, parse_duration
 from fp8tune.search.lock import Busy
 from fp8tune.search.output import as_json
 from fp8tune.search.plan import CannotPlan
@@ -48,7 +49,7 @@ def search(wishes: Wishes) -> int:
         with ExitStack() as held:
             held.enter_context(stop.heard())
             return _search(wishes, stop, held)
-    except (BadSettings, CannotPlan, Unreadable) as error:
+    except (BadDuration, BadSettings, BadTarget, CannotPlan, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
         raise CannotSearch(str(error)) from None
@@ -61,8 +62,6 @@ def search(wishes: Wishes) -> int:
     except OSError as error:  # a full disk, mostly
         place = f"{error.filename}: " if error.filename else ""
         raise CannotSearch(f"{place}{error.strerror}") from None
-    except ValueError as error:
-        raise CannotSearch(str(error)) from None
 
 
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:

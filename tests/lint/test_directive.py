@@ -5,6 +5,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.directive import (
     MAX_WORLD_SIZE,
+    BadTarget,
     Directive,
     asked,
     parse_gpu,
@@ -203,13 +204,13 @@ def test_parse_world_size(value, size):
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.0", "ten", "10000001", "²"])
 def test_no_world_size(value):
-    with pytest.raises(ValueError, match=r"is no number of GPUs$"):
+    with pytest.raises(BadTarget, match=r"is no number of GPUs$"):
         parse_world_size(value)
 
 
 def test_parse_gpu():
     assert parse_gpu("NVIDIA H100 80GB HBM3") == "h100-sxm"
-    with pytest.raises(ValueError, match=r"^no GPU named 'h10'"):
+    with pytest.raises(BadTarget, match=r"^no GPU named 'h10'"):
         parse_gpu("h10")
 
 

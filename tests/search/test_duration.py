@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.duration import parse_duration, shown
+from fp8tune.search.duration import BadDuration, parse_duration, shown
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "2", "h", "-1h", "30m2h", "1e3s", "2 hours", "∞"])
 def test_no_duration(text):
-    with pytest.raises(ValueError, match="is no duration; write 90s"):
+    with pytest.raises(BadDuration, match="is no duration; write 90s"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["0s", "0h", "31h1000h", "800h", "9" * 99 + "h"])
 def test_too_little_and_too_much(text):
-    with pytest.raises(ValueError, match=r"duration|at most 30 days"):
+    with pytest.raises(BadDuration, match=r"duration|at most 30 days"):
         parse_duration(text)
 
 
