@@ -141,10 +141,9 @@ def warmup(found: Finding, key: str) -> Iterator[str]:
         yield f"warmup: none that was tried stays inside the spread{more}"
     elif best == found.given_warmup:
         shorter = any(other.warmup_steps < best for other in found.others)
-        shortest = f" is the shortest that does ({tried})" if shorter else ""
+        said = f"seen to stay inside ({tried})" if shorter else "tried"
         if best:  # without a warmup there is no shorter one
-            said = shortest or " stays: no shorter one was tried"
-            yield f"warmup: {best} steps, the config's,{said}"
+            yield f"warmup: {best} steps, the config's, stays: no shorter one was {said}"
     else:
         how = "proposed and written" if found.free else "proposed, not written"
         typed = "" if found.free else "; --allow warmup writes it"

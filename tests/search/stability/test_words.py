@@ -77,7 +77,8 @@ def test_a_rejected_setting_is_said_with_what_to_type():
         (OUTSIDE, "none that was tried stays inside the spread (16 outside)"),
         (
             found(*both(), *both(0.5, warmup=4, count=2)),
-            "8 steps, the config's, is the shortest that does (4 outside)",
+            "8 steps, the config's, stays: no shorter one was seen to stay inside "
+            "(4 outside)",
         ),
     ],
 )
