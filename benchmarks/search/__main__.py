@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
+from benchmarks import machine
 from benchmarks.search.field import ARMS
 from benchmarks.search.landscape import world
 from benchmarks.search.race import Result
@@ -38,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page = markdown(said)
     print(page)
     if options.record:
-        record("search", said, page)
+        about = {**machine.describe(), "optuna": version("optuna")}
+        record("search", said, page, about)
     return int(not all(said["reached"].values()))
 
 

@@ -9,6 +9,7 @@ from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     Runs,
+    alike,
     broke,
     by_point,
     confirmed,
@@ -23,7 +24,7 @@ from fp8tune.search.runs import (
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import Speed, speed, verdict
+from fp8tune.search.statistics import SAME, Speed, speed, verdict
 from fp8tune.search.study import Trial, timed
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
@@ -63,7 +64,8 @@ class Answer(NamedTuple):
     not at the chosen one. ``confirmed`` says whether the chosen one was measured again,
     and the given one that it is held against too; ``whole`` whether the search looked
     at all that promised something, or was ended before.
-    ``gain`` is how much faster than the given one it is, in tokens/s.
+    ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
+    less than ``alike`` is called the same.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -93,6 +95,7 @@ class Answer(NamedTuple):
     others: tuple[Point, ...] = ()
     gain: Speed | None = None
     whole: bool = True
+    alike: float = SAME
 
     @property
     def learns(self) -> Finding | None:
@@ -150,6 +153,7 @@ def answer(
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
         gain=gap(runs, chosen, given),
         whole=whole,
+        alike=alike(runs),
     )
 
 
@@ -175,7 +179,7 @@ def _choice(
     if gain is None:
         never = unfit and speed_of(runs, given) is None
         return best[0], "faster" if never else "unsure"
-    said = verdict(gain)
+    said = verdict(gain, alike(runs))
     if said in ("same", "slower") and not unfit:
         return given, "same"
     return best[0], said if unfit or _is_confirmed(runs, best[0], given) else "unsure"
@@ -222,7 +226,9 @@ def _is_behind(runs: Runs, best: Sequence[Point], given: Point) -> bool:
     """Whether the best of the others is surely slower, or there is none."""
     rival = next((point for point in best if point != given), None)
     gain = gap(runs, rival, given)
-    return rival is None or (gain is not None and verdict(gain) == "slower")
+    return rival is None or (
+        gain is not None and verdict(gain, alike(runs)) == "slower"
+    )
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:

@@ -10,6 +10,7 @@ from fp8tune.search.failed import WORDS
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import words as stability
+from fp8tune.search.statistics import SAME
 from fp8tune.search.tokens import rows
 
 
@@ -17,6 +18,8 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     """What speaks against the chosen setting, and against the given one."""
     if found.chosen != plan.given and reached(found).gain and not found.confirmed:
         yield "not both measured again, so it may be luck: a larger --budget does"
+    if found.verdict == "same" and found.alike > SAME:
+        yield f"up to {100 * found.alike:.0f} % is the same: a CPU tells no more"
     if why := found.unfit.get(plan.given):
         yield f"your config leaves too little memory for a long run: {why}"
     if how := found.broken.get(plan.given):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fp8tune.search.answer import answer, ranked
 from fp8tune.search.runs import (
     Runs,
+    alike,
     by_point,
     drift,
     failed,
@@ -191,7 +192,9 @@ def _doubtful(
     if not ours or not _times(runs, given):
         return None
     gain = gap(runs, ours[0], given)
-    return None if gain and settled(gain) else _alternate(runs, ours[0], given, MOST)
+    if gain and settled(gain, alike(runs)):
+        return None
+    return _alternate(runs, ours[0], given, MOST)
 
 
 def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import (
+    SAME,
+    SAME_ON_CPU,
     Speed,
     paired,
     paired_spread,
@@ -132,6 +134,12 @@ def _paired_deviation(runs: Runs) -> float:
     found = (neighbours(runs, point, most) for point in runs if point != most)
     apart = paired_spread(ratios for ratios in found if ratios)
     return min(apart, spread(confirmed(own) for own in runs.values()))
+
+
+def alike(runs: Runs) -> float:
+    """The relative difference up to which settings are called the same."""
+    every = (trial.record for own in runs.values() for trial in own)
+    return SAME_ON_CPU if any(r.more.get("rehearsal") is True for r in every) else SAME
 
 
 def drift(runs: Runs) -> float:

@@ -19,10 +19,13 @@ PRIOR_RUNS = 4
 """How many degrees of freedom that figure is worth."""
 SAME = 0.01
 """Relative difference below which two settings are called the same."""
-RESOLVED = 0.008
-"""Half of a ratio's interval from which more runs are not worth their time: a setting
-against itself is then called the same 19 times in 20 and more, and a gain of 2 % is
-found 9 times in 10 (benchmarks/search/aa.py)."""
+SAME_ON_CPU = 0.05
+"""The same for rehearsals: runs of a setting differ by 4.8 % on a CPU
+(benchmarks/results/runs_cpu.jsonl), so that a smaller difference tells nothing."""
+RESOLVED = 0.8
+"""Half of a ratio's interval, in parts of what is the same, from which more runs are
+not worth their time: a setting against itself is then called the same 19 times in 20
+and more, and a gain of 2 % is found 9 times in 10 (benchmarks/search/aa.py)."""
 LOOKS = 1.3
 """How much wider an interval has to be that is looked at after every run, and ends the
 runs where it shows a gain: by chance one of ten looks does so more often than one look
@@ -161,23 +164,23 @@ def paired_spread(settings: Iterable[Sequence[float]]) -> float:
     return _believed(total * shared, freedom * shared)
 
 
-def settled(gain: Speed) -> bool:
+def settled(gain: Speed, same: float) -> bool:
     """Whether more runs would hardly change what is said of two settings.
 
     The gain is surely worth having, or surely not, or as well known as is worth it.
     """
     sure = _around(gain.value, LOOKS * gain.half)
-    beyond = sure.low > 1 + SAME or gain.high < 1 + SAME
-    return beyond or gain.half <= RESOLVED
+    beyond = sure.low > 1 + same or gain.high < 1 + same
+    return beyond or gain.half <= RESOLVED * same
 
 
-def verdict(gain: Speed) -> str:
+def verdict(gain: Speed, same: float) -> str:
     """``faster``, ``same``, ``slower`` or ``unsure``: where a ratio's interval lies.
 
-    ``faster`` and ``slower`` exclude no difference; ``same`` is within 1 %, and not
-    known to be anything else.
+    ``faster`` and ``slower`` exclude no difference; ``same`` is a difference of at
+    most that share, and not known to be anything else.
     """
-    small = abs(gain.value - 1) <= SAME
+    small = abs(gain.value - 1) <= same
     if gain.low > 1 and not small:
         return "faster"
     if gain.high < 1 and not small:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.search.aa import CASES, GAIN, Case, measured, run, summary
+from benchmarks.search.aa import CASES, GAIN, REAL, Case, measured, run, summary
 from tests.search.tries import GIVEN, ran
 
 SEEDS = range(40)
@@ -13,6 +13,12 @@ DRIFTING = [case for case in CASES if case.drift]
 @pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.gain:.0%}-{c.spread:.1%}")
 def test_what_is_the_same_is_called_so_and_a_gain_is_found(case):
     said = summary(case, [run(case, seed) for seed in SEEDS])
+    assert said["reached"], said
+
+
+@pytest.mark.parametrize("case", measured(REAL), ids=lambda c: f"{c.gain:.0%}")
+def test_real_runs_on_a_cpu_tell_the_same_from_a_gain(case):
+    said = summary(case, [run(case, seed) for seed in SEEDS[:20]])
     assert said["reached"], said
 
 

@@ -9,6 +9,7 @@ from fp8tune.search.record import Record
 from fp8tune.search.statistics import (
     NORMAL,
     RUN_SPREAD,
+    SAME,
     Speed,
     middle_of,
     paired,
@@ -69,7 +70,7 @@ def test_students_t(freedom, value):
 )
 def test_when_more_runs_would_tell_nothing(chosen, half, enough):
     gain = chosen / 100
-    assert settled(Speed(gain, gain * (1 - half), gain * (1 + half))) is enough
+    assert settled(Speed(gain, gain * (1 - half), gain * (1 + half)), SAME) is enough
 
 
 def test_an_interval_never_goes_below_nothing():
@@ -103,7 +104,7 @@ def test_the_spread_is_pooled_over_what_was_repeated():
 )
 def test_verdicts(chosen, half, said):
     gain = chosen / 100
-    assert verdict(Speed(gain, gain * (1 - half), gain * (1 + half))) == said
+    assert verdict(Speed(gain, gain * (1 - half), gain * (1 + half)), SAME) == said
 
 
 def test_a_ratio_is_less_sure_than_its_parts():
@@ -122,7 +123,7 @@ def test_faster_is_seldom_said_of_the_same(gain, most):
             draw.gauss(100 * (1 + gain), 0.5) / draw.gauss(100, 0.5) for _ in range(4)
         ]
         found = paired(ratios, paired_spread([ratios]))
-        said += verdict(found) == "faster"
+        said += verdict(found, SAME) == "faster"
     assert (0.9 if gain else 0) <= said / 400 <= most
 
 

@@ -143,7 +143,7 @@ def warmup(found: Finding, key: str) -> Iterator[str]:
         shorter = any(other.warmup_steps < best for other in found.others)
         said = f"seen to stay inside ({tried})" if shorter else "tried"
         if best:  # without a warmup there is no shorter one
-            yield f"warmup: {best} steps, the config's, stays: no shorter one was {said}"
+            yield f"warmup: {best} steps, the config's, stays: no shorter was {said}"
     else:
         how = "proposed and written" if found.free else "proposed, not written"
         typed = "" if found.free else "; --allow warmup writes it"

@@ -77,7 +77,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
         (OUTSIDE, "none that was tried stays inside the spread (16 outside)"),
         (
             found(*both(), *both(0.5, warmup=4, count=2)),
-            "8 steps, the config's, stays: no shorter one was seen to stay inside "
+            "8 steps, the config's, stays: no shorter was seen to stay inside "
             "(4 outside)",
         ),
     ],
@@ -89,7 +89,7 @@ def test_the_warmup(made, said):
 
 def test_a_warmup_beside_which_none_was_tried_is_not_the_shortest():
     (line,) = words.warmup(found(*both()).learns, KEY)
-    assert line == "warmup: 8 steps, the config's, stays: no shorter one was tried"
+    assert line == "warmup: 8 steps, the config's, stays: no shorter was tried"
     assert not list(words.warmup(found(*both(warmup=0, given=0)).learns, KEY))
 
 
