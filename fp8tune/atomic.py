@@ -13,9 +13,14 @@ def write(path: str, data: bytes, like: str = "", *, through: bool = True) -> No
     """Put ``data`` in the place of a file, with mode and owner ``like`` another's.
 
     A link stays a link: what it points at is replaced, unless it is not to be written
-    ``through``; further hard links keep the old bytes. Raises ``OSError``, and then the
-    file is what it was.
+    ``through``; further hard links keep the old bytes. What is no file, such as a pipe
+    or ``/dev/null``, is written to and stays. Raises ``OSError``, and then the file is
+    what it was.
     """
+    if through and is_stream(path):
+        with open(path, "wb") as stream:
+            stream.write(data)
+        return
     place = os.path.realpath(path) if through else os.path.abspath(path)
     folder = os.path.dirname(place)
     handle, temporary = tempfile.mkstemp(prefix=".fp8tune-", dir=folder)
@@ -33,6 +38,15 @@ def write(path: str, data: bytes, like: str = "", *, through: bool = True) -> No
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def is_stream(path: str) -> bool:
+    """Whether something is there that bytes are sent to: a pipe, a device, a socket."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _as_new(path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterator
 from io import StringIO
@@ -93,12 +92,7 @@ def save(path: str, text: str) -> None:
         raise Problem(f"{path}: findings go to no .toml file, to spare the configs")
     data = text.encode("utf-8", "backslashreplace")
     try:
-        there = os.path.exists(path)
-        if not there or stat.S_ISREG(os.stat(path).st_mode):
-            atomic.write(path, data, like=path if there else "")
-        else:
-            with open(path, "wb") as file:
-                file.write(data)
+        atomic.write(path, data, like=path if os.path.exists(path) else "")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Problem(f"cannot write {path}: {reason}") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from fp8tune import atomic
+
 OWN = (
     *("study.json", "trials.jsonl", "trials.jsonl.bak"),
     *("optuna.journal", "optuna.journal.lock", "lock"),
@@ -25,6 +27,8 @@ def tuned(path: str) -> str:
 
 def check_place(path: str) -> None:
     """Raise ``CannotPut`` where a file cannot be written; asked before the search."""
+    if atomic.is_stream(path):
+        return
     place = os.path.realpath(path)
     folder = os.path.dirname(place)
     if os.path.isdir(place):

@@ -1,6 +1,8 @@
 """``fp8tune report``, as people run it."""
 
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -97,6 +99,16 @@ def test_what_cannot_be_reported(folder, fp8tune, tmp_path, arguments, said):
 
 def files(folder):
     return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_pipe_is_written_to_and_stays(folder, fp8tune, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        page = reader.submit(pipe.read_text)
+        assert fp8tune("report", "a-1", "--output", "pipe").code == 0
+    assert page.result().startswith("<!DOCTYPE html>")
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("output", [[], ["--output", ".fp8tune/a-1/report.html"]])
