@@ -14,6 +14,7 @@ from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import failed
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
+from fp8tune.search.space import Space
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME, Speed
 from fp8tune.search.study import Trial
@@ -21,7 +22,7 @@ from fp8tune.search.study import Trial
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    first = stability.doubt(found.learns), no_gain(reached(found).fp8, found.aim)
+    first = stability.doubt(found.learns), no_gain(found, plan.space)
     yield from filter(None, first)
     yield from _chosen(found, plan)
     yield from caveats(found, plan)
@@ -44,20 +45,29 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         yield f"wrote {output}"
 
 
-def no_gain(gain: Speed | None, aim: str) -> str:
+def no_gain(found: Answer, space: Space) -> str:
     """That FP8 does not pay, or may not; ``""`` where it does or nothing is known."""
-    if gain is None:
+    _, _, _, _, gain, pair = reached(found)
+    if gain is None or pair is None:
         return ""
+    chosen = found.chosen and space.with_precision(found.chosen, "fp8")
+    if chosen in (None, pair.fp8):
+        return _no_gain(gain, found.aim, "here")
+    said = _no_gain(gain, found.aim, "at your config's setting")
+    return said and f"{said}; at the chosen one that was not measured"
+
+
+def _no_gain(gain: Speed, aim: str, here: str) -> str:
     share, alike, better, whose = _percent(gain), "fast", "faster", "speed"
     if aim == ENERGY:
         alike, better, whose = "efficient", "more efficient", "tokens per joule"
     if abs(gain.value - 1) <= SAME and gain.half <= 2 * SAME:
-        return f"FP8 does not pay here: as {alike} as bf16, {change(gain)}"
+        return f"FP8 does not pay {here}: as {alike} as bf16, {change(gain)}"
     if gain.high < 1:
-        said = f"bf16 is {better}: FP8 does not pay here"
+        said = f"bf16 is {better}: FP8 does not pay {here}"
         return f"{said}, it reaches {share} of its {whose}"
     if gain.value < 1:
-        return f"FP8 may not pay here: it reaches {share} of bf16's {whose}"
+        return f"FP8 may not pay {here}: it reaches {share} of bf16's {whose}"
     return ""
 
 

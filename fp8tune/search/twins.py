@@ -25,8 +25,9 @@ def fp8_gain(
     """The fastest that bf16 was, what FP8 gains over it, and of what that is.
 
     The gain is that of the first of these points that was measured in both, the
-    chosen and the given one; bf16 may have another batch. Both ran in the confirmation,
-    or both before it: in between the GPU may have become slower.
+    chosen and the given one. The given one is held against bf16 of its own kind: it is
+    not tuned, as the fastest bf16 is. Both ran in the confirmation, or both before it:
+    in between the GPU may have become slower.
     """
     versions = [
         [space.with_precision(point, name) for name in PRECISIONS] for point in points
@@ -39,7 +40,8 @@ def fp8_gain(
                 continue
             in_bf16 = [p for p in speeds if _is_bf16(space, p)]
             whole = stage and place == 0 and len(points) > 1
-            every = in_bf16 if whole else [p for p in twins if p in speeds]
+            mine = twins if place == 0 else [same]
+            every = in_bf16 if whole else [p for p in mine if p in speeds]
             bf16 = _fastest(every, speeds, runs)
             assert bf16 is not None
             return speeds[bf16], gap(runs, fp8, bf16), Pair(fp8, bf16)

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.search.answer import answer, ranked
+from fp8tune.search.closing import no_gain
 from fp8tune.search.space import Space
 from tests.search.tries import (
     BEST,
@@ -223,3 +224,20 @@ def test_what_drifts_makes_no_gain():
 def test_nothing_to_confirm_beside_where_the_given_one_never_ran():
     known = ("search", ran(BEST, 120)), ("confirm", ran(BEST, 120))
     assert answer(SPACE, GIVEN, trials(*known), 1.0).confirmed
+
+
+def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
+    """Whatever bf16 reaches at the chosen setting, where FP8 was not measured."""
+    space = Space((*KNOBS[:3], KNOBS[3]._replace(frozen=False)))
+    best = space.twin(BEST)
+    pairs = [
+        ("given", ran(GIVEN)),
+        ("twin", ran(TWIN, 125)),
+        ("search", ran(best, 300)),
+    ]
+    found = answer(space, GIVEN, trials(*pairs), 99.0)
+    assert (found.chosen, found.fp8_gain, found.pair) == (best, 0.8, (GIVEN, TWIN))
+    assert no_gain(found, space).startswith(
+        "bf16 is faster: FP8 does not pay at your config's setting, it reaches 80.0 %"
+    )
+    assert no_gain(found, space).endswith("; at the chosen one that was not measured")

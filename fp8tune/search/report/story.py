@@ -96,7 +96,7 @@ def _headline(case: Case) -> str:
         return "No trial succeeded"
     if found.learns and found.learns.doubtful:
         return "Unsure: FP8 may diverge at the full learning rate"
-    if said := no_gain(reached(found).fp8, found.aim):
+    if said := no_gain(found, case.plan.space):
         return f"On this CPU {said}" if case.rehearsal else said
     if found.chosen == case.plan.given:
         if found.verdict == "unsure":
