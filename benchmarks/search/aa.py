@@ -25,7 +25,7 @@ from fp8tune.search.guided import Guided
 from fp8tune.search.record import Record, parse_all
 from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.search.space import Knob, Point, Space
-from fp8tune.search.statistics import SAME_ON_CPU
+from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.study import Study
 
 SPREADS = (0.003, 0.005, 0.01)
@@ -37,7 +37,7 @@ STEP = 0.0015
 """Relative standard deviation between steps: 0.11 % on 1 GPU, 0.17 % on 8, the medians
 of 53 published runs (prime-rl benchmarks)."""
 GAIN = 0.02
-GAIN_ON_CPU = 2 * SAME_ON_CPU
+GAIN_ON_CPU = 2 * ON_CPU.same
 DRIFT = 0.05
 """What trials lose on a GPU that is not always as fast, see ``DRIFTS``."""
 DRIFTS = ("after 20 min", "for 20 min", "in the first hour")
@@ -223,7 +223,7 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
             f"none of them used in tuning. Steps of a run differ by {100 * STEP:.2f} "
             f"%. Right is SAME where nothing is faster (to reach: {SAME:.0%}), and "
             f"FASTER with the right setting where one is by {GAIN:.0%} (to reach: "
-            f"{FOUND:.0%}); on a CPU `same` is within {SAME_ON_CPU:.0%}. "
+            f"{FOUND:.0%}); on a CPU `same` is within {ON_CPU.same:.0%}. "
             "Median trials of a search, and runs of the given setting among them.",
             "",
             machine.table([_row(row) for row in rows], head),

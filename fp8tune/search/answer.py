@@ -9,7 +9,6 @@ from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     Runs,
-    alike,
     broke,
     by_point,
     confirmed,
@@ -21,6 +20,7 @@ from fp8tune.search.runs import (
     speed_of,
     telling,
     together,
+    usual,
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
@@ -153,7 +153,7 @@ def answer(
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
         gain=gap(runs, chosen, given),
         whole=whole,
-        alike=alike(runs),
+        alike=usual(runs).same,
     )
 
 
@@ -179,7 +179,7 @@ def _choice(
     if gain is None:
         never = unfit and speed_of(runs, given) is None
         return best[0], "faster" if never else "unsure"
-    said = verdict(gain, alike(runs))
+    said = verdict(gain, usual(runs).same)
     if said in ("same", "slower") and not unfit:
         return given, "same"
     return best[0], said if unfit or _is_confirmed(runs, best[0], given) else "unsure"
@@ -227,7 +227,7 @@ def _is_behind(runs: Runs, best: Sequence[Point], given: Point) -> bool:
     rival = next((point for point in best if point != given), None)
     gain = gap(runs, rival, given)
     return rival is None or (
-        gain is not None and verdict(gain, alike(runs)) == "slower"
+        gain is not None and verdict(gain, usual(runs).same) == "slower"
     )
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from fp8tune.search.answer import answer, ranked
 from fp8tune.search.runs import (
     Runs,
-    alike,
     by_point,
     drift,
     failed,
@@ -20,6 +19,7 @@ from fp8tune.search.runs import (
     is_unfit,
     neighbours,
     speed_of,
+    usual,
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import settled
@@ -192,7 +192,7 @@ def _doubtful(
     if not ours or not _times(runs, given):
         return None
     gain = gap(runs, ours[0], given)
-    if gain and settled(gain, alike(runs)):
+    if gain and settled(gain, usual(runs).same):
         return None
     return _alternate(runs, ours[0], given, MOST)
 

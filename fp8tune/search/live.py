@@ -25,7 +25,7 @@ from fp8tune.search.failed import failed
 from fp8tune.search.output import describe, outcome
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record, capacity_gib
-from fp8tune.search.runs import Runs, alike, by_point, during, gap, speed_of
+from fp8tune.search.runs import Runs, by_point, during, gap, speed_of, usual
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study, Trial
 
@@ -124,7 +124,7 @@ class Board:
         if mine is None or own is None:
             return Text("")
         gain = ratio(own, mine)
-        said = verdict(gain, alike(self._runs()))
+        said = verdict(gain, usual(self._runs()).same)
         change = f"{named(said, self._aim)} {100 * (gain.value - 1):+.1f} %"
         return Text(change, style=COLORS[said])
 

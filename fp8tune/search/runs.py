@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import (
-    SAME,
-    SAME_ON_CPU,
+    ON_CPU,
+    ON_GPU,
     Speed,
+    Usual,
     paired,
     paired_spread,
     speed,
@@ -96,7 +97,8 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
     before = during(runs, confirmation=False)
     if one not in before or other not in before:
         return None
-    differ = spread([t.record for t in own] for own in runs.values())
+    every = ([trial.record for trial in own] for own in runs.values())
+    differ = spread(every, usual(runs).spread)
     return paired([before[one].value / before[other].value], max(steps, differ))
 
 
@@ -132,14 +134,15 @@ def _paired_deviation(runs: Runs) -> float:
     counts = {point: len(confirmed(own)) for point, own in runs.items()}
     most = max(counts, key=lambda point: counts[point])
     found = (neighbours(runs, point, most) for point in runs if point != most)
-    apart = paired_spread(ratios for ratios in found if ratios)
-    return min(apart, spread(confirmed(own) for own in runs.values()))
+    before = usual(runs).spread
+    apart = paired_spread((ratios for ratios in found if ratios), before)
+    return min(apart, spread((confirmed(own) for own in runs.values()), before))
 
 
-def alike(runs: Runs) -> float:
-    """The relative difference up to which settings are called the same."""
+def usual(runs: Runs) -> Usual:
+    """How runs of a setting differ on such a machine, and what is the same there."""
     every = (trial.record for own in runs.values() for trial in own)
-    return SAME_ON_CPU if any(r.more.get("rehearsal") is True for r in every) else SAME
+    return ON_CPU if any(r.more.get("rehearsal") is True for r in every) else ON_GPU
 
 
 def drift(runs: Runs) -> float:
@@ -183,7 +186,7 @@ def deviation(runs: Runs) -> float:
     for point, own in runs.items():
         for trial in own:
             pooled[point, trial.stage == "confirm"].append(trial.record)
-    return spread(pooled.values())
+    return spread(pooled.values(), usual(runs).spread)
 
 
 def telling(trials: Sequence[Trial]) -> list[Record]:

@@ -18,10 +18,7 @@ Within a run steps differ by 0.11 % (1 GPU) to 0.17 % (8 GPUs) in 53 published r
 PRIOR_RUNS = 4
 """How many degrees of freedom that figure is worth."""
 SAME = 0.01
-"""Relative difference below which two settings are called the same."""
-SAME_ON_CPU = 0.05
-"""The same for rehearsals: runs of a setting differ by 4.8 % on a CPU
-(benchmarks/results/runs_cpu.jsonl), so that a smaller difference tells nothing."""
+"""Relative difference up to which two settings are called the same."""
 RESOLVED = 0.8
 """Half of a ratio's interval, in parts of what is the same, from which more runs are
 not worth their time: a setting against itself is then called the same 19 times in 20
@@ -37,6 +34,18 @@ WIDEST = 5.0
 """The most that an interval reaches to each side (log): beyond, nothing is known."""
 
 
+class Usual(NamedTuple):
+    """How runs of a setting differ before any repeat, and what is called the same."""
+
+    spread: float = RUN_SPREAD
+    same: float = SAME
+
+
+ON_GPU = Usual()
+ON_CPU = Usual(0.048, 0.05)
+"""By 40 runs of the rehearsal (benchmarks/results/runs_cpu.jsonl)."""
+
+
 class Speed(NamedTuple):
     """Tokens/s over all GPUs, with a 95 % interval."""
 
@@ -50,7 +59,7 @@ class Speed(NamedTuple):
         return math.log(self.high / self.low) / 2
 
 
-def spread(settings: Iterable[Sequence[Record]]) -> float:
+def spread(settings: Iterable[Sequence[Record]], usual: float = RUN_SPREAD) -> float:
     """Relative standard deviation between runs, pooled over settings with repeats.
 
     Widened as Student's t is, so that ``NORMAL`` of it hold 95 % although it is itself
@@ -64,13 +73,13 @@ def spread(settings: Iterable[Sequence[Record]]) -> float:
             middle = statistics.fmean(logs)
             total += sum((value - middle) ** 2 for value in logs)
             freedom += len(logs) - 1
-    return _believed(total, freedom)
+    return _believed(total, freedom, usual)
 
 
-def _believed(total: float, freedom: float) -> float:
+def _believed(total: float, freedom: float, usual: float) -> float:
     """A deviation by its squares and what is usual, widened."""
-    usual = _widened(total + PRIOR_RUNS * RUN_SPREAD**2, freedom + PRIOR_RUNS)
-    return max(usual, _widened(total, freedom)) if freedom > 1 else usual
+    prior = _widened(total + PRIOR_RUNS * usual**2, freedom + PRIOR_RUNS)
+    return max(prior, _widened(total, freedom)) if freedom > 1 else prior
 
 
 def _widened(total: float, freedom: float) -> float:
@@ -147,7 +156,9 @@ def paired(ratios: Sequence[float], deviation: float) -> Speed:
     return _around(value, NORMAL * deviation * math.sqrt(2 / len(ratios)))
 
 
-def paired_spread(settings: Iterable[Sequence[float]]) -> float:
+def paired_spread(
+    settings: Iterable[Sequence[float]], usual: float = RUN_SPREAD
+) -> float:
     """As ``spread``, by how the ratios of pairs differ: of settings to the same one.
 
     Because its runs are in all of them, ``k`` settings are worth ``4 k / (k + 3)`` that
@@ -161,7 +172,7 @@ def paired_spread(settings: Iterable[Sequence[float]]) -> float:
         freedom += len(logs) - 1
         count += len(logs) > 1
     shared = 4 / (count + 3)
-    return _believed(total * shared, freedom * shared)
+    return _believed(total * shared, freedom * shared, usual)
 
 
 def settled(gain: Speed, same: float) -> bool:
