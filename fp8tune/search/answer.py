@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
+    MOST,
     Runs,
     broke,
     by_point,
@@ -17,6 +18,7 @@ from fp8tune.search.runs import (
     gap,
     is_unfit,
     lacks_memory,
+    neighbours,
     speed_of,
     telling,
     together,
@@ -24,7 +26,7 @@ from fp8tune.search.runs import (
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import SAME, Speed, speed, verdict
+from fp8tune.search.statistics import SAME, Speed, settled, speed, verdict
 from fp8tune.search.study import Trial, timed
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
@@ -124,7 +126,7 @@ def answer(
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
     if chosen == given:
-        known = whole and (sure or _is_behind(goals, best, given))
+        known = whole and _is_beaten_by_none(goals, best, given)
     else:
         known = chosen not in learned or not learned[chosen].doubtful
     last = _last(runs.get(chosen, [])) if chosen is not None else None
@@ -222,13 +224,20 @@ def _was_cut_off(trial: Trial) -> bool:
     return trial.stage == "search" and "budget_s" in trial.record.more
 
 
-def _is_behind(runs: Runs, best: Sequence[Point], given: Point) -> bool:
-    """Whether the best of the others is surely slower, or there is none."""
+def _is_beaten_by_none(runs: Runs, best: Sequence[Point], given: Point) -> bool:
+    """Whether the best of the others is surely no faster, or there is none.
+
+    Or as sure as so many runs as are worth their time make it.
+    """
     rival = next((point for point in best if point != given), None)
-    gain = gap(runs, rival, given)
-    return rival is None or (
-        gain is not None and verdict(gain, usual(runs).same) == "slower"
-    )
+    gain, same = gap(runs, rival, given), usual(runs).same
+    if rival is None or gain is None:
+        return rival is None
+    if verdict(gain, same) == "slower":
+        return True
+    if not _is_confirmed(runs, given, given):
+        return False
+    return settled(gain, same) or len(neighbours(runs, rival, given)) >= MOST
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:

@@ -25,6 +25,8 @@ from fp8tune.search.study import Trial, timed
 UNFIT = ("oom", "nan", "user", "compile")
 """Outcomes that a setting never has where it is sound."""
 
+MOST = 14
+"""Runs of the given setting and its rival, while it is not clear which is faster."""
 NEAR = 5
 """Trials that neighbours may be apart: as many as one turn of a confirmation has."""
 
