@@ -208,16 +208,18 @@ def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None
         return None
     if max(_times(runs, one), _times(runs, other)) >= 2 * MOST:
         return None
-    numbers = sorted(
-        (trial.number, point)
+    numbers = {
+        point: [trial.number for trial in runs[point] if trial.stage == "confirm"]
         for point in (one, other)
-        for trial in runs[point]
-        if trial.stage == "confirm"
-    )
-    last = [point for _, point in numbers[-2:]]
+    }
+    if missing := [point for point in numbers if not numbers[point]]:
+        return missing[0]
+    first = max(min(own) for own in numbers.values()) - 1
+    turns = sorted((n, p) for p, own in numbers.items() for n in own if n >= first)
+    last = [point for _, point in turns[-2:]]
     if len(set(last)) == 2:
         return last[-1]
-    return other if last[-1:] == [one] else one
+    return other if last[-1] == one else one
 
 
 def _times(runs: Runs, point: Point) -> int:

@@ -86,7 +86,8 @@ def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
     asked = order(found, STEADY | now)
     assert asked.count(OTHER) == times
     if times:
-        assert asked[asked.index(OTHER) + 1] == GIVEN  # in turn, as all is
+        place = asked.index(OTHER)
+        assert GIVEN in (asked[place - 1], asked[place + 1])  # in turn, as all is
 
 
 def test_a_larger_budget_confirms_all_anew():
