@@ -67,7 +67,8 @@ class Answer(NamedTuple):
     and the given one that it is held against too; ``whole`` whether the search looked
     at all that promised something, or was ended before.
     ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
-    less than ``alike`` is called the same.
+    less than ``alike`` is called the same. ``behind`` is how the runner-up, the best of
+    the others, does beside the chosen one.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -98,6 +99,7 @@ class Answer(NamedTuple):
     gain: Speed | None = None
     whole: bool = True
     alike: float = SAME
+    behind: Speed | None = None
 
     @property
     def learns(self) -> Finding | None:
@@ -130,6 +132,7 @@ def answer(
     else:
         known = chosen not in learned or not learned[chosen].doubtful
     last = _last(runs.get(chosen, [])) if chosen is not None else None
+    second = _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
@@ -138,7 +141,7 @@ def answer(
         *together(runs, chosen, given),
         twin,
         fp8.value if fp8 else None,
-        _runner_up(goals, best, chosen),
+        second,
         last.record if last else None,
         last.number if last else None,
         len(trials),
@@ -156,6 +159,7 @@ def answer(
         gain=gap(runs, chosen, given),
         whole=whole,
         alike=usual(runs).same,
+        behind=gap(goals, second, chosen),
     )
 
 

@@ -11,7 +11,15 @@ from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, number
-from fp8tune.search.report.words import clean, gib, label, percent, plural, rate
+from fp8tune.search.report.words import (
+    clean,
+    gib,
+    interval,
+    label,
+    percent,
+    plural,
+    rate,
+)
 from fp8tune.search.runs import by_point, deviation
 from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed, speed
@@ -22,6 +30,9 @@ MOST = 1000
 
 FEWEST, UNEVEN = 4, 1.02
 """Steps that tell it, and their mean over their median from which it is said."""
+
+WIDE = 0.2
+"""Half of an interval (log) from which its ends are named: they lie apart unevenly."""
 
 Row = tuple[str, ...]
 
@@ -75,7 +86,9 @@ def _row(case: Case, trial: Trial, spread: float) -> Row:
 
 
 def _speed(found: Speed | None) -> str:
-    return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
+    if found is None or found.half > WIDE:
+        return interval(found) if found else "-"
+    return f"{rate(found.value)} ± {100 * found.half:.1f} %"
 
 
 def _rate(record: Record, spread: float) -> str:
