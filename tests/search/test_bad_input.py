@@ -1,9 +1,11 @@
 """What a search cannot start from, or leaves out, and what it says of it."""
 
+import os
 import sys
 
 import pytest
 
+from fp8tune.search.opening import FILES
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,
@@ -11,6 +13,10 @@ from tests.search.tries import (
     PRECISION,
     ran,
 )
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,34 @@ def test_no_study_is_replaced(replay, tmp_path):
     assert (done.code, done.out) == (2, "")
     assert "this would replace what trials have measured; try --output" in done.err
     assert trials.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("lost", [False, True])
+def test_no_link_in_a_study_is_followed(replay, tmp_path, name, lost):
+    """The folder may have come with somebody's repository."""
+    folder = replay(RECORDS, "--output-format", "json").json["study"]
+    mine, link = tmp_path / "mine.txt", tmp_path / folder / name
+    if not lost:
+        mine.write_bytes(link.read_bytes() if link.exists() else b"mine")
+    link.unlink(missing_ok=True)
+    link.symlink_to(mine)
+    before = files(tmp_path)
+    done = replay()
+    assert (done.code, done.out) == (2, "")
+    said = f"{folder}/{name}: a link, which no search writes to; remove it"
+    assert done.err == f"fp8tune: {said}\n"
+    assert files(tmp_path) == before
+
+
+def test_nothing_waits_for_a_pipe_in_a_study(replay, tmp_path):
+    folder = tmp_path / replay(RECORDS, "--output-format", "json").json["study"]
+    for name in ("study.json", "lock"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        done = replay()
+        assert (done.code, done.out) == (2, "")
+        assert f"{name}: no file, which no search writes to; remove it" in done.err
 
 
 def test_records_without_watts_cannot_tell_the_objective(replay):
