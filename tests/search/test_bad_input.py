@@ -9,6 +9,7 @@ from fp8tune.search.opening import FILES
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,
+    BEST,
     GIVEN,
     PRECISION,
     ran,
@@ -168,6 +169,33 @@ def test_the_config_is_found_before_numpy(
     done = fp8tune("search", *arguments, "--budget", "1h")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_records_of_a_study_say_nothing_of_the_replay(replay):
+    """The study had other budgets, and tried all settings."""
+    records = [ran(GIVEN, 100), *(ran((n, 1, 1, 1), 90 - n) for n in (0, 2, 3))]
+    of_study = {"searched_all": True, "budget_s": 10.0, "stage": "confirm", "trial": 3}
+    plain = replay(records, budget="4m").out.partition("report ")[0]
+    assert "but not all were tried" in plain
+    told = [record._replace(more=of_study) for record in records]
+    assert replay(told, budget="4m").out.partition("report ")[0] == plain
+
+
+def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
+    cut = [
+        ran(BEST, outcome=how, cost_s=9.0, more={"budget_s": 60.0})
+        for how in ("hang", "launch", "compile")
+    ]
+    note = (
+        "3 records are left out: given up because of a budget, which says nothing "
+        "under another one"
+    )
+    done = replay([*cut, *RECORDS])
+    assert (done.code, done.err) == (0, f"note: {note}\n")
+    assert done.out.partition("report ")[0] == replay().out.partition("report ")[0]
+    done = replay(cut)
+    said = f"fp8tune: the records hold no trial to replay: {note}\n"
+    assert (done.code, done.out, done.err) == (2, "", said)
 
 
 def test_knobs_that_the_config_does_not_have_are_noted(replay):
