@@ -1,11 +1,13 @@
 """What a search cannot start from, or leaves out, and what it says of it."""
 
+import json
 import os
 import sys
 
 import pytest
 
 from fp8tune.search.opening import FILES
+from fp8tune.search.stability.course import Course
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,
@@ -179,6 +181,35 @@ def test_records_of_a_study_say_nothing_of_the_replay(replay):
     assert "but not all were tried" in plain
     told = [record._replace(more=of_study) for record in records]
     assert replay(told, budget="4m").out.partition("report ")[0] == plain
+
+
+FREE = (
+    *("others", "versions", "losses", "grad_norms", "all_step_ms", "discarded"),
+    *("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls", "power_w"),
+    *("tokens_per_joule", "median_step_ms_95", "message", "environment"),
+    *("stage_reached", "tokens_per_step", "made_up_data", "settled", "grad_accum"),
+    *("extrapolated", "extrapolation_error", "rehearsal", "gpu_busy"),
+)
+
+
+@pytest.mark.parametrize(
+    "odd", [None, "x", 10**400, [1e308] * 4, ["x", 1, None], {"torch": {}}, [{}]]
+)
+def test_further_fields_are_free(replay, odd):
+    how = Course(seed=1, warmup_steps=1, steps=4, given_warmup=1)._asdict()
+    more = dict.fromkeys(FREE, odd)
+    runs = [r._replace(more={"stability": how, **more}) for r in RECORDS[2:4]]
+    told = [r._replace(more=more) for r in RECORDS]
+    lines = "".join(json.dumps(_fields(r)) + "\n" for r in (*told, *runs))
+    done = replay(lines)
+    assert done.code == 0
+    assert "faster: batch_size = 4" in done.out
+    assert "/report.html\n" in done.out
+
+
+def _fields(record):
+    fields = record._asdict()
+    return {**fields, **fields.pop("more")}
 
 
 def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
