@@ -102,8 +102,10 @@ def outcome(record: Record) -> str:
 
 
 def _last(record: Record, name: str) -> str:
-    values = record.more.get(name)
-    return f"{values[-1]:.4g}" if isinstance(values, list) and values else "unknown"
+    match record.more.get(name):
+        case [*_, int() | float() as last]:
+            return f"{last:.4g}"
+    return "unknown"
 
 
 def describe(plan: Plan, point: Point) -> str:

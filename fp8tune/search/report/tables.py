@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from fp8tune import __version__
 from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, number
 from fp8tune.search.report.words import (
@@ -124,8 +125,8 @@ def _remarks(trial: Trial) -> Iterator[str]:
         count = number(trial.record, name)
         if count:
             yield plural(int(count), word).replace("retrys", "retries")
-    if "extrapolated" in more:
-        yield f"extrapolated: {clean(str(more['extrapolated']))}"
+    if found := extrapolation(trial.record):
+        yield f"extrapolated: {clean(found['how'])}"
 
 
 def _uneven(record: Record) -> str:
@@ -188,5 +189,5 @@ def _versions(trial: Trial) -> str:
     said = trial.record.more.get("versions")
     if not isinstance(said, dict):
         return ""
-    pairs = [f"{name} {version}" for name, version in list(said.items())[:8]]
-    return clean(", ".join(pairs))
+    told = [(name, of) for name, of in said.items() if isinstance(of, str)]
+    return clean(", ".join(f"{name} {of}" for name, of in told[:8]))
