@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.answer import WHOLE, Answer, answer
 from fp8tune.search.confirm import again, settings
+from fp8tune.search.cutoff import is_cut_off, least, marked
 from fp8tune.search.deadline import deadline, extended, typical
 from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
@@ -95,7 +96,13 @@ class Search:
 
     def _was_cut_short(self, trial: Trial) -> bool:
         """Whether a trial was given up for a smaller budget than there is now."""
-        return trial.stage not in ENDING and _budget(trial) < self.limits.budget
+        given_up = trial.stage not in ENDING or is_cut_off(trial.record)
+        return given_up and _budget(trial) < self.limits.budget
+
+    @property
+    def _too_late(self) -> bool:
+        """Whether no trial would get as far as its model in the time that is left."""
+        return self.left <= least(trial.record for trial in self.study.trials)
 
     def run(self) -> Answer:
         """Search until nothing is gained or the budget is spent; then answer.
@@ -136,7 +143,7 @@ class Search:
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:
         new = all(trial.stage != proposal.stage for trial in self._trials)
-        if new and self.left > 0 and self.space.has(proposal.point):
+        if new and not self._too_late and self.space.has(proposal.point):
             yield proposal
 
     def _searching(self) -> bool:
@@ -147,7 +154,7 @@ class Search:
         """
         trials = self._trials
         ending = [trial for trial in trials if trial.stage in ENDING]
-        if self.left <= 0 or any(_budget(t) >= self.limits.budget for t in ending):
+        if self._too_late or any(_budget(t) >= self.limits.budget for t in ending):
             return False
         if len(trials) >= TRIES and all(map(_never_began, trials)):
             return False
@@ -191,8 +198,10 @@ class Search:
         return answer(self.space, self.given, self._trials, 0.0).chosen
 
     def _try(self, proposal: Proposal) -> None:
-        self.watch(Event(proposal, None, self.left))
-        record, limit = self._run(proposal)
+        left = self.left
+        self.watch(Event(proposal, None, left))
+        record, limit = self._run(proposal, left)
+        record = marked(record, left)
         if proposal.stage in ENDING or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
             if proposal.stage in ENDING and self._has_seen_all():
@@ -203,26 +212,37 @@ class Search:
 
     def _has_seen_all(self) -> bool:
         """Whether the search ended by itself, now or before it was killed."""
-        told = (trial.record.more.get(WHOLE) for trial in self.study.trials)
-        return self._whole or True in told
+        said = (trial.record.more.get(WHOLE) for trial in self.study.trials)
+        return self._whole or True in said
 
-    def _run(self, proposal: Proposal) -> tuple[Record, float]:
-        """The record of a trial, and what it was allowed to take [s]."""
+    def _run(self, proposal: Proposal, left: float) -> tuple[Record, float]:
+        """The record of a trial, and what it was allowed of the time left [s]."""
         values, trials = self.space.values(proposal.point), self.study.trials
         if proposal.course and self.stage:
-            limit = self.stage.limit(trials, proposal, self.left)
+            limit = self.stage.limit(trials, proposal, left)
             return self.runner.learn(values, proposal.course, limit), limit
-        limit = deadline(self.space, timed(trials), proposal.point, self.left)
-        return self.runner.run(values, limit, self._leeway(proposal)), limit
+        limit = deadline(self.space, timed(trials), proposal.point, left)
+        return self.runner.run(values, limit, self._leeway(proposal, left)), limit
 
-    def _leeway(self, proposal: Proposal) -> Leeway:
+    def _leeway(self, proposal: Proposal, left: float) -> Leeway:
         """Only what searches may end early: all else is measured in full."""
-        most = extended(timed(self.study.trials), self.left)
+        trials = timed(self.study.trials)
+        most, matmuls = extended(trials, left), self._matmuls(trials, proposal.point)
         kept = (self.given, self.space.twin(self.given))
         searches = proposal.stage == "search" and proposal.point not in kept
         if not searches or self.aim != SPEED:
-            return Leeway(most=most)
-        return Leeway(floor(self.space, self.given, self._trials), most)
+            return Leeway(most=most, matmuls=matmuls)
+        return Leeway(floor(self.space, self.given, self._trials), most, matmuls)
+
+    def _matmuls(self, trials: Sequence[Trial], point: Point) -> int:
+        """FP8 matmuls that the last trial of a setting counted; 0 where none did."""
+        own = (t.record for t in reversed(trials) if t.record.ok)
+        told = (
+            record.more.get("float8_matmuls")
+            for record in own
+            if self.space.point(record.knobs) == point
+        )
+        return next((count for count in told if type(count) is int), 0)
 
 
 def _budget(trial: Trial) -> float:

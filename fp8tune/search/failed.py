@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.record import Record
 
 WORDS = {
@@ -20,6 +21,8 @@ STEPPING = ("first_step", "steady", "profile")
 
 def failed(record: Record) -> str:
     """How a trial failed."""
+    if is_cut_off(record):
+        return "cut off by the end of the budget"
     if record.outcome == "launch" and record.step_ms:
         return "does not count"
     if record.outcome == "launch" and record.more.get("stage_reached") in STEPPING:

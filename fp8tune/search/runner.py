@@ -12,11 +12,14 @@ class Leeway(NamedTuple):
     """When a trial may end before its full sample, and when after its deadline.
 
     Slower than ``floor`` tokens/s it need go no further, and is then ``censored``;
-    while it makes steps it may take up to ``most`` seconds.
+    while it makes steps it may take up to ``most`` seconds. ``matmuls`` FP8 matmuls ran
+    in a step of an earlier trial of the setting: where all is measured but their count,
+    when the time is up, that one holds.
     """
 
     floor: float = 0.0
     most: float = 0.0
+    matmuls: int = 0
 
 
 WHOLE = Leeway()

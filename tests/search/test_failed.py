@@ -19,3 +19,8 @@ from fp8tune.search.record import Record
 def test_what_is_said_of_a_failure(outcome, step_ms, stage, words):
     record = Record({}, outcome, step_ms=step_ms, more={"stage_reached": stage})
     assert failed(record) == words
+
+
+def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
+    record = Record({}, "launch", more={"cut_off": True, "stage_reached": "import"})
+    assert failed(record) == "cut off by the end of the budget"

@@ -17,8 +17,8 @@ from fp8tune.job import Job, Target
 from fp8tune.runners.builtin.counted import summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
-from fp8tune.runners.builtin.told import record
-from fp8tune.runners.process import Heard, listen, own
+from fp8tune.runners.builtin.told import record, span
+from fp8tune.runners.process import listen, own
 from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
 from fp8tune.search.record import Record, tight
 from fp8tune.search.runner import WHOLE, Leeway
@@ -128,7 +128,7 @@ class Builtin:
         until = self.now() + deadline
         # without communication, which is added later, a rank is the faster
         slow = spec._replace(floor=leeway.floor / max(1, spec.dp_shard))
-        found = self._trial(knobs, slow, deadline, leeway.most)
+        found = self._trial(knobs, slow, deadline, leeway)
         if found.ok and not found.measured and found.tokens_per_second >= slow.floor:
             # without its throttled steps it is not that slow
             found = found._replace(outcome="throttled")
@@ -173,7 +173,11 @@ class Builtin:
         return whole._replace(cost_s=spent)
 
     def _trial(
-        self, knobs: dict[str, Any], spec: Spec, deadline: float, most: float = 0.0
+        self,
+        knobs: dict[str, Any],
+        spec: Spec,
+        deadline: float,
+        leeway: Leeway = WHOLE,
     ) -> Record:
         """One worker's life, as a record of its rank alone, with the GPU beside it."""
         start = time.monotonic()
@@ -181,7 +185,8 @@ class Builtin:
         before_stage = 0  # what was written until then is no cause of an end in it
 
         def needs(line: dict[str, Any]) -> float:
-            return min(still_needed(spec, line), start + most - time.monotonic())
+            left = start + leeway.most - time.monotonic()
+            return min(still_needed(spec, line), left)
 
         def hear(line: dict[str, Any]) -> None:
             nonlocal before_stage
@@ -202,13 +207,15 @@ class Builtin:
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
             heard = listen(command, SILENCE_S, left, errors, hear, needs)
-            found = record(knobs, spec, heard, last_line(said, before_stage))
+            cause = last_line(said, before_stage)
+            found = record(knobs, spec, heard, cause, leeway.matmuls)
         if self.guard:
             before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
         samples = sampler.samples() if sampler else []
         found = without_slowed(found, heard.events, samples)
-        return beside(found, before, summary(between(samples, *_steady(heard))))
+        steady = between(samples, *span(heard, "steady", "profile"))
+        return beside(found, before, summary(steady))
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
@@ -221,15 +228,6 @@ def still_needed(spec: Spec, line: dict[str, Any]) -> float:
         return 0.0
     left = spec.warm_steps + spec.max_steps + 2 - step
     return SLACK * max(0, left) * took / 1e3
-
-
-def _steady(heard: Heard) -> tuple[float, float]:
-    """When the steady steps began and ended [s since 1970]."""
-    at = {str(event.get("stage")): event.get("at") for event in heard.events}
-    start, end = at.get("steady"), at.get("profile")
-    if isinstance(start, float) and isinstance(end, float):
-        return start, end
-    return 0.0, 0.0
 
 
 def last_line(path: Path, start: int = 0) -> str:

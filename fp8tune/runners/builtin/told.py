@@ -8,10 +8,15 @@ from typing import Any
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.process import Heard
+from fp8tune.search.cutoff import IMPORT
 from fp8tune.search.record import OUTCOMES, BadRecord, Record, parse
 from fp8tune.search.stability.course import series
 
+EARLIER = "float8_matmuls_counted_earlier"
+"""The field of a record whose FP8 matmuls another trial of the setting counted."""
+
 KEPT = (
+    EARLIER,
     "censored",
     "capacity_gib",
     "alloc_retries",
@@ -36,10 +41,42 @@ _LATE = {
 _BROKEN = {"flood": "said too much", "mute": "closed its output"}
 
 
-def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
-    """What a worker's lines amount to; ``said`` is its last word on stderr."""
+def record(
+    knobs: dict[str, Any], spec: Spec, heard: Heard, said: str, matmuls: int = 0
+) -> Record:
+    """What a worker's lines amount to; ``said`` is its last word on stderr.
+
+    ``matmuls`` is the count of FP8 matmuls if that alone is not told, else 0.
+    """
+    done = _event(heard, "done")
+    measured = _event(heard, "measured")
+    if matmuls and measured and heard.ended == "late":
+        done = {**measured, "float8_matmuls": matmuls, EARLIER: True}
+    found = _told(knobs, spec, heard, done, said)
+    start, end = span(heard, "import", "build")
+    if end <= start:
+        return found
+    return found._replace(more={**found.more, IMPORT: round(end - start, 3)})
+
+
+def span(heard: Heard, first: str, last: str) -> tuple[float, float]:
+    """When two stages began [s since 1970]; zeros where one did not."""
+    at = {str(event.get("stage")): event.get("at") for event in heard.events}
+    start, end = at.get(first), at.get(last)
+    if isinstance(start, float) and isinstance(end, float):
+        return start, end
+    return 0.0, 0.0
+
+
+def _told(
+    knobs: dict[str, Any],
+    spec: Spec,
+    heard: Heard,
+    done: dict[str, Any] | None,
+    said: str,
+) -> Record:
     base = Record(knobs, "launch", cost_s=heard.seconds)
-    done, failed = _event(heard, "done"), _event(heard, "failed")
+    failed = _event(heard, "failed")
     try:
         if done is not None:
             measured = _measured(base, spec, heard, done)

@@ -2,9 +2,10 @@
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
 line: ``{"stage": ...}`` when a stage begins (import, build, convert, compile where that
-is asked for, first_step, steady, profile), ``{"step": ...}`` after each step, and at
-the end ``{"done": ...}`` or ``{"failed": ...}``. The parent, whose process id it gets,
-holds the stages to deadlines.
+is asked for, first_step, steady, and profile with all that was ``measured``),
+``{"step": ...}`` after each step, and at the end ``{"done": ...}`` or
+``{"failed": ...}``. The parent, whose process id it gets, holds the stages to
+deadlines.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _run(path: str) -> None:
     say(stage="steady")
     run = learn if spec.steps else measure
     measured = run(training, device, spec, say, first_ms)
-    say(stage="profile")
+    say(stage="profile", measured={**measured, **device.memory()})
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
     say(done={**measured, **device.memory(), "float8_matmuls": matmuls})
 

@@ -1,0 +1,42 @@
+"""Trials that the end of the budget cut off: they tell nothing of their setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fp8tune.search.record import Record
+
+CUT_OFF = "cut_off"
+"""The field of a record that says so."""
+IMPORT = "import_s"
+"""The field that says how long the trial's process imported torch [s]."""
+LATE = ("hang", "compile", "launch")
+"""How a trial ends that was not done by its deadline."""
+
+
+def is_cut_off(record: Record) -> bool:
+    """Whether the end of the budget ended a trial."""
+    return record.more.get(CUT_OFF) is True
+
+
+def marked(record: Record, left: float) -> Record:
+    """A record that says whether its trial took all of the ``left`` seconds in vain."""
+    if record.outcome not in LATE or record.cost_s < left:
+        return record
+    return record._replace(more={**record.more, CUT_OFF: True})
+
+
+def least(records: Iterable[Record]) -> float:
+    """Seconds in which no trial gets as far as its model, by those before; 0 at first.
+
+    The shortest import, or what the longest of those took that did not end theirs.
+    """
+    known = list(records)
+    told = [record.more.get(IMPORT) for record in known]
+    took = [s for s in told if isinstance(s, (int, float)) and s > 0]
+    vain = [r.cost_s for r in known if is_cut_off(r) and _reached_nothing(r)]
+    return min(took) if took else max(vain, default=0.0)
+
+
+def _reached_nothing(record: Record) -> bool:
+    return record.more.get("stage_reached") in ("start", "import")

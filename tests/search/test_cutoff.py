@@ -1,0 +1,74 @@
+"""Trials that the end of the budget cut off: what is said, and when none is begun."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search.closing import advice
+from fp8tune.search.cutoff import is_cut_off, least, marked
+from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.record import Record
+from tests.search.test_coordinator import RECORDS, searched
+from tests.search.tries import BEST, CONFIG, GIVEN, SPACE, ran
+
+CUT = {"cut_off": True, "stage_reached": "import"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cost_s", "cut_off"),
+    [
+        ("hang", 60.0, True),
+        ("launch", 61.0, True),
+        ("compile", 60.0, True),
+        ("hang", 59.0, False),
+        ("oom", 61.0, False),
+        ("ok", 61.0, False),
+    ],
+)
+def test_only_what_took_all_that_was_left_was_cut_off(outcome, cost_s, cut_off):
+    record = Record({}, outcome, cost_s=cost_s)
+    assert is_cut_off(marked(record, 60.0)) is cut_off
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ([], 0.0),
+        ([{"import_s": 9.0}, {"import_s": 7.0}], 7.0),
+        ([{"import_s": 9.0}, CUT], 9.0),
+        ([CUT], 20.0),
+        ([{**CUT, "stage_reached": "steady"}], 0.0),
+        ([{"stage_reached": "import"}], 0.0),
+    ],
+)
+def test_what_a_trial_needs_before_it_can_tell_anything(more, seconds):
+    assert least(Record({}, "launch", cost_s=20.0, more=one) for one in more) == seconds
+
+
+@pytest.mark.parametrize(("left", "trials"), [(5.0, 1), (15.0, 2)])
+def test_no_trial_is_begun_with_less_time_than_an_import_takes(left, trials):
+    slow = ran(GIVEN, 100, more={"import_s": 10.0})
+    _, found, stages = searched([slow, *RECORDS[1:]], budget=62.0 + left)
+    assert (found.trials, len(stages)) == (trials, trials)
+
+
+SLOWER_THEN = [*RECORDS, ran(BEST, 150, cost_s=300.0)]
+
+
+def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
+    """Nor would two of them: the setting had no chance."""
+    search, _, stages = searched(SLOWER_THEN, budget=390.0)
+    last = search.study.trials[-1].record
+    assert (stages[-1], last.outcome, last.cost_s) == (("confirm", BEST), "hang", 178.0)
+    assert is_cut_off(last)
+    assert len(search._counting) == len(stages)
+    search.limits = search.limits._replace(budget=7200.0)
+    assert len(search._counting) == len(stages) - 1
+
+
+def test_where_no_trial_ended_more_time_is_advised():
+    plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+    search, _, _ = searched(budget=30.0)
+    assert list(advice(plan, search.study.trials, 30.0)) == [
+        "1 trial: cut off by the end of the budget",
+        "no trial ended within 30 s; give a larger --budget",
+    ]
