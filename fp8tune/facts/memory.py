@@ -150,7 +150,8 @@ def gathered_gib(
 ) -> float:
     """Weights and gradients that FSDP holds whole in the backward pass [GiB].
 
-    Of one block, with what it pads experts by; without a pipeline also embedding and head, and the head's gradient.
+    Of one block, with what it pads experts by; without a pipeline also embedding and
+    head, and the head's gradient.
     """
     whole = pp == 1 and gathered_bytes
     root = compute_bytes * (params_root + params_head_gradient) if whole else 0

@@ -117,7 +117,7 @@ WON = [
         (
             UNSEEN,
             [
-                "Unsure: the other setting that ran is no faster, but not all were "
+                "Unsure: the other setting that ran is not surely faster, but not all were "
                 "tried: your config stays.",
                 "Your config does 80 (",
                 "Give a larger --budget to learn more.",
