@@ -129,7 +129,7 @@ def _capital(text: str) -> str:
 def _doubt(found: Answer) -> str:
     if not found.confirmed:
         return "and not both were measured again"
-    return "and the interval includes no gain"
+    return "and it takes more runs to tell"
 
 
 def _sentences(case: Case) -> Iterator[str]:

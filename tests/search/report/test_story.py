@@ -117,8 +117,8 @@ WON = [
         (
             UNSEEN,
             [
-                "Unsure: the other setting that ran is not surely faster, but not all were "
-                "tried: your config stays.",
+                "Unsure: the other setting that ran is not surely faster, but not all "
+                "were tried: your config stays.",
                 "Your config does 80 (",
                 "Give a larger --budget to learn more.",
             ],
