@@ -120,8 +120,12 @@ class Search:
         found = answer(self.space, self.given, self._counting, seconds, self.aim)
         if self.stage is None:
             return found
-        stopped = self.interrupted
-        why = self.stage.unchecked(self._trials, found.chosen, stopped=stopped)
+        why = self.stage.unchecked(
+            self._trials,
+            found.chosen,
+            self.study.spent,
+            stopped=self.interrupted,
+        )
         return found._replace(unchecked=why)
 
     def _proposals(self) -> Iterator[Proposal]:
