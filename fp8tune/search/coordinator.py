@@ -120,8 +120,12 @@ class Search:
         found = answer(self.space, self.given, self._counting, seconds, self.aim)
         if self.stage is None:
             return found
-        stopped = self.interrupted
-        why = self.stage.unchecked(self._trials, found.chosen, stopped=stopped)
+        why = self.stage.unchecked(
+            self._trials,
+            found.chosen,
+            self.study.spent,
+            stopped=self.interrupted,
+        )
         return found._replace(unchecked=why)
 
     def _proposals(self) -> Iterator[Proposal]:
@@ -129,7 +133,7 @@ class Search:
         while self._searching():
             proposal = self.strategy.propose(timed(self._trials))
             if proposal is None:
-                self._whole = True
+                self._whole = self.strategy.has_seen_all(timed(self._trials))
                 break
             yield proposal
         yield from self._endings()

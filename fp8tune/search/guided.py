@@ -27,6 +27,9 @@ ENOUGH = 0.003
 """Expected gain of all further trials together below which the search ends."""
 ENOUGH_SHOWN = 0.01
 """The same where an earlier study tells of this one: it has looked for the rest."""
+LITTLE = 0.01
+"""Expected gain from which even what hardly fits is tried before the search ends, and
+below which one that ended has seen all."""
 SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
 """How sure it must be that a setting fits, by how many trials ran out of memory."""
 CAREFUL = 0.5
@@ -72,22 +75,39 @@ class Guided:
 
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
         """The next trial; ``None`` where further ones promise next to nothing."""
-        runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
-        memory = Memory(self.space, runs, self._card_gib, self._peaks)
-        shut = closed(self.space, runs, memory.usable_gib)
-        points = [point for point in self._points if not shut(point)]
+        known, points = self._known(trials)
         if not points:
             return None
-        known = Known(
-            self.space, self.given, self._expected, runs, memory, self.earlier
-        )
-        if not any(record.ok for _, record in runs):
+        if not _has_run(known):
             return _anything(known, points)
-        ooms = sum(record.outcome == "oom" for _, record in runs)
+        ooms = sum(record.outcome == "oom" for _, record in known.runs)
         ahead = outlook(known, points)
         sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
         found = _promising(known, ahead, sure, ooms)
         return found or _uncovered(known, ahead, sure) or _left(ahead, sure)
+
+    def has_seen_all(self, trials: Sequence[Trial]) -> bool:
+        """Whether the settings that were not tried promise next to nothing."""
+        known, points = self._known(trials)
+        if not points or not _has_run(known):
+            return not points
+        ahead = outlook(known, points)
+        return ahead.total(_every(ahead)) < LITTLE
+
+    def _known(self, trials: Sequence[Trial]) -> tuple[Known, list[Point]]:
+        """What trials tell, and the points that may still be tried."""
+        runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
+        memory = Memory(self.space, runs, self._card_gib, self._peaks)
+        shut = closed(self.space, runs, memory.usable_gib)
+        points = [point for point in self._points if not shut(point)]
+        known = Known(
+            self.space, self.given, self._expected, runs, memory, self.earlier
+        )
+        return known, points
+
+
+def _has_run(known: Known) -> bool:
+    return any(record.ok for _, record in known.runs)
 
 
 def _anything(known: Known, points: Sequence[Point]) -> Proposal:
@@ -99,8 +119,8 @@ def _anything(known: Known, points: Sequence[Point]) -> Proposal:
 
 def _promising(known: Known, ahead: Outlook, sure: Mask, ooms: int) -> Proposal | None:
     """The trial with the largest expected gain, or one that tells whether it fits."""
-    every = np.ones_like(sure)
-    total, enough = ahead.total(every), ENOUGH_SHOWN if _shown(ahead) else ENOUGH
+    every, enough = _every(ahead), _enough(ahead)
+    total = ahead.total(every)
     if total < enough:
         return None
     why = f"expected gain {100 * total:.1f} %"
@@ -111,11 +131,25 @@ def _promising(known: Known, ahead: Outlook, sure: Mask, ooms: int) -> Proposal 
     probe = _probe(known, ahead, sure, wanted)
     if probe is not None:
         return Proposal(probe, "search", "to learn what fits")
-    if ooms < RISKS and ahead.fits[wanted] >= RISK:
+    may = (ahead.fits >= RISK) & (ooms < RISKS)
+    if may[wanted]:
         return Proposal(ahead.points[wanted], "search", f"{why}, may not fit")
-    if within < enough:
-        return None
-    return Proposal(ahead.points[ahead.best(sure)], "search", why)
+    if within >= enough:
+        return Proposal(ahead.points[ahead.best(sure)], "search", why)
+    for last, least in ((may, enough), (every & (ooms < RISKS), LITTLE)):
+        if ahead.total(last) >= least:
+            best = ahead.points[ahead.best(last)]
+            return Proposal(best, "search", f"{why}, may not fit")
+    return None
+
+
+def _every(ahead: Outlook) -> Mask:
+    return np.ones(len(ahead.points), dtype=bool)
+
+
+def _enough(ahead: Outlook) -> float:
+    """The expected gain below which a search ends."""
+    return ENOUGH_SHOWN if _shown(ahead) else ENOUGH
 
 
 def _probe(known: Known, ahead: Outlook, sure: Mask, wanted: int) -> Point | None:

@@ -18,14 +18,13 @@ from fp8tune.search.stability.plan import (
     Conditions,
     Cost,
     cost,
-    least_budget,
     own_cost,
     reserve,
     steps_in,
     wanted,
 )
 from fp8tune.search.strategy import Proposal
-from fp8tune.search.study import Trial
+from fp8tune.search.study import Trial, timed
 
 LOST = 2
 """Runs that may fail otherwise than by diverging, until no more are tried."""
@@ -44,9 +43,13 @@ class Stage(NamedTuple):
         """Time to keep for it while the search goes on [s]."""
         if point is None or not self._applies(point) or self.conditions.refusal:
             return 0.0
-        if curves(self.space, trials).get(point):
+        if self._failure(trials, point):
             return 0.0
-        return reserve(cost(self.space, point, trials), self.budget)
+        runs = curves(self.space, trials).get(point, [])
+        each = cost(self.space, point, trials)
+        if runs and each:
+            return self._missing(trials, point, runs, each)
+        return reserve(each, self.budget)
 
     def begun(self, trials: Sequence[Trial], left: float) -> Proposal | None:
         """The next run of a comparison that is not finished."""
@@ -72,9 +75,17 @@ class Stage(NamedTuple):
         return min(left, SHORT + SLACK * likely)
 
     def unchecked(
-        self, trials: Sequence[Trial], point: Point | None, *, stopped: bool
+        self,
+        trials: Sequence[Trial],
+        point: Point | None,
+        spent: float,
+        *,
+        stopped: bool,
     ) -> str:
-        """Why an FP8 setting was not compared to the end; ``""`` where it was."""
+        """Why an FP8 setting was not compared to the end; ``""`` where it was.
+
+        ``spent`` is what all the search's trials took [s].
+        """
         if point is None or not self._applies(point):
             return ""
         if self.conditions.refusal:
@@ -90,20 +101,55 @@ class Stage(NamedTuple):
         each = cost(self.space, point, trials)
         if each is None:
             return "no trial tells how long its runs take"
-        minutes = math.ceil(self._enough(trials, runs, each) / 60)
-        return f"no time{' to end' if runs else ''}; --budget {minutes}m leaves enough"
+        other = spent + self._beside(trials)
+        minutes = math.ceil(self._enough(trials, point, runs, each, other) / 60)
+        return f"no time{' to end' if runs else ''}; give --budget {minutes}m or more"
+
+    def _beside(self, trials: Sequence[Trial]) -> float:
+        """What else the same command does with a larger budget [s].
+
+        It confirms anew, and begins nothing that would leave too little for the
+        comparison, but for one trial.
+        """
+        again = [trial.record for trial in trials if trial.stage == "confirm"]
+        again = [r for r in again if r.more.get("budget_s") == self.budget]
+        longest = max((trial.record.cost_s for trial in timed(trials)), default=0.0)
+        return sum(record.cost_s for record in again) + longest
 
     def _enough(
-        self, trials: Sequence[Trial], runs: Sequence[Curve], each: Cost
+        self,
+        trials: Sequence[Trial],
+        point: Point,
+        runs: Sequence[Curve],
+        each: Cost,
+        other: float,
     ) -> float:
-        """A budget with which the same command comes to a verdict [s].
+        """A budget that leaves enough for a verdict beside ``other`` seconds [s]."""
+        missing = self._missing(trials, point, runs, each)
+        if runs:
+            return max(self.budget + 1, other + missing)
+        kept = min(other / (1 - SHARE), other + reserve(each, math.inf))
+        return max(self.budget + 1, kept, missing / SHARE)
 
-        It is spent already to a part, and a larger one first confirms all anew.
-        """
-        spent = sum(trial.record.cost_s for trial in trials)
-        anew = sum(t.record.cost_s for t in trials if t.stage == "confirm")
-        core = CORE * each.of(runs[0].course.steps if runs else LEAST) / USED
-        return max(least_budget(each), self.budget + 1, spent + anew + core)
+    def _missing(
+        self, trials: Sequence[Trial], point: Point, runs: Sequence[Curve], each: Cost
+    ) -> float:
+        """Time for the runs that are wanted, if they come out as those before [s]."""
+        steps = self.conditions.steps or LEAST
+        made = [*runs]
+        while ask := wanted(self.space, point, made, self.conditions, steps):
+            precision = str(self.space.value(ask.point, "precision"))
+            flat = (1.0,) * ask.course.steps
+            like = [run for run in made if run.precision == precision]
+            like = like or [Curve(precision, ask.course, flat, flat)]
+            made.append(like[-1]._replace(course=ask.course))
+        own = [
+            trial.record.cost_s
+            for trial in trials
+            if trial.stage == STAGE and belongs(self.space, trial) == point
+        ]
+        likely = max([each.of(runs[0].course.steps if runs else steps), *own])
+        return (len(made) - len(runs)) * likely / USED
 
     def _applies(self, point: Point) -> bool:
         return bool(self.space.value(point, "precision") == "fp8")

@@ -1,5 +1,7 @@
 """A whole search with its last stage, on recorded speeds and generated losses."""
 
+import re
+
 import pytest
 
 from fp8tune.runners.replay import Replay
@@ -116,9 +118,18 @@ def test_time_is_kept_for_it():
 def test_without_time_it_says_what_to_type():
     found, study = searched(budget=900.0)
     assert stages(study)[1] == 0
-    assert found.unchecked == "no time; --budget 35m leaves enough"
-    longer, again = searched(budget=35 * 60.0)
-    assert (longer.unchecked, stages(again)[1]) == ("", 10)
+    assert found.unchecked == "no time; give --budget 58m or more"
+
+
+@pytest.mark.parametrize("budget", [300.0, 900.0, 1500.0, 2100.0, 2400.0])
+@pytest.mark.parametrize("cost_s", [20.0, 70.0, 80.0])
+def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, cost_s):
+    made, study = runner(cost_s=cost_s), Study("")
+    found = searched(made, budget, study=study)[0]
+    advised = re.search(r"--budget (\d+)m or more", found.unchecked)
+    longer = 60.0 * int(advised[1]) if advised else budget
+    found = searched(made, longer, study=study)[0]
+    assert (found.unchecked, stages(study)[1]) == ("", 10)
 
 
 @pytest.mark.parametrize("kept", range(21))
@@ -190,8 +201,8 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     found, study = searched(made, budget, LONG)
     assert (found.chosen, found.verdict) == (BEST, "unsure")
     assert stages(study) == (6, 9)
-    assert found.unchecked == "no time to end; --budget 47m leaves enough"
-    longer = searched(made, 40 * 60.0, LONG, study=study)[0]
+    assert found.unchecked == "no time to end; give --budget 49m or more"
+    longer = searched(made, 49 * 60.0, LONG, study=study)[0]
     assert (longer.unchecked, longer.learns.start.verdict) == ("", "inside")
 
 
