@@ -49,6 +49,9 @@ def saved(folder: str) -> Saved:
 
 
 def _plan(about: dict[str, Any]) -> Plan:
+    for name in ("config", "output"):
+        if b"\0" in os.fsencode(str(about.get(name))):
+            raise ValueError(f"{name} is no path")
     path, text = str(about["config"]), str(about["config_text"])
     if about["trainer"] not in NAMES:
         raise ValueError("trainer")
