@@ -12,10 +12,18 @@ from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, number
-from fp8tune.search.report.words import clean, gib, label, percent, plural, rate
+from fp8tune.search.report.words import (
+    clean,
+    gib,
+    interval,
+    label,
+    percent,
+    plural,
+    rate,
+)
 from fp8tune.search.runs import by_point, deviation
 from fp8tune.search.stability.course import course
-from fp8tune.search.statistics import Speed, speed
+from fp8tune.search.statistics import speed
 from fp8tune.search.study import Trial
 
 MOST = 1000
@@ -75,13 +83,9 @@ def _row(case: Case, trial: Trial, spread: float) -> Row:
     )
 
 
-def _speed(found: Speed | None) -> str:
-    return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
-
-
 def _rate(record: Record, spread: float) -> str:
     if record.measured:
-        return _speed(speed([record], spread))
+        return interval(speed([record], spread))
     return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
 
 
