@@ -65,7 +65,8 @@ def check_records(aim: str, records: Iterable[Record]) -> None:
     if lacking:
         trials = f"{lacking} trial{'s' * (lacking != 1)}"
         raise CannotPlan(
-            f"--objective {aim}: {trials} of the records say no `tokens_per_joule`"
+            f"--objective {aim}: {trials} of the records say no `tokens_per_joule`; "
+            "leave these out, or the objective"
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.job import Unknown
-from fp8tune.search.aim import ENERGY
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
 from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
@@ -65,19 +65,19 @@ def _change(old: Any, new: Any, found: Answer) -> str:
         return f"{shown(new)}: {KEPT}"
     text = f"{shown(old)} -> {shown(new)}"
     one, other, by = found.energy.chosen, found.energy.given, found.energy.gain
+    told = []
     if found.aim == ENERGY and one and other and by:
-        gain, low, high = (100 * (x - 1) for x in by)
-        return (
-            f"{text}: with the other changes {gain:+.1f} % tokens per joule "
-            f"({low:+.1f} to {high:+.1f}), {other.value:.3g} -> {one.value:.3g}"
-        )
-    if found.speed is None or found.given is None or found.gain is None:
-        return text
-    gain, low, high = (100 * (x - 1) for x in found.gain)
-    return (
-        f"{text}: with the other changes {gain:+.1f} % tokens/s "
-        f"({low:+.1f} to {high:+.1f}), {_rate(found.given)} -> {_rate(found.speed)}"
-    )
+        both = f"{figure(other.value, ENERGY)} -> {figure(one.value, ENERGY)}"
+        told.append(f"{_percent(by, 'tokens per joule')}, {both} {UNITS[ENERGY]}")
+    if found.speed and found.given and found.gain:
+        both = f"{_rate(found.given)} -> {_rate(found.speed)}"
+        told.append(f"{_percent(found.gain, UNITS[SPEED])}, {both}")
+    return f"{text}: with the other changes {'; '.join(told)}" if told else text
+
+
+def _percent(gain: Speed, unit: str) -> str:
+    value, low, high = (100 * (x - 1) for x in gain)
+    return f"{value:+.1f} % {unit} ({low:+.1f} to {high:+.1f})"
 
 
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
