@@ -120,6 +120,22 @@ FEW_TOKENS: dict[str, tuple[dict[str, Any], int]] = {
     "schedule-free, one GPU": (VARIANTS["schedule-free"], 1),
     "tied lion, one GPU": (VARIANTS["tied"] | VARIANTS["lion"], 1),
 }
+PACKED = MOE | {"model.moe_packed_experts": True}
+PADDED: dict[str, tuple[dict[str, Any], int]] = {
+    "fsdp6": ({}, 6),
+    "fsdp32": ({}, 32),
+    "accumulated, fsdp32": (VARIANTS["accumulated"], 32),
+    "no AC, fsdp32": (VARIANTS["no AC"], 32),
+    "every other block, fsdp32": ({"model.moe_frequency": 2}, 32),
+    "ep2 fsdp16": ({"distributed.ep": 2}, 32),
+    "accumulated, ep2 fsdp16": (VARIANTS["accumulated"] | {"distributed.ep": 2}, 32),
+    "every other block, ep2 fsdp16": (
+        {"model.moe_frequency": 2, "distributed.ep": 2},
+        32,
+    ),
+}
+"""Packed experts on more shards than there are experts, or no multiple of them."""
+
 MUON: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("muon, one GPU", {}, 1),
     ("muon, fsdp2", {}, 2),
@@ -179,8 +195,8 @@ def together(
 def measured(checkout: Path, chosen: list[Case]) -> Iterator[tuple[Case, Any]]:
     """Run the cases; those with a mesh of several dimensions in fresh processes."""
     work = partial(run, checkout)
-    flat = [case for case in chosen if "tp" not in case.name]
-    meshed = [case for case in chosen if "tp" in case.name]
+    meshed = [case for case in chosen if "tp" in case.name or "ep2" in case.name]
+    flat = [case for case in chosen if case not in meshed]
     with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for group, size in ((flat, 64), (meshed, 1)):
             for case, peaks in zip(group, pool.imap(work, group, size), strict=True):
@@ -201,6 +217,8 @@ def cases() -> Iterator[Case]:
         yield case(f"MoE {name}, fsdp8", VARIANTS[name] | MOE, 8)
     more = {"model.num_experts": 16, "model.moe_packed_experts": True}
     yield case("MoE 16 packed, fsdp8", MOE | more, 8)
+    for name, (change, gpus) in PADDED.items():
+        yield case(f"MoE 8 packed, {name}", PACKED | change, gpus)
     mixed = {"model.moe_frequency": 2, "model.moe_shared_experts": 1}
     yield case("MoE every other block, fsdp8", MOE | mixed, 8)
     yield case("MoE dense, tp4 fsdp4", MOE | TP, 16)

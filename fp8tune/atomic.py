@@ -40,6 +40,11 @@ def write(path: str, data: bytes, like: str = "", *, through: bool = True) -> No
         raise
 
 
+def no_link(path: str, flags: int) -> int:
+    """An opener for ``open`` that follows no link; raises ``OSError``."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def is_stream(path: str) -> bool:
     """Whether something is there that bytes are sent to: a pipe, a device, a socket."""
     try:

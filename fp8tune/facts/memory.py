@@ -26,7 +26,7 @@ def workspaces_gib(gpu_compute_capability: float = 0.0) -> float:
 
 
 def state_gib(
-    params_rank: float,
+    params_padded: float,
     weight_bytes: int,
     optimizer_bytes: float,
     kept_gradient_bytes: float,
@@ -38,7 +38,7 @@ def state_gib(
     Sharded weights and optimizer state, gradients that outlive a step, workspaces.
     """
     bytes_each = weight_bytes + optimizer_bytes + kept_gradient_bytes
-    return params_rank * bytes_each / shards / GIB + memory_workspaces_gib
+    return params_padded * bytes_each / shards / GIB + memory_workspaces_gib
 
 
 def gradients_gib(
@@ -53,14 +53,14 @@ def gradients_gib(
 
 
 def reduced_gradients_gib(
-    params_rank: float, gradient_bytes: int, shards: int
+    params_padded: float, gradient_bytes: int, shards: int
 ) -> float:
     """Sharded gradients at the end of the backward pass [GiB]."""
-    return params_rank * gradient_bytes / shards / GIB
+    return params_padded * gradient_bytes / shards / GIB
 
 
 def other_gradients_gib(
-    params_rank: float,
+    params_padded: float,
     params_root: float,
     gradient_bytes: int,
     unsharded_gradient_bytes: int,
@@ -72,7 +72,7 @@ def other_gradients_gib(
     Those of all blocks, reduced, and what accumulation has kept of the two tables.
     """
     kept = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
-    blocks = (params_rank - params_root) * gradient_bytes / shards
+    blocks = (params_padded - params_root) * gradient_bytes / shards
     return (blocks + params_root * kept) / GIB
 
 
@@ -145,11 +145,15 @@ def gathered_gib(
     params_block: float,
     gathered_bytes: float,
     compute_bytes: int,
+    expert_padding: int,
+    padding_bytes: int,
 ) -> float:
     """Weights and gradients that FSDP holds whole in the backward pass [GiB].
 
-    Of one block; without a pipeline also embedding and head, and the head's gradient.
+    Of one block, with what it pads experts by; without a pipeline also embedding and
+    head, and the head's gradient.
     """
     whole = pp == 1 and gathered_bytes
     root = compute_bytes * (params_root + params_head_gradient) if whole else 0
-    return (root + gathered_bytes * params_block) / GIB
+    block = gathered_bytes * params_block + padding_bytes * expert_padding
+    return (root + block) / GIB

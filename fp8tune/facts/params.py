@@ -146,3 +146,8 @@ def rank(
     """
     dense = (stage_layers - moe_layers) * params_dense_block
     return dense + moe_layers * params_moe_block + params_root + extra_parameters
+
+
+def padded(params_rank: float, moe_layers: int, expert_padding: int) -> float:
+    """The same with what FSDP pads packed experts by."""
+    return params_rank + moe_layers * expert_padding

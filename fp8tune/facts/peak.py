@@ -149,6 +149,26 @@ def backward_end_gib(
     return held + kept + others + memory_held_logits_gib + memory_recompute_gib
 
 
+def experts_gib(
+    expert_padding: int,
+    padding_bytes: int,
+    late_padding_bytes: int,
+    block_tokens: int,
+    passing_bytes: float,
+    memory_backward_gib: float,
+    memory_backward_end_gib: float,
+) -> float:
+    """While FSDP reduces gradients of experts that it pads: 0 where it does not [GiB].
+
+    What it holds of the padding by then, without what these experts had in memory.
+    """
+    if not expert_padding:
+        return 0.0
+    more = (late_padding_bytes - padding_bytes) * expert_padding
+    before = max(memory_backward_gib, memory_backward_end_gib)
+    return before + (more - block_tokens * passing_bytes) / GIB
+
+
 def optimizer_gib(
     memory_state_gib: float,
     memory_reduced_gradients_gib: float,
@@ -168,6 +188,7 @@ def peak_gib(
     memory_regather_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    memory_experts_gib: float,
     memory_embedding_gib: float,
     memory_reduce_gib: float,
     memory_optimizer_gib: float,
@@ -178,7 +199,7 @@ def peak_gib(
     and what the allocator reserves beyond it come on top, several GiB; with a pipeline
     the last stage, which has the logits, holds more than this.
     """
-    blocks = max(memory_backward_gib, memory_backward_end_gib)
+    blocks = max(memory_backward_gib, memory_backward_end_gib, memory_experts_gib)
     tables = max(memory_regather_gib, memory_embedding_gib, memory_reduce_gib)
     return max(memory_init_gib, memory_loss_gib, blocks, tables, memory_optimizer_gib)
 
@@ -188,12 +209,14 @@ def peak_at(
     memory_init_gib: float,
     memory_loss_gib: float,
     memory_regather_gib: float,
+    memory_experts_gib: float,
     memory_embedding_gib: float,
     memory_reduce_gib: float,
     memory_optimizer_gib: float,
 ) -> str:
     """The instant of the peak: init, loss, a part of the backward pass, or the step."""
     instants = {
+        memory_experts_gib: "reduction of experts",
         memory_reduce_gib: "reduction of embedding and head",
         memory_embedding_gib: "backward of the embedding",
         memory_regather_gib: "gathering of embedding and head",
@@ -211,24 +234,28 @@ def low_gib(
     memory_regather_gib: float,
     memory_backward_gib: float,
     memory_backward_end_gib: float,
+    memory_experts_gib: float,
     memory_embedding_gib: float,
     memory_reduce_gib: float,
     memory_optimizer_gib: float,
     memory_spare_activations_gib: float,
     memory_spare_gib: float,
     stage_layers: int,
+    ac_applied: str,
 ) -> float:
     """Least that the peak can be, by the errors measured so far [GiB].
 
     Without what may not be there: of all blocks until the backward pass begins, of one
-    at its end. Building the model is exact.
+    at its end. Nothing of experts is in memory while their gradients are reduced, with
+    full AC. Building the model is exact.
     """
     kept = memory_spare_activations_gib
     one = memory_spare_gib - kept + kept / stage_layers
     early = max(memory_loss_gib, memory_regather_gib) - kept
     blocks = max(memory_backward_gib - memory_spare_gib, memory_backward_end_gib - one)
     late = max(memory_embedding_gib, memory_reduce_gib, memory_optimizer_gib)
-    step = max(early, blocks, late)
+    experts = memory_experts_gib if ac_applied == "full" else 0.0
+    step = max(early, blocks, experts, late)
     return max(memory_init_gib, step * (1 - BANDS[estimate_family][0]))
 
 

@@ -10,6 +10,8 @@ from fp8tune.facts.memory import GIB
 from fp8tune.facts.peak import BANDS
 from fp8tune.job import Job, Prose, Unknown, Words
 
+RECOMPUTED, GATHERED = "one block recomputed", "gathered by FSDP"
+
 FACTORS = (2, 4, 8, 16, 32, 64)
 """How many times as many GPUs are tried."""
 
@@ -17,7 +19,7 @@ FACTORS = (2, 4, 8, 16, 32, 64)
 def breakdown(
     memory_peak_at: str,
     memory_init_gib: float,
-    params_rank: float,
+    params_padded: float,
     weight_bytes: int,
     optimizer_bytes: float,
     optimizer_temporary_bytes: float,
@@ -49,7 +51,7 @@ def breakdown(
     """
     if memory_peak_at == "init":
         return {"the whole model": memory_init_gib}
-    each = params_rank / shards / GIB
+    each = params_padded / shards / GIB
     late = memory_backward_end_gib > memory_backward_gib
     kept = memory_activations_gib / (stage_layers if late else 1)
     routers = memory_routers_gib * (1 - 1 / max(1, moe_layers))
@@ -63,8 +65,8 @@ def breakdown(
             "gradients": memory_late_gradients_gib if late else memory_gradients_gib,
             "activations": memory_queued_gib + kept,
             "logits": memory_held_logits_gib,
-            "one block recomputed": memory_recompute_gib,
-            "gathered by FSDP": memory_gathered_gib,
+            RECOMPUTED: memory_recompute_gib,
+            GATHERED: memory_gathered_gib,
             "kept by routers": routers if late else 0.0,
         },
         "optimizer step": {
@@ -74,13 +76,21 @@ def breakdown(
             "temporaries of the step": optimizer_temporary_bytes / GIB,
         },
     }
+    parts["reduction of experts"] = {
+        name: gib
+        for name, gib in parts["backward"].items()
+        if name not in (RECOMPUTED, GATHERED)
+    }
     parts |= memory_table_parts
     found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
     found["cuBLAS workspaces"] = memory_workspaces_gib
+    left = memory_peak_gib - sum(found.values())
     if memory_peak_at in memory_table_parts:
-        found["embedding and head"] = memory_peak_gib - sum(found.values())
+        found["embedding and head"] = left
+    elif memory_peak_at == "reduction of experts":
+        found[GATHERED] = left
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 

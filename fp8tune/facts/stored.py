@@ -53,7 +53,7 @@ def add(path: str, runs: Iterable[Run]) -> None:
     """
     read(path)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    with open(f"{path}.lock", "w") as lock:
+    with open(f"{path}.lock", "a", opener=atomic.no_link) as lock:
         with contextlib.suppress(ImportError, OSError):  # systems without such locks
             import fcntl
 

@@ -100,11 +100,18 @@ class Guard:
 
 def sharers(record_more: dict[str, Any]) -> str:
     """The other processes that a record names: ``python (pid 12, 3.0 GiB)``."""
-    return ", ".join(
-        f"{other['name']} (pid {other['pid']}"
-        + (f", {other['gib']:.1f} GiB)" if other["gib"] is not None else ")")
-        for other in record_more.get("others", [])
-    )
+    told: Any = record_more.get("others")
+    return ", ".join(filter(None, map(_sharer, told if isinstance(told, list) else [])))
+
+
+def _sharer(told: Any) -> str:
+    """One of them; ``""`` where a record of somebody else's says something odd."""
+    match told:
+        case {"name": str(name), "pid": int(pid), "gib": int() | float() as gib}:
+            return f"{name} (pid {pid}, {gib:.1f} GiB)"
+        case {"name": str(name), "pid": int(pid)}:
+            return f"{name} (pid {pid})"
+    return ""
 
 
 class Sampler:

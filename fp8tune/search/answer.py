@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
+    MOST,
     Runs,
     broke,
     by_point,
@@ -17,6 +18,7 @@ from fp8tune.search.runs import (
     gap,
     is_unfit,
     lacks_memory,
+    neighbours,
     speed_of,
     telling,
     together,
@@ -24,7 +26,7 @@ from fp8tune.search.runs import (
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import SAME, Speed, speed, verdict
+from fp8tune.search.statistics import SAME, Speed, settled, speed, verdict
 from fp8tune.search.study import Trial, timed
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
@@ -65,7 +67,8 @@ class Answer(NamedTuple):
     and the given one that it is held against too; ``whole`` whether the search looked
     at all that promised something, or was ended before.
     ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
-    less than ``alike`` is called the same.
+    less than ``alike`` is called the same. ``behind`` is how the runner-up, the best of
+    the others, does beside the chosen one.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -96,6 +99,7 @@ class Answer(NamedTuple):
     gain: Speed | None = None
     whole: bool = True
     alike: float = SAME
+    behind: Speed | None = None
 
     @property
     def learns(self) -> Finding | None:
@@ -124,10 +128,11 @@ def answer(
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
     if chosen == given:
-        known = whole and (sure or _is_behind(goals, best, given))
+        known = whole and _is_beaten_by_none(goals, best, given)
     else:
         known = chosen not in learned or not learned[chosen].doubtful
     last = _last(runs.get(chosen, [])) if chosen is not None else None
+    second = _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
@@ -136,7 +141,7 @@ def answer(
         *together(runs, chosen, given),
         twin,
         fp8.value if fp8 else None,
-        _runner_up(goals, best, chosen),
+        second,
         last.record if last else None,
         last.number if last else None,
         len(trials),
@@ -154,6 +159,7 @@ def answer(
         gain=gap(runs, chosen, given),
         whole=whole,
         alike=usual(runs).same,
+        behind=gap(goals, second, chosen),
     )
 
 
@@ -222,13 +228,20 @@ def _was_cut_off(trial: Trial) -> bool:
     return trial.stage == "search" and "budget_s" in trial.record.more
 
 
-def _is_behind(runs: Runs, best: Sequence[Point], given: Point) -> bool:
-    """Whether the best of the others is surely slower, or there is none."""
+def _is_beaten_by_none(runs: Runs, best: Sequence[Point], given: Point) -> bool:
+    """Whether the best of the others is surely no faster, or there is none.
+
+    Or as sure as so many runs as are worth their time make it.
+    """
     rival = next((point for point in best if point != given), None)
-    gain = gap(runs, rival, given)
-    return rival is None or (
-        gain is not None and verdict(gain, usual(runs).same) == "slower"
-    )
+    gain, same = gap(runs, rival, given), usual(runs).same
+    if rival is None or gain is None:
+        return rival is None
+    if verdict(gain, same) == "slower":
+        return True
+    if not _is_confirmed(runs, given, given):
+        return False
+    return settled(gain, same) or len(neighbours(runs, rival, given)) >= MOST
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:

@@ -43,8 +43,9 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
     """What one trial has measured; what cannot be or was not predicted is left out."""
     key, more = job.words.renamed.get("grad_accum"), record.more
     values = dict(record.knobs)
-    if key is not None and isinstance(more.get("grad_accum"), int):
-        values.setdefault(key, more["grad_accum"])
+    count = more.get("grad_accum")
+    if key is not None and type(count) is int and count > 0:
+        values.setdefault(key, count)
     changed, versions = with_knobs(job, values), _versions(more)
     whole = record.measured and "extrapolated" not in more
     tokens = record.tokens_per_second if whole else 0.0

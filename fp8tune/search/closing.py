@@ -83,14 +83,23 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{change(gain)}{' tokens per joule' * (aim == ENERGY)}"
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
+        yield from _second(found, plan)
         yield "give a larger --budget to learn more"
     elif found.chosen == plan.given and found.runner_up is None:
         yield f"{nothing_else(found)}: yours stays, {_maybe(best, aim)}"
     elif found.chosen == plan.given:
         yield f"your config is already the best: {_maybe(best, aim)}"
+        yield from _second(found, plan)
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(best, aim)}"
         yield "your config did not run beside it: no gain can be told"
+
+
+def _second(found: Answer, plan: Plan) -> Iterator[str]:
+    """The best of the others beside the given setting, which is chosen."""
+    if found.runner_up and found.behind:
+        second = describe(plan, found.runner_up)
+        yield f"next best: {second}: {change(found.behind)}"
 
 
 def unfinished(found: Answer) -> str:
@@ -99,13 +108,15 @@ def unfinished(found: Answer) -> str:
         return "no other setting ran yet"
     many, better = len(found.others) != 1, named("faster", found.aim)
     said = (
-        f"none of the {len(found.others)} other settings that ran is {better}"
+        f"none of the {len(found.others)} other settings that ran is surely {better}"
         if many
-        else f"the other setting that ran is no {better}"
+        else f"the other setting that ran is not surely {better}"
     )
     if not found.whole:
         return f"{said}, but not all were tried"
-    return f"{said}, but that was not measured again"
+    if not found.confirmed:
+        return f"{said}, but that was not measured again"
+    return f"{said}, and it takes more runs to tell"
 
 
 def _none_chosen(found: Answer) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from fp8tune.search.answer import answer, ranked
 from fp8tune.search.runs import (
+    MOST,
     Runs,
     by_point,
     drift,
@@ -22,16 +23,14 @@ from fp8tune.search.runs import (
     usual,
 )
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import settled
+from fp8tune.search.statistics import settled, verdict
 from fp8tune.search.study import Trial
 
 BEST = 3
 """Settings that are confirmed, the given one not counted."""
 CLOSE = 0.97
-"""Share of the best one's speed from which another may be the best."""
+"""Share of their speed that settings may have lost since the search."""
 ROUNDS = 2
-MOST = 14
-"""Runs of the given setting and its rival, while it is not clear which is faster."""
 
 
 def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
@@ -69,13 +68,11 @@ def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
     if not best:
         return []
     runs = by_point(space, found)
-    fastest = speed_of(runs, best[0])
+    same = usual(runs).same
     near = [
         point
         for point in best[1:BEST]
-        if fastest
-        and (own := speed_of(runs, point))
-        and own.value > CLOSE * fastest.value
+        if (gain := gap(runs, point, best[0])) and verdict(gain, same) != "slower"
     ]
     twin = space.twin(best[0]) or _in_fp8(space, given, best[0])
     mine = [given] if space.has(given) and not _lost(runs, given) else []
@@ -200,8 +197,8 @@ def _doubtful(
 def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None:
     """Which of two points is to run, until they have run so often beside each other.
 
-    The one whose last run is longer ago; where the other one cannot run, only the
-    first, so often.
+    In the order A B B A, so that nothing that drifts or comes and goes favours one;
+    where the other one cannot run, only the first, so often.
     """
     if _lost(runs, one):
         return None
@@ -211,12 +208,18 @@ def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None
         return None
     if max(_times(runs, one), _times(runs, other)) >= 2 * MOST:
         return None
-    return min((one, other), key=lambda point: _last(runs, point))
-
-
-def _last(runs: Runs, point: Point) -> int:
-    """The number of a point's last confirmation; -1 for none."""
-    return max((t.number for t in runs[point] if t.stage == "confirm"), default=-1)
+    numbers = {
+        point: [trial.number for trial in runs[point] if trial.stage == "confirm"]
+        for point in (one, other)
+    }
+    if missing := [point for point in numbers if not numbers[point]]:
+        return missing[0]
+    first = max(min(own) for own in numbers.values()) - 1
+    turns = sorted((n, p) for p, own in numbers.items() for n in own if n >= first)
+    last = [point for _, point in turns[-2:]]
+    if len(set(last)) == 2:
+        return last[-1]
+    return other if last[-1] == one else one
 
 
 def _times(runs: Runs, point: Point) -> int:

@@ -8,6 +8,8 @@ import fcntl
 import os
 from collections.abc import Iterator
 
+from fp8tune.atomic import no_link
+
 
 class Busy(Exception):
     """Another search is at work in the folder."""
@@ -20,7 +22,7 @@ def alone_in(folder: str) -> Iterator[None]:
     File systems without locks are used without them.
     """
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "w") as file:
+    with open(os.path.join(folder, "lock"), "a", opener=no_link) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -31,6 +31,11 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
             "bf16_twin": _speed(found.twin),
         },
         "gain": _speed(reached(found).gain),
+        "runner_up": found.runner_up
+        and {
+            "knobs": space.values(found.runner_up),
+            "gain": _speed(found.behind),
+        },
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
         "fp8_gain_of": found.pair
@@ -97,8 +102,10 @@ def outcome(record: Record) -> str:
 
 
 def _last(record: Record, name: str) -> str:
-    values = record.more.get(name)
-    return f"{values[-1]:.4g}" if isinstance(values, list) and values else "unknown"
+    match record.more.get(name):
+        case [*_, int() | float() as last]:
+            return f"{last:.4g}"
+    return "unknown"
 
 
 def describe(plan: Plan, point: Point) -> str:

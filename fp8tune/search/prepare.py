@@ -130,8 +130,8 @@ def _opened(
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
-    records, digest = recorded(wishes.records)
-    speeds, learned = split(records)
+    found = recorded(wishes.records)
+    speeds, learned = split(found.records)
     check_records(wishes.objective, speeds)
     plan, speeds = plan_for_records(config, speeds, wishes.allow)
     _check_keys(plan)
@@ -140,13 +140,15 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
         if not speeds:
             raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, wishes.allow)
-    about = plan.about(records=digest, budget=wishes.budget, allow=list(wishes.allow))
+    about = plan.about(
+        records=found.digest, budget=wishes.budget, allow=list(wishes.allow)
+    )
     study, begun = _opened(wishes, plan, about, held)
     runner = Replay(speeds, plan.space, learned)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     keys = {knob.key for knob in plan.space.knobs}
-    for note in (*refusals(config, keys), *refused, *plan.notes):
+    for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)

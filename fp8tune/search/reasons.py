@@ -8,6 +8,7 @@ from typing import Any
 from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY
 from fp8tune.search.answer import Answer
+from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import Record, capacity_gib
@@ -82,6 +83,9 @@ def _change(old: Any, new: Any, found: Answer) -> str:
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if found.verdict == "unsure":
         yield "unsure" if found.confirmed else "unsure: not both measured again"
+    if said := no_gain(found, plan.space):
+        rehearsed = found.record and found.record.more.get("rehearsal") is True
+        yield f"on this CPU {said}" if rehearsed else said
     if found.record is not None:
         yield from _of_trial(found.record)
     yield from _learning(plan, found)

@@ -114,7 +114,9 @@ def parse(line: str) -> Record:
     if len(line) > MAX_LINE:
         raise BadRecord(f"a line of more than {MAX_LINE >> 20} MiB")
     try:
-        data = json.loads(line, parse_constant=_no_number, parse_float=_finite)
+        data = json.loads(
+            line, parse_constant=_no_number, parse_float=_finite, parse_int=_small
+        )
     except (ValueError, RecursionError):
         raise BadRecord("no JSON") from None
     if not isinstance(data, dict):
@@ -129,6 +131,16 @@ def _no_number(_name: str) -> None:
 def _finite(text: str) -> float | None:
     value = float(text)
     return value if math.isfinite(value) else None
+
+
+def _small(text: str) -> int | None:
+    value = int(text)
+    return value if _fits(value) else None
+
+
+def _fits(value: int) -> bool:
+    """Whether a TOML file could hold it."""
+    return -(1 << 63) <= value < 1 << 63
 
 
 def _record(data: dict[str, Any]) -> Record:
@@ -149,7 +161,7 @@ def _record(data: dict[str, Any]) -> Record:
 
 def _is_scalar(value: Any) -> bool:
     """Whether a TOML file could hold it as a plain value."""
-    small = not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
+    small = not isinstance(value, int) or _fits(value)
     return small and isinstance(value, (str, bool, int, float))
 
 

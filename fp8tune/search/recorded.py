@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from fp8tune.search.accepted import left_out
+from fp8tune.search.answer import WHOLE
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.record import BadRecord, Record, parse_all
 
 MAX_BYTES = 1 << 28
+OF_STUDY = ("trial", "stage", "budget_s", WHOLE)
+"""What a study's trials say of the study: a replay is another one."""
+LATE = ("hang", "launch", "compile")
+"""How a trial ends that is given up."""
+CUT_OFF = "given up because of a budget, which says nothing under another one"
 
 
-def recorded(path: str) -> tuple[list[Record], str]:
-    """The records of a file, and its digest.
+class Recorded(NamedTuple):
+    """The records of a file, what was left out, and the file's digest."""
 
-    Raises ``CannotPlan`` and ``BadRecord``.
-    """
+    records: list[Record]
+    notes: list[str]
+    digest: str
+
+
+def recorded(path: str) -> Recorded:
+    """Read a file of records; raises ``CannotPlan`` and ``BadRecord``."""
     if not path:
         raise CannotPlan("--runner replay needs --records FILE")
     try:
@@ -26,7 +40,29 @@ def recorded(path: str) -> tuple[list[Record], str]:
         raise CannotPlan(f"{path}: larger than {MAX_BYTES >> 20} MiB")
     lines = iter(data.decode(errors="replace").split("\n"))
     try:
-        records = list(parse_all(lines))
+        records, notes = alone(parse_all(lines))
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
-    return records, hashlib.sha256(data).hexdigest()
+    if notes and not records:
+        raise CannotPlan(f"the records hold no trial to replay: {notes[0]}")
+    return Recorded(records, notes, hashlib.sha256(data).hexdigest())
+
+
+def alone(records: Iterable[Record]) -> tuple[list[Record], list[str]]:
+    """Records without what they say of their study, and notes of those left out.
+
+    A trial that a budget cut off says nothing of its setting under another budget.
+    """
+    every = list(records)
+    wrong = [CUT_OFF * _was_cut_off(record) for record in every]
+    pairs = zip(every, wrong, strict=True)
+    return [_alone(record) for record, odd in pairs if not odd], left_out(wrong)
+
+
+def _alone(record: Record) -> Record:
+    more = {name: said for name, said in record.more.items() if name not in OF_STUDY}
+    return record._replace(more=more)
+
+
+def _was_cut_off(record: Record) -> bool:
+    return "budget_s" in record.more and record.outcome in LATE

@@ -25,6 +25,8 @@ from fp8tune.search.study import Trial, timed
 UNFIT = ("oom", "nan", "user", "compile")
 """Outcomes that a setting never has where it is sound."""
 
+MOST = 14
+"""Runs of the given setting and its rival, while it is not clear which is faster."""
 NEAR = 5
 """Trials that neighbours may be apart: as many as one turn of a confirmation has."""
 
@@ -62,13 +64,17 @@ def together(
 ) -> tuple[Speed | None, Speed | None]:
     """How fast two points are by runs of the same time, where both have such.
 
-    Both in the confirmation, else both before it: in between the GPU may have become
-    slower.
+    By the neighbouring runs that tell their gap, so that it agrees with it; else by
+    those before the confirmation: in between the GPU may have become slower.
     """
-    for stage in (True, False):
-        speeds = during(runs, confirmation=stage)
-        if one and other and one in speeds and other in speeds:
-            return speeds[one], speeds[other]
+    if one and other and one != other:
+        if pairs := _pairs(runs, one, other):
+            differ = deviation(runs)
+            mine, theirs = zip(*pairs, strict=True)
+            return speed(mine, differ), speed(theirs, differ)
+        before = during(runs, confirmation=False)
+        if one in before and other in before:
+            return before[one], before[other]
     return speed_of(runs, one), speed_of(runs, other)
 
 
@@ -107,6 +113,11 @@ def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
 
     Each run is held against one near to it, the nearest first.
     """
+    pairs = _pairs(runs, one, other)
+    return [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
+
+
+def _pairs(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]]:
     mine, theirs = (
         [t for t in runs.get(p, []) if t.stage == "confirm" and t.record.measured]
         for p in (one, other)
@@ -116,13 +127,13 @@ def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
         for a, b in itertools.product(mine, theirs)
         if abs(a.number - b.number) <= NEAR
     )
-    ratios: list[float] = []
+    pairs: list[tuple[Record, Record]] = []
     used: set[int] = set()
     for _, *numbers, a, b in near:
         if used.isdisjoint(numbers):
             used.update(numbers)
-            ratios.append(a.tokens_per_second / b.tokens_per_second)
-    return ratios
+            pairs.append((a, b))
+    return pairs
 
 
 def _paired_deviation(runs: Runs) -> float:

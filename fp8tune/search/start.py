@@ -54,7 +54,7 @@ def start(
     where the one that is asked for cannot be started from.
     """
     place = os.path.join(folder, "study.json")
-    if os.path.exists(place):
+    if os.path.isfile(place):
         return _written(place)
     found, said = _chosen(plan, about, folder, studies, asked)
     runs: list[Run] = []

@@ -180,20 +180,25 @@ def settled(gain: Speed, same: float) -> bool:
 
     The gain is surely worth having, or surely not, or as well known as is worth it.
     """
-    sure = _around(gain.value, LOOKS * gain.half)
-    beyond = sure.low > 1 + same or gain.high < 1 + same
+    beyond = _surely(gain).low > 1 + same or gain.high < 1 + same
     return beyond or gain.half <= RESOLVED * same
+
+
+def _surely(gain: Speed) -> Speed:
+    """A gain with the interval of one that was looked at after every run."""
+    return _around(gain.value, LOOKS * gain.half)
 
 
 def verdict(gain: Speed, same: float) -> str:
     """``faster``, ``same``, ``slower`` or ``unsure``: where a ratio's interval lies.
 
-    ``faster`` and ``slower`` exclude no difference; ``same`` is a difference of at
-    most that share, and not known to be anything else.
+    ``faster`` and ``slower`` exclude no difference, also of one that was looked at
+    after every run; ``same`` is a difference of at most that share, and not known to be
+    anything else.
     """
-    small = abs(gain.value - 1) <= same
-    if gain.low > 1 and not small:
+    small, sure = abs(gain.value - 1) <= same, _surely(gain)
+    if sure.low > 1 and not small:
         return "faster"
-    if gain.high < 1 and not small:
+    if sure.high < 1 and not small:
         return "slower"
     return "same" if small else "unsure"

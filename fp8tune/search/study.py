@@ -69,7 +69,7 @@ class Study:
             place = os.path.join(self.folder, "study.json")
             if not os.path.exists(place):
                 text = json.dumps(about, indent=2, sort_keys=True)
-                atomic.write(place, f"{text}\n".encode())
+                atomic.write(place, f"{text}\n".encode(), through=False)
             self.trials = _read(os.path.join(self.folder, "trials.jsonl"))
         except OSError as error:
             raise BadStudy(f"{error.filename}: {error.strerror}") from None
@@ -104,7 +104,7 @@ class Study:
 
 def _append_line(path: str, line: bytes) -> None:
     """Append a line whole or not at all: half of one would spoil the next."""
-    with open(path, "ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=atomic.no_link) as file:
         size = file.tell()
         try:
             written = file.write(line)
@@ -125,8 +125,8 @@ def _read(path: str) -> list[Trial]:
     """
     trials, data, whole = _whole(path)
     if whole != data:
-        atomic.write(f"{path}.bak", data)
-        atomic.write(path, whole)
+        atomic.write(f"{path}.bak", data, through=False)
+        atomic.write(path, whole, through=False)
     return trials
 
 

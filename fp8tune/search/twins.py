@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.runs import Runs, during, gap, is_unfit, speed_of
+from fp8tune.search.runs import Runs, during, gap, is_unfit, speed_of, together
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import Speed
 
@@ -44,7 +44,8 @@ def fp8_gain(
             every = in_bf16 if whole else [p for p in mine if p in speeds]
             bf16 = _fastest(every, speeds, runs)
             assert bf16 is not None
-            return speeds[bf16], gap(runs, fp8, bf16), Pair(fp8, bf16)
+            _, beside = together(runs, fp8, bf16)
+            return beside, gap(runs, fp8, bf16), Pair(fp8, bf16)
     known = {p: found for p in twins if (found := speed_of(runs, p))}
     lone = _fastest(list(known), known, runs)
     return (known[lone] if lone else None), None, None

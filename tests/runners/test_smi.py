@@ -182,6 +182,14 @@ def test_who_joins_during_a_trial_is_named_too():
     assert sorted(other["pid"] for other in after) == [7, 8]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    ["x", 7, None, {}, ["x", None, {"pid": "x"}, {"name": [], "pid": 1, "gib": "x"}]],
+)
+def test_a_record_may_say_odd_things_of_others(odd):
+    assert sharers({"others": odd}) == ""
+
+
 def test_a_driver_that_stops_answering_is_asked_no_more():
     answers = iter([Sample(used_gib=1.0), Sample()])
     guard = Guard(lambda: next(answers), list)

@@ -1,16 +1,25 @@
 """What a search cannot start from, or leaves out, and what it says of it."""
 
+import json
+import os
 import sys
 
 import pytest
 
+from fp8tune.search.opening import FILES
+from fp8tune.search.stability.course import Course
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,
+    BEST,
     GIVEN,
     PRECISION,
     ran,
 )
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +48,34 @@ def test_no_study_is_replaced(replay, tmp_path):
     assert (done.code, done.out) == (2, "")
     assert "this would replace what trials have measured; try --output" in done.err
     assert trials.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("lost", [False, True])
+def test_no_link_in_a_study_is_followed(replay, tmp_path, name, lost):
+    """The folder may have come with somebody's repository."""
+    folder = replay(RECORDS, "--output-format", "json").json["study"]
+    mine, link = tmp_path / "mine.txt", tmp_path / folder / name
+    if not lost:
+        mine.write_bytes(link.read_bytes() if link.exists() else b"mine")
+    link.unlink(missing_ok=True)
+    link.symlink_to(mine)
+    before = files(tmp_path)
+    done = replay()
+    assert (done.code, done.out) == (2, "")
+    said = f"{folder}/{name}: a link, which no search writes to; remove it"
+    assert done.err == f"fp8tune: {said}\n"
+    assert files(tmp_path) == before
+
+
+def test_nothing_waits_for_a_pipe_in_a_study(replay, tmp_path):
+    folder = tmp_path / replay(RECORDS, "--output-format", "json").json["study"]
+    for name in ("study.json", "lock"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        done = replay()
+        assert (done.code, done.out) == (2, "")
+        assert f"{name}: no file, which no search writes to; remove it" in done.err
 
 
 def test_records_without_watts_cannot_tell_the_objective(replay):
@@ -134,6 +171,62 @@ def test_the_config_is_found_before_numpy(
     done = fp8tune("search", *arguments, "--budget", "1h")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_records_of_a_study_say_nothing_of_the_replay(replay):
+    """The study had other budgets, and tried all settings."""
+    records = [ran(GIVEN, 100), *(ran((n, 1, 1, 1), 90 - n) for n in (0, 2, 3))]
+    of_study = {"searched_all": True, "budget_s": 10.0, "stage": "confirm", "trial": 3}
+    plain = replay(records, budget="4m").out.partition("report ")[0]
+    assert "but not all were tried" in plain
+    told = [record._replace(more=of_study) for record in records]
+    assert replay(told, budget="4m").out.partition("report ")[0] == plain
+
+
+FREE = (
+    *("others", "versions", "losses", "grad_norms", "all_step_ms", "discarded"),
+    *("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls", "power_w"),
+    *("tokens_per_joule", "median_step_ms_95", "message", "environment"),
+    *("stage_reached", "tokens_per_step", "made_up_data", "settled", "grad_accum"),
+    *("extrapolated", "extrapolation_error", "rehearsal", "gpu_busy"),
+)
+
+
+@pytest.mark.parametrize(
+    "odd", [None, "x", 10**400, [1e308] * 4, ["x", 1, None], {"torch": {}}, [{}]]
+)
+def test_further_fields_are_free(replay, odd):
+    how = Course(seed=1, warmup_steps=1, steps=4, given_warmup=1)._asdict()
+    more = dict.fromkeys(FREE, odd)
+    runs = [r._replace(more={"stability": how, **more}) for r in RECORDS[2:4]]
+    told = [r._replace(more=more) for r in RECORDS]
+    lines = "".join(json.dumps(_fields(r)) + "\n" for r in (*told, *runs))
+    done = replay(lines)
+    assert done.code == 0
+    assert "faster: batch_size = 4" in done.out
+    assert "/report.html\n" in done.out
+
+
+def _fields(record):
+    fields = record._asdict()
+    return {**fields, **fields.pop("more")}
+
+
+def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
+    cut = [
+        ran(BEST, outcome=how, cost_s=9.0, more={"budget_s": 60.0})
+        for how in ("hang", "launch", "compile")
+    ]
+    note = (
+        "3 records are left out: given up because of a budget, which says nothing "
+        "under another one"
+    )
+    done = replay([*cut, *RECORDS])
+    assert (done.code, done.err) == (0, f"note: {note}\n")
+    assert done.out.partition("report ")[0] == replay().out.partition("report ")[0]
+    done = replay(cut)
+    said = f"fp8tune: the records hold no trial to replay: {note}\n"
+    assert (done.code, done.out, done.err) == (2, "", said)
 
 
 def test_knobs_that_the_config_does_not_have_are_noted(replay):

@@ -36,6 +36,9 @@ def test_the_whole_answer(replay, tmp_path):
     speeds = {name: s and s["value"] for name, s in said["tokens_per_second"].items()}
     study = said.pop("study")
     intervals = [said.pop(name) for name in ("gain", "fp8_gain_interval")]
+    second = said.pop("runner_up")
+    assert second["knobs"]["train.batch_size"] == 2
+    assert second["gain"]["value"] == pytest.approx(2 / 3)
     assert [found["value"] for found in intervals] == [1.5, 1.25]
     assert said | {"tokens_per_second": speeds} == {
         "version": 1,

@@ -74,9 +74,9 @@ def test_what_fails_for_good_is_not_asked_for_again():
 @pytest.mark.parametrize(
     ("best", "given", "times"),
     [
-        (110, 100, 3),  # the best one was lucky, and so it is the other's turn
+        (110, 100, 2),  # the best one was lucky, and so it is the other's turn
         (129, 110, 0),  # no more than others have changed by
-        (75, 50, 3),  # all have become slower, nobody knows when
+        (75, 50, 2),  # all have become slower, nobody knows when
     ],
 )
 def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
@@ -86,7 +86,8 @@ def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
     asked = order(found, STEADY | now)
     assert asked.count(OTHER) == times
     if times:
-        assert asked[asked.index(OTHER) + 1] == GIVEN  # in turn, as all is
+        place = asked.index(OTHER)
+        assert GIVEN in (asked[place - 1], asked[place + 1])  # in turn, as all is
 
 
 def test_a_larger_budget_confirms_all_anew():
@@ -161,7 +162,7 @@ def test_what_ended_early_for_one_that_failed_is_measured_in_full():
     speeds |= {SPACE.twin(p): [ran(SPACE.twin(p), 80)] for p in (BEST, OTHER)}
     assert OTHER not in order(found, STEADY | speeds)
     asked = order(found, STEADY | speeds | {BEST: [ran(BEST, outcome="nan")]})
-    assert [asked.count(p) for p in (BEST, OTHER, NEAR)] == [1, 3, 0]
+    assert [asked.count(p) for p in (BEST, OTHER, NEAR)] == [1, 2, 0]
 
 
 def test_what_is_chosen_in_the_end_has_its_own_twin_confirmed():

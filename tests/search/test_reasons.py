@@ -7,6 +7,7 @@ from fp8tune.search.answer import answer
 from fp8tune.search.plan import plan_for_records, read_config
 from fp8tune.search.reasons import choices
 from fp8tune.search.writeback import MARK, Choice
+from tests.search.replayed import BEST_TWIN
 from tests.search.tries import (
     AC,
     BATCH,
@@ -53,6 +54,15 @@ def test_the_whole_reason():
             ("2 x 4 -> 4 x 2 sequences per rank and step",),
         ),
     ]
+
+
+@pytest.mark.parametrize(("rehearsal", "where"), [(False, ""), (True, "on this CPU ")])
+def test_that_bf16_is_faster_stands_in_the_file(rehearsal, where):
+    records = ran(GIVEN, 100), ran(BEST, 120), ran(BEST_TWIN, 150)
+    more = {"rehearsal": rehearsal}
+    made = reasons(*(record._replace(more=more) for record in records))
+    said = f"{where}bf16 is faster: FP8 does not pay here, it reaches 80.0 % ("
+    assert made[0].reasons[2].startswith(said)
 
 
 def test_what_an_earlier_search_has_set_gets_a_reason_of_this_one():

@@ -58,6 +58,16 @@ def test_what_is_added_is_there_again(tmp_path):
     }
 
 
+def test_a_link_in_the_place_of_the_trials_is_not_followed(tmp_path):
+    study, path = filled(tmp_path / "s"), tmp_path / "s" / "trials.jsonl"
+    mine = path.rename(tmp_path / "mine.txt")
+    before = mine.read_bytes()
+    path.symlink_to(mine)
+    with pytest.raises(BadStudy, match=r"trials\.jsonl: "):
+        study.add("search", ran(BEST))
+    assert mine.read_bytes() == before
+
+
 def test_a_study_without_a_folder_is_kept_in_memory():
     study = Study("")
     assert study.add("given", TRIALS[0].record) == TRIALS[0]

@@ -22,9 +22,10 @@ def commands(case: Case) -> Iterator[str]:
     gain = reached(case.found).fp8
     bf16_wins = diverges or (gain is not None and gain.high < 1)
     output, live = case.output, not case.replay
+    unsure = found.verdict == "unsure" and found.chosen in (None, case.plan.given)
     if case.rehearsal:
         yield f"{search} --budget {_budget()}{options}  # on a GPU"
-    elif live and not diverges and (found.chosen is None or not case.ended):
+    elif live and not diverges and (unsure or not case.ended):
         yield f"{again}  # goes on from here"
     elif bf16_wins and live and "precision" not in _allowed(case):
         yield f"{search} --budget {_budget()}{options} --allow precision"

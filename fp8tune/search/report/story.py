@@ -12,6 +12,7 @@ from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import failed
 from fp8tune.search.output import describe
 from fp8tune.search.report.commands import commands
@@ -59,9 +60,7 @@ def _warnings(case: Case) -> Iterator[str]:
             "for this report."
         )
     told = Counter(
-        str(trial.record.more["extrapolated"])
-        for trial in case.trials
-        if "extrapolated" in trial.record.more
+        found["how"] for trial in case.trials if (found := extrapolation(trial.record))
     )
     if told:
         how = clean(told.most_common(1)[0][0])
@@ -96,11 +95,21 @@ def _headline(case: Case) -> str:
         return "No trial succeeded"
     if found.learns and found.learns.doubtful:
         return "Unsure: FP8 may diverge at the full learning rate"
-    if said := no_gain(found, case.plan.space):
-        return f"On this CPU {said}" if case.rehearsal else said
+    return _no_gain(case) or _verdict(case)
+
+
+def _no_gain(case: Case) -> str:
+    """That FP8 does not pay, which is said before how the settings compare."""
+    said = no_gain(case.found, case.plan.space)
+    return f"On this CPU {said}" if said and case.rehearsal else said
+
+
+def _verdict(case: Case) -> str:
+    """How the chosen setting does beside the given one."""
+    found = case.found
     if found.chosen == case.plan.given:
         if found.verdict == "unsure":
-            return f"Unsure: {unfinished(found)}"
+            return f"Unsure: {unfinished(found)}: your config stays"
         if found.runner_up is None:
             return f"{_capital(nothing_else(found))}: your config stays"
         return "Your config is already the best that was measured"
@@ -120,7 +129,7 @@ def _capital(text: str) -> str:
 def _doubt(found: Answer) -> str:
     if not found.confirmed:
         return "and not both were measured again"
-    return "and the interval includes no gain"
+    return "and it takes more runs to tell"
 
 
 def _sentences(case: Case) -> Iterator[str]:
@@ -130,7 +139,11 @@ def _sentences(case: Case) -> Iterator[str]:
         yield from _learning(case)
         yield from _failures(case)
         return
+    if _headline(case) == _no_gain(case):
+        yield f"{_verdict(case)}."
     yield from _figures(case)
+    if found.verdict == "unsure" and found.chosen == case.plan.given:
+        yield "Give a larger --budget to learn more."
     yield from map(_sentence, caveats(found, case.plan))
     yield from _memory(case)
     yield from _beside_bf16(case)
@@ -163,7 +176,7 @@ def _figures(case: Case) -> Iterator[str]:
         if best
     ]
     first, *rest = told
-    yield f"It does {first}." if mine else f"{_changes(case)}: {first}."
+    yield f"Your config does {first}." if mine else f"{_changes(case)}: {first}."
     yield from (f"Beside that {line}." for line in rest)
 
 

@@ -9,9 +9,18 @@ from collections.abc import Iterator, Sequence
 from fp8tune import __version__
 from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, number
-from fp8tune.search.report.words import clean, gib, label, percent, plural, rate
+from fp8tune.search.report.words import (
+    clean,
+    gib,
+    interval,
+    label,
+    percent,
+    plural,
+    rate,
+)
 from fp8tune.search.runs import by_point, deviation
 from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed, speed
@@ -22,6 +31,9 @@ MOST = 1000
 
 FEWEST, UNEVEN = 4, 1.02
 """Steps that tell it, and their mean over their median from which it is said."""
+
+WIDE = 0.2
+"""Half of an interval (log) from which its ends are named: they lie apart unevenly."""
 
 Row = tuple[str, ...]
 
@@ -75,7 +87,9 @@ def _row(case: Case, trial: Trial, spread: float) -> Row:
 
 
 def _speed(found: Speed | None) -> str:
-    return f"{rate(found.value)} ± {100 * found.half:.1f} %" if found else "-"
+    if found is None or found.half > WIDE:
+        return interval(found) if found else "-"
+    return f"{rate(found.value)} ± {100 * found.half:.1f} %"
 
 
 def _rate(record: Record, spread: float) -> str:
@@ -111,8 +125,8 @@ def _remarks(trial: Trial) -> Iterator[str]:
         count = number(trial.record, name)
         if count:
             yield plural(int(count), word).replace("retrys", "retries")
-    if "extrapolated" in more:
-        yield f"extrapolated: {clean(str(more['extrapolated']))}"
+    if found := extrapolation(trial.record):
+        yield f"extrapolated: {clean(found['how'])}"
 
 
 def _uneven(record: Record) -> str:
@@ -175,5 +189,5 @@ def _versions(trial: Trial) -> str:
     said = trial.record.more.get("versions")
     if not isinstance(said, dict):
         return ""
-    pairs = [f"{name} {version}" for name, version in list(said.items())[:8]]
-    return clean(", ".join(pairs))
+    told = [(name, of) for name, of in said.items() if isinstance(of, str)]
+    return clean(", ".join(f"{name} {of}" for name, of in told[:8]))

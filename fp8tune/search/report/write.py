@@ -9,6 +9,7 @@ from typing import TextIO
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
 from fp8tune.search.destination import check_apart, check_place, is_same
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.study import BadStudy
@@ -50,7 +51,7 @@ def _mark(told: Case) -> str:
     marks = [
         "Rehearsal on a CPU" * told.rehearsal,
         "Replay of recorded trials" * told.replay,
-        "Extrapolated" * any("extrapolated" in t.record.more for t in told.trials),
+        "Extrapolated" * any(extrapolation(t.record) for t in told.trials),
     ]
     return ", ".join(filter(None, marks))
 

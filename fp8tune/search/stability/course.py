@@ -82,7 +82,7 @@ def _series(record: Record, name: str) -> tuple[float, ...]:
     told: Any = record.more.get(name)
     values: list[float] = []
     for value in told if isinstance(told, list) else []:
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if type(value) not in (int, float) or not abs(value) < MAX_NUMBER:
             break
         values.append(float(value))
     return tuple(values)

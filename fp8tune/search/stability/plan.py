@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.search.record import MAX_NUMBER
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.compare import (
     INSIDE,
@@ -192,7 +193,9 @@ def own_cost(space: Space, point: Point, trials: Sequence[Trial]) -> Cost | None
 def _stepping(trial: Trial) -> float:
     """The time that a trial spent in steps [s]."""
     every = trial.record.more.get("all_step_ms")
-    plain = isinstance(every, list) and all(type(ms) in (int, float) for ms in every)
+    plain = isinstance(every, list) and all(
+        type(ms) in (int, float) and 0 <= ms < MAX_NUMBER for ms in every
+    )
     return sum(every if plain and every else trial.record.step_ms) / 1e3
 
 

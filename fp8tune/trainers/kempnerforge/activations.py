@@ -128,13 +128,28 @@ def cross_bytes(
     return cross_blocks * (2 * norm_bytes + attention_bytes + ffn_bytes + images)
 
 
+def expert_recompute_bytes(
+    expert_rows: int,
+    hidden_size: int,
+    expert_size: int,
+    model_activation: str,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token that the experts of a block compute again, with gradients."""
+    matrices = compute_bytes * _matrices(model_activation)
+    return expert_rows * (matrices * expert_size + 2 * hidden_size)
+
+
+def _matrices(activation: str) -> int:
+    """Values of FFN size per row, gradients of half of them among them."""
+    return 6 if activation == "silu" else 3
+
+
 def recompute_bytes(
     ac_applied: str,
     compile: bool,  # noqa: A002
     hidden_size: int,
     ffn_size: int,
-    expert_size: int,
-    expert_rows: int,
     moe_layers: int,
     kv_heads: int,
     head_dim: int,
@@ -144,6 +159,7 @@ def recompute_bytes(
     sequence_parallel: bool,
     norm_bytes: float,
     attention_bytes: float,
+    expert_recompute_bytes: float,
     compute_bytes: int,
 ) -> float:
     """Bytes per token of one block in its backward pass, beyond what it kept.
@@ -153,20 +169,19 @@ def recompute_bytes(
     run of 7B on 2 GPUs). Without AC the gradients alone.
     """
     each = compute_bytes
-    matrices = each * (6 if model_activation == "silu" else 3)
     gathered = each / 2 * _gathered(hidden_size, tp, sequence_parallel)
     if model_qk_norm:
         gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
     if ac_applied != "full":
         return each * (2 * ffn_size / tp + hidden_size) + gathered
     if moe_layers:
-        rows = expert_rows * (matrices * expert_size + 2 * hidden_size)
-        return rows + 2 * norm_bytes + attention_bytes + gathered
+        return expert_recompute_bytes + 2 * norm_bytes + attention_bytes + gathered
     if compile:
         split = tp if sequence_parallel else 1
         return each * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
     norms = 2 * norm_bytes / (tp if sequence_parallel else 1)
-    return matrices * ffn_size / tp + norms + attention_bytes + gathered
+    ffn = each * _matrices(model_activation) * ffn_size / tp
+    return ffn + norms + attention_bytes + gathered
 
 
 def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
@@ -204,6 +219,30 @@ def spare_bytes(
         return 0
     norms = 6 if ac_applied == "none" else 4
     return layers * (norms * hidden_size + 2 * ffn_size)
+
+
+def passing_bytes(
+    ac_applied: str,
+    ffn_size: int,
+    layers: int,
+    moe_layers: int,
+    model_activation: str,
+    tp: int,
+    ep: int,
+    expert_bytes: float,
+    expert_recompute_bytes: float,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token of experts that are gone when their gradients are reduced.
+
+    What they computed again, less a dense FFN that is computed again meanwhile; or what
+    they kept, by the average of all blocks.
+    """
+    if ac_applied != "full":
+        return expert_bytes * moe_layers / layers
+    dense = moe_layers < layers and ep == 1
+    ffn = dense * compute_bytes * _matrices(model_activation) * ffn_size / tp
+    return max(0, expert_recompute_bytes - ffn)
 
 
 def router_bytes(

@@ -14,6 +14,7 @@ from tests.search.report.studies import (
     FAILED,
     WHOLE,
     confirmed,
+    evidence,
     plan,
     shown,
     study,
@@ -93,6 +94,53 @@ def test_headlines(tmp_path, pairs, headline, command):
     assert command in said.commands[0]
 
 
+BF16 = told(BEST_TWIN, 170, fp8=False)
+UNSEEN = [(stage, r._replace(more=evidence())) for stage, r in [*SLOW, *MORE[1:2]]]
+"""That did not come to its end."""
+WON = [
+    *(pair for pair in WHOLE if pair[1].knobs != BF16.knobs),
+    *confirmed(told(BEST, 150), BF16, told(GIVEN, 100)),
+]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentences", "command"),
+    [
+        (
+            [*SLOW, *MORE[1:2]],
+            [
+                "Your config is already the best that was measured.",
+                "Your config does 80 (",
+            ],
+            "fp8tune search a.toml --budget 2h --allow precision",
+        ),
+        (
+            UNSEEN,
+            [
+                "Unsure: the other setting that ran is not surely faster, but not all "
+                "were tried: your config stays.",
+                "Your config does 80 (",
+                "Give a larger --budget to learn more.",
+            ],
+            "fp8tune search a.toml --budget 2h  # goes on from here",
+        ),
+        (
+            WON,
+            [
+                "Faster: +50.0 % tokens/s over your config.",
+                "batch_size = 4: 100 (",
+            ],
+            "fp8tune search a.toml --budget 2h --allow precision",
+        ),
+    ],
+)
+def test_the_verdict_stands_where_fp8_does_not_pay(tmp_path, pairs, sentences, command):
+    said = story(shown(tmp_path / "s", pairs))
+    assert said.headline.startswith("bf16 is faster: FP8 does not pay here, it ")
+    assert all(map(str.startswith, said.sentences, sentences)), said.sentences
+    assert said.commands[0] == command
+
+
 def joules(point, speed, each):
     return told(point, speed, more={"tokens_per_joule": each})
 
@@ -123,7 +171,7 @@ def test_tokens_per_joule(tmp_path):
     assert [line.rpartition(" ")[2] for line in gains] == ["tokens/J.", "tokens/s."]
     assert any("1 tokens/J: -23.1 % beside" in line for line in said.sentences)
     fast = story(shown(tmp_path / "b", SAVING))
-    assert fast.sentences[0].startswith("It does 100 (99.1 to 101) tokens/s")
+    assert fast.sentences[0].startswith("Your config does 100 (99.1 to 101) tokens/s")
     assert fast.sentences[1].startswith("Beside that 1 (")
 
 
