@@ -133,7 +133,7 @@ class Search:
         while self._searching():
             proposal = self.strategy.propose(timed(self._trials))
             if proposal is None:
-                self._whole = self.strategy.has_seen_all(timed(self._trials))
+                self._whole = True
                 break
             yield proposal
         yield from self._endings()

@@ -28,8 +28,7 @@ ENOUGH = 0.003
 ENOUGH_SHOWN = 0.01
 """The same where an earlier study tells of this one: it has looked for the rest."""
 LITTLE = 0.01
-"""Expected gain from which even what hardly fits is tried before the search ends, and
-below which one that ended has seen all."""
+"""Expected gain from which even what hardly fits is tried before the search ends."""
 SURE = (0.3, 0.5, 0.75, 0.9, 0.95)
 """How sure it must be that a setting fits, by how many trials ran out of memory."""
 CAREFUL = 0.5
@@ -75,39 +74,22 @@ class Guided:
 
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
         """The next trial; ``None`` where further ones promise next to nothing."""
-        known, points = self._known(trials)
-        if not points:
-            return None
-        if not _has_run(known):
-            return _anything(known, points)
-        ooms = sum(record.outcome == "oom" for _, record in known.runs)
-        ahead = outlook(known, points)
-        sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
-        found = _promising(known, ahead, sure, ooms)
-        return found or _uncovered(known, ahead, sure) or _left(ahead, sure)
-
-    def has_seen_all(self, trials: Sequence[Trial]) -> bool:
-        """Whether the settings that were not tried promise next to nothing."""
-        known, points = self._known(trials)
-        if not points or not _has_run(known):
-            return not points
-        ahead = outlook(known, points)
-        return ahead.total(_every(ahead)) < LITTLE
-
-    def _known(self, trials: Sequence[Trial]) -> tuple[Known, list[Point]]:
-        """What trials tell, and the points that may still be tried."""
         runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
         memory = Memory(self.space, runs, self._card_gib, self._peaks)
         shut = closed(self.space, runs, memory.usable_gib)
         points = [point for point in self._points if not shut(point)]
+        if not points:
+            return None
         known = Known(
             self.space, self.given, self._expected, runs, memory, self.earlier
         )
-        return known, points
-
-
-def _has_run(known: Known) -> bool:
-    return any(record.ok for _, record in known.runs)
+        if not any(record.ok for _, record in runs):
+            return _anything(known, points)
+        ooms = sum(record.outcome == "oom" for _, record in runs)
+        ahead = outlook(known, points)
+        sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
+        found = _promising(known, ahead, sure, ooms)
+        return found or _uncovered(known, ahead, sure) or _left(ahead, sure)
 
 
 def _anything(known: Known, points: Sequence[Point]) -> Proposal:

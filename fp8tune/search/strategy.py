@@ -32,7 +32,3 @@ class Strategy(Protocol):
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
         """The next trial, or ``None`` where none is worth its risk."""
         ...
-
-    def has_seen_all(self, trials: Sequence[Trial]) -> bool:
-        """Whether what was not tried promises next to nothing."""
-        ...

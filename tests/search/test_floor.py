@@ -113,9 +113,6 @@ class InOrder:
             return None
         return Proposal(self.points[done], "search", "in order")
 
-    def has_seen_all(self, _trials):
-        return True
-
 
 def test_a_search_ends_slow_trials_early_but_no_other():
     twin_of_best = (2, 1, 1, 0)

@@ -58,12 +58,6 @@ def test_what_may_not_fit_is_tried_before_a_search_ends():
     points = [place.space.point(t.record.knobs) for t in found if t.record.ok]
     ours = [point for point in points if place.space.allows(point, place.given)]
     assert max(map(place.fraction, ours)) >= 0.99
-    assert not Guided(place.space, place.given).has_seen_all(found), "some did not fit"
-
-
-def test_a_search_that_ends_by_itself_has_seen_all():
-    place = world(SEEDS[0])
-    assert Guided(place.space, place.given).has_seen_all(history(place))
 
 
 SMALL = {"peak_gib": 50.0, "reserved_gib": 55.0, "more": {"capacity_gib": 139.8}}
@@ -81,7 +75,7 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
     assert found.chosen == (1, 1)
 
 
-@pytest.mark.parametrize("seed", [7001, 7008, 7011])
+@pytest.mark.parametrize("seed", [7001, 7008, 7011, 7026])
 def test_retries_of_the_given_setting_do_not_stop_the_search(seed):
     """Nor do they keep it from larger batches, where the GPU is far from full."""
     place = world(seed)

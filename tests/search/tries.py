@@ -65,9 +65,6 @@ class InOrder:
             return None
         return Proposal(self.points[done], "search", "in order")
 
-    def has_seen_all(self, _trials):
-        return True
-
 
 def space_of(records) -> Space:
     """The settings that were recorded."""
