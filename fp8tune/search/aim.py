@@ -57,16 +57,19 @@ def figure(value: float, aim: str) -> str:
     return f"{value:,.0f}" if aim == SPEED else f"{value:.3g}"
 
 
+def lacking(aim: str, records: Iterable[Record]) -> str:
+    """How many records that ran cannot tell the aim; ``""`` where all can."""
+    ran = [record for record in records if record.ok and aim == ENERGY]
+    count = sum(not tokens_per_joule(record) for record in ran)
+    return f"{count} trial{'s' * (count != 1)}" if count else ""
+
+
 def check_records(aim: str, records: Iterable[Record]) -> None:
     """Raise ``CannotPlan`` where records cannot tell the aim."""
-    if aim == SPEED:
-        return
-    lacking = sum(record.ok and not tokens_per_joule(record) for record in records)
-    if lacking:
-        trials = f"{lacking} trial{'s' * (lacking != 1)}"
+    if trials := lacking(aim, records):
         raise CannotPlan(
             f"--objective {aim}: {trials} of the records say no `tokens_per_joule`; "
-            "leave these out, or the objective"
+            f"leave these out, or search for tokens/s without --objective"
         )
 
 

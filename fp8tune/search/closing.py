@@ -30,7 +30,7 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         if beside.twin is not None:
             gain = f": FP8 gains {change(beside.fp8)}" if beside.fp8 else ""
             unit = f" {UNITS[aim]}" if gain and found.aim == ENERGY else ""
-            of = _reference(beside, plan)
+            of = _reference(beside, plan, at_best=aim == found.aim)
             yield f"{of} {_interval(beside.twin, aim)}{gain}{unit}"
     yield from _other_figure(found, plan)
     if said := sentence(found.record):
@@ -150,7 +150,7 @@ def _other_figure(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"beside that {_interval(best, aim)}"
 
 
-def _reference(beside: Beside, plan: Plan) -> str:
+def _reference(beside: Beside, plan: Plan, *, at_best: bool) -> str:
     """Which bf16 it is that FP8 is held against."""
     if beside.pair is None:
         return "bf16 twin"
@@ -160,7 +160,7 @@ def _reference(beside: Beside, plan: Plan) -> str:
         mine = fp8 == space.with_precision(plan.given, "fp8")
         return f"bf16 twin of {'your config' if mine else 'this setting'}"
     alike = plan._replace(given=space.with_precision(fp8, "bf16") or fp8)
-    return f"bf16 at its best, {describe(alike, bf16)},"
+    return f"bf16{' at its best' * at_best}, {describe(alike, bf16)},"
 
 
 def change(gain: Speed) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, tokens_per_joule
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, lacking, tokens_per_joule
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.coordinator import Event
@@ -82,6 +82,8 @@ def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
     record = event.trial.record
     joules = tokens_per_joule(record) if aim == ENERGY else 0.0
     told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
+    if lacking(aim, [record]):
+        told = ", does not count: watts unknown"
     return f"  {outcome(record)}{told}"
 
 

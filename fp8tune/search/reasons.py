@@ -8,13 +8,13 @@ from typing import Any
 from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
+from fp8tune.search.benefit import reached
 from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
-from fp8tune.search.statistics import Speed
 from fp8tune.search.writeback import Choice, explained
 from fp8tune.toml.document import parse
 
@@ -64,20 +64,19 @@ def _change(old: Any, new: Any, found: Answer) -> str:
     if (type(old), old) == (type(new), new):
         return f"{shown(new)}: {KEPT}"
     text = f"{shown(old)} -> {shown(new)}"
-    one, other, by = found.energy.chosen, found.energy.given, found.energy.gain
-    told = []
-    if found.aim == ENERGY and one and other and by:
-        both = f"{figure(other.value, ENERGY)} -> {figure(one.value, ENERGY)}"
-        told.append(f"{_percent(by, 'tokens per joule')}, {both} {UNITS[ENERGY]}")
-    if found.speed and found.given and found.gain:
-        both = f"{_rate(found.given)} -> {_rate(found.speed)}"
-        told.append(f"{_percent(found.gain, UNITS[SPEED])}, {both}")
-    return f"{text}: with the other changes {'; '.join(told)}" if told else text
+    both = _gained(found, found.aim)
+    return f"{text}: with the other changes {both}" if both else text
 
 
-def _percent(gain: Speed, unit: str) -> str:
-    value, low, high = (100 * (x - 1) for x in gain)
-    return f"{value:+.1f} % {unit} ({low:+.1f} to {high:+.1f})"
+def _gained(found: Answer, aim: str) -> str:
+    """What the chosen setting gains in a figure; ``""`` where that is not known."""
+    best, given, _, by, *_ = reached(found, aimed_at=aim == found.aim)
+    if best is None or given is None or by is None:
+        return ""
+    gain, low, high = (100 * (x - 1) for x in by)
+    what = "tokens per joule" if aim == ENERGY else UNITS[aim]
+    before, after = (f"{figure(s.value, aim)} {UNITS[aim]}" for s in (given, best))
+    return f"{gain:+.1f} % {what} ({low:+.1f} to {high:+.1f}), {before} -> {after}"
 
 
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
@@ -86,6 +85,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if said := no_gain(found, plan.space):
         rehearsed = found.record and found.record.more.get("rehearsal") is True
         yield f"on this CPU {said}" if rehearsed else said
+    if said := _gained(found, SPEED if found.aim == ENERGY else ENERGY):
+        yield f"beside that {said}"
     if found.record is not None:
         yield from _of_trial(found.record)
     yield from _learning(plan, found)
@@ -163,7 +164,3 @@ def _steps(plan: Plan) -> Any:
         return plan.config.job["grad_accum"]
     except Unknown:
         return None
-
-
-def _rate(speed: Speed) -> str:
-    return f"{speed.value:,.0f} tokens/s"

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from fp8tune.search.accepted import left_out
 from fp8tune.search.answer import WHOLE
+from fp8tune.search.cutoff import LATE
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.record import BadRecord, Record, parse_all
 
 MAX_BYTES = 1 << 28
 OF_STUDY = ("trial", "stage", "budget_s", WHOLE)
 """What a study's trials say of the study: a replay is another one."""
-LATE = ("hang", "launch", "compile")
-"""How a trial ends that is given up."""
 CUT_OFF = "given up because of a budget, which says nothing under another one"
 
 

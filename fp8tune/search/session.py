@@ -14,6 +14,7 @@ from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
+from fp8tune.search.aim import lacking
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
 from fp8tune.search.closing import advice, closing
@@ -178,7 +179,10 @@ def _asked(wishes: Wishes) -> str:
 def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
     if found.chosen is not None:
         return []
-    return list(advice(made.plan, made.study.trials, parse_duration(wishes.budget)))
+    said = list(advice(made.plan, made.study.trials, parse_duration(wishes.budget)))
+    if trials := lacking(wishes.objective, (t.record for t in made.study.trials)):
+        said.append(f"{trials}: watts unknown; without --objective they count")
+    return said
 
 
 def _say(

@@ -55,7 +55,7 @@ def test_tokens_per_joule_as_the_objective(replay):
         "your config is already the best: 0.25 tokens/J",
         "next best: batch_size = 4: -14.3 %",
         "bf16 twin of your config 0.225 tokens/J",
-        "bf16 at its best, batch_size = 4, 120 tokens/s",
+        "bf16, batch_size = 4, 120 tokens/s",
         "beside that 100 tokens/s",
         "8 trials, 0 out of memory, 8 min",
     ]

@@ -168,5 +168,5 @@ def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
         watch.event(event._replace(trial=TRIALS[0]))
     assert out.getvalue().splitlines() == [
         "  10,000 tokens/s, 60 s, 20 tokens/J",
-        "  10,000 tokens/s, peak 20.0 GiB, 60 s",
+        "  10,000 tokens/s, peak 20.0 GiB, 60 s, does not count: watts unknown",
     ]

@@ -129,8 +129,11 @@ def test_the_reasons_of_a_search_for_energy():
     found = answer(plan.space, plan.given, tried, 60.0, "tokens-per-joule")
     first = choices(plan, found, "a-1")[0]
     gain = "with the other changes +20.0 % tokens per joule (+16.8 to +23.3)"
-    cost = "-10.0 % tokens/s (-12.4 to -7.5), 100 tokens/s -> 90 tokens/s"
-    assert first.reasons[0] == f"2 -> 4: {gain}, 10 -> 12 tokens/J; {cost}"
+    assert first.reasons[:3] == (
+        f"2 -> 4: {gain}, 10 tokens/J -> 12 tokens/J",
+        "unsure: not both measured again",
+        "beside that -10.0 % tokens/s (-12.4 to -7.5), 100 tokens/s -> 90 tokens/s",
+    )
 
 
 def test_a_given_setting_that_nearly_fills_the_gpu_is_a_reason():

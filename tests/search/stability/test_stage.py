@@ -121,8 +121,8 @@ def test_without_time_it_says_what_to_type():
     assert found.unchecked == "no time; give --budget 58m or more"
 
 
-@pytest.mark.parametrize("budget", [300.0, 900.0, 1500.0, 2100.0, 2400.0])
-@pytest.mark.parametrize("cost_s", [20.0, 70.0, 80.0])
+@pytest.mark.parametrize("budget", [300.0, 900.0, 1200.0, 1600.0, 2400.0])
+@pytest.mark.parametrize("cost_s", [20.0, 110.0, 200.0])
 def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, cost_s):
     made, study = runner(cost_s=cost_s), Study("")
     found = searched(made, budget, study=study)[0]
