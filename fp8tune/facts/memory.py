@@ -53,10 +53,18 @@ def gradients_gib(
 
 
 def reduced_gradients_gib(
-    params_padded: float, gradient_bytes: int, shards: int
+    params_padded: float,
+    gradient_bytes: int,
+    kept_gradient_bytes: float,
+    sharded: bool,
+    shards: int,
 ) -> float:
-    """Sharded gradients at the end of the backward pass [GiB]."""
-    return params_padded * gradient_bytes / shards / GIB
+    """Sharded gradients at the end of the backward pass [GiB].
+
+    Without FSDP new ones are added to those that outlived the step before.
+    """
+    added = 0 if sharded else kept_gradient_bytes
+    return params_padded * (gradient_bytes - added) / shards / GIB
 
 
 def other_gradients_gib(
@@ -76,11 +84,21 @@ def other_gradients_gib(
     return (blocks + params_root * kept) / GIB
 
 
+def stacked_gib(stacked_bytes: int) -> float:
+    """Copies of expert weights that all blocks keep of one micro-batch [GiB]."""
+    return stacked_bytes / GIB
+
+
 def activations_gib(
-    block_tokens: int, stage_layers: int, activation_bytes: float, cross_bytes: float
+    block_tokens: int,
+    stage_layers: int,
+    activation_bytes: float,
+    cross_bytes: float,
+    memory_stacked_gib: float,
 ) -> float:
-    """Activations that all blocks keep of one micro-batch [GiB]."""
-    return block_tokens * (stage_layers * activation_bytes + cross_bytes) / GIB
+    """What all blocks keep of one micro-batch [GiB]."""
+    each = stage_layers * activation_bytes + cross_bytes
+    return block_tokens * each / GIB + memory_stacked_gib
 
 
 def queued_gib(
@@ -118,6 +136,11 @@ def held_logits_gib(head_tokens: int, vocab_size: int, held_logit_bytes: int) ->
     return head_tokens * vocab_size * held_logit_bytes / GIB
 
 
+def new_logits_gib(head_tokens: int, vocab_size: int, new_logit_bytes: float) -> float:
+    """Logits at the end of the forward pass, beside those of before [GiB]."""
+    return head_tokens * vocab_size * new_logit_bytes / GIB
+
+
 def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:
     """What one block computes anew in its backward pass, with gradients [GiB]."""
     return block_tokens * recompute_bytes / GIB
@@ -150,7 +173,8 @@ def gathered_gib(
 ) -> float:
     """Weights and gradients that FSDP holds whole in the backward pass [GiB].
 
-    Of one block, with what it pads experts by; without a pipeline also embedding and head, and the head's gradient.
+    Of one block, with what it pads experts by; without a pipeline also embedding and
+    head, and the head's gradient.
     """
     whole = pp == 1 and gathered_bytes
     root = compute_bytes * (params_root + params_head_gradient) if whole else 0

@@ -101,6 +101,8 @@ def test_fp8_alone_does_not_lower_it(shape, end):
 
 
 INSTANTS = (
+    "gather",
+    "forward",
     "loss",
     "regather",
     "backward",
@@ -121,11 +123,16 @@ PACKED = "512\nnum_experts = 8\nmoe_packed_experts = true"
     [
         ({"dim": 512}, "loss"),
         ({}, "backward"),
-        ({"batch": 1, "seq": 128, "world_size": 2, "accum": 2}, "backward"),
+        ({"batch": 1, "world_size": 2, "accum": 2}, "backward"),
+        ({"world_size": 2, "accum": 2, **FEW}, "gathering of the first block"),
         ({"world_size": 1, "accum": 2, **FEW}, "backward of the embedding"),
         ({"dim": PACKED, "world_size": 32, "extra": EP, **FEW}, "reduction of experts"),
         ({"extra": TP, **FEW}, "reduction of embedding and head"),
-        ({"extra": TP, "accum": 2, **FEW}, "gathering of embedding and head"),
+        (
+            {"extra": TP, "accum": 2, "batch": 1, "seq": 1024},
+            "gathering of embedding and head",
+        ),
+        ({"extra": TP, "accum": 2, "batch": 1}, "end of the forward pass"),
         (
             {"world_size": 1, "extra": '[optimizer]\nname = "lion"', **FEW},
             "optimizer step",
@@ -276,7 +283,7 @@ def test_the_trainers_own_steps(repository, job):
         config = job(case["config"], world_size=case["world_size"])
         found = config.with_values({"optimizer.fused": False})  # the CPU's is not
         predicted = max(found[f"memory.{name}_gib"] for name in INSTANTS) * 2**30
-        phases = ("loss", "backward", "optimizer")
+        phases = ("forward", "loss", "backward", "optimizer")
         measured = max(case["peaks"][phase] for phase in phases)
         error = predicted / measured - 1
         limit = CLOSE.get(found["estimate_family"], 0.05)
