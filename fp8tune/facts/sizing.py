@@ -41,6 +41,7 @@ def breakdown(
     memory_backward_end_gib: float,
     memory_peak_gib: float,
     memory_workspaces_gib: float,
+    memory_stacked_gib: float,
     stage_layers: int,
     moe_layers: int,
 ) -> dict[str, float]:
@@ -86,6 +87,10 @@ def breakdown(
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
     found["cuBLAS workspaces"] = memory_workspaces_gib
+    if memory_stacked_gib and "activations" in found:
+        last = late and memory_peak_at in ("backward", "reduction of experts")
+        found["copies of experts"] = memory_stacked_gib / (stage_layers if last else 1)
+        found["activations"] -= found["copies of experts"]
     left = memory_peak_gib - sum(found.values())
     if memory_peak_at in memory_table_parts:
         found["embedding and head"] = left

@@ -158,6 +158,19 @@ def test_many_experts_are_most_while_they_are_built(config):
     assert found["memory.low_gib"] == found["memory.peak_gib"]
 
 
+@pytest.mark.parametrize(
+    ("packed", "ac", "copied"),
+    [("false", "none", 16), ("false", "selective", 16), ("true", "none", 0)],
+)
+def test_copies_of_experts_are_a_part_of_their_own(config, packed, ac, copied):
+    dim = f"512\nnum_experts = 8\nmoe_packed_experts = {packed}"
+    found = config(dim=dim, ac=ac, compiled="false", batch=1)
+    one = 2 * 8 * 3 * 512 * found["expert_size"]
+    parts = found["memory.breakdown"]
+    assert parts.get("copies of experts", 0) == copied * one / 2**30
+    assert sum(parts.values()) == pytest.approx(found["memory.peak_gib"])
+
+
 def test_more_shards_than_packed_experts_raise_it(config):
     values = {"dim": PACKED, "layers": 4, "compiled": "false", **FEW}
     few, more, most = (config(size, **values) for size in (8, 16, 64))
