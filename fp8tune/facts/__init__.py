@@ -8,12 +8,14 @@ parameters are fields of the job or other facts (``memory.logits_gib`` is spelle
 from __future__ import annotations
 
 from fp8tune.facts import (
+    backward,
     fp8,
     gemm,
     gpu,
     instead,
     memory,
     params,
+    parts,
     peak,
     sizing,
     speed,
@@ -29,7 +31,9 @@ FACTS: dict[str, Source] = {
     **sources(params, "params."),
     **sources(memory, "memory."),
     **sources(tables, "memory."),
+    **sources(backward, "memory."),
     **sources(peak, "memory."),
+    **sources(parts, "memory."),
     **sources(sizing, "memory."),
     **sources(gemm, "gemm."),
     **sources(speed, "speed."),

@@ -1,4 +1,4 @@
-"""What would fit: the breakdown of the peak and values to set instead."""
+"""What would fit: values to set instead."""
 
 from __future__ import annotations
 
@@ -6,103 +6,11 @@ import contextlib
 from typing import Any
 
 from fp8tune.facts.gpus import largest
-from fp8tune.facts.memory import GIB
 from fp8tune.facts.peak import BANDS
-from fp8tune.job import Job, Prose, Unknown, Words
-
-RECOMPUTED, GATHERED = "one block recomputed", "gathered by FSDP"
+from fp8tune.job import Job, Prose, Unknown
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 """How many times as many GPUs are tried."""
-
-
-def breakdown(
-    memory_peak_at: str,
-    memory_init_gib: float,
-    params_padded: float,
-    weight_bytes: int,
-    optimizer_bytes: float,
-    optimizer_temporary_bytes: float,
-    kept_gradient_bytes: float,
-    shards: int,
-    memory_gradients_gib: float,
-    memory_late_gradients_gib: float,
-    memory_reduced_gradients_gib: float,
-    memory_table_parts: dict[str, dict[str, float]],
-    memory_gathered_gib: float,
-    memory_activations_gib: float,
-    memory_queued_gib: float,
-    memory_head_gib: float,
-    memory_logits_gib: float,
-    memory_held_logits_gib: float,
-    memory_recompute_gib: float,
-    memory_routers_gib: float,
-    memory_backward_gib: float,
-    memory_backward_end_gib: float,
-    memory_peak_gib: float,
-    memory_workspaces_gib: float,
-    memory_stacked_gib: float,
-    stage_layers: int,
-    moe_layers: int,
-) -> dict[str, float]:
-    """Parts of the peak, largest first [GiB].
-
-    What is not allocated by torch comes on top: the CUDA context, NCCL's buffers, and
-    what the allocator reserves beside it.
-    """
-    if memory_peak_at == "init":
-        return {"the whole model": memory_init_gib}
-    each = params_padded / shards / GIB
-    late = memory_backward_end_gib > memory_backward_gib
-    kept = memory_activations_gib / (stage_layers if late else 1)
-    routers = memory_routers_gib * (1 - 1 / max(1, moe_layers))
-    parts = {
-        "loss": {
-            "gradients": memory_gradients_gib,
-            "activations": memory_activations_gib + memory_head_gib,
-            "logits": memory_logits_gib,
-        },
-        "backward": {
-            "gradients": memory_late_gradients_gib if late else memory_gradients_gib,
-            "activations": memory_queued_gib + kept,
-            "logits": memory_held_logits_gib,
-            RECOMPUTED: memory_recompute_gib,
-            GATHERED: memory_gathered_gib,
-            "kept by routers": routers if late else 0.0,
-        },
-        "optimizer step": {
-            "gradients": memory_reduced_gradients_gib,
-            "logits": memory_held_logits_gib,
-            "kept by routers": memory_routers_gib,
-            "temporaries of the step": optimizer_temporary_bytes / GIB,
-        },
-    }
-    parts["reduction of experts"] = {
-        name: gib
-        for name, gib in parts["backward"].items()
-        if name not in (RECOMPUTED, GATHERED)
-    }
-    parts |= memory_table_parts
-    found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
-    found |= parts[memory_peak_at]
-    found["gradients"] += each * kept_gradient_bytes
-    found["cuBLAS workspaces"] = memory_workspaces_gib
-    if memory_stacked_gib and "activations" in found:
-        last = late and memory_peak_at in ("backward", "reduction of experts")
-        found["copies of experts"] = memory_stacked_gib / (stage_layers if last else 1)
-        found["activations"] -= found["copies of experts"]
-    left = memory_peak_gib - sum(found.values())
-    if memory_peak_at in memory_table_parts:
-        found["embedding and head"] = left
-    elif memory_peak_at == "reduction of experts":
-        found[GATHERED] = left
-    return dict(sorted(found.items(), key=lambda part: -part[1]))
-
-
-def largest_parts(memory_breakdown: dict[str, float]) -> str:
-    """The three largest parts of the peak, in words."""
-    largest = list(memory_breakdown.items())[:3]
-    return Words(", ".join(f"{name} {gib:.0f}" for name, gib in largest))
 
 
 def largest_micro_batch(

@@ -158,6 +158,7 @@ def table_parts(
     memory_gradients_gib: float,
     memory_other_gradients_gib: float,
     memory_activations_gib: float,
+    memory_stacked_gib: float,
     memory_head_gib: float,
     memory_held_logits_gib: float,
     memory_new_logits_gib: float,
@@ -171,7 +172,8 @@ def table_parts(
     }
     early = {
         "gradients": memory_gradients_gib,
-        "activations": memory_activations_gib + memory_head_gib,
+        "activations": memory_activations_gib - memory_stacked_gib + memory_head_gib,
+        "copies of experts": memory_stacked_gib,
         "logits": 2 * memory_held_logits_gib,
     }
     logits = memory_held_logits_gib + memory_new_logits_gib

@@ -12,5 +12,6 @@ WORDS = (
     "trial",
     "memory",
     "activations",
+    "experts",
 )
 """Modules whose public functions are names of the job."""

@@ -8,6 +8,7 @@ trainer's own code at commit 5666d0d; its H200 runs (``docs/accuracy.md``).
 from __future__ import annotations
 
 from fp8tune.job import Unknown
+from fp8tune.trainers.kempnerforge.ffn import computed_values, kept_values
 
 
 def norm_bytes(hidden_size: int, model_norm_type: str, compute_bytes: int) -> float:
@@ -28,56 +29,7 @@ def ffn_bytes(
     ffn_size: int, model_activation: str, tp: int, compute_bytes: int
 ) -> float:
     """Bytes per token that a dense FFN keeps; with ReLU not measured."""
-    return _ffn(ffn_size, model_activation) * compute_bytes / 2 / tp
-
-
-def expert_bytes(
-    hidden_size: int,
-    expert_size: int,
-    expert_rows: int,
-    shared_experts: int,
-    model_activation: str,
-    model_moe_top_k: int,
-    compute_bytes: int,
-) -> float:
-    """Bytes per token that a mixture of experts keeps: padded rows, and sorted tokens.
-
-    In fp32 experts run one after the other, which was not measured (model/moe.py).
-    """
-    if expert_rows and compute_bytes > 2:
-        raise Unknown("expert_bytes")
-    one = _ffn(expert_size, model_activation)
-    chosen = compute_bytes * model_moe_top_k * hidden_size
-    return expert_rows * (one + 2 * hidden_size) + shared_experts * one + chosen
-
-
-def stacked_bytes(
-    ac_applied: str,
-    hidden_size: int,
-    ffn_matrices: int,
-    experts: int,
-    expert_size: int,
-    moe_layers: int,
-    ep: int,
-    compute_bytes: int,
-    model_moe_packed_experts: bool,
-) -> int:
-    """Bytes of experts that all blocks keep whole for the backward pass.
-
-    Those that are not packed are stacked for the grouped product, which saves the
-    stack, and FSDP does not free it (model/moe.py, grouped_expert_forward). With full
-    AC it is made again.
-    """
-    if ac_applied == "full" or model_moe_packed_experts:
-        return 0
-    own = experts // ep * ffn_matrices * hidden_size * expert_size
-    return compute_bytes * moe_layers * own
-
-
-def _ffn(size: int, activation: str) -> int:
-    if activation == "relu":
-        raise Unknown("ffn_bytes")
-    return (8 if activation == "silu" else 4) * size
+    return kept_values(ffn_size, model_activation) * compute_bytes / 2 / tp
 
 
 def activation_bytes(
@@ -158,23 +110,6 @@ def cross_bytes(
     return cross_blocks * (2 * norm_bytes + attention_bytes + ffn_bytes + images)
 
 
-def expert_recompute_bytes(
-    expert_rows: int,
-    hidden_size: int,
-    expert_size: int,
-    model_activation: str,
-    compute_bytes: int,
-) -> float:
-    """Bytes per token that the experts of a block compute again, with gradients."""
-    matrices = compute_bytes * _matrices(model_activation)
-    return expert_rows * (matrices * expert_size + 2 * hidden_size)
-
-
-def _matrices(activation: str) -> int:
-    """Values of FFN size per row, gradients of half of them among them."""
-    return 6 if activation == "silu" else 3
-
-
 def recompute_bytes(
     ac_applied: str,
     compile: bool,  # noqa: A002
@@ -210,7 +145,7 @@ def recompute_bytes(
         split = tp if sequence_parallel else 1
         return each * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
     norms = 2 * norm_bytes / (tp if sequence_parallel else 1)
-    ffn = each * _matrices(model_activation) * ffn_size / tp
+    ffn = each * computed_values(model_activation) * ffn_size / tp
     return ffn + norms + attention_bytes + gathered
 
 
@@ -242,53 +177,13 @@ def spare_bytes(
     (https://github.com/pytorch/torchtitan/pull/778).
     """
     if moe_layers:
-        kept = _ffn(expert_size, model_activation) + 2 * hidden_size
+        kept = kept_values(expert_size, model_activation) + 2 * hidden_size
         blocks = 1.5 if ac_applied == "full" else moe_layers
         return blocks * (expert_rows - balanced_rows) * kept
     if not compile or precision != "fp8" or ac_applied == "full":
         return 0
     norms = 6 if ac_applied == "none" else 4
     return layers * (norms * hidden_size + 2 * ffn_size)
-
-
-def passing_bytes(
-    ac_applied: str,
-    ffn_size: int,
-    layers: int,
-    moe_layers: int,
-    model_activation: str,
-    tp: int,
-    ep: int,
-    expert_bytes: float,
-    expert_recompute_bytes: float,
-    compute_bytes: int,
-) -> float:
-    """Bytes per token of experts that are gone when their gradients are reduced.
-
-    What they computed again, less a dense FFN that is computed again meanwhile; or what
-    they kept, by the average of all blocks.
-    """
-    if ac_applied != "full":
-        return expert_bytes * moe_layers / layers
-    dense = moe_layers < layers and ep == 1
-    ffn = dense * compute_bytes * _matrices(model_activation) * ffn_size / tp
-    return max(0, expert_recompute_bytes - ffn)
-
-
-def router_bytes(
-    ac_applied: str,
-    moe_layers: int,
-    norm_bytes: float,
-    attention_bytes: float,
-) -> float:
-    """Bytes per token that an MoE block keeps after its own backward pass.
-
-    With full AC: the router's loss of the recomputed block stays on the module, and
-    with it all that was computed before the router (model/router.py).
-    """
-    return (
-        2 * norm_bytes + attention_bytes if ac_applied == "full" and moe_layers else 0
-    )
 
 
 def head_bytes(

@@ -216,21 +216,6 @@ def _freezes_more(spec: Any) -> bool:
     return bool(frozen) and spec != {"module": "vision_encoder", "frozen": True}
 
 
-def expert_rows(experts: int, moe_layers: int) -> int:
-    """Rows that a rank's experts compute per token while routing has collapsed.
-
-    Every expert is padded to the longest (model/moe.py, grouped_expert_forward), and a
-    fresh model sends all tokens to the same experts. Expert parallelism divides the
-    experts, but each rank then receives the tokens of all.
-    """
-    return experts if moe_layers else 0
-
-
-def balanced_rows(expert_rows: int, model_moe_top_k: int) -> int:
-    """Rows per token if every expert got as many tokens."""
-    return min(expert_rows, model_moe_top_k)
-
-
 def estimate_family(
     sharded: bool,
     pp: int,
@@ -294,44 +279,3 @@ def gathered_bytes(
     if wide:
         return 12 if ac_applied == "full" else 8
     return 9 if ac_applied == "full" else 6
-
-
-def expert_padding(
-    hidden_size: int,
-    ffn_matrices: int,
-    experts: int,
-    expert_size: int,
-    ep: int,
-    sharded: bool,
-    shards: int,
-    model_moe_packed_experts: bool,
-) -> int:
-    """Parameters that FSDP adds to the packed experts of a block.
-
-    It shards them by their number, and fills that up to a multiple of the shards
-    (``_init_sharded_param`` of torch.distributed.fsdp).
-    """
-    if not sharded or not model_moe_packed_experts:
-        return 0
-    return -(experts // ep) % shards * ffn_matrices * hidden_size * expert_size
-
-
-def padding_bytes(ep: int, layers: int, moe_layers: int, ac_applied: str) -> int:
-    """Bytes of each such parameter in the backward pass of experts.
-
-    Of weights in bf16, and of the next block's if that has experts too. With full AC
-    another block's gradients are reduced meanwhile, in fp32; without it the experts of
-    that one are gone.
-    """
-    if ep > 1 or moe_layers < layers:
-        return 2
-    return 8 if ac_applied == "full" else 4
-
-
-def late_padding_bytes(ep: int, layers: int, moe_layers: int) -> int:
-    """Bytes of each such parameter when the gradients of experts are reduced.
-
-    In fp32, beside their own weights and the next experts' in bf16; fewer where EP's
-    attention or a dense block is gathered in between.
-    """
-    return 8 - 2 * (ep > 1) - 2 * (moe_layers < layers)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fp8tune.job import Unknown
-from fp8tune.trainers.kempnerforge import activations
+from fp8tune.trainers.kempnerforge import activations, experts
 
 D, F, H = 4096, 14336, 32
 NONE = 18 * D + 6 * F + 4 * H
@@ -138,7 +138,7 @@ def test_fp8_blocks_that_the_compiler_may_shrink(job, ac, precision, bytes_):
 
 
 def test_an_expert_row():
-    one = activations.expert_bytes(2048, 7168, 1, 0, "silu", 0, 2)
+    one = experts.expert_bytes(2048, 7168, 1, 0, "silu", 0, 2)
     assert one == 8 * 7168 + 2 * 2048
 
 
