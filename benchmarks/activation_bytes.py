@@ -122,8 +122,11 @@ def modes(precisions: tuple[str, ...], ac: tuple[str, ...]) -> Iterator[Mode]:
         for compiled in (False, True):
             for mode in ac:
                 yield Mode(precision, compiled, mode)
+    for tp in (2, 4) if "bf16" in precisions else ():
+        yield from (Mode("bf16", False, mode, tp) for mode in ac if mode != "full")
+        if "none" in ac:
+            yield Mode("bf16", True, "none", tp)
     if "none" in ac and "bf16" in precisions:
-        yield from (Mode("bf16", True, "none", tp) for tp in (2, 4))
         yield Mode("bf16", True, "none", 4, tied=True)
 
 

@@ -87,6 +87,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model.activation": "gelu",
         "train.activation_checkpointing": "none",
     },
+    "gelu selective AC": {
+        "model.activation": "gelu",
+        "train.activation_checkpointing": "selective",
+    },
     "layernorm": {"model.norm_type": "layernorm"},
     "QK norm": {"model.qk_norm": True},
     "tied": {"model.tie_embeddings": True},
@@ -136,14 +140,34 @@ PADDED: dict[str, tuple[dict[str, Any], int]] = {
 }
 """Packed experts on more shards than there are experts, or no multiple of them."""
 
+MIXED: dict[str, dict[str, Any]] = {
+    "gelu": VARIANTS["gelu"],
+    "no AC": VARIANTS["no AC"],
+    "no AC, few tokens": VARIANTS["no AC"] | {"train.batch_size": 1},
+    "packed no AC": VARIANTS["no AC"] | {"model.moe_packed_experts": True},
+    "accumulated thrice": {"train.grad_accum_steps": 3},
+}
+"""Experts that compute otherwise, or that FSDP holds copies of."""
+
 MUON: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("muon, one GPU", {}, 1),
+    ("muon beside AdamW, one GPU", {"model.vocab_size": 4096}, 1),
     ("muon, fsdp2", {}, 2),
     ("muon, tp4", TP, 4),
     ("fp32 muon, one GPU", FP32, 1),
 )
 """With few shards, so that its products are large."""
 
+IN_TP = (
+    "dense",
+    "accumulated",
+    "no AC",
+    "selective AC",
+    "gelu no AC",
+    "gelu selective AC",
+    "short",
+    "tied",
+)
 IN_FP32 = (
     "dense",
     "accumulated",
@@ -208,23 +232,14 @@ def cases() -> Iterator[Case]:
     """Every variant under FSDP, those that differ there under TP, then the rest."""
     for name, change in VARIANTS.items():
         yield case(f"{name}, fsdp8", change, 8)
-    for name in ("dense", "accumulated", "no AC", "short", "tied"):
+    for name in IN_TP:
         yield case(f"{name}, tp4 fsdp8", VARIANTS[name] | TP, 32)
+    for name in ("dense", "selective AC", "no AC", "chunked"):
+        yield case(f"{name}, tp2 fsdp8", VARIANTS[name] | {"distributed.tp": 2}, 16)
     yield case("accumulated, tp4", VARIANTS["accumulated"] | TP, 4)
     yield case("dense, one GPU", {}, 1)
     yield case("accumulated, one GPU", VARIANTS["accumulated"], 1)
-    for name in ("dense", "accumulated", "selective AC", "short"):
-        yield case(f"MoE {name}, fsdp8", VARIANTS[name] | MOE, 8)
-    more = {"model.num_experts": 16, "model.moe_packed_experts": True}
-    yield case("MoE 16 packed, fsdp8", MOE | more, 8)
-    for name, (change, gpus) in PADDED.items():
-        yield case(f"MoE 8 packed, {name}", PACKED | change, gpus)
-    mixed = {"model.moe_frequency": 2, "model.moe_shared_experts": 1}
-    yield case("MoE every other block, fsdp8", MOE | mixed, 8)
-    yield case("MoE dense, tp4 fsdp4", MOE | TP, 16)
-    for name in ("dense", "selective AC"):
-        change = VARIANTS[name] | MOE | TP | {"distributed.ep": 2}
-        yield case(f"MoE {name}, tp4 ep2 fsdp4", change, 32)
+    yield from with_experts()
     for arch in ("joint_decoder", "cross_attention", "mot"):
         for ac in ("none", "full"):
             change = VLM | {"vlm.arch": arch, "train.activation_checkpointing": ac}
@@ -238,11 +253,29 @@ def cases() -> Iterator[Case]:
     yield from beside_activations()
 
 
+def with_experts() -> Iterator[Case]:
+    """Mixtures of experts, one tensor each or packed, with and without EP."""
+    for name in ("dense", "accumulated", "selective AC", "short"):
+        yield case(f"MoE {name}, fsdp8", VARIANTS[name] | MOE, 8)
+    more = {"model.num_experts": 16, "model.moe_packed_experts": True}
+    yield case("MoE 16 packed, fsdp8", MOE | more, 8)
+    for name, (change, gpus) in PADDED.items():
+        yield case(f"MoE 8 packed, {name}", PACKED | change, gpus)
+    mixed = {"model.moe_frequency": 2, "model.moe_shared_experts": 1}
+    yield case("MoE every other block, fsdp8", MOE | mixed, 8)
+    for name, change in MIXED.items():
+        yield case(f"MoE {name}, fsdp8", MOE | change, 8)
+    yield case("MoE dense, tp4 fsdp4", MOE | TP, 16)
+    for name in ("dense", "selective AC"):
+        change = VARIANTS[name] | MOE | TP | {"distributed.ep": 2}
+        yield case(f"MoE {name}, tp4 ep2 fsdp4", change, 32)
+
+
 def in_other_precisions() -> Iterator[Case]:
     """The same in fp32, where gradients and gathered weights differ, and fp16."""
     for name in IN_FP32:
         yield case(f"fp32 {name}, fsdp8", VARIANTS[name] | FP32, 8)
-    for name in ("dense", "accumulated", "no AC"):
+    for name in ("dense", "accumulated", "no AC", "selective AC"):
         yield case(f"fp32 {name}, tp4 fsdp8", VARIANTS[name] | TP | FP32, 32)
     for name in ("dense", "accumulated"):
         yield case(f"fp32 {name}, one GPU", VARIANTS[name] | FP32, 1)

@@ -60,7 +60,13 @@ FP32_STATE = {
     "cross_bytes": 0,
     "router_bytes": 0,
     "spare_bytes": 0,
+    "passing_bytes": 0,
+    "stacked_bytes": 0,
+    "expert_padding": 0,
+    "padding_bytes": 0,
+    "late_padding_bytes": 0,
     "held_logit_bytes": 0,
+    "new_logit_bytes": 0,
 }
 """What trainers without an adapter share: fp32 weights, gradients and moments.
 

@@ -53,10 +53,18 @@ def gradients_gib(
 
 
 def reduced_gradients_gib(
-    params_padded: float, gradient_bytes: int, shards: int
+    params_padded: float,
+    gradient_bytes: int,
+    kept_gradient_bytes: float,
+    sharded: bool,
+    shards: int,
 ) -> float:
-    """Sharded gradients at the end of the backward pass [GiB]."""
-    return params_padded * gradient_bytes / shards / GIB
+    """Sharded gradients at the end of the backward pass [GiB].
+
+    Without FSDP new ones are added to those that outlived the step before.
+    """
+    added = 0 if sharded else kept_gradient_bytes
+    return params_padded * (gradient_bytes - added) / shards / GIB
 
 
 def other_gradients_gib(
@@ -76,11 +84,21 @@ def other_gradients_gib(
     return (blocks + params_root * kept) / GIB
 
 
+def stacked_gib(stacked_bytes: int) -> float:
+    """Copies of expert weights that all blocks keep of one micro-batch [GiB]."""
+    return stacked_bytes / GIB
+
+
 def activations_gib(
-    block_tokens: int, stage_layers: int, activation_bytes: float, cross_bytes: float
+    block_tokens: int,
+    stage_layers: int,
+    activation_bytes: float,
+    cross_bytes: float,
+    memory_stacked_gib: float,
 ) -> float:
-    """Activations that all blocks keep of one micro-batch [GiB]."""
-    return block_tokens * (stage_layers * activation_bytes + cross_bytes) / GIB
+    """What all blocks keep of one micro-batch [GiB]."""
+    each = stage_layers * activation_bytes + cross_bytes
+    return block_tokens * each / GIB + memory_stacked_gib
 
 
 def queued_gib(
@@ -116,6 +134,11 @@ def logits_gib(head_tokens: int, vocab_size: int, logit_bytes: float) -> float:
 def held_logits_gib(head_tokens: int, vocab_size: int, held_logit_bytes: int) -> float:
     """Logits that stay for the whole backward pass [GiB]."""
     return head_tokens * vocab_size * held_logit_bytes / GIB
+
+
+def new_logits_gib(head_tokens: int, vocab_size: int, new_logit_bytes: float) -> float:
+    """Logits at the end of the forward pass, beside those of before [GiB]."""
+    return head_tokens * vocab_size * new_logit_bytes / GIB
 
 
 def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:

@@ -112,19 +112,21 @@ def late_gradients_gib(
 ) -> float:
     """Gradients in the backward pass of the first block [GiB].
 
-    While accumulating, of a micro-batch that is not reduced. Those of the last two
-    blocks and of the root are not there yet: in dense text models; runs of the others
-    say that they hold as much. Without FSDP all are whole, and a compiled graph returns
-    new ones beside the accumulated. A pipeline stage has gathered all its weights too.
+    While accumulating, of a micro-batch that is not reduced: all, from the third on;
+    before, without what this block and the root lack. Those of the last two blocks and
+    of the root are not there yet: in dense text models; runs of the others say that
+    they hold as much. Without FSDP all are whole, and a compiled graph returns new ones
+    beside the accumulated. A pipeline stage has gathered all its weights too.
     """
     if sharded and pp > 1:
         return memory_gradients_gib + compute_bytes * params_rank / GIB
     if sharded:
         late = (params_root / 2 + params_block) * unsharded_gradient_bytes / GIB
+        lacking = late if grad_accum == 2 else 0.0
         plain = not moe_layers and not extra_parameters
         missing = (params_root + 2 * params_block) * gradient_bytes if plain else 0
         reduced = memory_reduced_gradients_gib - missing / shards / GIB
-        return max(reduced, memory_gradients_gib - late)
+        return max(reduced, memory_gradients_gib - lacking)
     fresh = params_rank - params_root + params_head_gradient - params_block / 2
     new = fresh * gradient_bytes / GIB if compile or grad_accum == 1 else 0.0
     return memory_gradients_gib + new
@@ -184,6 +186,8 @@ def optimizer_gib(
 
 def peak_gib(
     memory_init_gib: float,
+    memory_gather_gib: float,
+    memory_forward_gib: float,
     memory_loss_gib: float,
     memory_regather_gib: float,
     memory_backward_gib: float,
@@ -201,12 +205,15 @@ def peak_gib(
     """
     blocks = max(memory_backward_gib, memory_backward_end_gib, memory_experts_gib)
     tables = max(memory_regather_gib, memory_embedding_gib, memory_reduce_gib)
-    return max(memory_init_gib, memory_loss_gib, blocks, tables, memory_optimizer_gib)
+    begin = max(memory_init_gib, memory_gather_gib, memory_forward_gib)
+    return max(begin, memory_loss_gib, blocks, tables, memory_optimizer_gib)
 
 
 def peak_at(
     memory_peak_gib: float,
     memory_init_gib: float,
+    memory_gather_gib: float,
+    memory_forward_gib: float,
     memory_loss_gib: float,
     memory_regather_gib: float,
     memory_experts_gib: float,
@@ -221,6 +228,8 @@ def peak_at(
         memory_embedding_gib: "backward of the embedding",
         memory_regather_gib: "gathering of embedding and head",
         memory_optimizer_gib: "optimizer step",
+        memory_gather_gib: "gathering of the first block",
+        memory_forward_gib: "end of the forward pass",
         memory_loss_gib: "loss",
         memory_init_gib: "init",
     }
@@ -230,6 +239,8 @@ def peak_at(
 def low_gib(
     estimate_family: str,
     memory_init_gib: float,
+    memory_gather_gib: float,
+    memory_forward_gib: float,
     memory_loss_gib: float,
     memory_regather_gib: float,
     memory_backward_gib: float,
@@ -251,9 +262,10 @@ def low_gib(
     """
     kept = memory_spare_activations_gib
     one = memory_spare_gib - kept + kept / stage_layers
-    early = max(memory_loss_gib, memory_regather_gib) - kept
+    early = max(memory_forward_gib, memory_loss_gib, memory_regather_gib) - kept
     blocks = max(memory_backward_gib - memory_spare_gib, memory_backward_end_gib - one)
-    late = max(memory_embedding_gib, memory_reduce_gib, memory_optimizer_gib)
+    tables = max(memory_gather_gib, memory_embedding_gib, memory_reduce_gib)
+    late = max(tables, memory_optimizer_gib)
     experts = memory_experts_gib if ac_applied == "full" else 0.0
     step = max(early, blocks, experts, late)
     return max(memory_init_gib, step * (1 - BANDS[estimate_family][0]))

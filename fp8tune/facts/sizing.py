@@ -41,6 +41,7 @@ def breakdown(
     memory_backward_end_gib: float,
     memory_peak_gib: float,
     memory_workspaces_gib: float,
+    memory_stacked_gib: float,
     stage_layers: int,
     moe_layers: int,
 ) -> dict[str, float]:
@@ -86,6 +87,10 @@ def breakdown(
     found |= parts[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
     found["cuBLAS workspaces"] = memory_workspaces_gib
+    if memory_stacked_gib and "activations" in found:
+        last = late and memory_peak_at in ("backward", "reduction of experts")
+        found["copies of experts"] = memory_stacked_gib / (stage_layers if last else 1)
+        found["activations"] -= found["copies of experts"]
     left = memory_peak_gib - sum(found.values())
     if memory_peak_at in memory_table_parts:
         found["embedding and head"] = left
@@ -111,6 +116,8 @@ def largest_micro_batch(
     memory_late_gradients_gib: float,
     memory_gathered_gib: float,
     memory_init_gib: float,
+    memory_gather_gib: float,
+    memory_forward_gib: float,
     memory_loss_gib: float,
     memory_regather_gib: float,
     memory_backward_gib: float,
@@ -120,23 +127,33 @@ def largest_micro_batch(
     memory_optimizer_gib: float,
     memory_routers_gib: float,
     memory_activations_gib: float,
+    memory_stacked_gib: float,
     memory_head_gib: float,
     memory_held_logits_gib: float,
+    memory_new_logits_gib: float,
+    stage_layers: int,
     fp8_batch_step: int = 1,
 ) -> int:
     """Largest micro-batch whose whole band is usable, 0 if there is none."""
     limit = memory_usable_gib - memory_cached_weights_gib
     limit /= 1 + BANDS[estimate_family][1]
     kept = memory_held_logits_gib + memory_routers_gib
-    last = max(memory_embedding_gib, memory_reduce_gib, memory_optimizer_gib)
+    tables = max(memory_gather_gib, memory_embedding_gib, memory_reduce_gib)
+    last = max(tables, memory_optimizer_gib)
     if max(memory_init_gib, last - kept) > limit:
         return 0
-    grows = memory_activations_gib + memory_head_gib + 2 * memory_held_logits_gib
-    early = memory_state_gib + memory_gradients_gib
-    late = memory_state_gib + memory_late_gradients_gib + memory_gathered_gib
+    fixed = memory_state_gib + memory_stacked_gib
+    grows = memory_activations_gib - memory_stacked_gib
+    grows += memory_head_gib + memory_held_logits_gib
+    forward = memory_forward_gib - grows - memory_new_logits_gib
+    regather = memory_regather_gib - grows - memory_held_logits_gib
+    early = fixed + memory_gradients_gib
+    late = memory_state_gib + memory_stacked_gib / stage_layers
+    late += memory_late_gradients_gib + memory_gathered_gib
     instants = (
         (early, memory_loss_gib),
-        (memory_regather_gib - grows, memory_regather_gib),
+        (forward, memory_forward_gib),
+        (regather, memory_regather_gib),
         (early + memory_gathered_gib, memory_backward_gib),
         (late, memory_backward_end_gib),
         (last - kept, last),
@@ -278,6 +295,7 @@ def one_batch_gib(
     memory_state_gib: float,
     memory_gathered_gib: float,
     memory_activations_gib: float,
+    memory_stacked_gib: float,
     memory_head_gib: float,
     memory_logits_gib: float,
     memory_held_logits_gib: float,
@@ -287,5 +305,6 @@ def one_batch_gib(
     loss = memory_head_gib + memory_logits_gib
     backward = memory_held_logits_gib + memory_recompute_gib
     gathered = 2 * memory_gathered_gib
-    once = grad_accum * (memory_activations_gib + max(loss, backward))
-    return max(memory_init_gib, memory_state_gib + gathered + once)
+    grows = memory_activations_gib - memory_stacked_gib + max(loss, backward)
+    held = memory_state_gib + gathered + memory_stacked_gib
+    return max(memory_init_gib, held + grad_accum * grows)

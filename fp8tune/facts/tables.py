@@ -10,6 +10,55 @@ from __future__ import annotations
 from fp8tune.facts.memory import GIB
 
 
+def gather_gib(
+    layers: int,
+    moe_layers: int,
+    ep: int,
+    params_root: float,
+    params_dense_block: float,
+    params_moe_block: float,
+    compute_bytes: int,
+    reduce_bytes: int,
+    memory_state_gib: float,
+    memory_gradients_gib: float,
+    memory_held_logits_gib: float,
+) -> float:
+    """When FSDP gathers the first block of a micro-batch [GiB].
+
+    Embedding and head are whole; of both groups also the buffer that they came in. The
+    logits of the micro-batch before are there. With EP the first block's attention is
+    gathered alone and not counted.
+    """
+    moe = params_moe_block if ep == 1 else 0.0
+    block = moe if moe_layers == layers else params_dense_block
+    whole = 2 * compute_bytes * (params_root + block) / GIB if reduce_bytes else 0
+    return memory_state_gib + memory_gradients_gib + memory_held_logits_gib + whole
+
+
+def forward_gib(
+    ep: int,
+    memory_state_gib: float,
+    memory_gradients_gib: float,
+    memory_activations_gib: float,
+    memory_head_gib: float,
+    memory_held_logits_gib: float,
+    memory_new_logits_gib: float,
+    params_root: float,
+    params_block: float,
+    compute_bytes: int,
+    reduce_bytes: int,
+) -> float:
+    """At the end of the forward pass: the logits, and those of before [GiB].
+
+    FSDP holds embedding and head, and the buffer that the last block came in.
+    """
+    last = params_block if ep == 1 else 0.0
+    whole = compute_bytes * (params_root + last) / GIB if reduce_bytes else 0
+    logits = memory_held_logits_gib + memory_new_logits_gib
+    held = memory_state_gib + memory_gradients_gib + memory_activations_gib
+    return held + memory_head_gib + logits + whole
+
+
 def regather_gib(
     memory_state_gib: float,
     memory_gradients_gib: float,
@@ -111,6 +160,7 @@ def table_parts(
     memory_activations_gib: float,
     memory_head_gib: float,
     memory_held_logits_gib: float,
+    memory_new_logits_gib: float,
     memory_routers_gib: float,
 ) -> dict[str, dict[str, float]]:
     """What is held at each of these instants beside embedding and head [GiB]."""
@@ -124,7 +174,11 @@ def table_parts(
         "activations": memory_activations_gib + memory_head_gib,
         "logits": 2 * memory_held_logits_gib,
     }
+    logits = memory_held_logits_gib + memory_new_logits_gib
+    first = {"gradients": memory_gradients_gib, "logits": memory_held_logits_gib}
     return {
+        "gathering of the first block": first,
+        "end of the forward pass": early | {"logits": logits},
         "gathering of embedding and head": early,
         "backward of the embedding": late,
         "reduction of embedding and head": late,

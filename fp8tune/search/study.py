@@ -62,14 +62,14 @@ class Study:
     def open(self, about: dict[str, Any]) -> None:
         """Make the folder, or take up what is in it; raises ``BadStudy``.
 
-        ``about`` is what makes two searches the same; it is kept in ``study.json``.
+        ``about`` is what makes two searches the same; it is kept in ``study.json``, and
+        what an earlier run has noted there at its end is of the past.
         """
         try:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
             place = os.path.join(self.folder, "study.json")
-            if not os.path.exists(place):
-                text = json.dumps(about, indent=2, sort_keys=True)
-                atomic.write(place, f"{text}\n".encode(), through=False)
+            text = json.dumps(about, indent=2, sort_keys=True)
+            atomic.write(place, f"{text}\n".encode(), through=False)
             self.trials = _read(os.path.join(self.folder, "trials.jsonl"))
         except OSError as error:
             raise BadStudy(f"{error.filename}: {error.strerror}") from None

@@ -28,7 +28,11 @@ def test_gradients(whole, sharded, gib):
 
 
 def test_reduced_gradients():
-    assert memory.reduced_gradients_gib(8 * GIB, 2, 16) == 1.0
+    assert memory.reduced_gradients_gib(8 * GIB, 2, 2, True, 16) == 1.0
+
+
+def test_without_fsdp_gradients_are_added_to_kept_ones():
+    assert memory.reduced_gradients_gib(8 * GIB, 2, 0.5, False, 1) == 12.0
 
 
 @pytest.mark.parametrize(
@@ -36,7 +40,7 @@ def test_reduced_gradients():
     [(GIB, 1, 1, 0, 1.0), (32768, 32, 118784, 0, 116.0), (GIB, 2, 1, 5, 7.0)],
 )
 def test_activations(tokens, layers, per_token, cross, gib):
-    assert memory.activations_gib(tokens, layers, per_token, cross) == gib
+    assert memory.activations_gib(tokens, layers, per_token, cross, 0.5) == gib + 0.5
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,8 @@ def test_fp8_alone_does_not_lower_it(shape, end):
 
 
 INSTANTS = (
+    "gather",
+    "forward",
     "loss",
     "regather",
     "backward",
@@ -121,11 +123,16 @@ PACKED = "512\nnum_experts = 8\nmoe_packed_experts = true"
     [
         ({"dim": 512}, "loss"),
         ({}, "backward"),
-        ({"batch": 1, "seq": 128, "world_size": 2, "accum": 2}, "backward"),
+        ({"batch": 1, "world_size": 2, "accum": 2}, "backward"),
+        ({"world_size": 2, "accum": 2, **FEW}, "gathering of the first block"),
         ({"world_size": 1, "accum": 2, **FEW}, "backward of the embedding"),
         ({"dim": PACKED, "world_size": 32, "extra": EP, **FEW}, "reduction of experts"),
         ({"extra": TP, **FEW}, "reduction of embedding and head"),
-        ({"extra": TP, "accum": 2, **FEW}, "gathering of embedding and head"),
+        (
+            {"extra": TP, "accum": 2, "batch": 1, "seq": 1024},
+            "gathering of embedding and head",
+        ),
+        ({"extra": TP, "accum": 2, "batch": 1}, "end of the forward pass"),
         (
             {"world_size": 1, "extra": '[optimizer]\nname = "lion"', **FEW},
             "optimizer step",
@@ -149,6 +156,19 @@ def test_many_experts_are_most_while_they_are_built(config):
     assert str(found["memory.peak_at"]) == "init"
     assert found["memory.peak_gib"] == 2 * found["params.decoder"] / 2**30
     assert found["memory.low_gib"] == found["memory.peak_gib"]
+
+
+@pytest.mark.parametrize(
+    ("packed", "ac", "copied"),
+    [("false", "none", 16), ("false", "selective", 16), ("true", "none", 0)],
+)
+def test_copies_of_experts_are_a_part_of_their_own(config, packed, ac, copied):
+    dim = f"512\nnum_experts = 8\nmoe_packed_experts = {packed}"
+    found = config(dim=dim, ac=ac, compiled="false", batch=1)
+    one = 2 * 8 * 3 * 512 * found["expert_size"]
+    parts = found["memory.breakdown"]
+    assert parts.get("copies of experts", 0) == copied * one / 2**30
+    assert sum(parts.values()) == pytest.approx(found["memory.peak_gib"])
 
 
 def test_more_shards_than_packed_experts_raise_it(config):
@@ -250,9 +270,8 @@ CLOSE = {"dense": 0.02, "one GPU": 0.02}
 """How far off cases of these families may be; others 5 %."""
 
 LOOSE = {
-    "MoE accumulated, fsdp8": 0.07,
     "MoE every other block, fsdp8": 0.07,
-    "MoE 8 packed, accumulated, ep2 fsdp16": 0.07,
+    "MoE 8 packed, accumulated, ep2 fsdp16": 0.06,
     "MoE short, fsdp8": 0.09,
     "cross_attention AC full, fsdp4": 0.11,
     "fp32 cross_attention AC full, fsdp4": 0.06,
@@ -262,8 +281,9 @@ LOOSE = {
 }
 """Cases further off than the rest.
 
-Experts, whose buffers are taken as those of large runs; the last cross-attention block,
-whose activations are gone when the last block is recomputed; a first stage with fewer
+Experts, whose buffers are taken as those of large runs, and whose padding in a forward
+pass while accumulating is not counted; the last cross-attention block, whose
+activations are gone when the last block is recomputed; a first stage with fewer
 micro-batches than are in flight. The last one is the dispatch mode's: it adds the two
 gradients of a tied weight out of place, 4 MiB of 25.
 """
@@ -276,7 +296,7 @@ def test_the_trainers_own_steps(repository, job):
         config = job(case["config"], world_size=case["world_size"])
         found = config.with_values({"optimizer.fused": False})  # the CPU's is not
         predicted = max(found[f"memory.{name}_gib"] for name in INSTANTS) * 2**30
-        phases = ("loss", "backward", "optimizer")
+        phases = ("forward", "loss", "backward", "optimizer")
         measured = max(case["peaks"][phase] for phase in phases)
         error = predicted / measured - 1
         limit = CLOSE.get(found["estimate_family"], 0.05)

@@ -75,7 +75,7 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
     assert found.chosen == (1, 1)
 
 
-@pytest.mark.parametrize("seed", [7001, 7008, 7011, 7026])
+@pytest.mark.parametrize("seed", [7001, 7008, 7011])
 def test_retries_of_the_given_setting_do_not_stop_the_search(seed):
     """Nor do they keep it from larger batches, where the GPU is far from full."""
     place = world(seed)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fp8tune.search.record import Record
-from fp8tune.search.study import BadStudy, Study, Trial
+from fp8tune.search.study import BadStudy, Study, Trial, look
 from tests.search.tries import BEST, GIVEN, TWIN, ran, trials
 
 TRIALS = trials(
@@ -56,6 +56,13 @@ def test_what_is_added_is_there_again(tmp_path):
     assert json.loads((tmp_path / "s" / "study.json").read_text()) == {
         "config": "a.toml"
     }
+
+
+def test_the_end_of_an_earlier_run_is_of_the_past(tmp_path):
+    filled(tmp_path).note(output="a.tuned.toml", unchecked="no time")
+    assert look(tmp_path)[0]["unchecked"] == "no time"
+    opened(tmp_path)
+    assert look(tmp_path) == ({"config": "a.toml"}, TRIALS)
 
 
 def test_a_link_in_the_place_of_the_trials_is_not_followed(tmp_path):

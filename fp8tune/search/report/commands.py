@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Iterator
 
+from fp8tune.facts.gpus import UnknownGpu, resolve
+from fp8tune.job import Target
 from fp8tune.search.aim import SPEED
 from fp8tune.search.benefit import reached
 from fp8tune.search.destination import is_same, tuned
+from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean
+
+STUDIES = ".fp8tune"
+"""The folder of all studies where none is named."""
 
 
 def commands(case: Case) -> Iterator[str]:
@@ -23,9 +30,12 @@ def commands(case: Case) -> Iterator[str]:
     bf16_wins = diverges or (gain is not None and gain.high < 1)
     output, live = case.output, not case.replay
     unsure = found.verdict == "unsure" and found.chosen in (None, case.plan.given)
+    goes_on = live and not diverges and (unsure or not case.ended)
     if case.rehearsal:
+        if goes_on:
+            yield f"{again} --device cpu  # goes on from here"
         yield f"{search} --budget {_budget()}{options}  # on a GPU"
-    elif live and not diverges and (unsure or not case.ended):
+    elif goes_on:
         yield f"{again}  # goes on from here"
     elif bf16_wins and live and "precision" not in _allowed(case):
         yield f"{search} --budget {_budget()}{options} --allow precision"
@@ -46,7 +56,7 @@ def _budget(spent: float = 0.0) -> str:
 def _options(case: Case) -> str:
     """What the search was told that makes it this one and no other."""
     target = case.plan.config.job.target
-    told = [("allow", name) for name in _allowed(case)]
+    told = [*_named(case), *(("allow", name) for name in _allowed(case))]
     told += [("objective", case.found.aim)] * (case.found.aim != SPEED)
     told += [("world-size", str(target.world_size))] * (target.world_size > 1)
     output, path = case.output, case.plan.config.path
@@ -58,6 +68,34 @@ def _options(case: Case) -> str:
     return inside + "".join(
         f" --{name} {shlex.quote(clean(said))}" for name, said in told
     )
+
+
+def _named(case: Case) -> Iterator[tuple[str, str]]:
+    """Where it lies, and what of its job nobody would know who is not told."""
+    studies = os.path.dirname(os.path.abspath(case.folder))
+    if os.path.basename(studies) != STUDIES:
+        yield "studies", os.path.relpath(studies)
+    config, machine = case.plan.config, case.about.get("machine")
+    gpu = config.job.target.gpu
+    try:
+        alone = read_config(config.path, config.data, Target())
+    except CannotPlan:
+        alone = None
+    if alone is None or alone.trainer.name != config.trainer.name:
+        yield "trainer", config.trainer.name
+    if case.rehearsal:
+        known = alone.job.target.gpu if alone else ""
+    else:
+        known = _resolved(machine) if isinstance(machine, str) else gpu
+    if gpu != known:
+        yield "gpu", gpu
+
+
+def _resolved(machine: str) -> str:
+    try:
+        return resolve(machine)
+    except UnknownGpu:
+        return ""
 
 
 def _allowed(case: Case) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -76,12 +77,12 @@ class Setting(NamedTuple):
 class Case(NamedTuple):
     """A study with its answer and its settings; ``capacity_gib`` is the GPU's memory.
 
-    ``ended`` says whether every confirmation has been run. ``goals`` are the runs by
-    the aim, ``before`` and ``again`` what settings reach of it before the confirmation
-    and in it.
+    ``ended`` says whether its search told its end and had run every confirmation.
+    ``goals`` are the runs by the aim, ``before`` and ``again`` what settings reach of
+    it before the confirmation and in it.
     """
 
-    name: str
+    folder: str
     about: dict[str, Any]
     plan: Plan
     trials: Sequence[Trial]
@@ -94,13 +95,21 @@ class Case(NamedTuple):
     again: Mapping[Point, Speed]
 
     @property
+    def name(self) -> str:
+        """The study's own."""
+        return os.path.basename(os.path.abspath(self.folder))
+
+    @property
     def unit(self) -> str:
         """That of the aim."""
         return UNITS[self.found.aim]
 
     @property
     def output(self) -> str | None:
-        """The tuned config that was written, ``""`` for none; ``None`` if unknown."""
+        """The tuned config that was written, ``""`` for none.
+
+        ``None`` where the search has not told its end.
+        """
         told = self.about.get("output")
         return told if isinstance(told, str) else None
 
@@ -151,12 +160,13 @@ def case(study: Saved) -> Case:
     runs = by_point(plan.space, trials)
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)
-    ended = bool(trials) and again(plan.space, plan.given, wanted) is None
+    told_end = isinstance(study.about.get("output"), str) and bool(trials)
+    ended = told_end and again(plan.space, plan.given, wanted) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)
     return Case(
-        study.name,
+        study.folder,
         study.about,
         plan,
         trials,

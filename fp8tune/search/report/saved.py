@@ -15,18 +15,22 @@ from fp8tune.trainers.trainer import NAMES
 
 
 class Saved(NamedTuple):
-    """A study: its name, what ``study.json`` says, its plan and its trials so far."""
+    """A study in its folder: what ``study.json`` says, its plan, its trials so far."""
 
-    name: str
+    folder: str
     about: dict[str, Any]
     plan: Plan
     trials: Sequence[Trial]
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return os.path.basename(os.path.abspath(self.folder))
 
 
 def saved(folder: str) -> Saved:
     """Read a study's folder and change nothing in it; raises ``BadStudy``."""
     about, trials = look(folder)
-    name = os.path.basename(os.path.abspath(folder))
     place = os.path.join(folder, "study.json")
     try:
         plan = _plan(about)
@@ -41,10 +45,13 @@ def saved(folder: str) -> Saved:
         except KeyError as error:
             where = os.path.join(folder, f"trials.jsonl:{trial.number + 1}")
             raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
-    return Saved(name, about, plan, trials)
+    return Saved(folder, about, plan, trials)
 
 
 def _plan(about: dict[str, Any]) -> Plan:
+    for name in ("config", "output"):
+        if b"\0" in os.fsencode(str(about.get(name))):
+            raise ValueError(f"{name} is no path")
     path, text = str(about["config"]), str(about["config_text"])
     if about["trainer"] not in NAMES:
         raise ValueError("trainer")

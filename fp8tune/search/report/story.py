@@ -78,10 +78,12 @@ def _warnings(case: Case) -> Iterator[str]:
         yield f"{said}."
     if learns and learns.verdict == OUTSIDE:
         yield f"More tokens may not be worth it: {stability.verdict(learns)}."
-    if not case.ended:
+    if case.output is None:
+        yield "The search still runs, or was cut off. The answer may change."
+    elif not case.ended:
         yield (
-            "Not all is confirmed: the search still runs, was stopped, or its budget "
-            "was too short to measure the best settings again. The answer may change."
+            "Not all is confirmed: the search was stopped, or its budget was too short "
+            "to measure the best settings again. The answer may change."
         )
 
 

@@ -23,7 +23,7 @@ from fp8tune.search.report.words import (
 )
 from fp8tune.search.runs import by_point, deviation
 from fp8tune.search.stability.course import course
-from fp8tune.search.statistics import Speed, speed
+from fp8tune.search.statistics import speed
 from fp8tune.search.study import Trial
 
 MOST = 1000
@@ -31,9 +31,6 @@ MOST = 1000
 
 FEWEST, UNEVEN = 4, 1.02
 """Steps that tell it, and their mean over their median from which it is said."""
-
-WIDE = 0.2
-"""Half of an interval (log) from which its ends are named: they lie apart unevenly."""
 
 Row = tuple[str, ...]
 
@@ -86,15 +83,9 @@ def _row(case: Case, trial: Trial, spread: float) -> Row:
     )
 
 
-def _speed(found: Speed | None) -> str:
-    if found is None or found.half > WIDE:
-        return interval(found) if found else "-"
-    return f"{rate(found.value)} ± {100 * found.half:.1f} %"
-
-
 def _rate(record: Record, spread: float) -> str:
     if record.measured:
-        return _speed(speed([record], spread))
+        return interval(speed([record], spread))
     return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
 
 

@@ -8,13 +8,15 @@ from typing import TextIO
 
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
-from fp8tune.search.destination import check_apart, check_place, is_same
+from fp8tune.search.destination import CannotPut, check_apart, check_place, is_same
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.study import BadStudy
 
 NAME = "report.html"
+START = b"<!DOCTYPE html>"
+"""How a page begins."""
 
 
 def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
@@ -32,6 +34,8 @@ def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
     if output:
         check_place(output)
         check_apart(output, {study.plan.config.path: "the config"}, NAME)
+        if not _is_within(output, folder):
+            _check_page(output)
     told = case(study)
     drawn = figures(told)
     written = {path: page(told, drawn).encode(errors="backslashreplace")}
@@ -41,9 +45,23 @@ def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
             for kind, data in files(figure, _mark(told)).items():
                 written[f"{stem}-{figure.name}.{kind}"] = data
     for place, data in written.items():
-        own = is_same(os.path.dirname(place) or ".", folder)
-        atomic.write(place, data, through=not own)
+        atomic.write(place, data, through=not _is_within(place, folder))
     return list(written)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return is_same(os.path.dirname(path) or ".", folder)
+
+
+def _check_page(path: str) -> None:
+    """Raise ``CannotPut`` where something else lies: a tuned config, records."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(len(START))
+    if start not in (START, b""):
+        lost = "a file that is no page"
+        raise CannotPut(f"{path}: this would replace {lost}; try --output {NAME}")
 
 
 def _mark(told: Case) -> str:

@@ -40,15 +40,38 @@ def expert_bytes(
     model_moe_top_k: int,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token that a mixture of experts keeps: padded rows, and dispatch.
+    """Bytes per token that a mixture of experts keeps: padded rows, and sorted tokens.
 
     In fp32 experts run one after the other, which was not measured (model/moe.py).
     """
     if expert_rows and compute_bytes > 2:
         raise Unknown("expert_bytes")
     one = _ffn(expert_size, model_activation)
-    dispatch = 13 * model_moe_top_k * hidden_size
-    return expert_rows * (one + 2 * hidden_size) + shared_experts * one + dispatch
+    chosen = compute_bytes * model_moe_top_k * hidden_size
+    return expert_rows * (one + 2 * hidden_size) + shared_experts * one + chosen
+
+
+def stacked_bytes(
+    ac_applied: str,
+    hidden_size: int,
+    ffn_matrices: int,
+    experts: int,
+    expert_size: int,
+    moe_layers: int,
+    ep: int,
+    compute_bytes: int,
+    model_moe_packed_experts: bool,
+) -> int:
+    """Bytes of experts that all blocks keep whole for the backward pass.
+
+    Those that are not packed are stacked for the grouped product, which saves the
+    stack, and FSDP does not free it (model/moe.py, grouped_expert_forward). With full
+    AC it is made again.
+    """
+    if ac_applied == "full" or model_moe_packed_experts:
+        return 0
+    own = experts // ep * ffn_matrices * hidden_size * expert_size
+    return compute_bytes * moe_layers * own
 
 
 def _ffn(size: int, activation: str) -> int:
@@ -65,6 +88,7 @@ def activation_bytes(
     heads: int,
     layers: int,
     moe_layers: int,
+    ffn_matrices: int,
     vlm_arch_name: str,
     model_activation: str,
     model_norm_type: str,
@@ -81,9 +105,10 @@ def activation_bytes(
 
     Full AC keeps the block's input. Selective AC wraps the attention module alone:
     norms (computed in fp32) and FFN stay. Exact in eager mode; compiled on the CPU,
-    where the compiler recomputes part of it. Tensor parallelism splits all but gathered
-    inputs, or norms where the sequence is whole; with selective AC torch 2.13 does not
-    compile it there.
+    where the compiler recomputes part of it. Tensor parallelism splits all but the
+    inputs that linears gather, each its own, in place of what the norm returned; or
+    norms where the sequence is whole. With selective AC torch 2.13 does not compile it
+    there.
     """
     split = tp if sequence_parallel else 1
     if ac_applied == "full":
@@ -103,9 +128,14 @@ def activation_bytes(
         kept = (9 * hidden_size - whole + 3 * ffn_size) / tp + whole
         return compute_bytes * kept + 4 * heads / tp
     ffn = ((layers - moe_layers) * ffn_bytes + moe_layers * expert_bytes) / layers
-    gathered = 4.5 * compute_bytes * hidden_size if sequence_parallel else 0
-    inside = 0 if ac_applied == "selective" else attention_bytes
-    return 2 * norm_bytes / split + inside + ffn + gathered
+    selective = ac_applied == "selective"
+    inside = 0 if selective else attention_bytes
+    own = 2 * norm_bytes / split + inside + ffn
+    if not sequence_parallel:
+        return own
+    inputs = ffn_matrices - 1 + (0 if selective else 3)
+    replaced = (1 if selective else 2) / tp
+    return own + compute_bytes * (inputs - replaced) * hidden_size
 
 
 def cross_bytes(
@@ -304,3 +334,12 @@ def logit_bytes(
 def held_logit_bytes(compute_bytes: int) -> int:
     """The training loop holds on to the logits until the next (scripts/train.py)."""
     return compute_bytes
+
+
+def new_logit_bytes(tp: int, sequence_parallel: bool, compute_bytes: int) -> float:
+    """Bytes per token and vocabulary entry when the logits are there.
+
+    With sequence parallelism the rank's own part, all parts as they were gathered, and
+    put together (Replicate in distributed/tensor_parallel.py).
+    """
+    return compute_bytes * ((2 + 1 / tp) if sequence_parallel else 1)

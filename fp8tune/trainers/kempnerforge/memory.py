@@ -266,27 +266,31 @@ def gathered_bytes(
     moe_layers: int,
     ep: int,
     model_moe_packed_experts: bool,
+    ffn_matrices: int,
     unsharded_gradient_bytes: int,
     compute_bytes: int,
 ) -> float:
     """Bytes per parameter of one block that FSDP holds whole in the backward pass.
 
-    Its weights and the next block's in bf16, its gradients in bf16 and fp32; experts
-    that are not packed are stacked into copies. With EP attention and experts are
-    gathered one after the other. In fp32 gradients are reduced as they are
-    (benchmarks/step_memory.py).
+    Its weights and the next block's in bf16, its gradients in bf16 and fp32. With full
+    AC also copies of experts that are not packed: their stacks, fewer with a gate, as
+    what is computed from one is gone before the last gradient is there. With EP
+    attention and experts are gathered one after the other. In fp32 gradients are
+    reduced as they are (benchmarks/step_memory.py).
     """
     wide = compute_bytes > 2
     if not sharded:
         return 0
     if pp > 1:
         return 0 if wide else 2
-    if unsharded_gradient_bytes:
-        return 5
+    stacked = moe_layers > 0 and not model_moe_packed_experts and ac_applied == "full"
     if moe_layers and ep > 1:
-        return 4
+        return 5 if unsharded_gradient_bytes else 4
+    copies = stacked * (4 - ffn_matrices)
+    if unsharded_gradient_bytes:
+        return 5 + copies
     if moe_layers:
-        return (7 if model_moe_packed_experts else 8) - 2 * (moe_layers < layers)
+        return 7 + copies - 2 * (moe_layers < layers)
     if wide:
         return 12 if ac_applied == "full" else 8
     return 9 if ac_applied == "full" else 6

@@ -67,7 +67,9 @@ def plan(config=CONFIG, path="a.toml", knobs=KNOBS, target=H200) -> Plan:
 def study(folder, pairs=WHOLE, made=None, **about) -> str:
     """A study's folder with trials of ``(stage, record)``."""
     kept = Study(str(folder))
-    kept.open((made or plan()).about(**{"device": "cuda", "allow": [], **about}))
+    kept.open(
+        (made or plan()).about(**{"device": "cuda", "allow": [], "output": "", **about})
+    )
     for stage, record in pairs:
         kept.add(stage, record)
     return str(folder)

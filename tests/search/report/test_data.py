@@ -90,7 +90,7 @@ def test_every_trial(whole):
         "search",
         "batch 4, AC full, compiled, FP8",
         "ok",
-        "152 ± 1.3 %",
+        "152 (150 to 154)",
         "-",
         "40.0",
         "44.0",

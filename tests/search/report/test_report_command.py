@@ -12,9 +12,10 @@ from tests.search.report.studies import CONFIG, WHOLE, study
 
 @pytest.fixture
 def folder(project):
-    here = project({"a.toml": CONFIG, ".fp8tune/calibration.jsonl": "{}\n"})
+    other = dict.fromkeys(("a.tuned.toml", "r.jsonl"), "mine\n")
+    here = project({"a.toml": CONFIG, ".fp8tune/calibration.jsonl": "{}\n", **other})
     (here / "link").symlink_to(".fp8tune/a-1/study.json")
-    return study(".fp8tune/a-1")
+    return study(".fp8tune/a-1", output=None)
 
 
 @pytest.mark.parametrize("name", ["a-1", ".fp8tune/a-1", ".fp8tune/a-1/"])
@@ -24,6 +25,14 @@ def test_the_page_lies_in_the_study(folder, fp8tune, tmp_path, name):
     page = tmp_path / ".fp8tune" / "a-1" / "report.html"
     assert done.out.strip().endswith("a-1/report.html")
     assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_an_older_page_is_replaced(folder, fp8tune, tmp_path):
+    page = tmp_path / "x.html"
+    for old in ("", "<!DOCTYPE html>\n<p>old</p>\n"):
+        page.write_text(old)
+        assert fp8tune("report", "a-1", "--output", "x.html").code == 0
+        assert "</main>" in page.read_text()
 
 
 def test_output_and_plots(folder, fp8tune, tmp_path):
@@ -67,7 +76,7 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     assert trials.read_bytes() == cut
     page = (tmp_path / folder / "report.html").read_text()
     assert f"as of trial {len(WHOLE) - 1}." in page
-    assert "Not all is confirmed" in page
+    assert "The search still runs, or was cut off. The answer may change." in page
 
 
 @pytest.mark.parametrize(
@@ -83,6 +92,8 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
                 (".fp8tune/a-1/trials.jsonl", "what trials have measured"),
                 ("link", "what trials have measured"),
                 (".fp8tune/calibration.jsonl", "what trials have measured"),
+                ("a.tuned.toml", "a file that is no page"),
+                ("r.jsonl", "a file that is no page"),
             )
         ),
         ([], "STUDY"),

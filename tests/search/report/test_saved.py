@@ -67,6 +67,9 @@ def test_a_config_that_has_changed_since_is_told_as_it_was(tmp_path, monkeypatch
         {"points": [[0, 0, 0]]},
         {"points": None},
         {"world_size": "many"},
+        {"config": "a\0.toml"},
+        {"output": "a\0.toml"},
+        {"output": "\ud800"},
     ],
 )
 def test_a_file_that_no_search_wrote(tmp_path, change):

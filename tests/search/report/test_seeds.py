@@ -41,7 +41,7 @@ def test_the_band_of_bf16_seeds_and_fp8_in_it(tmp_path):
 
 
 def test_runs_that_diverged_end_early(tmp_path):
-    case = compared(tmp_path / "s", DIVERGED)
+    case = compared(tmp_path / ".fp8tune/s", DIVERGED)
     assert case.found.chosen is None
     told = story(case)
     assert told.headline == "No setting is proposed: FP8 diverges where bf16 does not"

@@ -89,7 +89,7 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
     ],
 )
 def test_headlines(tmp_path, pairs, headline, command):
-    said = story(shown(tmp_path / "s", pairs))
+    said = story(shown(tmp_path / ".fp8tune/s", pairs))
     assert said.headline.startswith(headline)
     assert command in said.commands[0]
 
@@ -135,7 +135,7 @@ WON = [
     ],
 )
 def test_the_verdict_stands_where_fp8_does_not_pay(tmp_path, pairs, sentences, command):
-    said = story(shown(tmp_path / "s", pairs))
+    said = story(shown(tmp_path / ".fp8tune/s", pairs))
     assert said.headline.startswith("bf16 is faster: FP8 does not pay here, it ")
     assert all(map(str.startswith, said.sentences, sentences)), said.sentences
     assert said.commands[0] == command
@@ -183,7 +183,7 @@ def test_confirmed_by_the_aim(tmp_path):
 def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
     about = {"allow": ["warmup"], "objective": "tokens-per-joule"}
     made = plan(path="my run.toml", target=Target("h200", 16))
-    told_case = case(saved(study(tmp_path / "s", SAVING[:2], made, **about)))
+    told_case = case(saved(study(tmp_path / ".fp8tune/s", SAVING[:2], made, **about)))
     assert story(told_case).commands == (
         "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
         "tokens-per-joule --world-size 16  # goes on from here",
@@ -197,11 +197,44 @@ def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
         ({"output": "a.toml"}, ("fp8tune lint a.toml",)),
         ({"output": ""}, ("fp8tune search a.toml --budget 2h  # writes it",)),
         ({"output": "", "records": "ab12"}, ("fp8tune lint a.toml",)),
-        ({}, ("fp8tune lint a.toml",)),
+        (
+            {"output": None},
+            ("fp8tune search a.toml --budget 2h  # goes on from here",),
+        ),
+        (
+            {"device": "cpu", "output": None},
+            (
+                "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
+                "# goes on from here",
+                "fp8tune search a.toml --budget 2h --gpu h200  # on a GPU",
+            ),
+        ),
     ],
 )
 def test_only_a_file_that_was_written_is_named(tmp_path, about, commands):
-    assert story(shown(tmp_path / "s", **about)).commands == commands
+    assert story(shown(tmp_path / ".fp8tune/s", **about)).commands == commands
+
+
+NAMELESS = CONFIG.replace("[", "[my.")
+
+
+@pytest.mark.parametrize(
+    ("folder", "made", "machine", "options"),
+    [
+        (".fp8tune/s", plan(), "NVIDIA H200", ""),
+        (".fp8tune/s", plan(), "NVIDIA H100 80GB HBM3", " --gpu h200"),
+        (".fp8tune/s", plan(NAMELESS), "NVIDIA H200", " --trainer kempnerforge"),
+        ("mine/s", plan(), "NVIDIA H200", " --studies mine"),
+    ],
+)
+def test_a_search_that_goes_on_is_told_what_it_was(
+    project, folder, made, machine, options
+):
+    project()
+    found = case(saved(study(folder, [], made, machine=machine)))
+    assert story(found).commands == (
+        f"fp8tune search a.toml --budget 2h{options}  # goes on from here",
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +245,7 @@ def test_a_search_that_goes_on_has_time_and_writes_where_it_did(
     tmp_path, output, option
 ):
     long = [("given", told(GIVEN, 100, cost_s=3.9 * 3600))]
-    assert story(shown(tmp_path / "s", long, output=output)).commands == (
+    assert story(shown(tmp_path / ".fp8tune/s", long, output=output)).commands == (
         f"fp8tune search a.toml --budget 5h{option}  # goes on from here",
     )
 
@@ -231,14 +264,14 @@ FLAKY = [("given", told(GIVEN, 100)), ("confirm", ran(GIVEN, outcome="oom"))]
     ],
 )
 def test_what_the_terminal_warns_of_is_said_too(tmp_path, pairs, about, said):
-    sentences = story(shown(tmp_path / "s", pairs, **about)).sentences
+    sentences = story(shown(tmp_path / ".fp8tune/s", pairs, **about)).sentences
     assert [line for line in sentences if line.startswith(said)]
 
 
 def test_other_tokens_of_a_step_are_said(tmp_path):
     """Where no accumulation keeps them."""
     made = plan(CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1"))
-    said = story(case(saved(study(tmp_path / "s", WHOLE, made)))).sentences
+    said = story(case(saved(study(tmp_path / ".fp8tune/s", WHOLE, made)))).sentences
     assert said[1] == (
         "2 -> 4 sequences per rank and optimizer step: the learning rate and its "
         "schedule were not meant for that."
@@ -252,6 +285,7 @@ def test_other_tokens_of_a_step_are_said(tmp_path):
         (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
         (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
         (WHOLE[:3], {}, ["Not all is confirmed"]),
+        (WHOLE, {"output": None}, ["The search still runs, or was cut off. The "]),
         (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
         ([], {}, ["Not all is confirmed"]),
         (
@@ -270,6 +304,6 @@ def test_other_tokens_of_a_step_are_said(tmp_path):
     ],
 )
 def test_what_must_be_known_first(tmp_path, pairs, about, warnings):
-    said = story(shown(tmp_path / "s", pairs, **about)).warnings
+    said = story(shown(tmp_path / ".fp8tune/s", pairs, **about)).warnings
     assert len(said) == len(warnings)
     assert all(a.startswith(b) for a, b in zip(said, warnings, strict=True))

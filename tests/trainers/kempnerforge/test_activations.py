@@ -75,6 +75,7 @@ def test_they_are_what_was_measured(repository):
     found = {
         (fit["precision"], fit["compiled"], fit["ac"]): (fit["D"], fit["F"], fit["H"])
         for fit in fits
+        if fit["tp"] == 1
     }
     assert found["bf16", False, "none"] == (30, 8, 4)
     assert found["bf16", False, "selective"] == (20, 8, 0)
@@ -82,6 +83,24 @@ def test_they_are_what_was_measured(repository):
     assert found["bf16", True, "selective"] == (8, 6, 0)
     assert found["fp8", True, "none"] == (12, 4, 4)
     assert found["fp8", True, "selective"] == (4, 4, 0)
+
+
+def test_so_are_eager_blocks_that_tensor_parallelism_splits(repository, job):
+    path = repository / "benchmarks" / "results" / "activation_bytes.json"
+    fits = [fit for fit in json.loads(path.read_text())["fits"] if fit["tp"] > 1]
+    found = [
+        kept(job, fit["ac"], compiled=False, distributed_tp=fit["tp"]) for fit in fits
+    ]
+    measured = [fit["D"] * D + fit["F"] * F + fit["H"] * H for fit in fits]
+    assert found == measured
+    assert len(fits) == 4
+
+
+@pytest.mark.parametrize(("ac", "each"), [("none", 14.5 * D), ("selective", 6.5 * D)])
+def test_without_a_gate_one_input_less_is_gathered(job, ac, each):
+    keys = {"distributed_tp": 4, "model_activation": "gelu"}
+    own = (4 * F + (4 * H if ac == "none" else 0)) / 4
+    assert kept(job, ac, compiled=False, **keys) == each + own
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from fp8tune.job import Unknown
 
 BASE = "[model]\nn_kv_heads = 32\n[train]\nseq_len = 2048\n"
+FULL = 'activation_checkpointing = "full"\n'
 
 
 def found(job, names, sections="", world_size=8):
@@ -202,17 +203,52 @@ def test_gathered_bytes(job, sections, world_size, bytes_):
 
 
 @pytest.mark.parametrize(
-    ("model", "mesh", "bytes_"),
+    ("model", "train", "mesh", "bytes_"),
     [
-        ("", "", 8),
-        ("moe_packed_experts = true\n", "", 7),
-        ("moe_frequency = 2\n", "", 6),
-        ("", "[distributed]\nep = 2\n", 4),
+        ("", FULL, "", 8),
+        ('activation = "gelu"\n', FULL, "", 9),
+        ("moe_packed_experts = true\n", FULL, "", 7),
+        ("", "", "", 7),
+        ("moe_frequency = 2\n", FULL, "", 6),
+        ("", FULL, "[distributed]\nep = 2\n", 4),
+        ("", f"{FULL}grad_accum_steps = 2\n", "", 6),
+        ("", f"{FULL}grad_accum_steps = 2\n", "[distributed]\nep = 2\n", 5),
     ],
 )
-def test_gathered_bytes_of_experts(job, model, mesh, bytes_):
-    text = BASE.replace("[model]\n", f"[model]\nnum_experts = 4\n{model}") + mesh
+def test_gathered_bytes_of_experts(job, model, train, mesh, bytes_):
+    text = BASE.replace("[model]\n", f"[model]\nnum_experts = 4\n{model}")
+    text = text.replace("[train]\n", f"[train]\n{train}") + mesh
     assert job(text, world_size=8)["gathered_bytes"] == bytes_
+
+
+@pytest.mark.parametrize(
+    ("packed", "train", "ep", "stacked"),
+    [
+        ("false", "", 1, 4),
+        ("false", "", 2, 2),
+        ("true", "", 1, 0),
+        ("false", FULL, 1, 0),
+    ],
+)
+def test_experts_that_are_not_packed_are_kept_whole(job, packed, train, ep, stacked):
+    keys = f"num_experts = 4\nmoe_packed_experts = {packed}\n"
+    text = BASE.replace("[model]\n", f"[model]\n{keys}")
+    text = text.replace("[train]\n", f"[train]\n{train}")
+    job = job(f"{text}[distributed]\nep = {ep}\n", world_size=8)
+    one = 3 * job["hidden_size"] * job["expert_size"]
+    assert job["stacked_bytes"] == 2 * job["moe_layers"] * stacked * one
+
+
+@pytest.mark.parametrize(
+    ("experts", "ep", "gpus", "padding"),
+    [(8, 1, 8, 0), (8, 1, 6, 4), (8, 1, 64, 56), (8, 2, 16, 4), (16, 1, 8, 0)],
+)
+def test_fsdp_pads_packed_experts(job, experts, ep, gpus, padding):
+    keys = f"num_experts = {experts}\nmoe_packed_experts = true\n"
+    text = BASE.replace("[model]\n", f"[model]\n{keys}")
+    job = job(f"{text}[distributed]\nep = {ep}\n", world_size=gpus)
+    one = 3 * job["hidden_size"] * job["expert_size"]
+    assert job["expert_padding"] == padding * one
 
 
 @pytest.mark.parametrize(
