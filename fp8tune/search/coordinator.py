@@ -24,6 +24,7 @@ from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stability.stage import Stage
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial, timed
+from fp8tune.search.works import PASSING
 
 TRIES = 4
 """Trials that may fail before they build anything, until none is taken to start."""
@@ -142,13 +143,19 @@ class Search:
         """The user's config and its bf16 twin, which is not tried if that failed."""
         yield from self._once(Proposal(self.given, "given", "your config"))
         twin = self.space.twin(self.given)
-        if twin and all(t.record.ok for t in self._trials if t.stage == "given"):
+        ran = [t.record.ok for t in self._trials if t.stage == "given"]
+        if twin and (not ran or any(ran)):
             yield from self._once(Proposal(twin, "twin", "the same in bf16"))
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:
-        new = all(trial.stage != proposal.stage for trial in self._trials)
-        if new and not self._too_late and self.space.has(proposal.point):
+        """Once more where that failed of what may pass."""
+        while self._is_due(proposal) and self.space.has(proposal.point):
             yield proposal
+
+    def _is_due(self, proposal: Proposal) -> bool:
+        own = [t.record for t in self._trials if t.stage == proposal.stage]
+        again = len(own) == 1 and own[0].outcome in PASSING
+        return (not own or again) and not self._too_late
 
     def _searching(self) -> bool:
         """Whether a trial more leaves time for the confirmation, not yet begun.

@@ -177,3 +177,14 @@ def test_what_a_small_budget_cut_short_is_chosen_after_all():
     limits = Limits(7200.0)
     search = Search(space, GIVEN, Replay(RECORDS, space), points, study, limits)
     assert search.run().chosen == BEST
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tried"), [("launch", 2), ("throttled", 2), ("hang", 1), ("oom", 1)]
+)
+def test_a_config_that_failed_of_what_may_pass_is_tried_once_more(outcome, tried):
+    failed = ran(GIVEN, outcome=outcome)
+    _, found, stages = searched([failed, *RECORDS])
+    assert stages.count(("given", GIVEN)) == tried
+    assert stages.count(("twin", TWIN)) == (tried == 2)
+    assert found.chosen == BEST

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +20,8 @@ WORD = 16
 """Tokens that follow from their first one."""
 
 
-class TooFew(Exception):
-    """The user's data does not fill one micro-batch."""
+class BadData(Exception):
+    """The user's data cannot be trained on: says why."""
 
 
 def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
@@ -52,27 +53,52 @@ def made_up(spec: Spec) -> Iterator[Tensor]:
 def shards(spec: Spec) -> Iterator[Tensor]:
     """Sequences from token files, over and over, in the files' order.
 
-    ``.npy`` files hold one array of ids; others are raw, of four bytes per id where
-    the size allows it, else of two, as the trainer reads them. Raises ``TooFew`` where
-    no file fills a micro-batch.
+    A micro-batch may go on in the next file. Raises ``BadData`` where all files hold
+    less than one, or an id that the model does not have.
+    """
+    size, rows = spec.seq_len + 1, 0
+    while True:
+        left = torch.empty(0, size, dtype=torch.int64)
+        for name in spec.data_files:
+            tokens = _tokens(name)
+            whole = len(tokens) // size
+            rows += whole
+            for start in range(0, whole, spec.micro_batch):
+                part = tokens[
+                    start * size : min(whole, start + spec.micro_batch) * size
+                ]
+                read = torch.from_numpy(part.astype("int64")).view(-1, size)
+                _check_ids(read, spec, name)
+                both = torch.cat([left, read])
+                left = both[spec.micro_batch :]
+                if len(both) >= spec.micro_batch:
+                    yield both[: spec.micro_batch]
+                else:
+                    left = both
+        if rows < spec.micro_batch:
+            many = f"{spec.micro_batch} sequences of {size} tokens"
+            raise BadData(f"the files of [data] hold less than {many}, one micro-batch")
+
+
+def _tokens(name: str) -> Any:
+    """The ids of a file, mapped: an array of ``.npy``, else raw ones.
+
+    Raw ones have four bytes where the size allows it, else two, as the trainer reads
+    them.
     """
     import numpy
 
-    size = spec.seq_len + 1
-    full = True
-    while full:
-        full = False
-        for name in spec.data_files:
-            raw = name if name.endswith(".npy") else None
-            if raw:
-                tokens = numpy.load(raw, mmap_mode="r", allow_pickle=False)
-            else:
-                wide = Path(name).stat().st_size % 4 == 0
-                tokens = numpy.memmap(name, numpy.uint32 if wide else numpy.uint16, "r")
-            rows = len(tokens) // size
-            for start in range(0, rows - spec.micro_batch + 1, spec.micro_batch):
-                full = True
-                part = tokens[start * size : (start + spec.micro_batch) * size]
-                yield torch.from_numpy(part.astype("int64")).view(-1, size)
-    many = f"{spec.micro_batch} sequences of {size} tokens"
-    raise TooFew(f"too little data: no file of [data] holds {many}, one micro-batch")
+    if name.endswith(".npy"):
+        return numpy.load(name, mmap_mode="r", allow_pickle=False)
+    wide = Path(name).stat().st_size % 4 == 0
+    return numpy.memmap(name, numpy.uint32 if wide else numpy.uint16, "r")
+
+
+def _check_ids(read: Tensor, spec: Spec, name: str) -> None:
+    """Raise ``BadData`` where the model has no embedding for an id."""
+    largest = int(read.max())
+    if largest >= spec.vocab_size:
+        what = f"`{name}` holds the id {largest}, the model's vocabulary has"
+        raise BadData(
+            f"{what} {spec.vocab_size}; set its size to that of the tokenizer"
+        )

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fp8tune.runners.builtin.data import TooFew, batches, made_up
+from fp8tune.runners.builtin.data import BadData, batches, made_up
 from tests.runners.builtin.small import SMALL, runner, spec
 
 
@@ -67,5 +67,27 @@ def test_too_few_sequences_are_said(tmp_path, rows):
 
     numpy.save(tmp_path / "a.npy", numpy.zeros(33 * rows + 5, dtype="uint16"))
     text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "a.npy"\n'
-    with pytest.raises(TooFew, match=r"no file of .* holds 2 sequences of 33 tokens"):
+    with pytest.raises(BadData, match=r"files of .* less than 2 sequences of 33 "):
         next(batches(spec(text)))
+
+
+def test_a_micro_batch_goes_on_in_the_next_file(tmp_path):
+    import numpy
+
+    ids = (numpy.arange(33 * 3) % 100).astype("uint16")
+    for name, part in (("a", ids[:33]), ("b", ids[33:])):
+        numpy.save(tmp_path / f"{name}.npy", part)
+    made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
+    stream = batches(made)
+    rows = ids.reshape(3, 33)[:, :-1].tolist()
+    assert next(stream)[0].tolist() == rows[:2]
+    assert next(stream)[0].tolist() == rows[:2], "the next pass begins anew"
+
+
+def test_an_id_that_the_model_does_not_have_is_said(tmp_path):
+    import numpy
+
+    numpy.save(tmp_path / "a.npy", numpy.full(33 * 2, 60000, dtype="uint16"))
+    made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
+    with pytest.raises(BadData, match=r"the id 60000, .* vocabulary has \d+; set"):
+        next(batches(made))
