@@ -127,12 +127,10 @@ def answer(
     diverges = lesson(space, given) in rejected(space, trials)
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
-    if chosen == given:
-        known = whole and _is_beaten_by_none(goals, best, given)
-    else:
+    known = whole and _is_beaten_by_none(goals, best, given)
+    if chosen != given:
         known = chosen not in learned or not learned[chosen].doubtful
-    last = _last(runs.get(chosen, [])) if chosen is not None else None
-    second = _runner_up(goals, best, chosen)
+    last, second = _last(runs, chosen), _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
@@ -277,6 +275,7 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     return sorted(values, key=lambda point: values[point], reverse=True)
 
 
-def _last(trials: Sequence[Trial]) -> Trial | None:
-    measured = [trial for trial in trials if trial.record.measured]
+def _last(runs: Runs, point: Point | None) -> Trial | None:
+    own = runs.get(point, []) if point is not None else []
+    measured = [trial for trial in own if trial.record.measured]
     return measured[-1] if measured else None

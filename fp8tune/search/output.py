@@ -31,11 +31,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
             "bf16_twin": _speed(found.twin),
         },
         "gain": _speed(reached(found).gain),
-        "runner_up": found.runner_up
-        and {
-            "knobs": space.values(found.runner_up),
-            "gain": _speed(found.behind),
-        },
+        "runner_up": _second(found, space),
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
         "fp8_gain_of": found.pair
@@ -61,6 +57,12 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "made_up_data": found.record and found.record.more.get("made_up_data"),
         "stability": _stability(found),
     }
+
+
+def _second(found: Answer, space: Space) -> dict[str, Any] | None:
+    if found.runner_up is None:
+        return None
+    return {"knobs": space.values(found.runner_up), "gain": _speed(found.behind)}
 
 
 def _stability(found: Answer) -> dict[str, Any] | None:
