@@ -15,6 +15,9 @@ WORDS = {
     "user": "the config's own code failed",
 }
 
+BAD_DATA = "BadData"
+"""How the message of a trial begins that cannot train on the data of ``[data]``."""
+
 STEPPING = ("first_step", "steady", "profile")
 """Stages in which a trial makes steps."""
 
@@ -27,4 +30,6 @@ def failed(record: Record) -> str:
         return "does not count"
     if record.outcome == "launch" and record.more.get("stage_reached") in STEPPING:
         return "died in its steps"
+    if str(record.more.get("message")).startswith(BAD_DATA):
+        return "the data of [data] does not suit the config"
     return WORDS[record.outcome]

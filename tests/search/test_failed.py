@@ -24,3 +24,9 @@ def test_what_is_said_of_a_failure(outcome, step_ms, stage, words):
 def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
     record = Record({}, "launch", more={"cut_off": True, "stage_reached": "import"})
     assert failed(record) == "cut off by the end of the budget"
+
+
+def test_data_that_does_not_suit_is_no_fault_of_any_code():
+    message = "BadData: token id 600, and the model has 512"
+    record = Record({}, "user", more={"message": message})
+    assert failed(record) == "the data of [data] does not suit the config"

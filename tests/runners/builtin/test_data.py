@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from fp8tune.runners.builtin.data import BadData, batches, made_up
+from fp8tune.search.failed import BAD_DATA
 from tests.runners.builtin.small import SMALL, runner, spec
 
 
@@ -91,3 +92,7 @@ def test_an_id_that_the_model_does_not_have_is_said(tmp_path):
     made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
     with pytest.raises(BadData, match=r"the id 60000, .* vocabulary has \d+; set"):
         next(batches(made))
+
+
+def test_a_search_knows_a_trial_without_fit_data_by_its_message():
+    assert BadData.__name__ == BAD_DATA
