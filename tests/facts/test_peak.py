@@ -176,7 +176,26 @@ def test_more_shards_than_packed_experts_raise_it(config):
     few, more, most = (config(size, **values) for size in (8, 16, 64))
     assert few["expert_padding"] == 0
     assert few["memory.peak_gib"] < more["memory.peak_gib"] < most["memory.peak_gib"]
-    assert few["memory.low_gib"] < more["memory.low_gib"] < most["memory.low_gib"]
+    assert few["memory.high_gib"] < more["memory.high_gib"] < most["memory.high_gib"]
+
+
+@pytest.mark.parametrize(
+    ("more", "size", "family"),
+    [
+        ("", 8, "mixture of experts"),
+        ("", 16, "padded experts"),
+        ("\nffn_hidden_dim = 512", 8, "narrow experts"),
+        ("\nffn_hidden_dim = 512", 16, "padded narrow experts"),
+    ],
+)
+def test_experts_that_are_predicted_badly_have_a_band_of_their_own(
+    config, more, size, family
+):
+    """The trainer needs up to 27 % less for padded, 64 % more for narrow ones."""
+    found = config(size, dim=f"{PACKED}{more}", compiled="false")
+    assert found["estimate_family"] == family
+    above = 1 + peak.BANDS[family][1]
+    assert found["memory.high_gib"] == pytest.approx(above * found["memory.peak_gib"])
 
 
 def test_the_whole_model_is_not_built_with_tensor_parallelism(config):

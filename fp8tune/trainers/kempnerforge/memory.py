@@ -221,15 +221,23 @@ def estimate_family(
     pp: int,
     vlm: bool,
     moe_layers: int,
+    hidden_size: int,
+    expert_size: int,
+    expert_padding: int,
     ac_applied: str,
     compile: bool,  # noqa: A002
     compute_bytes: int,
 ) -> str:
     """The group of measured runs that the estimate's error is taken from.
 
-    None was in fp32: that has the CPU's steps alone, as what eager blocks keep.
+    None was in fp32: that has the CPU's steps alone, as what eager blocks keep, what
+    FSDP pads experts by, and experts that are no wider than the model.
     """
-    if ac_applied != "full" and compile:
+    narrow = moe_layers and expert_size <= hidden_size
+    padded = moe_layers and expert_padding
+    if narrow or padded:
+        kind = f"{'padded ' * bool(padded)}{'narrow ' * bool(narrow)}experts"
+    elif ac_applied != "full" and compile:
         kind = "kept compiled"
     elif compute_bytes > 2:
         kind = "fp32"
