@@ -100,3 +100,18 @@ def built(shape):
     }
     target = Target(shape["gpu"], shape.get("world_size") or gpus(shape))
     return known.job(known.load(values), target)
+
+
+INSTANTS = (
+    "gather",
+    "forward",
+    "loss",
+    "regather",
+    "backward",
+    "backward_end",
+    "experts",
+    "embedding",
+    "reduce",
+    "optimizer",
+)
+"""Instants of a step, as the facts ``memory.*_gib`` name them."""

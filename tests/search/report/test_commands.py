@@ -1,0 +1,75 @@
+"""What a page says to type next."""
+
+import pytest
+
+from fp8tune.search.report.data import case
+from fp8tune.search.report.saved import saved
+from fp8tune.search.report.story import story
+from tests.search.report.studies import (
+    CONFIG,
+    plan,
+    shown,
+    study,
+    told,
+)
+from tests.search.tries import GIVEN
+
+
+@pytest.mark.parametrize(
+    ("about", "commands"),
+    [
+        ({"output": "x/b.toml"}, ("diff a.toml x/b.toml", "fp8tune lint x/b.toml")),
+        ({"output": "a.toml"}, ("fp8tune lint a.toml",)),
+        ({"output": ""}, ("fp8tune search a.toml --budget 2h  # writes it",)),
+        ({"output": "", "records": "ab12"}, ("fp8tune lint a.toml",)),
+        (
+            {"output": None},
+            ("fp8tune search a.toml --budget 2h  # goes on from here",),
+        ),
+        (
+            {"device": "cpu", "output": None},
+            (
+                "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
+                "# goes on from here",
+                "fp8tune search a.toml --budget 2h --gpu h200  # on a GPU",
+            ),
+        ),
+    ],
+)
+def test_only_a_file_that_was_written_is_named(tmp_path, about, commands):
+    assert story(shown(tmp_path / ".fp8tune/s", **about)).commands == commands
+
+
+NAMELESS = CONFIG.replace("[", "[my.")
+
+
+@pytest.mark.parametrize(
+    ("folder", "made", "machine", "options"),
+    [
+        (".fp8tune/s", plan(), "NVIDIA H200", ""),
+        (".fp8tune/s", plan(), "NVIDIA H100 80GB HBM3", " --gpu h200"),
+        (".fp8tune/s", plan(NAMELESS), "NVIDIA H200", " --trainer kempnerforge"),
+        ("mine/s", plan(), "NVIDIA H200", " --studies mine"),
+    ],
+)
+def test_a_search_that_goes_on_is_told_what_it_was(
+    project, folder, made, machine, options
+):
+    project()
+    found = case(saved(study(folder, [], made, machine=machine)))
+    assert story(found).commands == (
+        f"fp8tune search a.toml --budget 2h{options}  # goes on from here",
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "option"),
+    [("a.tuned.toml", ""), ("b.toml", " --output b.toml"), ("a.toml", " --in-place")],
+)
+def test_a_search_that_goes_on_has_time_and_writes_where_it_did(
+    tmp_path, output, option
+):
+    long = [("given", told(GIVEN, 100, cost_s=3.9 * 3600))]
+    assert story(shown(tmp_path / ".fp8tune/s", long, output=output)).commands == (
+        f"fp8tune search a.toml --budget 5h{option}  # goes on from here",
+    )
