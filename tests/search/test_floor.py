@@ -137,7 +137,7 @@ def test_ones_own_config_and_its_twin_are_measured_in_full_whenever(point):
     failed = ran(point, outcome="launch", cost_s=1.0)
     points = {GIVEN: 100, TWIN: 90, BEST: 200}
     records = [ran(p, value, step_ms=STEPS) for p, value in points.items()]
-    records.insert(0, failed)
+    records = [failed, failed, *records]
     space = Space(KNOBS, points)
     study = Study("")
     limits = Limits(7200.0)
