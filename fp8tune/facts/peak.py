@@ -17,8 +17,8 @@ SHARDED = {
     "fp32": (0.06, 0.06),
     "kept compiled": (0.10, 0.10),
     "padded experts": (0.30, 0.25),
-    "narrow experts": (0.03, 0.70),
-    "padded narrow experts": (0.30, 0.70),
+    "narrow experts": (0.03, 0.75),
+    "padded narrow experts": (0.30, 0.75),
 }
 ALONE = {"one GPU": (0.02, 0.05), "pipeline": (0.02, 0.05)}
 BANDS = {
@@ -36,9 +36,9 @@ BANDS = {
 What blocks keep without full AC has no measured run: it is exact for eager ones, and
 was measured on the CPU for compiled ones, as was fp32. On one GPU and in pipelines only
 dense models under full AC were measured; of others both errors are added. Experts that
-FSDP pads, and those no wider than the model, are predicted badly: steps of the trainer
-that benchmarks/step_memory.py ran, but did not record, needed 27 % less to 22 % more
-for the ones, and up to 64 % more for the others.
+FSDP pads, and those no wider than the model, are predicted badly: the trainer's own
+steps needed up to 26 % less or 22 % more for the ones, and 71 % more for the others
+(benchmarks/results/step_memory.json).
 """
 
 CALIBRATED = {

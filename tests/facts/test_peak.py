@@ -177,7 +177,7 @@ def test_more_shards_than_packed_experts_raise_it(config):
 def test_experts_that_are_predicted_badly_have_a_band_of_their_own(
     config, more, size, family
 ):
-    """The trainer needs up to 27 % less for padded, 64 % more for narrow ones."""
+    """See ``test_own_steps.py``."""
     found = config(size, dim=f"{PACKED}{more}", compiled="false")
     assert found["estimate_family"] == family
     above = 1 + peak.BANDS[family][1]
