@@ -57,6 +57,46 @@ def collapse_routing() -> None:
     expert_parallel.dist = _Patched(expert_parallel.dist, all_to_all)
 
 
+def reduce_without_temporaries() -> None:
+    """Let FSDP add up gradients and fill the buffer for them as a GPU's kernels do.
+
+    Those of the CPU pad gradients in copies of their own first, and convert them whole.
+    """
+    fully_shard = "torch.distributed.fsdp._fully_shard"
+    fsdp: Any = import_module(f"{fully_shard}._fsdp_collectives")
+    parameter: Any = import_module(f"{fully_shard}._fsdp_param").FSDPParam
+
+    def copy_in(gradients: Any, buffer: Any, ranks: int) -> None:
+        rows = buffer.view(ranks, -1)
+        first = 0
+        for gradient in gradients:
+            each = -(-gradient.shape[0] // ranks)
+            size = each * gradient[0].numel()
+            for row, part in zip(rows, gradient.split(each), strict=False):
+                row[first : first + part.numel()].view(part.shape).copy_(part)
+            first += size
+
+    def accumulate(self: Any) -> None:
+        kept, new = self.unsharded_accumulated_grad, self.unsharded_param.grad
+        if kept is None or new is None:
+            return
+        if hasattr(kept, "to_local"):
+            kept, new = kept.to_local(), new.to_local()
+        _add_rows(kept, new)
+        self.unsharded_param.grad = None
+
+    fsdp.foreach_reduce_scatter_copy_in = copy_in
+    parameter.accumulate_unsharded_grad_if_needed = accumulate
+
+
+def _add_rows(kept: Any, new: Any) -> None:
+    if kept.ndim == 1:
+        kept.add_(new)
+        return
+    for row, more in zip(kept, new, strict=True):
+        _add_rows(row, more)
+
+
 class _Patched:
     """``torch.distributed`` with another all-to-all."""
 

@@ -1,9 +1,6 @@
 """Bytes per token and vocabulary entry while KempnerForge's losses are differentiated.
 
-Runs the trainer's own loss functions on the CPU and adds up what torch's profiler says
-of the allocator. Gradients that meet are added in place here, as on a GPU; under a
-dispatch mode (``live_bytes.py``) torch adds them out of place, and chunked losses seem
-to need more.
+Runs the trainer's own loss functions on the CPU (``live_bytes.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
+from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
 
 TOKENS, HIDDEN, VOCAB = 512, 64, 4096
@@ -55,16 +53,10 @@ def peak(precision: str, chunks: int, weight: float) -> float:
     head = torch.randn(VOCAB, HIDDEN, dtype=dtype, requires_grad=True)
     labels = torch.randint(0, VOCAB, (TOKENS,))
     loss = loss_of(chunks, weight)
-    with torch.profiler.profile(profile_memory=True) as profile:
+    with LiveBytes("loss") as live:
         logits = hidden @ head.t()  # which the training loop holds on to
         loss(logits, labels).backward()
-    events = profile.profiler.kineto_results.events()
-    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
-    most = total = 0
-    for _, change in sorted(changes):
-        total += change
-        most = max(most, total)
-    return most / TOKENS / VOCAB
+    return live.peaks["loss"] / TOKENS / VOCAB
 
 
 def loss_of(chunks: int, weight: float) -> Callable[[Any, Any], Any]:

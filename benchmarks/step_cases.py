@@ -130,7 +130,7 @@ SPARSE = PACKED | {
     "model.moe_frequency": 4,
     "train.seq_len": 256,
 }
-FAR: dict[str, tuple[dict[str, Any], int]] = {
+SPECIAL: dict[str, tuple[dict[str, Any], int]] = {
     "narrow, fsdp8": (FINE, 8),
     "narrow, ep8 fsdp8": (FINE | {"distributed.ep": 8, "train.batch_size": 6}, 64),
     "padded in every fourth block, fsdp64": (
@@ -144,7 +144,67 @@ FAR: dict[str, tuple[dict[str, Any], int]] = {
         128,
     ),
 }
-"""Experts of which the peak is predicted badly: they tell how wide bands have to be."""
+"""Experts no wider than the model, and padded ones in few of the blocks."""
+
+ROUTED: dict[str, tuple[dict[str, Any], int]] = {
+    "all chosen, fsdp2": (MOE | {"model.num_experts": 4, "model.moe_top_k": 4}, 2),
+    "all chosen, no AC, ep2 fsdp2": (
+        MOE
+        | VARIANTS["no AC"]
+        | {
+            "model.num_experts": 4,
+            "model.moe_top_k": 4,
+            "model.ffn_hidden_dim": 64,
+            "distributed.ep": 2,
+        },
+        4,
+    ),
+    "gelu, few tokens, ep2 fsdp2": (
+        PACKED | VARIANTS["gelu"] | {"train.seq_len": 64, "distributed.ep": 2},
+        4,
+    ),
+    "top 1, accumulated thrice, in every fourth block, fsdp8": (
+        PACKED
+        | {
+            "model.n_layers": 8,
+            "model.moe_top_k": 1,
+            "model.moe_frequency": 4,
+            "train.grad_accum_steps": 3,
+            "train.seq_len": 64,
+        },
+        8,
+    ),
+    "narrow, no AC, in every third block, ep2 fsdp8": (
+        FINE
+        | VARIANTS["no AC"]
+        | {"model.n_layers": 6, "model.moe_frequency": 3, "distributed.ep": 2},
+        16,
+    ),
+    "padded, accumulated thrice, ep4 fsdp32": (
+        PACKED
+        | {
+            "model.moe_shared_experts": 1,
+            "train.grad_accum_steps": 3,
+            "train.seq_len": 64,
+            "distributed.ep": 4,
+        },
+        128,
+    ),
+    "narrow, few tokens, ep2 fsdp32": (
+        PACKED
+        | {
+            "model.num_experts": 16,
+            "model.ffn_hidden_dim": 64,
+            "train.batch_size": 1,
+            "train.seq_len": 64,
+            "distributed.ep": 2,
+        },
+        64,
+    ),
+    "in both of two blocks, fsdp8": (MOE | {"model.n_layers": 2}, 8),
+    "in the only block, padded, fsdp32": (PACKED | {"model.n_layers": 1}, 32),
+}
+"""Other routings, degrees and places."""
 
 MIXED: dict[str, dict[str, Any]] = {
     "gelu": VARIANTS["gelu"],
@@ -158,6 +218,9 @@ MIXED: dict[str, dict[str, Any]] = {
 MUON: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("muon, one GPU", {}, 1),
     ("muon beside AdamW, one GPU", {"model.vocab_size": 4096}, 1),
+    ("muon packed experts, one GPU", PACKED, 1),
+    ("muon packed experts, few tokens, one GPU", PACKED | FEW, 1),
+    ("muon wide FFN, one GPU", {"model.ffn_hidden_dim": 3072}, 1),
     ("muon, fsdp2", {}, 2),
     ("muon, tp4", TP, 4),
     ("fp32 muon, one GPU", FP32, 1),
@@ -223,7 +286,7 @@ def with_experts() -> Iterator[Case]:
     yield case("MoE 16 packed, fsdp8", MOE | more, 8)
     for name, (change, gpus) in PADDED.items():
         yield case(f"MoE 8 packed, {name}", PACKED | change, gpus)
-    for name, (change, gpus) in FAR.items():
+    for name, (change, gpus) in (SPECIAL | ROUTED).items():
         yield case(f"MoE {name}", change, gpus)
     mixed = {"model.moe_frequency": 2, "model.moe_shared_experts": 1}
     yield case("MoE every other block, fsdp8", MOE | mixed, 8)

@@ -27,7 +27,12 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
-from benchmarks.fake_mesh import build_mesh, collapse_routing
+from benchmarks.fake_mesh import (
+    build_mesh,
+    collapse_routing,
+    reduce_without_temporaries,
+)
+from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
 from benchmarks.process import RESULTS
 from benchmarks.step_cases import Case, cases
@@ -70,16 +75,14 @@ def together(
 
 
 def measured(checkout: Path, chosen: list[Case]) -> Iterator[tuple[Case, Any]]:
-    """Run the cases; those with a mesh of several dimensions in fresh processes."""
-    work = partial(run, checkout)
-    meshes = "tp", "ep2", "ep8"
-    meshed = [case for case in chosen if any(name in case.name for name in meshes)]
-    flat = [case for case in chosen if case not in meshed]
-    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        for group, size in ((flat, 64), (meshed, 1)):
-            for case, peaks in zip(group, pool.imap(work, group, size), strict=True):
-                print(case.name, peaks, file=sys.stderr, flush=True)
-                yield case, peaks
+    """Run the cases, each in a process of its own: none frees what another took."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    with context.Pool(2, maxtasksperchild=1) as pool:
+        found = pool.imap(partial(run, checkout), chosen, 1)
+        for case, peaks in zip(chosen, found, strict=True):
+            print(case.name, peaks, file=sys.stderr, flush=True)
+            yield case, peaks
 
 
 def run(checkout: Path, case: Case) -> dict[str, int]:
@@ -88,7 +91,6 @@ def run(checkout: Path, case: Case) -> dict[str, int]:
     logging.disable(logging.WARNING)
     torch: Any = import_module("torch")
     loader: Any = import_module("kempnerforge.config.loader")
-    live: Any = import_module("benchmarks.live_bytes").LiveBytes()
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(case.config)
         file.flush()
@@ -96,9 +98,9 @@ def run(checkout: Path, case: Case) -> dict[str, int]:
     config.validate(case.world_size)
     torch.manual_seed(0)
     collapse_routing()
+    reduce_without_temporaries()
     mesh = build_mesh(config, case.world_size)
-    with live:
-        live.phase = "init"
+    with LiveBytes("init") as live:
         steps = pipeline_steps if config.distributed.pp > 1 else plain_steps
         steps(config, mesh, live)
     return {phase: live.peaks.get(phase, 0) for phase in PHASES}

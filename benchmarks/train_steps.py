@@ -28,25 +28,25 @@ def plain_steps(config: Any, mesh: Any, live: Any) -> None:
     loss_fn = training.build_loss_fn(train)
 
     def enter_backward(_: Any) -> None:
-        live.phase = "backward"
+        live.enter("backward")
 
     for _ in range(2):
         for micro_step in range(train.grad_accum_steps):
             batch = _batch(config)
-            live.phase = "forward"
+            live.enter("forward")
             with training.maybe_no_sync(model, micro_step, train.grad_accum_steps):
                 if config.is_vlm:
                     logits, labels = model(*batch)
                 else:
                     labels = batch[1]
                     logits = model(batch[0])
-                live.phase = "loss"
+                live.enter("loss")
                 logits.register_hook(enter_backward)
                 loss = loss_fn(logits, labels)
                 if model_config.is_moe:
                     loss = loss + 0.01 * model.get_moe_aux_loss()
                 loss.backward()
-        live.phase = "optimizer"
+        live.enter("optimizer")
         utils.clip_grad_norm_(model, train.grad_clip_norm)
         optimizer.step()
         optimizer.zero_grad()
@@ -80,7 +80,7 @@ def pipeline_steps(config: Any, mesh: Any, live: Any) -> None:
         for _ in range(train.grad_accum_steps)
     ]
     for _ in range(2):
-        live.phase = "backward"
+        live.enter("backward")
         outputs: list[Any] = []
         waiting = [_batch(config)[0] for _ in received]
         for gradient in received:
@@ -91,7 +91,7 @@ def pipeline_steps(config: Any, mesh: Any, live: Any) -> None:
             model.set_requires_gradient_sync(False)
             outputs.pop(0).backward(gradient)
         _reduce_gradients(model)
-        live.phase = "optimizer"
+        live.enter("optimizer")
         utils.clip_grad_norm_(model, train.grad_clip_norm)
         optimizer.step()
         optimizer.zero_grad()

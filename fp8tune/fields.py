@@ -95,6 +95,7 @@ FIELDS: dict[str, str] = {
     "init_std": "standard deviation of the initial weights",
     "top_k": "experts that a token goes to",
     "moe_every": "every so many blocks one is a mixture of experts",
+    "packed_experts": "whether all experts of a block are one tensor per projection",
     "loss": "loss function, by the trainer's name",
     "loss_chunk": "tokens per chunk of a chunked loss",
     "sdpa_backend": "kernel of attention; auto where torch chooses",

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from fp8tune.facts import (
     backward,
+    experts,
     fp8,
     gemm,
     gpu,
     instead,
     memory,
+    mixture,
     params,
     parts,
     peak,
@@ -32,6 +34,8 @@ FACTS: dict[str, Source] = {
     **sources(memory, "memory."),
     **sources(tables, "memory."),
     **sources(backward, "memory."),
+    **sources(experts, "memory."),
+    **sources(mixture, "memory."),
     **sources(peak, "memory."),
     **sources(parts, "memory."),
     **sources(sizing, "memory."),

@@ -67,6 +67,23 @@ def reduced_gradients_gib(
     return params_padded * (gradient_bytes - added) / shards / GIB
 
 
+def added_gradients_gib(
+    sharded: bool,
+    params_rank: float,
+    params_root: float,
+    gradient_bytes: int,
+    kept_gradient_bytes: float,
+) -> float:
+    """New gradients of blocks that are added to kept ones, without FSDP [GiB].
+
+    Those of embedding and head are among the kept, if any are.
+    """
+    if sharded:
+        return 0.0
+    kept = kept_gradient_bytes * params_rank - gradient_bytes * params_root
+    return max(0.0, kept) / GIB
+
+
 def other_gradients_gib(
     params_padded: float,
     params_root: float,
@@ -74,6 +91,7 @@ def other_gradients_gib(
     unsharded_gradient_bytes: int,
     accumulated_gradient_bytes: int,
     shards: int,
+    memory_added_gradients_gib: float,
 ) -> float:
     """Gradients beside the new ones of embedding and head at the end [GiB].
 
@@ -81,10 +99,10 @@ def other_gradients_gib(
     """
     kept = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
     blocks = (params_padded - params_root) * gradient_bytes / shards
-    return (blocks + params_root * kept) / GIB
+    return (blocks + params_root * kept) / GIB - memory_added_gradients_gib
 
 
-def stacked_gib(stacked_bytes: int) -> float:
+def stacked_gib(stacked_bytes: float) -> float:
     """Copies of expert weights that all blocks keep of one micro-batch [GiB]."""
     return stacked_bytes / GIB
 
@@ -99,6 +117,16 @@ def activations_gib(
     """What all blocks keep of one micro-batch [GiB]."""
     each = stage_layers * activation_bytes + cross_bytes
     return block_tokens * each / GIB + memory_stacked_gib
+
+
+def dense_activations_gib(block_tokens: int, dense_block_bytes: float) -> float:
+    """What one dense block keeps of one micro-batch [GiB]."""
+    return block_tokens * dense_block_bytes / GIB
+
+
+def expert_activations_gib(block_tokens: int, expert_block_bytes: float) -> float:
+    """What one block with experts keeps of one micro-batch, without stacks [GiB]."""
+    return block_tokens * expert_block_bytes / GIB
 
 
 def queued_gib(
@@ -142,7 +170,7 @@ def new_logits_gib(head_tokens: int, vocab_size: int, new_logit_bytes: float) ->
 
 
 def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:
-    """What one block computes anew in its backward pass, with gradients [GiB]."""
+    """What one dense block computes anew in its backward pass, with gradients [GiB]."""
     return block_tokens * recompute_bytes / GIB
 
 
@@ -152,13 +180,8 @@ def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> floa
 
 
 def spare_gib(block_tokens: int, spare_bytes: float) -> float:
-    """Part of the backward pass that may not be there [GiB]."""
+    """Part of what compiled blocks keep that may not be there [GiB]."""
     return block_tokens * spare_bytes / GIB
-
-
-def spare_activations_gib(ac_applied: str, memory_spare_gib: float) -> float:
-    """Part of it that is kept from the forward pass on [GiB]."""
-    return 0.0 if ac_applied == "full" else memory_spare_gib
 
 
 def gathered_gib(
@@ -168,15 +191,12 @@ def gathered_gib(
     params_block: float,
     gathered_bytes: float,
     compute_bytes: int,
-    expert_padding: int,
-    padding_bytes: int,
 ) -> float:
     """Weights and gradients that FSDP holds whole in the backward pass [GiB].
 
-    Of one block, with what it pads experts by; without a pipeline also embedding and
-    head, and the head's gradient.
+    Of one dense block; without a pipeline also embedding and head, and the head's
+    gradient.
     """
     whole = pp == 1 and gathered_bytes
     root = compute_bytes * (params_root + params_head_gradient) if whole else 0
-    block = gathered_bytes * params_block + padding_bytes * expert_padding
-    return (root + block) / GIB
+    return (root + gathered_bytes * params_block) / GIB

@@ -132,6 +132,13 @@ def block(moe_layers: int, params_dense_block: float, params_moe_block: float) -
     return params_moe_block if moe_layers else params_dense_block
 
 
+def first_block(
+    layers: int, moe_layers: int, params_dense_block: float, params_moe_block: float
+) -> float:
+    """Parameters of the first block on one rank."""
+    return params_moe_block if moe_layers == layers else params_dense_block
+
+
 def rank(
     stage_layers: int,
     moe_layers: int,
@@ -151,3 +158,73 @@ def rank(
 def padded(params_rank: float, moe_layers: int, expert_padding: int) -> float:
     """The same with what FSDP pads packed experts by."""
     return params_rank + moe_layers * expert_padding
+
+
+def routed_experts(
+    hidden_size: int, ffn_matrices: int, experts: int, expert_size: int, ep: int
+) -> float:
+    """Parameters of one block's experts on one rank, without shared ones."""
+    return experts / ep * ffn_matrices * hidden_size * expert_size
+
+
+def expert_group(
+    ep: int,
+    params_moe_block: float,
+    params_attention: int,
+    hidden_size: int,
+    tp: int,
+    expert_padding: int,
+) -> float:
+    """Parameters that FSDP gathers with a block's experts, and what it pads them by.
+
+    The whole block; with EP all but attention and norms, which are a group before it.
+    """
+    before = params_attention / tp + 2 * hidden_size if ep > 1 else 0
+    return params_moe_block - before + expert_padding
+
+
+def side_by_side(ep: int, layers: int, moe_layers: int) -> bool:
+    """Whether FSDP gathers one group with experts right after another."""
+    return ep == 1 and 1 < layers == moe_layers
+
+
+def first_group(
+    ep: int,
+    layers: int,
+    moe_layers: int,
+    params_expert_group: float,
+    params_moe_block: float,
+    params_dense_block: float,
+    expert_padding: int,
+) -> float:
+    """Parameters that FSDP gathers first and reduces last, of all blocks."""
+    if not moe_layers or moe_layers < layers:
+        return params_dense_block
+    before = params_moe_block + expert_padding - params_expert_group
+    return before if ep > 1 else params_expert_group
+
+
+def group_before_experts(
+    ep: int,
+    layers: int,
+    params_first_group: float,
+    params_expert_group: float,
+    params_moe_block: float,
+    expert_padding: int,
+) -> float:
+    """Parameters of the group before experts: a block, or with EP their attention."""
+    if ep > 1:
+        return params_moe_block + expert_padding - params_expert_group
+    return params_first_group if layers > 1 else 0
+
+
+def last_group(
+    layers: int,
+    moe_layers: int,
+    moe_every: int,
+    params_expert_group: float,
+    params_dense_block: float,
+) -> float:
+    """Parameters that FSDP gathers last in the forward pass, of all blocks."""
+    experts = moe_layers and layers % moe_every == 0
+    return params_expert_group if experts else params_dense_block

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
+from fp8tune.facts.sums import COPIES, GATHERED, RECOMPUTED, Parts
 from fp8tune.job import Words
-
-RECOMPUTED, GATHERED = "one block recomputed", "gathered by FSDP"
 
 
 def block_parts(
@@ -25,35 +24,26 @@ def block_parts(
     memory_backward_gib: float,
     memory_backward_end_gib: float,
     stage_layers: int,
-    moe_layers: int,
-) -> dict[str, dict[str, float]]:
+) -> dict[str, Parts]:
     """What is held in the loss, the blocks' backward pass and the step [GiB]."""
     late = memory_backward_end_gib > memory_backward_gib
-    share = 1 / stage_layers if late else 1.0
-    kept = (memory_activations_gib - memory_stacked_gib) * share
-    routers = memory_routers_gib * (1 - 1 / max(1, moe_layers))
-    experts = {
-        "gradients": memory_late_gradients_gib if late else memory_gradients_gib,
-        "activations": memory_queued_gib + kept,
-        "copies of experts": memory_stacked_gib * share,
-        "logits": memory_held_logits_gib,
-        "kept by routers": routers if late else 0.0,
-    }
+    kept = memory_activations_gib / (stage_layers if late else 1)
     return {
         "loss": {
             "gradients": memory_gradients_gib,
             "activations": memory_activations_gib
             - memory_stacked_gib
             + memory_head_gib,
-            "copies of experts": memory_stacked_gib,
+            COPIES: memory_stacked_gib,
             "logits": memory_logits_gib,
         },
         "backward": {
-            **experts,
+            "gradients": memory_late_gradients_gib if late else memory_gradients_gib,
+            "activations": memory_queued_gib + kept,
+            "logits": memory_held_logits_gib,
             RECOMPUTED: memory_recompute_gib,
             GATHERED: memory_gathered_gib,
         },
-        "reduction of experts": experts,
         "optimizer step": {
             "gradients": memory_reduced_gradients_gib,
             "logits": memory_held_logits_gib,
@@ -71,8 +61,9 @@ def breakdown(
     optimizer_bytes: float,
     kept_gradient_bytes: float,
     shards: int,
-    memory_block_parts: dict[str, dict[str, float]],
-    memory_table_parts: dict[str, dict[str, float]],
+    memory_block_parts: dict[str, Parts],
+    memory_table_parts: dict[str, Parts],
+    memory_expert_instants: dict[str, Parts],
     memory_peak_gib: float,
     memory_workspaces_gib: float,
 ) -> dict[str, float]:
@@ -85,14 +76,13 @@ def breakdown(
         return {"the whole model": memory_init_gib}
     each = params_padded / shards / GIB
     found = {"weights": each * weight_bytes, "optimizer state": each * optimizer_bytes}
-    found |= (memory_block_parts | memory_table_parts)[memory_peak_at]
+    instants = memory_block_parts | memory_table_parts | memory_expert_instants
+    found |= instants[memory_peak_at]
     found["gradients"] += each * kept_gradient_bytes
     found["cuBLAS workspaces"] = memory_workspaces_gib
     left = memory_peak_gib - sum(found.values())
     if memory_peak_at in memory_table_parts:
         found["embedding and head"] = left
-    elif memory_peak_at == "reduction of experts":
-        found[GATHERED] = left
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 

@@ -6,81 +6,44 @@ import contextlib
 from typing import Any
 
 from fp8tune.facts.gpus import largest
-from fp8tune.facts.peak import BANDS
 from fp8tune.job import Job, Prose, Unknown
 
 FACTORS = (2, 4, 8, 16, 32, 64)
 """How many times as many GPUs are tried."""
 
+MOST = 2**20
+"""No larger micro-batch is looked for."""
+
 
 def largest_micro_batch(
     job: Job,
     micro_batch: int,
-    estimate_family: str,
+    memory_high_gib: float,
     memory_usable_gib: float,
-    memory_cached_weights_gib: float,
-    memory_state_gib: float,
-    memory_gradients_gib: float,
-    memory_late_gradients_gib: float,
-    memory_gathered_gib: float,
-    memory_init_gib: float,
-    memory_gather_gib: float,
-    memory_forward_gib: float,
-    memory_loss_gib: float,
-    memory_regather_gib: float,
-    memory_backward_gib: float,
-    memory_backward_end_gib: float,
-    memory_embedding_gib: float,
-    memory_reduce_gib: float,
-    memory_optimizer_gib: float,
-    memory_routers_gib: float,
-    memory_activations_gib: float,
-    memory_stacked_gib: float,
-    memory_head_gib: float,
-    memory_held_logits_gib: float,
-    memory_new_logits_gib: float,
-    stage_layers: int,
     fp8_batch_step: int = 1,
 ) -> int:
-    """Largest micro-batch whose whole band is usable, 0 if there is none."""
-    limit = memory_usable_gib - memory_cached_weights_gib
-    limit /= 1 + BANDS[estimate_family][1]
-    kept = memory_held_logits_gib + memory_routers_gib
-    tables = max(memory_gather_gib, memory_embedding_gib, memory_reduce_gib)
-    last = max(tables, memory_optimizer_gib)
-    if max(memory_init_gib, last - kept) > limit:
-        return 0
-    fixed = memory_state_gib + memory_stacked_gib
-    grows = memory_activations_gib - memory_stacked_gib
-    grows += memory_head_gib + memory_held_logits_gib
-    forward = memory_forward_gib - grows - memory_new_logits_gib
-    regather = memory_regather_gib - grows - memory_held_logits_gib
-    early = fixed + memory_gradients_gib
-    late = memory_state_gib + memory_stacked_gib / stage_layers
-    late += memory_late_gradients_gib + memory_gathered_gib
-    instants = (
-        (early, memory_loss_gib),
-        (forward, memory_forward_gib),
-        (regather, memory_regather_gib),
-        (early + memory_gathered_gib, memory_backward_gib),
-        (late, memory_backward_end_gib),
-        (last - kept, last),
-    )
-    fits = (
-        micro_batch * (limit - held) / (gib - held)
-        for held, gib in instants
-        if gib > held
-    )
-    found = max(0, int(min(fits))) // fp8_batch_step * fp8_batch_step
-    while found and _too_much(job, found, memory_usable_gib):
-        found -= fp8_batch_step
-    return found
+    """Largest micro-batch whose whole band is usable, 0 if there is none.
+
+    By bisection, as memory never falls when the batch grows.
+    """
+    step, usable = fp8_batch_step, memory_usable_gib
+    least, most = 0, 1
+    if memory_high_gib <= usable:
+        least, most = micro_batch // step, 2 * micro_batch // step + 1
+    while most < MOST and _high(job, most * step) <= usable:
+        least, most = most, 2 * most
+    while most - least > 1:
+        middle = (least + most) // 2
+        if _high(job, middle * step) <= usable:
+            least = middle
+        else:
+            most = middle
+    return least * step
 
 
-def _too_much(job: Job, batch: int, usable: float) -> bool:
-    """Whether a micro-batch fits by proportion only: a chunk of the loss is fixed."""
+def _high(job: Job, batch: int) -> float:
     high: float = job.with_values({"micro_batch": batch})["memory.high_gib"]
-    return high > usable
+    return high
 
 
 def advice(
@@ -91,17 +54,18 @@ def advice(
     ac_usable: tuple[str, ...],
     pp: int,
     memory_fit: str,
+    expert_padding: int,
     memory_largest_micro_batch: int | None = None,
 ) -> str:
     """What to set where the run does not surely fit, in words.
 
     Of a family of GPUs, on the largest of them.
 
-    A smaller micro-batch or full AC if either surely fits, else both, else less
-    accumulation, whose gradients may be whole; values with which it hardly fits if
-    there are no better; else on how many GPUs the least of the run would fit. No values
-    where nothing is known to fit: how much of the GPU is usable, or a pipeline's last
-    stage.
+    A smaller micro-batch or full AC if either surely fits, else both, else experts that
+    FSDP need not pad, or less accumulation, whose gradients may be whole; values with
+    which it hardly fits if there are no better; else on how many GPUs the least of the
+    run would fit. No values where nothing is known to fit: how much of the GPU is
+    usable, or a pipeline's last stage.
     """
     member = largest(job["gpu"])
     if member:
@@ -111,6 +75,7 @@ def advice(
         return Prose(_what_matters(job, micro_batch, ac, ac_usable))
     full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
+    single = {"packed_experts": False} if expert_padding else {}
     if memory_largest_micro_batch:
         smaller = _said(job, {"micro_batch": memory_largest_micro_batch})
         other = job.with_values(full)
@@ -118,14 +83,14 @@ def advice(
         words = f", or {_said(job, full)}: {_most(other)}" if surely else ""
         return Prose(f"set {smaller}{words}")
     for wanted in ("fits", "tight")[: 1 + (memory_fit == "out-of-memory")]:
-        for changes in (full, once, full | once):
+        for changes in (single, full, once, full | once, single | full | once):
             found = _with_batch(job, changes, micro_batch, wanted)
             if changes and found:
                 other = job.with_values(found)
                 hardly = ", which hardly fits" if wanted == "tight" else ""
                 return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
     least = {"micro_batch": job["fp8.batch_step"]}
-    return Prose(_on_more_gpus(job, full | once | least))
+    return Prose(_on_more_gpus(job, single | full | once | least))
 
 
 def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
@@ -192,27 +157,19 @@ def _most(job: Job) -> str:
 
 
 def _said(job: Job, changes: dict[str, Any]) -> str:
-    values = {n: f'"{v}"' if isinstance(v, str) else v for n, v in changes.items()}
-    pairs = [f"`{job.key(name)} = {value}`" for name, value in values.items()]
+    pairs = [f"`{job.key(n)} = {_literal(value)}`" for n, value in changes.items()]
     return " and ".join(filter(None, (", ".join(pairs[:-1]), *pairs[-1:])))
 
 
-def one_batch_gib(
-    grad_accum: int,
-    memory_init_gib: float,
-    memory_state_gib: float,
-    memory_gathered_gib: float,
-    memory_activations_gib: float,
-    memory_stacked_gib: float,
-    memory_head_gib: float,
-    memory_logits_gib: float,
-    memory_held_logits_gib: float,
-    memory_recompute_gib: float,
-) -> float:
+def _literal(value: Any) -> str:
+    """As TOML has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def one_batch_gib(job: Job, micro_batch: int, grad_accum: int) -> float:
     """The peak with all micro-batches of a step at once, without accumulation [GiB]."""
-    loss = memory_head_gib + memory_logits_gib
-    backward = memory_held_logits_gib + memory_recompute_gib
-    gathered = 2 * memory_gathered_gib
-    grows = memory_activations_gib - memory_stacked_gib + max(loss, backward)
-    held = memory_state_gib + gathered + memory_stacked_gib
-    return max(memory_init_gib, held + grad_accum * grows)
+    changes = {"micro_batch": micro_batch * grad_accum, "grad_accum": 1}
+    peak: float = job.with_values(changes)["memory.peak_gib"]
+    return peak

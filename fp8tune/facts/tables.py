@@ -11,12 +11,8 @@ from fp8tune.facts.memory import GIB
 
 
 def gather_gib(
-    layers: int,
-    moe_layers: int,
-    ep: int,
     params_root: float,
-    params_dense_block: float,
-    params_moe_block: float,
+    params_first_group: float,
     compute_bytes: int,
     reduce_bytes: int,
     memory_state_gib: float,
@@ -26,17 +22,14 @@ def gather_gib(
     """When FSDP gathers the first block of a micro-batch [GiB].
 
     Embedding and head are whole; of both groups also the buffer that they came in. The
-    logits of the micro-batch before are there. With EP the first block's attention is
-    gathered alone and not counted.
+    logits of the micro-batch before are there.
     """
-    moe = params_moe_block if ep == 1 else 0.0
-    block = moe if moe_layers == layers else params_dense_block
-    whole = 2 * compute_bytes * (params_root + block) / GIB if reduce_bytes else 0
+    both = params_root + params_first_group
+    whole = 2 * compute_bytes * both / GIB if reduce_bytes else 0
     return memory_state_gib + memory_gradients_gib + memory_held_logits_gib + whole
 
 
 def forward_gib(
-    ep: int,
     memory_state_gib: float,
     memory_gradients_gib: float,
     memory_activations_gib: float,
@@ -44,7 +37,7 @@ def forward_gib(
     memory_held_logits_gib: float,
     memory_new_logits_gib: float,
     params_root: float,
-    params_block: float,
+    params_last_group: float,
     compute_bytes: int,
     reduce_bytes: int,
 ) -> float:
@@ -52,8 +45,8 @@ def forward_gib(
 
     FSDP holds embedding and head, and the buffer that the last block came in.
     """
-    last = params_block if ep == 1 else 0.0
-    whole = compute_bytes * (params_root + last) / GIB if reduce_bytes else 0
+    both = params_root + params_last_group
+    whole = compute_bytes * both / GIB if reduce_bytes else 0
     logits = memory_held_logits_gib + memory_new_logits_gib
     held = memory_state_gib + memory_gradients_gib + memory_activations_gib
     return held + memory_head_gib + logits + whole
@@ -88,7 +81,7 @@ def embedding_gib(
     params_embedding: int,
     params_head_gradient: float,
     params_tied: bool,
-    params_block: float,
+    params_first_group: float,
     compute_bytes: int,
     gradient_bytes: int,
     unsharded_gradient_bytes: int,
@@ -102,17 +95,18 @@ def embedding_gib(
 ) -> float:
     """In the backward pass of the embedding: its gradient, and the head's [GiB].
 
-    FSDP holds the weights of both, and the last block's gradients while they are
-    reduced; before the last micro-batch none are.
+    Those of a tied weight are added up in a third. FSDP holds the weights of both, and
+    the last block's gradients while they are reduced; before the last micro-batch none
+    are.
     """
     held = memory_state_gib + memory_routers_gib + memory_held_logits_gib
     new = gradient_bytes * params_embedding / GIB
-    both = new + gradient_bytes * params_head_gradient / GIB
+    both = new + gradient_bytes * params_head_gradient / GIB + params_tied * new
     if pp > 1:
         return held + memory_late_gradients_gib + new
     if sharded:
         whole = both + compute_bytes * params_root / GIB
-        last = memory_other_gradients_gib + reduce_bytes * params_block / GIB
+        last = memory_other_gradients_gib + reduce_bytes * params_first_group / GIB
         middle = grad_accum > 2 and unsharded_gradient_bytes
         return held + whole + max(last, memory_gradients_gib if middle else 0)
     if grad_accum > 1 and compile:

@@ -165,25 +165,6 @@ def test_more_shards_than_packed_experts_raise_it(config):
     assert few["memory.high_gib"] < more["memory.high_gib"] < most["memory.high_gib"]
 
 
-@pytest.mark.parametrize(
-    ("more", "size", "family"),
-    [
-        ("", 8, "mixture of experts"),
-        ("", 16, "padded experts"),
-        ("\nffn_hidden_dim = 512", 8, "narrow experts"),
-        ("\nffn_hidden_dim = 512", 16, "padded narrow experts"),
-    ],
-)
-def test_experts_that_are_predicted_badly_have_a_band_of_their_own(
-    config, more, size, family
-):
-    """See ``test_own_steps.py``."""
-    found = config(size, dim=f"{PACKED}{more}", compiled="false")
-    assert found["estimate_family"] == family
-    above = 1 + peak.BANDS[family][1]
-    assert found["memory.high_gib"] == pytest.approx(above * found["memory.peak_gib"])
-
-
 def test_the_whole_model_is_not_built_with_tensor_parallelism(config):
     assert config(extra="[distributed]\ntp = 4\n")["memory.init_gib"] == 0
 

@@ -13,5 +13,6 @@ WORDS = (
     "memory",
     "activations",
     "experts",
+    "rows",
 )
 """Modules whose public functions are names of the job."""

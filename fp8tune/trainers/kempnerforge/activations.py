@@ -90,6 +90,27 @@ def activation_bytes(
     return own + compute_bytes * (inputs - replaced) * hidden_size
 
 
+def dense_block_bytes(
+    ac_applied: str,
+    layers: int,
+    moe_layers: int,
+    activation_bytes: float,
+    ffn_bytes: float,
+    expert_bytes: float,
+) -> float:
+    """The same of one dense block."""
+    more = 0 if ac_applied == "full" else expert_bytes - ffn_bytes
+    return activation_bytes - moe_layers / layers * more
+
+
+def expert_block_bytes(
+    ac_applied: str, dense_block_bytes: float, ffn_bytes: float, expert_bytes: float
+) -> float:
+    """The same of one block with experts."""
+    more = 0 if ac_applied == "full" else expert_bytes - ffn_bytes
+    return dense_block_bytes + more
+
+
 def cross_bytes(
     cross_blocks: int,
     hidden_size: int,
@@ -115,7 +136,6 @@ def recompute_bytes(
     compile: bool,  # noqa: A002
     hidden_size: int,
     ffn_size: int,
-    moe_layers: int,
     kv_heads: int,
     head_dim: int,
     model_qk_norm: bool,
@@ -124,10 +144,9 @@ def recompute_bytes(
     sequence_parallel: bool,
     norm_bytes: float,
     attention_bytes: float,
-    expert_recompute_bytes: float,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token of one block in its backward pass, beyond what it kept.
+    """Bytes per token of one dense block in its backward pass, beyond what it kept.
 
     With full AC all that it computes again, and gradients of half its FFN; a compiled
     block has no fp32 copies and reuses buffers (not measured: bounded by the trainer's
@@ -139,8 +158,6 @@ def recompute_bytes(
         gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
     if ac_applied != "full":
         return each * (2 * ffn_size / tp + hidden_size) + gathered
-    if moe_layers:
-        return expert_recompute_bytes + 2 * norm_bytes + attention_bytes + gathered
     if compile:
         split = tp if sequence_parallel else 1
         return each * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
@@ -163,24 +180,14 @@ def spare_bytes(
     hidden_size: int,
     ffn_size: int,
     layers: int,
-    expert_size: int,
-    expert_rows: int,
-    balanced_rows: int,
     moe_layers: int,
-    model_activation: str,
 ) -> float:
-    """Bytes per token of the peak that may not be there: the band's low end lacks them.
+    """Bytes per token of what all blocks keep that may not be there.
 
-    What balanced routing would save of the experts' rows: of one MoE block and its
-    gradients with full AC, else of all. And what the compiler saves of FP8 blocks on
-    the CPU, of all: published runs without AC need as much as in bf16
-    (https://github.com/pytorch/torchtitan/pull/778).
+    What the compiler saves of FP8 blocks on the CPU; published runs without AC need as
+    much as in bf16 (https://github.com/pytorch/torchtitan/pull/778).
     """
-    if moe_layers:
-        kept = kept_values(expert_size, model_activation) + 2 * hidden_size
-        blocks = 1.5 if ac_applied == "full" else moe_layers
-        return blocks * (expert_rows - balanced_rows) * kept
-    if not compile or precision != "fp8" or ac_applied == "full":
+    if ac_applied == "full" or not compile or precision != "fp8" or moe_layers:
         return 0
     norms = 6 if ac_applied == "none" else 4
     return layers * (norms * hidden_size + 2 * ffn_size)

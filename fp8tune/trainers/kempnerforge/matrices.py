@@ -46,7 +46,7 @@ def weight_matrices(
     ep: int,
     head_shards: int,
     shards: int,
-    model_moe_packed_experts: bool,
+    packed_experts: bool,
 ) -> tuple[Matrix, ...]:
     """Kinds of weight matrices: parameters on rank 0, rows, columns, those of a shard.
 
@@ -58,8 +58,8 @@ def weight_matrices(
     dense = block_copies * (stage_layers - moe_layers)
     queries, keys = heads * head_dim, kv_heads * head_dim
     own = experts // ep
-    alone = moe_layers * (shared_experts + (0 if model_moe_packed_experts else own))
-    packed = moe_layers * ffn_matrices if own and model_moe_packed_experts else 0
+    alone = moe_layers * (shared_experts + (0 if packed_experts else own))
+    packed = moe_layers * ffn_matrices if own and packed_experts else 0
     kinds = (
         (1, vocab_size, hidden_size, 1, 1),
         (1 if params_head else 0, vocab_size, hidden_size, head_shards, 1),
@@ -85,10 +85,12 @@ def weight_matrices(
     )
 
 
-def adam_share(params_rank: float, weight_matrices: tuple[Matrix, ...]) -> float:
-    """Share of rank 0's parameters that Muon leaves to AdamW."""
+def adam_share(
+    params_rank: float, params_padded: float, weight_matrices: tuple[Matrix, ...]
+) -> float:
+    """Share of rank 0's parameters that Muon leaves to AdamW, padding with them."""
     left = sum(m.parameters for m in weight_matrices if not m.for_muon)
-    return left / params_rank
+    return (left + params_padded - params_rank) / params_padded
 
 
 def optimizer_temporary_bytes(

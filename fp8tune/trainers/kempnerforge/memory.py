@@ -221,23 +221,15 @@ def estimate_family(
     pp: int,
     vlm: bool,
     moe_layers: int,
-    hidden_size: int,
-    expert_size: int,
-    expert_padding: int,
     ac_applied: str,
     compile: bool,  # noqa: A002
     compute_bytes: int,
 ) -> str:
     """The group of measured runs that the estimate's error is taken from.
 
-    None was in fp32: that has the CPU's steps alone, as what eager blocks keep, what
-    FSDP pads experts by, and experts that are no wider than the model.
+    None was in fp32: that has the CPU's steps alone, as what eager blocks keep.
     """
-    narrow = moe_layers and expert_size <= hidden_size
-    padded = moe_layers and expert_padding
-    if narrow or padded:
-        kind = f"{'padded ' * bool(padded)}{'narrow ' * bool(narrow)}experts"
-    elif ac_applied != "full" and compile:
+    if ac_applied != "full" and compile:
         kind = "kept compiled"
     elif compute_bytes > 2:
         kind = "fp32"
@@ -255,35 +247,21 @@ def gathered_bytes(
     sharded: bool,
     pp: int,
     ac_applied: str,
-    layers: int,
-    moe_layers: int,
-    ep: int,
-    model_moe_packed_experts: bool,
-    ffn_matrices: int,
     unsharded_gradient_bytes: int,
     compute_bytes: int,
 ) -> float:
-    """Bytes per parameter of one block that FSDP holds whole in the backward pass.
+    """Bytes per parameter of one dense block that FSDP holds in its backward pass.
 
-    Its weights and the next block's in bf16, its gradients in bf16 and fp32. With full
-    AC also copies of experts that are not packed: their stacks, fewer with a gate, as
-    what is computed from one is gone before the last gradient is there. With EP
-    attention and experts are gathered one after the other. In fp32 gradients are
-    reduced as they are (benchmarks/step_memory.py).
+    Its weights and the next block's in bf16, its gradients in bf16 and fp32. In fp32
+    gradients are reduced as they are (benchmarks/step_memory.py).
     """
     wide = compute_bytes > 2
     if not sharded:
         return 0
     if pp > 1:
         return 0 if wide else 2
-    stacked = moe_layers > 0 and not model_moe_packed_experts and ac_applied == "full"
-    if moe_layers and ep > 1:
-        return 5 if unsharded_gradient_bytes else 4
-    copies = stacked * (4 - ffn_matrices)
     if unsharded_gradient_bytes:
-        return 5 + copies
-    if moe_layers:
-        return 7 + copies - 2 * (moe_layers < layers)
+        return 5
     if wide:
         return 12 if ac_applied == "full" else 8
     return 9 if ac_applied == "full" else 6

@@ -1,11 +1,11 @@
-"""Bytes per token that blocks, experts, head and loss keep."""
+"""Bytes per token that blocks, head and loss keep."""
 
 import json
 
 import pytest
 
 from fp8tune.job import Unknown
-from fp8tune.trainers.kempnerforge import activations, experts
+from fp8tune.trainers.kempnerforge import activations
 
 D, F, H = 4096, 14336, 32
 NONE = 18 * D + 6 * F + 4 * H
@@ -135,24 +135,6 @@ def test_relu_was_not_measured(job):
 def test_fp8_blocks_that_the_compiler_may_shrink(job, ac, precision, bytes_):
     keys = {"train_activation_checkpointing": ac, "train_mixed_precision": precision}
     assert job(config(**keys))["spare_bytes"] == bytes_
-
-
-def test_an_expert_row():
-    one = experts.expert_bytes(2048, 7168, 1, 0, "silu", 0, 2)
-    assert one == 8 * 7168 + 2 * 2048
-
-
-def test_experts_in_fp32_were_not_measured(job):
-    text = config(model_num_experts=8, train_mixed_precision="fp32")
-    with pytest.raises(Unknown):
-        job(text, world_size=8)["memory.peak_gib"]
-
-
-def test_routing_may_be_balanced(job):
-    text = config(model_num_experts=8, train_activation_checkpointing="full")
-    found = job(text)
-    assert (found["expert_rows"], found["balanced_rows"]) == (8, 2)
-    assert found["spare_bytes"] == 1.5 * 6 * (8 * F + 2 * D)
 
 
 @pytest.mark.parametrize(

@@ -203,25 +203,6 @@ def test_gathered_bytes(job, sections, world_size, bytes_):
 
 
 @pytest.mark.parametrize(
-    ("model", "train", "mesh", "bytes_"),
-    [
-        ("", FULL, "", 8),
-        ('activation = "gelu"\n', FULL, "", 9),
-        ("moe_packed_experts = true\n", FULL, "", 7),
-        ("", "", "", 7),
-        ("moe_frequency = 2\n", FULL, "", 6),
-        ("", FULL, "[distributed]\nep = 2\n", 4),
-        ("", f"{FULL}grad_accum_steps = 2\n", "", 6),
-        ("", f"{FULL}grad_accum_steps = 2\n", "[distributed]\nep = 2\n", 5),
-    ],
-)
-def test_gathered_bytes_of_experts(job, model, train, mesh, bytes_):
-    text = BASE.replace("[model]\n", f"[model]\nnum_experts = 4\n{model}")
-    text = text.replace("[train]\n", f"[train]\n{train}") + mesh
-    assert job(text, world_size=8)["gathered_bytes"] == bytes_
-
-
-@pytest.mark.parametrize(
     ("packed", "train", "ep", "stacked"),
     [
         ("false", "", 1, 4),
