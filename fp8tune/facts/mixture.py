@@ -43,6 +43,7 @@ def expert_held(
     params_root: float,
     params_head_gradient: float,
     params_first_block: float,
+    params_period: float,
     shards: int,
     compute_bytes: int,
     gradient_bytes: int,
@@ -60,14 +61,21 @@ def expert_held(
 ) -> dict[str, Parts]:
     """What is held beside one block with experts, by its place in the model [GiB].
 
-    Embedding and head are gathered. Near the first block all gradients are there.
+    Embedding and head are gathered. Near the first block all gradients are there; what
+    accumulation kept of blocks is gone when they were reduced.
     """
     tables = bool(reduce_bytes) * compute_bytes * params_root / GIB
     both = tables + bool(reduce_bytes) * compute_bytes * params_head_gradient / GIB
     block = gradient_bytes * params_first_block / shards / GIB
     new = 0.0 if unsharded_gradient_bytes or not reduce_bytes else block
     late = memory_late_gradients_gib
-    gradients = {"second": late, "first": late + new, "first reduced": late}
+    gone = unsharded_gradient_bytes * params_period / GIB
+    gradients = {
+        "next": memory_gradients_gib - gone,
+        "second": late,
+        "first": late + new,
+        "first reduced": late,
+    }
     whole = memory_activations_gib - memory_stacked_gib
     more = memory_expert_activations_gib - memory_dense_activations_gib
     return {
@@ -89,7 +97,6 @@ def expert_instants(
     moe_layers: int,
     moe_every: int,
     layers: int,
-    unsharded_gradient_bytes: int,
     params_side_by_side: bool,
     memory_expert_held: dict[str, Parts],
     memory_expert_neighbours: dict[str, Parts],
@@ -97,18 +104,13 @@ def expert_instants(
     memory_expert_backward: list[Parts],
     memory_expert_reduced: list[Parts],
 ) -> dict[str, Parts]:
-    """The largest of these instants, of each kind [GiB]; none for dense models.
-
-    What accumulation keeps of the last block is gone when that is reduced.
-    """
+    """The largest of these instants, of each kind [GiB]; none for dense models."""
     if not moe_layers:
         return {}
     held, near = memory_expert_held, memory_expert_neighbours
     both = added(near["before"], near["after"])
     alone = near["after"] if params_side_by_side else both
     early = alone if layers == 2 else both
-    if unsharded_gradient_bytes:
-        early = near["before"]
     places = held["forward, first"], held["forward, last"]
     forward = [added(h, f) for h in places for f in memory_expert_forward]
     last = near["before"] if moe_layers * moe_every == layers else early

@@ -139,6 +139,11 @@ def first_block(
     return params_moe_block if moe_layers == layers else params_dense_block
 
 
+def period(moe_every: int, params_dense_block: float, params_moe_block: float) -> float:
+    """Parameters of a block with experts and the dense ones before it, on one rank."""
+    return params_moe_block + (moe_every - 1) * params_dense_block
+
+
 def rank(
     stage_layers: int,
     moe_layers: int,
