@@ -10,6 +10,8 @@ from benchmarks.search.race import Variant, estimate, ours
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
+from fp8tune.search.line import PRIOR_NOISE
+from fp8tune.search.prior import CORRECTED, Expected
 from fp8tune.search.space import Knob, Space
 from fp8tune.search.study import Study
 from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran, trials
@@ -100,6 +102,32 @@ def test_an_estimate_saves_trials_and_a_wrong_one_does_no_harm():
     wrong = [ours(place, Variant(error=0.25)) for place in places]
     assert sum(result.trials_10 for result in exact) >= 0.98 * len(places)
     assert sum(result.minutes_60 for result in wrong) >= 0.97 * len(places)
+
+
+TOO_HIGH = 1.4
+
+
+@pytest.mark.parametrize(
+    ("error", "peaks"), [(PRIOR_NOISE, True), (CORRECTED, True), (PRIOR_NOISE, False)]
+)
+@pytest.mark.parametrize("seed", [7000, 7004, 7007])
+def test_an_estimate_of_memory_that_is_much_too_high_hides_nothing(seed, error, peaks):
+    """However sure it is; trials of the given cell do not tell, or none does."""
+    place = world(seed)
+    space, mine = place.space, place.space.cell(place.given)
+
+    def expect(point):
+        high = 1.0 if peaks and space.cell(point) == mine else TOO_HIGH
+        return Expected(high * place.truth[point].peak_gib, 0.0, error)
+
+    best = max(space.points(place.given), key=place.fraction)
+    assert expect(best).peak_gib > place.capacity_gib
+    told = [r if peaks else r._replace(peak_gib=0.0) for r in place.records()]
+    strategy = Guided(space, place.given, expect, place.capacity_gib)
+    runner = Replay(told, space)
+    search = Search(space, place.given, runner, strategy, Study(""), Limits(7200.0))
+    found = search.run()
+    assert place.fraction(found.chosen) >= 0.97
 
 
 def test_estimates_are_asked_for_once():
