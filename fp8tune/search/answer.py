@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
+from fp8tune.search.failed import wrong_data
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     MOST,
@@ -67,7 +68,8 @@ class Answer(NamedTuple):
     and the given one that it is held against too; ``whole`` whether the search looked
     at all that promised something, or was ended before.
     ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
-    less than ``alike`` is called the same. ``behind`` is how the runner-up, the best of
+    less than ``alike`` is called the same. ``wrong_data`` says why no setting can train
+    on the config's data. ``behind`` is how the runner-up, the best of
     the others, does beside the chosen one.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
@@ -100,6 +102,7 @@ class Answer(NamedTuple):
     whole: bool = True
     alike: float = SAME
     behind: Speed | None = None
+    wrong_data: str = ""
 
     @property
     def learns(self) -> Finding | None:
@@ -158,6 +161,7 @@ def answer(
         whole=whole,
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
+        wrong_data=wrong_data(trial.record for trial in trials),
     )
 
 

@@ -16,6 +16,8 @@ from fp8tune.search.tokens import rows
 
 def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     """What speaks against the chosen setting, and against the given one."""
+    if found.wrong_data:
+        yield f"ended, as no trial can train on the data of [data]: {found.wrong_data}"
     if found.chosen != plan.given and reached(found).gain and not found.confirmed:
         yield "not both measured again, so it may be luck: a larger --budget does"
     if found.verdict == "same" and found.alike > SAME:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
@@ -16,6 +17,7 @@ from fp8tune.search.answer import WHOLE, Answer, answer
 from fp8tune.search.confirm import again, settings
 from fp8tune.search.cutoff import is_cut_off, least, marked
 from fp8tune.search.deadline import deadline, extended, typical
+from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
 from fp8tune.search.runner import Leeway, Runner
@@ -111,7 +113,7 @@ class Search:
         Ctrl-C ends the search, not the program: the answer is what is known.
         """
         try:
-            for proposal in self._proposals():
+            for proposal in takewhile(self._may_go_on, self._proposals()):
                 self._try(proposal)
         except KeyboardInterrupt:
             self.interrupted = True
@@ -128,6 +130,10 @@ class Search:
             stopped=self.interrupted,
         )
         return found._replace(unchecked=why)
+
+    def _may_go_on(self, _proposal: Proposal) -> bool:
+        """Whether no trial has shown that every other fails of the data alike."""
+        return not wrong_data(trial.record for trial in self.study.trials)
 
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()

@@ -12,6 +12,7 @@ from tests.search.tries import (
     GIVEN,
     KNOBS,
     OTHER,
+    SPACE,
     TWIN,
     InOrder,
     ran,
@@ -56,6 +57,31 @@ def test_given_twin_search_and_confirmation():
     assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
     assert (found.trials, found.oom_trials, found.fp8_gain) == (10, 1, 1.25)
     assert not search.interrupted
+
+
+WRONG = {"message": "BadData: `a.npy` holds the id 600; set the size"}
+SHORT = {"message": "ShortData: the files of [data] hold less than 8 sequences"}
+
+
+@pytest.mark.parametrize(
+    ("failing", "more", "tried"),
+    [
+        (GIVEN, WRONG, 1),
+        (TWIN, WRONG, 2),
+        (BEST, WRONG, 4),
+        (GIVEN, SHORT, 3),
+        (BEST, SHORT, 4),
+    ],
+)
+def test_what_is_wrong_with_all_data_ends_the_search(failing, more, tried):
+    """What a micro-batch is too large for does not."""
+    records = [r for r in RECORDS if r.knobs != SPACE.values(failing)]
+    records.append(ran(failing, outcome="user", cost_s=5.0, more=more))
+    search, found, stages = searched(records)
+    assert len([stage for stage, _ in stages if stage != "confirm"]) == tried
+    assert found.wrong_data == ("" if more is SHORT else more["message"][9:])
+    if more is WRONG:
+        assert search.run().trials == tried, "nor does it go on from there"
 
 
 @pytest.mark.parametrize("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
