@@ -92,7 +92,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     output, odd = _written(wishes, made, found)
     _say(wishes, made, found, output, stopped=stopped)
     with suppress(OSError, ValueError):  # that is for the report alone
-        made.study.note(output=output, unchecked=found.unchecked)
+        made.study.note(output=output, unchecked=found.unchecked, more=found.more)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
