@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from contextlib import ExitStack
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Target
 from fp8tune.lint.directive import asked
 from fp8tune.lint.wording import plain
-from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aim import SPEED, check_machine, check_records
@@ -47,6 +49,12 @@ from fp8tune.toml.document import InvalidToml
 
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
+
+
+def _clear(folder: str) -> None:
+    """Remove what trials of a killed search left in its folder, which is ours alone."""
+    for left in Path(folder).glob(f"{SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)  # which follows no link
 
 
 class CannotSearch(Exception):
@@ -102,7 +110,9 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     enough_s = PART * parse_duration(wishes.budget)
+    _clear(study.folder)
     setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)
+    setup = setup._replace(scratch=study.folder)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
