@@ -198,4 +198,6 @@ def _say(
         place = made.study.folder
         said = as_json(found, made.plan.space, output, place)
         said["starts_from"] = made.begun.study or None
+        if isinstance(made.runner, Builtin):  # whether or not a trial ended
+            said["made_up_data"] = bool(made.runner.setup.made_up_data)
         print(json.dumps(said, indent=2))

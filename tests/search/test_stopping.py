@@ -202,6 +202,12 @@ def test_two_searches_of_one_study(command):
     first.communicate()
 
 
+def test_made_up_data_is_told_though_no_trial_ended(tmp_path):
+    process = Command(tmp_path, budget="3s").start("--output-format", "json")
+    out, _ = process.communicate(timeout=120)
+    assert json.loads(out)["made_up_data"] is True
+
+
 def test_the_budget_ends_trials_that_never_start(tmp_path):
     command = Command(tmp_path, budget="5s")
     start = time.monotonic()
