@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Container, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,8 @@ from fp8tune.search.plan import (
     plan_for_records,
     read_config,
     study_name,
+    warmup_key,
+    warmup_names,
 )
 from fp8tune.search.real import (
     circumstances,
@@ -158,11 +161,20 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     keys = {knob.key for knob in plan.space.knobs}
-    for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes):
+    odd = _no_warmup(wishes, config, keys) if not learned else ()
+    for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes, *odd):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
     return Prepared(plan, runner, guide, study, begun, conditions)
+
+
+def _no_warmup(wishes: Wishes, config: Config, keys: Container[str]) -> Iterator[str]:
+    """That no warmup is tried, by records that compare no losses."""
+    for name in {*warmup_names(config.trainer)}.intersection(wishes.allow):
+        if warmup_key(config.trainer) not in keys:
+            why = "no record is of a run for its losses, so no warmup is tried"
+            yield f"--allow {name} changes nothing: {why}"
 
 
 def _check_keys(plan: Plan) -> None:
