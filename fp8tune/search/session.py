@@ -100,7 +100,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         raise CannotSearch(f"the tuned config was not written: {odd}")
     if stopped:
         return CODE
-    return 0 if found.chosen is not None else 1
+    proven = found.chosen == given and found.verdict != "unsure"
+    return 0 if found.chosen not in (None, given) or proven or output else 1
 
 
 def _check_output(wishes: Wishes) -> None:
