@@ -127,10 +127,9 @@ def answer(
     aim: str = SPEED,
 ) -> Answer:
     """Choose: the best setting, or the given one where that is as good."""
-    wanted = aimed(trials, aim)
+    wanted, learned = aimed(trials, aim), findings(space, trials)
     runs, goals = by_point(space, trials), by_point(space, wanted)
     best = ranked(space, given, wanted)
-    learned = findings(space, trials)
     diverges = lesson(space, given) in rejected(space, trials)
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
@@ -165,7 +164,7 @@ def answer(
         whole=whole,
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
-        wrong_data=wrong_data(trial.record for trial in trials),
+        wrong_data=wrong_data(t.record for t in trials),
     )
 
 

@@ -23,7 +23,7 @@ from fp8tune.search.answer import (
     was_given_up,
 )
 from fp8tune.search.confirm import again, settings
-from fp8tune.search.cutoff import is_cut_off, least, marked
+from fp8tune.search.cutoff import is_cut_off, least, marked, never_began
 from fp8tune.search.deadline import deadline, extended, typical
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
@@ -194,7 +194,7 @@ class Search:
         ending = [trial for trial in trials if trial.stage in ENDING]
         if self._too_late or any(_budget(t) >= self.limits.budget for t in ending):
             return False
-        if len(trials) >= TRIES and all(map(_never_began, trials)):
+        if len(trials) >= TRIES and all(never_began(t.record) for t in trials):
             return False
         points = settings(self.space, self.given, trials)
         clocked = timed(trials)
@@ -297,8 +297,3 @@ def _budget(trial: Trial) -> float:
 def _is_late(record: Record, limit: float) -> bool:
     """Whether a trial was given up at its deadline."""
     return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)
-
-
-def _never_began(trial: Trial) -> bool:
-    """Whether a trial failed before its setting could matter."""
-    return trial.record.more.get("stage_reached") in ("start", "import")
