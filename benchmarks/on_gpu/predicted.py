@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fp8tune.job import Job, Unknown
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record
+from fp8tune.search.stability.course import course
 from fp8tune.search.tokens import with_knobs
 
 PUBLISHED = 10471.0
@@ -28,10 +29,13 @@ class Compared(NamedTuple):
 
 
 def compare(plan: Plan, records: Iterable[Record]) -> list[Compared]:
-    """Every setting that ran."""
+    """Every setting that ran; a trial that ended early tells of its memory alone.
+
+    Runs for their losses are left out.
+    """
     found = []
     for record in records:
-        if record.ok:
+        if record.ok and not course(record):
             names = plan.config.job.words
             fields = {
                 key: value for key, value in record.knobs.items() if key in names.keys
@@ -42,7 +46,7 @@ def compare(plan: Plan, records: Iterable[Record]) -> list[Compared]:
                     record.knobs,
                     record.peak_gib,
                     _number(job, "memory.peak_gib"),
-                    record.tokens_per_second,
+                    record.tokens_per_second * record.measured,
                     _number(job, "speed.tokens_per_second"),
                 )
             )

@@ -7,6 +7,7 @@ comes in by the corrected estimate.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -63,10 +64,10 @@ class Earlier(NamedTuple):
         """
         runs: dict[tuple[Point, float], list[Past]] = defaultdict(list)
         for past in self.past:
-            if past.record.measured and (past.expected or not told):
+            if _speed(past.record) and (past.expected or not told):
                 runs[past.point, past.batch].append(past)
         logs = [
-            np.mean([np.log(past.record.tokens_per_second) for past in own])
+            np.mean([np.log(_speed(past.record)) for past in own])
             for own in runs.values()
         ]
         used = np.array([own[0].used for own in runs.values()])
@@ -76,6 +77,13 @@ class Earlier(NamedTuple):
         seen = features(space, [point for point, _ in runs], used, expected)
         batches = [batch for _, batch in runs]
         return elsewhere(space, seen, batches), np.array(logs, np.float64)
+
+
+def _speed(record: Record) -> float:
+    """Tokens/s: of a trial that ended early the middle of its bounds; 0 if unknown."""
+    if record.measured:
+        return record.tokens_per_second
+    return math.sqrt(record.least * record.tokens_per_second) if record.ok else 0.0
 
 
 NOTHING = Earlier("")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.record import Record
 
@@ -15,8 +17,9 @@ WORDS = {
     "user": "the config's own code failed",
 }
 
-BAD_DATA = "BadData"
-"""How the message of a trial begins that cannot train on the data of ``[data]``."""
+BAD_DATA, SHORT_DATA = "BadData", "ShortData"
+"""How the message of a trial begins that cannot train on the data of ``[data]``:
+whatever the setting, or with so large a micro-batch."""
 
 STEPPING = ("first_step", "steady", "profile")
 """Stages in which a trial makes steps."""
@@ -30,6 +33,17 @@ def failed(record: Record) -> str:
         return "does not count"
     if record.outcome == "launch" and record.more.get("stage_reached") in STEPPING:
         return "died in its steps"
-    if str(record.more.get("message")).startswith(BAD_DATA):
+    if _message(record).startswith((BAD_DATA, SHORT_DATA)):
         return "the data of [data] does not suit the config"
     return WORDS[record.outcome]
+
+
+def wrong_data(records: Iterable[Record]) -> str:
+    """Why no setting can train on the data of ``[data]``; ``""`` where none said so."""
+    start = f"{BAD_DATA}: "
+    told = (_message(record) for record in records if not record.ok)
+    return next((said[len(start) :] for said in told if said.startswith(start)), "")
+
+
+def _message(record: Record) -> str:
+    return str(record.more.get("message"))

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from fp8tune.search.accepted import left_out
 from fp8tune.search.answer import WHOLE
-from fp8tune.search.cutoff import LATE
+from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.record import BadRecord, Record, parse_all
 
 MAX_BYTES = 1 << 28
 OF_STUDY = ("trial", "stage", "budget_s", WHOLE)
 """What a study's trials say of the study: a replay is another one."""
-CUT_OFF = "given up because of a budget, which says nothing under another one"
+WHY = "cut off by the end of a budget, which says nothing under another one"
 
 
 class Recorded(NamedTuple):
@@ -53,7 +53,7 @@ def alone(records: Iterable[Record]) -> tuple[list[Record], list[str]]:
     A trial that a budget cut off says nothing of its setting under another budget.
     """
     every = list(records)
-    wrong = [CUT_OFF * _was_cut_off(record) for record in every]
+    wrong = [WHY * is_cut_off(record) for record in every]
     pairs = zip(every, wrong, strict=True)
     return [_alone(record) for record, odd in pairs if not odd], left_out(wrong)
 
@@ -61,7 +61,3 @@ def alone(records: Iterable[Record]) -> tuple[list[Record], list[str]]:
 def _alone(record: Record) -> Record:
     more = {name: said for name, said in record.more.items() if name not in OF_STUDY}
     return record._replace(more=more)
-
-
-def _was_cut_off(record: Record) -> bool:
-    return "budget_s" in record.more and record.outcome in LATE

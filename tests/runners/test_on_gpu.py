@@ -10,6 +10,7 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import read_config
 from fp8tune.search.real import plan_for_trials
 from fp8tune.search.record import Record, parse_all
+from fp8tune.search.stability.course import Course
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
 
@@ -64,6 +65,14 @@ def test_measured_beside_predicted(plan):
         pytest.approx(0.1)
     )
     assert predicted.worst([(5.0, 0.0)]) is None
+
+
+def test_only_what_tells_a_speed_is_held_against_the_prediction(plan):
+    values = plan.space.values(plan.given)
+    how = Course(seed=1, warmup_steps=1, steps=4, given_warmup=1)._asdict()
+    early = Record(values, "ok", 1e4, peak_gib=85.0, more={"censored": True})
+    (row,) = predicted.compare(plan, [early, early._replace(more={"stability": how})])
+    assert (row.peak_gib, row.tokens_per_second) == (85.0, 0.0)
 
 
 def test_every_linear_that_fp8_converts(plan):

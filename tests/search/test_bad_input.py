@@ -214,11 +214,11 @@ def _fields(record):
 
 def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
     cut = [
-        ran(BEST, outcome=how, cost_s=9.0, more={"budget_s": 60.0})
+        ran(BEST, outcome=how, cost_s=9.0, more={"cut_off": True})
         for how in ("hang", "launch", "compile")
     ]
     note = (
-        "3 records are left out: given up because of a budget, which says nothing "
+        "3 records are left out: cut off by the end of a budget, which says nothing "
         "under another one"
     )
     done = replay([*cut, *RECORDS])
@@ -227,6 +227,27 @@ def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
     done = replay(cut)
     said = f"fp8tune: the records hold no trial to replay: {note}\n"
     assert (done.code, done.out, done.err) == (2, "", said)
+
+
+def test_a_warmup_that_no_record_compares_is_said(replay):
+    done = replay(RECORDS, "--allow", "warmup")
+    why = "no record is of a run for its losses, so no warmup is tried"
+    assert (done.code, done.err) == (
+        0,
+        f"note: --allow warmup changes nothing: {why}\n",
+    )
+
+
+def test_a_trial_that_hung_while_there_was_time_stays(replay):
+    """A study keeps its budget with every trial that was given up."""
+    more = {"budget_s": 7200.0}
+    hung = [
+        r if r.knobs != ran(BEST).knobs else ran(BEST, outcome="hang", more=more)
+        for r in RECORDS
+    ]
+    done = replay(hung)
+    assert (done.code, done.err) == (0, "")
+    assert "gave no answer" in done.out
 
 
 def test_knobs_that_the_config_does_not_have_are_noted(replay):

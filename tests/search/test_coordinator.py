@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
+from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
@@ -12,6 +13,7 @@ from tests.search.tries import (
     GIVEN,
     KNOBS,
     OTHER,
+    SPACE,
     TWIN,
     InOrder,
     ran,
@@ -55,7 +57,33 @@ def test_given_twin_search_and_confirmation():
     ]
     assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
     assert (found.trials, found.oom_trials, found.fp8_gain) == (10, 1, 1.25)
+    assert found.more == NOTHING_MORE
     assert not search.interrupted
+
+
+WRONG = {"message": "BadData: `a.npy` holds the id 600; set the size"}
+SHORT = {"message": "ShortData: the files of [data] hold less than 8 sequences"}
+
+
+@pytest.mark.parametrize(
+    ("failing", "more", "tried"),
+    [
+        (GIVEN, WRONG, 1),
+        (TWIN, WRONG, 2),
+        (BEST, WRONG, 4),
+        (GIVEN, SHORT, 3),
+        (BEST, SHORT, 4),
+    ],
+)
+def test_what_is_wrong_with_all_data_ends_the_search(failing, more, tried):
+    """What a micro-batch is too large for does not."""
+    records = [r for r in RECORDS if r.knobs != SPACE.values(failing)]
+    records.append(ran(failing, outcome="user", cost_s=5.0, more=more))
+    search, found, stages = searched(records)
+    assert len([stage for stage, _ in stages if stage != "confirm"]) == tried
+    assert found.wrong_data == ("" if more is SHORT else more["message"][9:])
+    if more is WRONG:
+        assert search.run().trials == tried, "nor does it go on from there"
 
 
 @pytest.mark.parametrize("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
@@ -79,7 +107,7 @@ def test_time_is_kept_for_the_confirmation():
 def test_a_trial_that_would_leave_no_time_for_the_confirmation_is_not_begun():
     _, found, stages = searched(budget=300.0, points=(BEST, OTHER))
     assert stages[2:] == [("search", BEST), ("confirm", BEST)]
-    assert found.chosen == BEST
+    assert (found.chosen, found.more) == (BEST, LARGER_BUDGET)
 
 
 def test_a_given_one_without_records_is_not_tried():
@@ -104,7 +132,7 @@ def test_ctrl_c_ends_with_what_is_known():
 
     search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
     assert search.interrupted
-    assert found.chosen == GIVEN
+    assert (found.chosen, found.more) == (GIVEN, SAME_COMMAND)
     assert stages[-1] == ("search", OTHER)
 
 

@@ -56,6 +56,16 @@ def test_runs_of_one_setting_are_one():
     assert (len(seen.batch), seen.study.tolist()) == (1, [1.0])
 
 
+@pytest.mark.parametrize(
+    ("more", "speeds"),
+    [({"median_step_ms_95": [9.0, 16.0]}, [150.0]), ({}, [])],
+)
+def test_a_trial_that_ended_early_counts_by_the_middle_of_its_bounds(more, speeds):
+    cut = ran(BEST, 200, more={"censored": True, **more})
+    _, logs = earlier("a", SPACE, [cut]).measured(SPACE, told=False)
+    assert np.exp(logs) == pytest.approx(speeds)
+
+
 def test_without_an_expectation_nothing_counts_where_others_have_one():
     found = earlier("a", SPACE, [RECORD]).measured(SPACE, told=True)
     assert len(found[1]) == 0

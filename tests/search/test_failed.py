@@ -26,7 +26,8 @@ def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
     assert failed(record) == "cut off by the end of the budget"
 
 
-def test_data_that_does_not_suit_is_no_fault_of_any_code():
-    message = "BadData: token id 600, and the model has 512"
+@pytest.mark.parametrize("kind", ["BadData", "ShortData"])
+def test_data_that_does_not_suit_is_no_fault_of_any_code(kind):
+    message = f"{kind}: token id 600, and the model has 512"
     record = Record({}, "user", more={"message": message})
     assert failed(record) == "the data of [data] does not suit the config"

@@ -21,7 +21,11 @@ WORD = 16
 
 
 class BadData(Exception):
-    """The user's data cannot be trained on: says why."""
+    """The user's data cannot be trained on, whatever the setting: says why."""
+
+
+class ShortData(Exception):
+    """The user's data does not fill a micro-batch of this size."""
 
 
 def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
@@ -53,14 +57,15 @@ def made_up(spec: Spec) -> Iterator[Tensor]:
 def shards(spec: Spec) -> Iterator[Tensor]:
     """Sequences from token files, over and over, in the files' order.
 
-    A micro-batch may go on in the next file. Raises ``BadData`` where all files hold
-    less than one, or an id that the model does not have.
+    A micro-batch may go on in the next file. Raises ``ShortData`` where all files hold
+    less than one, ``BadData`` where they hold no sequence, an id that the model does
+    not have, or cannot be read.
     """
     size, rows = spec.seq_len + 1, 0
     while True:
         left = torch.empty(0, size, dtype=torch.int64)
         for name in spec.data_files:
-            tokens = _tokens(name)
+            tokens = _opened(name)
             whole = len(tokens) // size
             rows += whole
             for start in range(0, whole, spec.micro_batch):
@@ -75,9 +80,22 @@ def shards(spec: Spec) -> Iterator[Tensor]:
                     yield both[: spec.micro_batch]
                 else:
                     left = both
+        if not rows:
+            hint = "name longer ones, or set a smaller sequence length"
+            raise BadData(f"no file of [data] holds {size} tokens, a sequence; {hint}")
         if rows < spec.micro_batch:
             many = f"{spec.micro_batch} sequences of {size} tokens"
-            raise BadData(f"the files of [data] hold less than {many}, one micro-batch")
+            held = f"the files of [data] hold less than {many}, one micro-batch"
+            raise ShortData(held)
+
+
+def _opened(name: str) -> Any:
+    """The ids of a file; raises ``BadData`` where it is no such file, or unreadable."""
+    try:
+        return _tokens(name)
+    except (EOFError, OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadData(f"`{name}` cannot be read: {why}; mend or remove it") from None
 
 
 def _tokens(name: str) -> Any:

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from fp8tune.runners.builtin.data import BadData, batches, made_up
-from fp8tune.search.failed import BAD_DATA
+from fp8tune.runners.builtin.data import BadData, ShortData, batches, made_up
+from fp8tune.search.failed import BAD_DATA, SHORT_DATA
 from tests.runners.builtin.small import SMALL, runner, spec
 
 
@@ -62,13 +62,19 @@ def test_data_that_the_trainer_does_not_find(tmp_path, data, files, missing):
     assert (job["data_missing"], len(job["data_files"])) == (expected, files)
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_too_few_sequences_are_said(tmp_path, rows):
+@pytest.mark.parametrize(
+    ("rows", "error", "said"),
+    [
+        (0, BadData, "no file of .* holds 33 tokens, a sequence; name longer ones"),
+        (1, ShortData, "files of .* hold less than 2 sequences of 33 "),
+    ],
+)
+def test_too_few_sequences_are_said(tmp_path, rows, error, said):
     import numpy
 
     numpy.save(tmp_path / "a.npy", numpy.zeros(33 * rows + 5, dtype="uint16"))
     text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "a.npy"\n'
-    with pytest.raises(BadData, match=r"files of .* less than 2 sequences of 33 "):
+    with pytest.raises(error, match=said):
         next(batches(spec(text)))
 
 
@@ -94,5 +100,16 @@ def test_an_id_that_the_model_does_not_have_is_said(tmp_path):
         next(batches(made))
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.bin"])
+@pytest.mark.parametrize("content", [b"", b"no array"])
+def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content):
+    if (name, content[:1]) == ("a.bin", b"n"):
+        content += b"."
+    (tmp_path / name).write_bytes(content)
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
+    with pytest.raises(BadData, match=rf"^`.*/{name}` cannot be read: .*remove it$"):
+        next(batches(spec(text)))
+
+
 def test_a_search_knows_a_trial_without_fit_data_by_its_message():
-    assert BadData.__name__ == BAD_DATA
+    assert (BadData.__name__, ShortData.__name__) == (BAD_DATA, SHORT_DATA)
