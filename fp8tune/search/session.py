@@ -146,9 +146,12 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
     chosen = choices(made.plan, found, made.study.name)
-    if not chosen:
-        return ""
     path, target = _asked(wishes), config.job.target
+    if not chosen:
+        if not (wishes.diff or is_same(path, config.path)) and os.path.isfile(path):
+            left = f"{path} is of an earlier search and was not changed"
+            print(f"note: {plain(left)}: this one writes none", file=sys.stderr)
+        return ""
     after = write_back(config.data, chosen)
     after = with_measured(path, after, found.record, target)
     own = is_same(path, config.path) and not wishes.diff
