@@ -17,6 +17,7 @@ from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import lacking
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
+from fp8tune.search.caveats import untied
 from fp8tune.search.closing import advice, closing
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
@@ -216,7 +217,7 @@ def _say(
     if stopped:
         print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
-        place = made.study.folder
-        said = as_json(found, made.plan.space, output, place)
+        place, other = made.study.folder, untied(found, made.plan)
+        said = as_json(found, made.plan.space, output, place, other)
         said["starts_from"] = made.begun.study or None
         print(json.dumps(said, indent=2))
