@@ -59,8 +59,9 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     compile; with --allow precision also bf16 or FP8. A chunked loss is no knob: in
     KempnerForge it saves no memory (fp8tune explain chunked-loss-saves-nothing).
 
-    Exit code 0: a config was written, or yours is the best; 1: no trial succeeded; 2:
-    could not start; 130: interrupted (the study is kept, the best so far is written).
+    Exit code 0: a config was written, or yours is the best; 1: no trial succeeded, or
+    none is surely faster and not all is known; 2: could not start; 130: interrupted
+    (the study is kept, the best so far is written).
     """
     from fp8tune.lint.settings import BadSettings
     from fp8tune.search.find import NotOne, find_config

@@ -33,7 +33,10 @@ from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
 
 WHOLE = "searched_all"
-"""The field of a record that says of a search that it ended by itself."""
+"""The field of a record that says of a search that it ended by itself: whether nothing
+was left that promises something, or only what is likely to run out of memory."""
+SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE = "the same command", "a larger --budget", ""
+"""What tells more than an answer."""
 
 
 class Beside(NamedTuple):
@@ -68,9 +71,9 @@ class Answer(NamedTuple):
     and the given one that it is held against too; ``whole`` whether the search looked
     at all that promised something, or was ended before.
     ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
-    less than ``alike`` is called the same. ``wrong_data`` says why no setting can train
-    on the config's data. ``behind`` is how the runner-up, the best of
-    the others, does beside the chosen one.
+    less than ``alike`` is called the same. ``behind`` is how the runner-up, the best of
+    the others, does beside the chosen one. ``wrong_data`` says why no setting can train
+    on the config's data, ``more`` what would tell more than this answer.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -103,6 +106,7 @@ class Answer(NamedTuple):
     alike: float = SAME
     behind: Speed | None = None
     wrong_data: str = ""
+    more: str = LARGER_BUDGET
 
     @property
     def learns(self) -> Finding | None:
@@ -123,10 +127,9 @@ def answer(
     aim: str = SPEED,
 ) -> Answer:
     """Choose: the best setting, or the given one where that is as good."""
-    wanted = aimed(trials, aim)
+    wanted, learned = aimed(trials, aim), findings(space, trials)
     runs, goals = by_point(space, trials), by_point(space, wanted)
     best = ranked(space, given, wanted)
-    learned = findings(space, trials)
     diverges = lesson(space, given) in rejected(space, trials)
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
@@ -161,7 +164,7 @@ def answer(
         whole=whole,
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
-        wrong_data=wrong_data(trial.record for trial in trials),
+        wrong_data=wrong_data(t.record for t in trials),
     )
 
 
@@ -217,8 +220,8 @@ def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
     It has not where the budget cut a setting's only trial off.
     """
     runs = [(space.point(t.record.knobs), t) for t in timed(trials)]
-    seen = [(p, t.record) for p, t in runs if not _was_cut_off(t)]
-    if {p for p, t in runs if _was_cut_off(t)} - {point for point, _ in seen}:
+    seen = [(p, t.record) for p, t in runs if not was_given_up(t)]
+    if {p for p, t in runs if was_given_up(t)} - {point for point, _ in seen}:
         return False
     if any(trial.record.more.get(WHOLE) is True for trial in trials):
         return True
@@ -226,7 +229,8 @@ def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
     return all(shut(point) for point in space.points(given) if point != given)
 
 
-def _was_cut_off(trial: Trial) -> bool:
+def was_given_up(trial: Trial) -> bool:
+    """Whether a larger budget tries the setting of a trial once more."""
     return trial.stage == "search" and "budget_s" in trial.record.more
 
 

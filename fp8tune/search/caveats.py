@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fp8tune.job import Unknown
-from fp8tune.search.answer import Answer
+from fp8tune.search.answer import LARGER_BUDGET, Answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.failed import WORDS
 from fp8tune.search.output import describe
@@ -25,7 +25,8 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     if found.wrong_data:
         yield f"ended, as no trial can train on the data of [data]: {found.wrong_data}"
     if found.chosen != plan.given and reached(found).gain and not found.confirmed:
-        yield "not both measured again, so it may be luck: a larger --budget does"
+        does = f": {found.more} does" * (found.more == LARGER_BUDGET)
+        yield f"not both measured again, so it may be luck{does}"
     if found.verdict == "same" and found.alike > SAME:
         yield f"up to {100 * found.alike:.0f} % is the same: a CPU tells no more"
     if why := found.unfit.get(plan.given):

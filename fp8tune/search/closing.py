@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
-from fp8tune.search.answer import Answer, Beside
+from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.duration import shown
@@ -84,7 +84,8 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
         yield from _second(found, plan)
-        yield "give a larger --budget to learn more"
+        if found.more == LARGER_BUDGET:
+            yield f"give {found.more} to learn more"
     elif found.chosen == plan.given and found.runner_up is None:
         yield f"{nothing_else(found)}: yours stays, {_maybe(best, aim)}"
     elif found.chosen == plan.given:
@@ -105,7 +106,7 @@ def _second(found: Answer, plan: Plan) -> Iterator[str]:
 def unfinished(found: Answer) -> str:
     """Why it is not known whether the given setting is the best."""
     if not found.others:
-        return "no other setting ran yet"
+        return f"no other setting ran{' yet' * bool(found.more)}"
     many, better = len(found.others) != 1, named("faster", found.aim)
     said = (
         f"none of the {len(found.others)} other settings that ran is surely {better}"
@@ -113,7 +114,8 @@ def unfinished(found: Answer) -> str:
         else f"the other setting that ran is not surely {better}"
     )
     if not found.whole:
-        return f"{said}, but not all were tried"
+        risky = "others may be, but are likely to run out of memory, as many did"
+        return f"{said}, but not all were tried" if found.more else f"{said}; {risky}"
     if not found.confirmed:
         return f"{said}, but that was not measured again"
     return f"{said}, and it takes more runs to tell"

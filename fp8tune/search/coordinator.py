@@ -13,9 +13,17 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.answer import WHOLE, Answer, answer
+from fp8tune.search.answer import (
+    LARGER_BUDGET,
+    NOTHING_MORE,
+    SAME_COMMAND,
+    WHOLE,
+    Answer,
+    answer,
+    was_given_up,
+)
 from fp8tune.search.confirm import again, settings
-from fp8tune.search.cutoff import is_cut_off, least, marked
+from fp8tune.search.cutoff import is_cut_off, least, marked, never_began
 from fp8tune.search.deadline import deadline, extended, typical
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
@@ -78,7 +86,7 @@ class Search:
         self.aim = aim
         self.stage = Stage(space, conditions, limits.budget) if conditions else None
         self.interrupted = False
-        self._whole = False
+        self._whole: bool | None = None
         self._begun = runner.now() - study.spent
 
     @property
@@ -121,6 +129,7 @@ class Search:
             self.runner.close()
         seconds = self.limits.budget - self.limits.write - self.left
         found = answer(self.space, self.given, self._counting, seconds, self.aim)
+        found = found._replace(more=self._more(found))
         if self.stage is None:
             return found
         why = self.stage.unchecked(
@@ -131,6 +140,17 @@ class Search:
         )
         return found._replace(unchecked=why)
 
+    def _more(self, found: Answer) -> str:
+        """What would tell more than what was found."""
+        if found.wrong_data:
+            return NOTHING_MORE
+        if self.interrupted:
+            return SAME_COMMAND
+        trials = self._trials
+        begun = self._has_seen_all() is None or any(map(was_given_up, trials))
+        left = begun or again(self.space, self.given, trials) is not None
+        return LARGER_BUDGET if left else NOTHING_MORE
+
     def _may_go_on(self, _proposal: Proposal) -> bool:
         """Whether no trial has shown that every other fails of the data alike."""
         return not wrong_data(trial.record for trial in self.study.trials)
@@ -138,9 +158,10 @@ class Search:
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()
         while self._searching():
-            proposal = self.strategy.propose(timed(self._trials))
+            trials = timed(self._trials)
+            proposal = self.strategy.propose(trials)
             if proposal is None:
-                self._whole = True
+                self._whole = not self.strategy.leaves(trials)
                 break
             yield proposal
         yield from self._endings()
@@ -173,7 +194,7 @@ class Search:
         ending = [trial for trial in trials if trial.stage in ENDING]
         if self._too_late or any(_budget(t) >= self.limits.budget for t in ending):
             return False
-        if len(trials) >= TRIES and all(map(_never_began, trials)):
+        if len(trials) >= TRIES and all(never_began(t.record) for t in trials):
             return False
         points = settings(self.space, self.given, trials)
         clocked = timed(trials)
@@ -221,16 +242,21 @@ class Search:
         record = marked(record, left)
         if proposal.stage in ENDING or _is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
-            if proposal.stage in ENDING and self._has_seen_all():
-                more[WHOLE] = True
+            whole = self._has_seen_all()
+            if proposal.stage in ENDING and whole is not None:
+                more[WHOLE] = whole
             record = record._replace(more=more)
         trial = self.study.add(proposal.stage, record)
         self.watch(Event(proposal, trial, self.left))
 
-    def _has_seen_all(self) -> bool:
-        """Whether the search ended by itself, now or before it was killed."""
+    def _has_seen_all(self) -> bool | None:
+        """Whether all that promises something was seen; ``None`` where time ended it.
+
+        As it was when the search ended by itself, now or before it was killed.
+        """
         said = (trial.record.more.get(WHOLE) for trial in self.study.trials)
-        return self._whole or True in said
+        told = [self._whole, *said]
+        return True if True in told else False if False in told else None
 
     def _run(self, proposal: Proposal, left: float) -> tuple[Record, float]:
         """The record of a trial, and what it was allowed of the time left [s]."""
@@ -271,8 +297,3 @@ def _budget(trial: Trial) -> float:
 def _is_late(record: Record, limit: float) -> bool:
     """Whether a trial was given up at its deadline."""
     return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)
-
-
-def _never_began(trial: Trial) -> bool:
-    """Whether a trial failed before its setting could matter."""
-    return trial.record.more.get("stage_reached") in ("start", "import")

@@ -34,9 +34,10 @@ def least(records: Iterable[Record]) -> float:
     known = list(records)
     told = [record.more.get(IMPORT) for record in known]
     took = [s for s in told if isinstance(s, (int, float)) and s > 0]
-    vain = [r.cost_s for r in known if is_cut_off(r) and _reached_nothing(r)]
+    vain = [r.cost_s for r in known if is_cut_off(r) and never_began(r)]
     return min(took) if took else max(vain, default=0.0)
 
 
-def _reached_nothing(record: Record) -> bool:
+def never_began(record: Record) -> bool:
+    """Whether a trial failed before its setting could matter."""
     return record.more.get("stage_reached") in ("start", "import")

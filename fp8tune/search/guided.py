@@ -73,23 +73,38 @@ class Guided:
         ]
 
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
-        """The next trial; ``None`` where further ones promise next to nothing."""
-        runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
-        memory = Memory(self.space, runs, self._card_gib, self._peaks)
-        shut = closed(self.space, runs, memory.usable_gib)
-        points = [point for point in self._points if not shut(point)]
+        """The next trial; ``None`` where further ones promise next to nothing.
+
+        Or where what they promise is likely to run out of memory, as many did.
+        """
+        known, points = self._known(trials)
         if not points:
             return None
-        known = Known(
-            self.space, self.given, self._expected, runs, memory, self.earlier
-        )
-        if not any(record.ok for _, record in runs):
+        if not any(record.ok for _, record in known.runs):
             return _anything(known, points)
-        ooms = sum(record.outcome == "oom" for _, record in runs)
+        ooms = sum(record.outcome == "oom" for _, record in known.runs)
         ahead = outlook(known, points)
         sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
         found = _promising(known, ahead, sure, ooms)
         return found or _uncovered(known, ahead, sure) or _left(ahead, sure)
+
+    def leaves(self, trials: Sequence[Trial]) -> bool:
+        """Whether what it does not propose promises more than little."""
+        known, points = self._known(trials)
+        if not points or not any(record.ok for _, record in known.runs):
+            return False
+        ahead = outlook(known, points)
+        return ahead.total(_every(ahead)) >= LITTLE
+
+    def _known(self, trials: Sequence[Trial]) -> tuple[Known, list[Point]]:
+        """What the trials tell, and the points that may be tried."""
+        runs = [(self.space.point(t.record.knobs), t.record) for t in trials]
+        memory = Memory(self.space, runs, self._card_gib, self._peaks)
+        shut = closed(self.space, runs, memory.usable_gib)
+        known = Known(
+            self.space, self.given, self._expected, runs, memory, self.earlier
+        )
+        return known, [point for point in self._points if not shut(point)]
 
 
 def _anything(known: Known, points: Sequence[Point]) -> Proposal:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from fp8tune.atomic import no_link
 
+NAME = "lock"
+
 
 class Busy(Exception):
     """Another search is at work in the folder."""
@@ -22,10 +24,22 @@ def alone_in(folder: str) -> Iterator[None]:
     File systems without locks are used without them.
     """
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "a", opener=no_link) as file:
+    with open(os.path.join(folder, NAME), "a", opener=no_link) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise Busy(f"{folder}: another search is running in it") from None
         yield
+
+
+def is_held(folder: str) -> bool | None:
+    """Whether a search is at work in a folder; ``None`` where locks cannot tell."""
+    try:
+        with open(os.path.join(folder, NAME), "rb", opener=no_link) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        return True if error.errno == errno.EWOULDBLOCK else None
+    return False

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Container, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Target
 from fp8tune.lint.directive import asked
 from fp8tune.lint.wording import plain
-from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aim import SPEED, check_machine, check_records
@@ -24,6 +27,8 @@ from fp8tune.search.plan import (
     plan_for_records,
     read_config,
     study_name,
+    warmup_key,
+    warmup_names,
 )
 from fp8tune.search.real import (
     circumstances,
@@ -47,6 +52,12 @@ from fp8tune.toml.document import InvalidToml
 
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
+
+
+def _clear(folder: str) -> None:
+    """Remove what trials of a killed search left in its folder, which is ours alone."""
+    for left in Path(folder).glob(f"{SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)  # which follows no link
 
 
 class CannotSearch(Exception):
@@ -102,7 +113,9 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     enough_s = PART * parse_duration(wishes.budget)
+    _clear(study.folder)
     setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)
+    setup = setup._replace(scratch=study.folder)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
@@ -148,11 +161,20 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     keys = {knob.key for knob in plan.space.knobs}
-    for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes):
+    odd = _no_warmup(wishes, config, keys) if not learned else ()
+    for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes, *odd):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
     return Prepared(plan, runner, guide, study, begun, conditions)
+
+
+def _no_warmup(wishes: Wishes, config: Config, keys: Container[str]) -> Iterator[str]:
+    """That no warmup is tried, by records that compare no losses."""
+    for name in {*warmup_names(config.trainer)}.intersection(wishes.allow):
+        if warmup_key(config.trainer) not in keys:
+            why = "no record is of a run for its losses, so no warmup is tried"
+            yield f"--allow {name} changes nothing: {why}"
 
 
 def _check_keys(plan: Plan) -> None:

@@ -104,7 +104,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     output, odd = _written(wishes, made, found)
     _say(wishes, made, found, output, stopped=stopped)
     with suppress(OSError, ValueError):  # that is for the report alone
-        made.study.note(output=output, unchecked=found.unchecked)
+        made.study.note(output=output, unchecked=found.unchecked, more=found.more)
     write_at_end(made.study.folder, out)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
@@ -112,7 +112,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         raise CannotSearch(f"the tuned config was not written: {odd}")
     if stopped:
         return CODE
-    return 0 if found.chosen is not None else 1
+    proven = found.chosen == given and found.verdict != "unsure"
+    return 0 if found.chosen not in (None, given) or proven or output else 1
 
 
 def _check_output(wishes: Wishes) -> None:
@@ -220,4 +221,6 @@ def _say(
         place, other = made.study.folder, untied(found, made.plan)
         said = as_json(found, made.plan.space, output, place, other)
         said["starts_from"] = made.begun.study or None
+        if isinstance(made.runner, Builtin):  # whether or not a trial ended
+            said["made_up_data"] = bool(made.runner.setup.made_up_data)
         print(json.dumps(said, indent=2))

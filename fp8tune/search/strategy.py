@@ -32,3 +32,7 @@ class Strategy(Protocol):
     def propose(self, trials: Sequence[Trial]) -> Proposal | None:
         """The next trial, or ``None`` where none is worth its risk."""
         ...
+
+    def leaves(self, trials: Sequence[Trial]) -> bool:
+        """Whether what is not worth its risk promises something."""
+        ...

@@ -229,6 +229,15 @@ def test_a_trial_that_a_budget_cut_off_is_left_out(replay):
     assert (done.code, done.out, done.err) == (2, "", said)
 
 
+def test_a_warmup_that_no_record_compares_is_said(replay):
+    done = replay(RECORDS, "--allow", "warmup")
+    why = "no record is of a run for its losses, so no warmup is tried"
+    assert (done.code, done.err) == (
+        0,
+        f"note: --allow warmup changes nothing: {why}\n",
+    )
+
+
 def test_a_trial_that_hung_while_there_was_time_stays(replay):
     """A study keeps its budget with every trial that was given up."""
     more = {"budget_s": 7200.0}

@@ -213,7 +213,8 @@ def test_the_budget_is_kept(replay, budget):
     code, said = answered(replay, RECORDS, budget=budget)
     seconds = {"1s": 1, "45s": 45, "90s": 90, "5m": 300, "1h30m": 5400}[budget]
     assert said["seconds"] <= seconds
-    assert code == (said["knobs"] is None)
+    open_ = said["verdict"] == "unsure" and said["output"] is None
+    assert code == open_, "0 is for what was written, or proven best"
 
 
 @pytest.mark.parametrize("seed", range(8000, 8004))

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
+from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
@@ -56,6 +57,7 @@ def test_given_twin_search_and_confirmation():
     ]
     assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
     assert (found.trials, found.oom_trials, found.fp8_gain) == (10, 1, 1.25)
+    assert found.more == NOTHING_MORE
     assert not search.interrupted
 
 
@@ -105,7 +107,7 @@ def test_time_is_kept_for_the_confirmation():
 def test_a_trial_that_would_leave_no_time_for_the_confirmation_is_not_begun():
     _, found, stages = searched(budget=300.0, points=(BEST, OTHER))
     assert stages[2:] == [("search", BEST), ("confirm", BEST)]
-    assert found.chosen == BEST
+    assert (found.chosen, found.more) == (BEST, LARGER_BUDGET)
 
 
 def test_a_given_one_without_records_is_not_tried():
@@ -130,7 +132,7 @@ def test_ctrl_c_ends_with_what_is_known():
 
     search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
     assert search.interrupted
-    assert found.chosen == GIVEN
+    assert (found.chosen, found.more) == (GIVEN, SAME_COMMAND)
     assert stages[-1] == ("search", OTHER)
 
 

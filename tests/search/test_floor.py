@@ -15,9 +15,18 @@ from fp8tune.search.output import outcome
 from fp8tune.search.record import parse
 from fp8tune.search.space import Space
 from fp8tune.search.statistics import speed
-from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, SPACE, TWIN, ran, trials
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    KNOBS,
+    OTHER,
+    SPACE,
+    TWIN,
+    InOrder,
+    ran,
+    trials,
+)
 
 EARLY = {"censored": True, "median_step_ms_95": [99.0, 101.0]}
 FULL = {"alloc_retries": 3}
@@ -101,17 +110,6 @@ def test_a_vague_bound_tells_the_model_of_speed_what_it_expects_anyway():
     at_most = gain_at_4(cut_between(1, 5000))
     assert gain_at_4(ran((3,), 5000, space=LINE)) == 0
     assert at_most == pytest.approx(gain_at_4(), rel=0.5)
-
-
-class InOrder:
-    def __init__(self, *points):
-        self.points = points
-
-    def propose(self, tried):
-        done = sum(trial.stage == "search" for trial in tried)
-        if done == len(self.points):
-            return None
-        return Proposal(self.points[done], "search", "in order")
 
 
 def test_a_search_ends_slow_trials_early_but_no_other():

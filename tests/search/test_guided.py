@@ -8,8 +8,9 @@ import pytest
 from benchmarks.search.landscape import world
 from benchmarks.search.race import Variant, estimate, ours
 from fp8tune.runners.replay import Replay
+from fp8tune.search.answer import NOTHING_MORE
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.guided import Guided
+from fp8tune.search.guided import RISKS, Guided
 from fp8tune.search.line import PRIOR_NOISE
 from fp8tune.search.prior import CORRECTED, Expected
 from fp8tune.search.space import Knob, Space
@@ -102,6 +103,19 @@ def test_an_estimate_saves_trials_and_a_wrong_one_does_no_harm():
     wrong = [ours(place, Variant(error=0.25)) for place in places]
     assert sum(result.trials_10 for result in exact) >= 0.98 * len(places)
     assert sum(result.minutes_60 for result in wrong) >= 0.97 * len(places)
+
+
+@pytest.mark.parametrize(("seed", "whole"), [(7002, False), (7006, True)])
+def test_a_search_that_dares_no_more_has_not_seen_all(seed, whole):
+    """Where trials tell no memory many run out of it before the rest is left."""
+    place = world(seed)
+    told = [r._replace(peak_gib=0.0, reserved_gib=0.0) for r in place.records()]
+    strategy, runner = Guided(place.space, place.given), Replay(told, place.space)
+    study, limits = Study(""), Limits(7200.0)
+    search = Search(place.space, place.given, runner, strategy, study, limits)
+    found = search.run()
+    assert (found.oom_trials >= RISKS, found.whole) == (not whole, whole)
+    assert found.more == NOTHING_MORE
 
 
 TOO_HIGH = 1.4

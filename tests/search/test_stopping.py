@@ -139,9 +139,8 @@ def knowing(command):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_once_writes_what_is_known(knowing, number):
-    scratch = knowing.folder / "scratch"
-    scratch.mkdir()
-    knowing.environment["TMPDIR"] = str(scratch)
+    (study,) = (knowing.folder / ".fp8tune").iterdir()
+    assert len(list(study.glob("fp8tune-*"))) == 1, "of the one that was killed"
     process = knowing.at_work()
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -151,9 +150,8 @@ def test_once_writes_what_is_known(knowing, number):
     tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
     assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
     assert knowing.left() == []
-    (study,) = (knowing.folder / ".fp8tune").iterdir()
     assert len((study / "trials.jsonl").read_text().splitlines()) == len(KNOWN)
-    assert list(scratch.glob("fp8tune-*")) == []
+    assert list(study.glob("fp8tune-*")) == []
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
@@ -231,6 +229,12 @@ def test_two_searches_of_one_study(command):
     assert "another search is running in it" in err
     first.kill()
     first.communicate()
+
+
+def test_made_up_data_is_told_though_no_trial_ended(tmp_path):
+    process = Command(tmp_path, budget="3s").start("--output-format", "json")
+    out, _ = process.communicate(timeout=120)
+    assert json.loads(out)["made_up_data"] is True
 
 
 def test_the_budget_ends_trials_that_never_start(tmp_path):

@@ -65,6 +65,9 @@ class InOrder:
             return None
         return Proposal(self.points[done], "search", "in order")
 
+    def leaves(self, _trials):
+        return False
+
 
 def space_of(records) -> Space:
     """The settings that were recorded."""

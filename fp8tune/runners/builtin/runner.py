@@ -50,6 +50,9 @@ _NO_CAUSE = re.compile(
 """Lines on stderr that tell no cause: addresses, and what healthy trials say too in
 the ways of Python, torch and its profiler."""
 
+SCRATCH = "fp8tune-"
+"""How the names of folders begin that hold the files of a running trial."""
+
 WORKER = own("fp8tune.runners.builtin.worker")
 """The command of a trial; it gets the file of its spec and this process's id."""
 
@@ -59,7 +62,8 @@ class Setup(NamedTuple):
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
     this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
-    ``made_up_data`` says why the config's data is not read, if so.
+    ``made_up_data`` says why the config's data is not read, if so. The files of a
+    running trial lie in a folder of ``scratch``, else of the system's.
     """
 
     device: str
@@ -70,6 +74,7 @@ class Setup(NamedTuple):
     max_steps: int = 40
     warm_steps: int = 3
     enough_s: float = math.inf
+    scratch: str = ""
 
 
 class Builtin:
@@ -110,7 +115,7 @@ class Builtin:
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """What a trial of these knobs builds; raises ``CannotBuild``."""
         given = self.setup._asdict()
-        del given["larger_gib"], given["made_up_data"]
+        del given["larger_gib"], given["made_up_data"], given["scratch"]
         spec = from_job(self.job(knobs), **given)
         return spec._replace(data_files=[]) if self.setup.made_up_data else spec
 
@@ -198,7 +203,9 @@ class Builtin:
         waited = time.monotonic() - start
         sampler = Sampler() if self.guard and self.guard.sees else None
         with ExitStack() as held:
-            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="fp8tune-"))
+            where = self.setup.scratch or None
+            made = tempfile.TemporaryDirectory(prefix=SCRATCH, dir=where)
+            folder = held.enter_context(made)
             path, said = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(said.open("wb"))

@@ -22,6 +22,9 @@ STUDIES = ".fp8tune"
 
 def commands(case: Case) -> Iterator[str]:
     """The commands that go on from a study, a line each."""
+    if case.running:
+        yield f"fp8tune report {_folder(case)}  # again: the search still runs"
+        return
     path = shlex.quote(clean(case.plan.config.path))
     found, search, options = case.found, f"fp8tune search {path}", _options(case)
     again = f"{search} --budget {_budget(found.seconds)}{options}"
@@ -30,7 +33,7 @@ def commands(case: Case) -> Iterator[str]:
     bf16_wins = diverges or (gain is not None and gain.high < 1)
     output, live = case.output, not case.replay
     unsure = found.verdict == "unsure" and found.chosen in (None, case.plan.given)
-    goes_on = live and not diverges and (unsure or not case.ended)
+    goes_on = live and not diverges and (unsure or not case.ended) and found.more
     if case.rehearsal:
         if goes_on:
             yield f"{again} --device cpu  # goes on from here"
@@ -46,6 +49,13 @@ def commands(case: Case) -> Iterator[str]:
         yield f"{again}  # writes it"
     else:
         yield f"fp8tune lint {path}"
+
+
+def _folder(case: Case) -> str:
+    """The study, as a command is told of it."""
+    where = os.path.dirname(os.path.abspath(case.folder))
+    at_home = os.path.basename(where) == STUDIES
+    return shlex.quote(clean(case.name if at_home else os.path.relpath(case.folder)))
 
 
 def _budget(spent: float = 0.0) -> str:

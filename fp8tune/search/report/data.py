@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import SPEED, UNITS, aimed
-from fp8tune.search.answer import Answer, answer
+from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import again
+from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
@@ -79,7 +80,8 @@ class Case(NamedTuple):
 
     ``ended`` says whether its search told its end and had run every confirmation.
     ``goals`` are the runs by the aim, ``before`` and ``again`` what settings reach of
-    it before the confirmation and in it.
+    it before the confirmation and in it. ``running`` says whether the search is at work
+    now, ``None`` where that cannot be told.
     """
 
     folder: str
@@ -93,6 +95,7 @@ class Case(NamedTuple):
     goals: Runs
     before: Mapping[Point, Speed]
     again: Mapping[Point, Speed]
+    running: bool | None
 
     @property
     def name(self) -> str:
@@ -156,12 +159,14 @@ def case(study: Saved) -> Case:
     spent = sum(trial.record.cost_s for trial in trials)
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, trials, spent, aim)
-    found = found._replace(unchecked=str(study.about.get("unchecked", "")))
+    written = isinstance(study.about.get("output"), str)
+    more = study.about.get("more", LARGER_BUDGET) if written else SAME_COMMAND
+    unchecked = study.about.get("unchecked", "")
+    found = found._replace(unchecked=str(unchecked), more=str(more))
     runs = by_point(plan.space, trials)
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)
-    told_end = isinstance(study.about.get("output"), str) and bool(trials)
-    ended = told_end and again(plan.space, plan.given, wanted) is None
+    ended = written and bool(trials) and again(plan.space, plan.given, wanted) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)
@@ -175,7 +180,9 @@ def case(study: Saved) -> Case:
         capacity,
         ended,
         goals,
-        *(during(goals, confirmation=stage) for stage in (False, True)),
+        during(goals, confirmation=False),
+        during(goals, confirmation=True),
+        False if written else is_held(study.folder),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.search.aim import UNITS, named
-from fp8tune.search.answer import Answer, Beside
+from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
@@ -27,6 +27,15 @@ DRIFTED = 0.03
 """Change of settings that were measured again from which it is told."""
 MOST = 1000
 """Longest sentence [characters]."""
+_STATE = {
+    True: "still runs",
+    False: "was cut off before it told its end",
+    None: "still runs, or was cut off",
+}
+_UNCONFIRMED = {
+    SAME_COMMAND: "the search was stopped before it measured the best settings again",
+    LARGER_BUDGET: "the budget was too short to measure the best settings again",
+}
 
 
 class Story(NamedTuple):
@@ -79,12 +88,10 @@ def _warnings(case: Case) -> Iterator[str]:
     if learns and learns.verdict == OUTSIDE:
         yield f"More tokens may not be worth it: {stability.verdict(learns)}."
     if case.output is None:
-        yield "The search still runs, or was cut off. The answer may change."
+        yield f"The search {_STATE[case.running]}. The answer may change."
     elif not case.ended:
-        yield (
-            "Not all is confirmed: the search was stopped, or its budget was too short "
-            "to measure the best settings again. The answer may change."
-        )
+        why = _UNCONFIRMED.get(case.found.more, "the best settings ran once")
+        yield f"Not all is confirmed: {why}. The answer may change."
 
 
 def _headline(case: Case) -> str:
@@ -94,7 +101,7 @@ def _headline(case: Case) -> str:
     if found.chosen is None and found.rejected:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
-        return "No trial succeeded"
+        return f"No trial succeeded{' yet' * (case.output is None)}"
     if found.learns and found.learns.doubtful:
         return "Unsure: FP8 may diverge at the full learning rate"
     return _no_gain(case) or _verdict(case)
@@ -144,8 +151,9 @@ def _sentences(case: Case) -> Iterator[str]:
     if _headline(case) == _no_gain(case):
         yield f"{_verdict(case)}."
     yield from _figures(case)
-    if found.verdict == "unsure" and found.chosen == case.plan.given:
-        yield "Give a larger --budget to learn more."
+    mine = found.verdict == "unsure" and found.chosen == case.plan.given
+    if mine and found.more == LARGER_BUDGET:
+        yield f"Give {found.more} to learn more."
     yield from map(_sentence, caveats(found, case.plan))
     yield from _memory(case)
     yield from _beside_bf16(case)

@@ -2,17 +2,20 @@
 
 import pytest
 
+from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
+from fp8tune.search.lock import alone_in
 from fp8tune.search.report.data import case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
 from tests.search.report.studies import (
     CONFIG,
+    WHOLE,
     plan,
     shown,
     study,
     told,
 )
-from tests.search.tries import GIVEN
+from tests.search.tries import GIVEN, OTHER
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,36 @@ from tests.search.tries import GIVEN
 )
 def test_only_a_file_that_was_written_is_named(tmp_path, about, commands):
     assert story(shown(tmp_path / ".fp8tune/s", **about)).commands == commands
+
+
+def test_a_search_that_runs_is_left_to_itself(tmp_path):
+    """Its folder is another's: a second search could not even begin."""
+    folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
+    again = ("fp8tune report s  # again: the search still runs",)
+    with alone_in(folder):
+        told = story(case(saved(folder)))
+    assert told.warnings == ("The search still runs. The answer may change.",)
+    assert told.commands == again
+    told = story(case(saved(folder)))
+    was = "The search was cut off before it told its end. The answer may change."
+    assert told.warnings == (was,)
+    assert told.commands == ("fp8tune search a.toml --budget 2h  # goes on from here",)
+
+
+@pytest.mark.parametrize(
+    ("more", "warning", "asked"),
+    [
+        (SAME_COMMAND, "the search was stopped before it measured", False),
+        (LARGER_BUDGET, "the budget was too short to measure the best", True),
+        (NOTHING_MORE, "the best settings ran once", False),
+    ],
+)
+def test_how_a_search_ended_tells_what_goes_on(tmp_path, more, warning, asked):
+    pairs = [("given", told(GIVEN, 100)), ("search", told(OTHER, 50))]
+    page = story(shown(tmp_path / ".fp8tune/s", pairs, more=more))
+    assert f"Not all is confirmed: {warning}" in page.warnings[0]
+    assert ("Give a larger --budget to learn more." in page.sentences) == asked
+    assert page.commands[0].endswith("goes on from here") == bool(more)
 
 
 NAMELESS = CONFIG.replace("[", "[my.")

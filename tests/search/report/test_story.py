@@ -225,7 +225,7 @@ def test_other_tokens_of_a_step_are_said(tmp_path):
         (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
         (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
         (WHOLE[:3], {}, ["Not all is confirmed"]),
-        (WHOLE, {"output": None}, ["The search still runs, or was cut off. The "]),
+        (WHOLE, {"output": None}, ["The search was cut off before it told its end. "]),
         (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
         ([], {}, ["Not all is confirmed"]),
         (
