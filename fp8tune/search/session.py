@@ -151,8 +151,8 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     path, target = _asked(wishes), config.job.target
     if not chosen:
         if not (wishes.diff or is_same(path, config.path)) and os.path.isfile(path):
-            left = f"{path} is of an earlier search and was not changed"
-            print(f"note: {plain(left)}: this one writes none", file=sys.stderr)
+            left = f"{path} was there before and is not the answer of this run"
+            print(f"note: {plain(left)}, which writes none", file=sys.stderr)
         return ""
     after = write_back(config.data, chosen)
     after = with_measured(path, after, found.record, target)

@@ -64,13 +64,13 @@ def test_diff_and_in_place_and_output(replay, tmp_path):
         (["--in-place"], ""),
     ],
 )
-def test_a_config_of_an_earlier_search_that_is_left(
+def test_a_config_that_was_there_before_is_left(
     replay, tmp_path, records, code, options, left
 ):
     path = tmp_path / (left or "a.tuned.toml")
     path.write_text("[train]\n")
     done = replay(records, *options)
-    told = f"note: {left} is of an earlier search and was not changed: this one"
+    told = f"note: {left} was there before and is not the answer of this run, which"
     assert done.code == code
     assert path.read_text() == "[train]\n"
     assert ("note: " in done.err, told in done.err) == (bool(left), bool(left))
