@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
 from fp8tune import __version__
+from fp8tune.streams import discard
 
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
@@ -144,7 +145,7 @@ def _fail(message: str, code: int) -> int:
     try:
         click.echo(f"fp8tune: {_plain(message)}", err=True)
     except OSError:
-        _discard(sys.stderr)
+        discard(sys.stderr)
     return code
 
 
@@ -154,14 +155,9 @@ def _delivered(code: int) -> int:
         try:
             stream.flush()
         except (OSError, ValueError):
-            _discard(stream)
+            discard(stream)
             code = 2
     return code
-
-
-def _discard(stream: TextIO) -> None:
-    """Send what is left in a stream nowhere, so that closing it cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _plain(text: str) -> str:

@@ -25,12 +25,14 @@ LIGHT = (
     "cli",
     "suggest",
     "atomic",
+    "streams",
     "commands.lint",
 )
 ALLOWED = {
     "toml": ("toml",),
     "suggest": (),
     "atomic": (),
+    "streams": (),
     "fields": (),
     "job": ("fields",),
     "facts": ("facts", "job", "suggest", "atomic"),
@@ -67,6 +69,7 @@ ALLOWED = {
         "suggest",
         "toml",
         "atomic",
+        "streams",
     ),
     "doctor": ("doctor", "runners", "search.record", "job", "trainers"),
     "runners": (

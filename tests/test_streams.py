@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import runpy
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from fp8tune import __version__
 from fp8tune.cli import main
 from tests.sample import ERROR, GOOD
+from tests.search.replayed import CONFIG, RECORDS, lines
 
 
 def spawn(*arguments, folder, **options):
@@ -145,6 +147,59 @@ def test_a_reader_that_is_gone_does_not_look_like_a_finding(project):
     )
     os.close(pipe)
     assert (said.stderr, said.returncode) == (b"", 2)
+
+
+@pytest.fixture
+def replayed(project):
+    """The arguments of a search of recorded trials, in the project folder."""
+    project({"a.toml": CONFIG, "r.jsonl": lines(RECORDS)})
+    how = ("--runner", "replay", "--records", "r.jsonl", "--budget", "2h")
+    return "search", "a.toml", *how
+
+
+@pytest.mark.parametrize("lost", ["stdout", "stderr"])
+@pytest.mark.parametrize("shape", ["text", "json"])
+def test_a_search_goes_on_without_a_reader(project, replayed, lost, shape):
+    root, pipe = project(), closed_pipe()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, lost: pipe}
+    how = ("--output-format", shape)
+    said = spawn(*replayed, *how, folder=root, capture_output=False, **streams)
+    os.close(pipe)
+    assert said.returncode == 0
+    assert (root / "a.tuned.toml").exists()
+    assert len(list(root.glob(".fp8tune/*/report.html"))) == 1
+
+
+@pytest.mark.parametrize("lost", ["stdout", "stderr"])
+def test_a_search_on_a_full_disk_says_so_at_the_end(project, replayed, lost):
+    root = project()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with open("/dev/full", "w") as full:
+        streams[lost] = full
+        how = ("--output-format", "json")
+        said = spawn(*replayed, *how, folder=root, capture_output=False, **streams)
+    told = b"fp8tune: cannot write to stdout: No space left on device\n"
+    assert said.returncode == 2
+    assert (root / "a.tuned.toml").exists()
+    assert lost == "stderr" or said.stderr.endswith(told)
+
+
+def test_a_table_on_stderr_is_not_in_the_json(project, replayed):
+    root = project()
+    master, terminal = os.openpty()
+    said = spawn(
+        *(*replayed, "--output-format", "json"),
+        folder=root,
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        stdin=subprocess.DEVNULL,
+        capture_output=False,
+    )
+    os.close(terminal)
+    drawn = os.read(master, 1 << 16)
+    os.close(master)
+    assert json.loads(said.stdout)["output"] == "a.tuned.toml"
+    assert b"your config" in drawn
 
 
 def test_as_a_module_with_any_bytes_in_a_path(project):

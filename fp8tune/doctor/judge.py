@@ -10,6 +10,9 @@ from fp8tune.doctor.machine import Machine
 INSTALL = "pip install 'fp8tune[search]'"
 PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started says"
 NODE = "run it on a GPU node, or rehearse: fp8tune doctor --device cpu"
+DRIVER = (
+    "mend or restart the driver until nvidia-smi lists the GPU, or take another node"
+)
 JOB = "srun --gpus=1 --pty fp8tune doctor"
 FP8_FROM = (8, 9)
 """Compute capability from which a GPU multiplies in FP8 (Ada 8.9, Hopper 9.0)."""
@@ -47,6 +50,10 @@ def can_search(checks: list[Check]) -> bool:
 
 def _driver(machine: Machine) -> Iterator[Check]:
     row = machine.driver
+    if not row and machine.failure:
+        why = f"nvidia-smi fails: {machine.failure}"
+        yield Check("gpu", "missing", "unknown", why, DRIVER)
+        return
     if not row:
         mend = JOB if machine.slurm == "no job" else NODE
         yield Check("gpu", "missing", "none", "nvidia-smi finds no GPU here", mend)

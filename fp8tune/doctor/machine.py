@@ -25,7 +25,8 @@ class Machine(NamedTuple):
     """What was found; what is unknown is empty.
 
     ``driver`` is the GPU's row of nvidia-smi, ``probe`` what the process that imports
-    torch has said, ``stopped`` the stage in which that ended and how.
+    torch has said, ``stopped`` the stage in which that ended and how, ``failure`` why
+    nvidia-smi has no row.
     """
 
     python: str
@@ -36,6 +37,7 @@ class Machine(NamedTuple):
     stopped: tuple[str, str]
     compiler: str
     slurm: str
+    failure: str = ""
 
 
 def look(device: str) -> Machine:
@@ -54,6 +56,7 @@ def look(device: str) -> Machine:
         stopped,
         next(filter(None, map(shutil.which, COMPILERS)), ""),
         slurm(os.environ, bool(shutil.which("sbatch"))),
+        smi.failure() if cuda and not gpus else "",
     )
 
 

@@ -21,6 +21,8 @@ from fp8tune.runners.visible import Visible, found
 
 DEADLINE_S = 10.0
 """An answer of a driver that hangs is not waited for [s]."""
+LONGEST = 200
+"""Of a driver's complaint [characters]."""
 
 STATE = (
     "timestamp",
@@ -78,14 +80,31 @@ class Process(NamedTuple):
 def device(environment: Mapping[str, str] = os.environ) -> Visible:
     """The GPU that torch takes as its first, or the slice of one."""
     wanted = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    return found(wanted or "0", _listing(environment.get("PATH", "")))
+    return found(wanted or "0", _listing(environment.get("PATH", "")).text or "")
+
+
+class Said(NamedTuple):
+    """What a command printed, ``None`` where it failed, and how it ``failed``."""
+
+    text: str | None
+    failed: str = ""
+
+
+def failure() -> str:
+    """Why nvidia-smi tells of no GPU, in its own words; ``""`` if it just has none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ""
+    listed = _listing(os.environ.get("PATH", ""))
+    how = listed.failed or _output(command(program, "gpu", ("name",))).failed
+    return "" if how.lower().startswith("no devices") else how
 
 
 @cache
-def _listing(_path: str) -> str:
+def _listing(_path: str) -> Said:
     """What ``nvidia-smi -L`` prints, asked once for each ``PATH``."""
     program = shutil.which("nvidia-smi")
-    return "" if program is None else _output([program, "-L"]) or ""
+    return Said(None) if program is None else _output([program, "-L"])
 
 
 def ask(query: str, fields: Sequence[str]) -> list[dict[str, str]]:
@@ -93,29 +112,36 @@ def ask(query: str, fields: Sequence[str]) -> list[dict[str, str]]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    said = _output(command(program, query, fields))
+    said = _output(command(program, query, fields)).text
     old = [OLD_NAMES.get(field, field) for field in fields]
     if said is None and list(fields) != old:
-        said = _output(command(program, query, old))
+        said = _output(command(program, query, old)).text
     return rows(said or "")
 
 
-def _output(line: Sequence[str]) -> str | None:
-    """What a command prints; ``None`` where it fails, ``""`` where it hangs."""
+def _output(line: Sequence[str]) -> Said:
+    """What a command prints; ``""`` where it hangs."""
     try:
         process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
-            line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            line,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
-    except OSError:
-        return None
-    assert process.stdout is not None
+    except OSError as error:
+        return Said(None, str(error.strerror))
     try:
-        said, _ = process.communicate(timeout=DEADLINE_S)
+        said, wrong = process.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired:
-        process.stdout.close()
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            pipe.close()
         end(process)
-        return ""
-    return said if process.returncode == 0 else None
+        return Said("", f"no answer in {DEADLINE_S:g} s")
+    if process.returncode == 0:
+        return Said(said)
+    words = " ".join(f"{said} {wrong}".split())[:LONGEST]
+    return Said(None, words or f"exit code {process.returncode}")
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fp8tune.job import Unknown
 from fp8tune.search.answer import LARGER_BUDGET, Answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.failed import WORDS
@@ -12,6 +13,11 @@ from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME
 from fp8tune.search.tokens import rows
+
+UNTIED = (
+    "FP8 unties the embeddings that this config ties, so its losses are not of the "
+    "same model as bf16's (fp8tune explain fp8-unties-embeddings)"
+)
 
 
 def caveats(found: Answer, plan: Plan) -> Iterator[str]:
@@ -51,6 +57,20 @@ def learning(found: Answer, plan: Plan) -> Iterator[str]:
         yield "no FP8 setting is proposed; --allow precision lets bf16 be chosen"
     if found.learns:
         yield from stability.sentences(found.learns, key)
+    if said := untied(found, plan):
+        yield said
     if found.unchecked:
         end = " to the end" * bool(found.learns)
         yield f"stability not checked{end}: {found.unchecked}"
+
+
+def untied(found: Answer, plan: Plan) -> str:
+    """That FP8 and bf16 were compared as different models; ``""`` where as one."""
+    knob = plan.space.knob("precision")
+    if knob is None or not (found.learns or found.rejected):
+        return ""
+    job = plan.config.job.with_values({knob.key: "fp8"})
+    try:
+        return UNTIED if job["tied_embeddings"] and not job["params.tied"] else ""
+    except Unknown:
+        return ""

@@ -35,7 +35,7 @@ def display(plan: Plan, study: Study, out: TextIO, aim: str = SPEED) -> Iterator
         return
     from fp8tune.search.live import live
 
-    with live(board):
+    with live(board, out):
         yield Watch(lambda event: _both(keep, board.take, event), board.hear)
 
 

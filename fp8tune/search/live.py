@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -155,9 +155,12 @@ class Board:
         return f"{shown(left)} left{why}"
 
 
-def live(board: Board) -> Live:
-    """A board on the terminal, drawn anew twice a second."""
-    return Live(board, refresh_per_second=2, vertical_overflow="visible")
+def live(board: Board, out: TextIO) -> Live:
+    """A board on a terminal, drawn anew twice a second."""
+    console = Console(file=out)
+    return Live(
+        board, console=console, refresh_per_second=2, vertical_overflow="visible"
+    )
 
 
 def _memory(record: Record) -> str:

@@ -19,8 +19,13 @@ from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed
 
 
-def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, Any]:
-    """The answer as the one object that programs read."""
+def as_json(
+    found: Answer, space: Space, output: str, study: str, untied: str = ""
+) -> dict[str, Any]:
+    """The answer as the one object that programs read.
+
+    ``untied`` says that FP8 and bf16 were compared as different models.
+    """
     return {
         "version": 1,
         "knobs": None if found.chosen is None else space.values(found.chosen),
@@ -55,7 +60,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
         "study": study,
         "extrapolated": extrapolation(found.record),
         "made_up_data": found.record and found.record.more.get("made_up_data"),
-        "stability": _stability(found),
+        "stability": _stability(found, untied),
     }
 
 
@@ -65,10 +70,10 @@ def _second(found: Answer, space: Space) -> dict[str, Any] | None:
     return {"knobs": space.values(found.runner_up), "gain": _speed(found.behind)}
 
 
-def _stability(found: Answer) -> dict[str, Any] | None:
+def _stability(found: Answer, untied: str) -> dict[str, Any] | None:
     """How FP8 learns at the chosen setting, else at the one that this rejected."""
     told = found.learns or next(iter(found.rejected.values()), None)
-    return stability.as_json(told, found.unchecked)
+    return stability.as_json(told, found.unchecked, untied)
 
 
 def _speed(measured: Speed | None) -> dict[str, float] | None:

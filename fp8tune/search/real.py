@@ -165,8 +165,10 @@ def this_gpu(asked: str) -> str:
     """
     found = smi.name()
     if not found:
-        hint = "run on a GPU node, or rehearse with --device cpu"
-        raise CannotPlan(f"no NVIDIA GPU found; {hint}")
+        how, rehearse = smi.failure(), "or rehearse with --device cpu"
+        if how:
+            raise CannotPlan(f"nvidia-smi fails: {how}; mend the driver, {rehearse}")
+        raise CannotPlan(f"no NVIDIA GPU found; run on a GPU node, {rehearse}")
     try:
         return resolve(asked or found)
     except UnknownGpu:

@@ -9,6 +9,7 @@ from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
+from fp8tune.search.caveats import untied
 from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.plan import Plan, warmup_key
@@ -129,6 +130,8 @@ def _learning(plan: Plan, found: Answer) -> Iterator[str]:
         yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:
         yield f"stability: {stability.verdict(found.learns)}"
+        if said := untied(found, plan):
+            yield said
     elif found.unchecked:
         yield f"stability not checked: {found.unchecked}"
 

@@ -17,6 +17,7 @@ from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import lacking
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
+from fp8tune.search.caveats import untied
 from fp8tune.search.closing import advice, closing
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
@@ -40,11 +41,24 @@ from fp8tune.search.report.write import write_at_end
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.study import BadStudy
 from fp8tune.search.writeback import CannotWrite, write_back
+from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 
 
 def search(wishes: Wishes) -> int:
-    """Run the search; the exit code. Raises ``CannotSearch``."""
+    """Run the search; the exit code. Raises ``CannotSearch``.
+
+    A terminal or reader that is lost meanwhile changes nothing: the config is written.
+    """
+    with lasting() as streams:
+        code = _heard(wishes)
+    if code != CODE and streams.odd:
+        raise CannotSearch(streams.odd)
+    return code
+
+
+def _heard(wishes: Wishes) -> int:
+    """A search that signals end with what is known."""
     stop = Stop()
     try:
         with ExitStack() as held:
@@ -58,8 +72,6 @@ def search(wishes: Wishes) -> int:
         line, column = error.position
         place = f"{wishes.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None
-    except BrokenPipeError:
-        raise
     except OSError as error:  # a full disk, mostly
         place = f"{error.filename}: " if error.filename else ""
         raise CannotSearch(f"{place}{error.strerror}") from None
@@ -136,16 +148,23 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
     chosen = choices(made.plan, found, made.study.name)
-    if not chosen:
-        return ""
     path, target = _asked(wishes), config.job.target
+    if not chosen:
+        if not (wishes.diff or is_same(path, config.path)) and os.path.isfile(path):
+            left = f"{path} was there before and is not the answer of this run"
+            print(f"note: {plain(left)}, which writes none", file=sys.stderr)
+        return ""
     after = write_back(config.data, chosen)
     after = with_measured(path, after, found.record, target)
     own = is_same(path, config.path) and not wishes.diff
-    if own and changed(config.path, config.data):
+    edited = own and changed(config.path, config.data)
+    if edited:
         path = tuned(path)
-        edited = f"{config.path} was changed during the search and is left alone"
-        print(f"note: {plain(edited)}: see {path}", file=sys.stderr)
+    if not wishes.diff:
+        _put(path, after, config.path)
+    if edited:
+        said = f"{config.path} was changed during the search and is left alone"
+        print(f"note: {plain(said)}: see {path}", file=sys.stderr)
     for line in notes(path, config, after, chosen):
         print(f"note: {plain(line)}", file=sys.stderr)
     if wishes.diff:
@@ -154,12 +173,15 @@ def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
         out = sys.stderr if wishes.as_json else sys.stdout
         out.write(unified_diff(config.path, config.data, after))
         return ""
+    return path
+
+
+def _put(path: str, data: bytes, config: str) -> None:
+    """Write the tuned config, like the user's; raises ``CannotSearch``."""
     try:
-        known = os.path.exists(config.path)
-        atomic.write(path, after, like=config.path if known else "")
+        atomic.write(path, data, like=config if os.path.exists(config) else "")
     except OSError as error:
         raise CannotSearch(f"{path}: {error.strerror}") from None
-    return path
 
 
 def _keep(wishes: Wishes, made: Prepared) -> None:
@@ -196,8 +218,8 @@ def _say(
     if stopped:
         print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
-        place = made.study.folder
-        said = as_json(found, made.plan.space, output, place)
+        place, other = made.study.folder, untied(found, made.plan)
+        said = as_json(found, made.plan.space, output, place, other)
         said["starts_from"] = made.begun.study or None
         if isinstance(made.runner, Builtin):  # whether or not a trial ended
             said["made_up_data"] = bool(made.runner.setup.made_up_data)

@@ -99,6 +99,8 @@ class Study:
             _append_line(path, f"{line}\n".encode())
         except OSError as error:
             hint = "the trials before are kept: the same command goes on with them"
+            if not os.path.isdir(self.folder):
+                hint = "the study was removed while it was searched, its trials with it"
             raise BadStudy(f"{path}: {error.strerror}; {hint}") from None
 
 

@@ -75,6 +75,12 @@ def test_a_node_that_has_everything():
     [
         (NODE._replace(driver={}), "gpu", "nvidia-smi finds no GPU", "GPU node"),
         (NODE._replace(driver={}, slurm="no job"), "gpu", "no GPU", "srun --gpus=1"),
+        (
+            NODE._replace(driver={}, failure="no answer in 10 s", slurm="no job"),
+            "gpu",
+            "nvidia-smi fails: no answer in 10 s",
+            "restart the driver",
+        ),
         (without("torch"), "torch", "", "pip install 'fp8tune[search]'"),
         (without("torchao"), "torchao", "", "pip install 'fp8tune[search]'"),
         (without("numpy"), "numpy", "", "pip install 'fp8tune[search]'"),

@@ -79,3 +79,11 @@ def install(folder, monkeypatch, apps=(), unknown=(), listing="", wanted="", **c
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def script(folder, monkeypatch, text):
+    """Put a shell script in its place."""
+    path = folder / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")

@@ -6,7 +6,9 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.plan import CannotPlan, plan_for_records, read_config, study_name
+from fp8tune.search.real import this_gpu
 from fp8tune.search.record import Record
+from tests.runners.fake_smi import script
 from tests.search.tries import BATCH, COMPILE, PRECISION
 
 CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = true\n'
@@ -165,3 +167,16 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
     here = Target("h100-sxm", 0, "--gpu")
     assert read_config("a.toml", text, here).job["gpu"] == "h100-sxm"
     assert read_config("a.toml", text, Target()).job["gpu"] == "h200"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("echo NVML is broken; exit 18", "nvidia-smi fails: NVML is broken; mend the"),
+        ("exit 0", "no NVIDIA GPU found; run on a GPU node, or rehearse with"),
+    ],
+)
+def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
+    script(tmp_path, monkeypatch, text)
+    with pytest.raises(CannotPlan, match=f"^{why}"):
+        this_gpu("h100")

@@ -19,7 +19,7 @@ CONFIG = (
     + """\
 [train]
 batch_size = 1
-grad_accum_steps = 4
+grad_accum_steps = 4  # 4 sequences a step
 seq_len = 32
 compile_model = false
 mixed_precision = "fp8"
@@ -51,25 +51,26 @@ class Command:
         self.environment = {**os.environ, **more}
         self.arguments = ("search", "a.toml", "--device", "cpu", "--budget", budget)
 
-    def start(self, *arguments):
+    def start(self, *arguments, out=subprocess.PIPE, err=subprocess.PIPE):
         program = [*self.prefix, sys.executable, "-m", "fp8tune"]
         command = [*program, *self.arguments, *arguments]
         return subprocess.Popen(
             command,
             cwd=self.folder,
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
             text=True,
         )
 
-    def at_work(self):
+    def at_work(self, *arguments, **streams):
         """The search, once its trial's process is there."""
-        process = self.start()
+        process = self.start(*arguments, **streams)
         until = time.monotonic() + 60
         while len(self.processes()) < 2:
             assert time.monotonic() < until
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
         return process
 
@@ -151,6 +152,34 @@ def test_once_writes_what_is_known(knowing, number):
     assert knowing.left() == []
     assert len((study / "trials.jsonl").read_text().splitlines()) == len(KNOWN)
     assert list(study.glob("fp8tune-*")) == []
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_lost_terminal_loses_no_config(knowing, term):
+    knowing.environment["TERM"] = term
+    master, terminal = os.openpty()
+    process = knowing.at_work(out=terminal, err=terminal)
+    os.close(terminal)
+    os.close(master)  # from here on all that it writes fails
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=60) == 130
+    tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
+    assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
+    (study,) = (knowing.folder / ".fp8tune").iterdir()
+    assert (study / "report.html").exists()
+    assert knowing.left() == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("--output-format", "json")])
+def test_a_reader_that_the_same_signal_ended_loses_no_config(knowing, arguments):
+    reading, writing = os.pipe()
+    process = knowing.at_work(*arguments, out=writing, err=writing)
+    os.close(writing)
+    os.close(reading)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert (knowing.folder / "a.tuned.toml").exists()
+    assert knowing.left() == []
 
 
 def test_once_with_nothing_known(command):

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -122,6 +123,14 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadStudy, match="file"):
         opened(tmp_path / "file" / "study")
+
+
+def test_a_study_that_is_removed_keeps_nothing(tmp_path):
+    study = filled(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s")
+    with pytest.raises(BadStudy, match="the study was removed") as told:
+        study.add("search", ran(BEST, 120))
+    assert "kept" not in str(told.value)
 
 
 def test_the_trials_of_a_study_can_be_replayed_in_another(tmp_path):

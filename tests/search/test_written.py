@@ -50,6 +50,36 @@ def test_diff_and_in_place_and_output(replay, tmp_path):
     assert "batch_size = 4" in (tmp_path / "a.toml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [([ran(GIVEN, 100), ran(BEST, 80)], 0), ([ran(GIVEN, outcome="oom")], 1)],
+)
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ([], "a.tuned.toml"),
+        (["--output", "b.toml"], "b.toml"),
+        (["--output-format", "json"], "a.tuned.toml"),
+        (["--diff"], ""),
+        (["--in-place"], ""),
+    ],
+)
+def test_a_config_that_was_there_before_is_left(
+    replay, tmp_path, records, code, options, left
+):
+    path = tmp_path / (left or "a.tuned.toml")
+    path.write_text("[train]\n")
+    done = replay(records, *options)
+    told = f"note: {left} was there before and is not the answer of this run, which"
+    assert done.code == code
+    assert path.read_text() == "[train]\n"
+    assert ("note: " in done.err, told in done.err) == (bool(left), bool(left))
+
+
+def test_no_word_of_an_earlier_config_where_there_is_none(replay):
+    assert replay([ran(GIVEN, 100), ran(BEST, 80)]).err == ""
+
+
 def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
     path = tmp_path / "a.toml"
     config = CONFIG.replace('= "full"\n', '= "full"  # none fits too\n')

@@ -7,7 +7,7 @@ the one before by a fixed rule, with frequencies after Zipf's law.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,10 @@ def shards(spec: Spec) -> Iterator[Tensor]:
     not have, or cannot be read.
     """
     size, rows = spec.seq_len + 1, 0
+    opened = list(_opened(spec.data_files))
     while True:
         left = torch.empty(0, size, dtype=torch.int64)
-        for name in spec.data_files:
-            tokens = _opened(name)
+        for name, tokens in opened:
             whole = len(tokens) // size
             rows += whole
             for start in range(0, whole, spec.micro_batch):
@@ -89,27 +89,47 @@ def shards(spec: Spec) -> Iterator[Tensor]:
             raise ShortData(held)
 
 
-def _opened(name: str) -> Any:
-    """The ids of a file; raises ``BadData`` where it is no such file, or unreadable."""
-    try:
-        return _tokens(name)
-    except (EOFError, OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise BadData(f"`{name}` cannot be read: {why}; mend or remove it") from None
+def _opened(names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Files and their ids; raises ``BadData`` where one of them cannot be read.
 
-
-def _tokens(name: str) -> Any:
-    """The ids of a file, mapped: an array of ``.npy``, else raw ones.
-
-    Raw ones have four bytes where the size allows it, else two, as the trainer reads
-    them.
+    As the trainer reads them: raw where the first ends in ``.bin``, else as arrays.
     """
+    read = _raw if Path(names[0]).suffix == ".bin" else _array
+    for name in names:
+        try:
+            yield name, read(name)
+        except (EOFError, OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise BadData(
+                f"`{name}` cannot be read: {why}; mend or remove it"
+            ) from None
+
+
+def _raw(name: str) -> Any:
+    """Raw ids, mapped: of four bytes where the size allows it, else of two."""
     import numpy
 
-    if name.endswith(".npy"):
+    size = Path(name).stat().st_size
+    kind = numpy.dtype(numpy.uint32 if size % 4 == 0 else numpy.uint16)
+    return numpy.memmap(name, kind, "r", shape=(size // kind.itemsize,))
+
+
+def _array(name: str) -> Any:
+    """The array of a ``.npy``, mapped."""
+    import numpy
+
+    try:
         return numpy.load(name, mmap_mode="r", allow_pickle=False)
-    wide = Path(name).stat().st_size % 4 == 0
-    return numpy.memmap(name, numpy.uint32 if wide else numpy.uint16, "r")
+    except ValueError as error:
+        if _begins(name, numpy.lib.format.MAGIC_PREFIX):
+            raise
+        only = "raw ids are read only where the first file ends in .bin"
+        raise ValueError(f"no array of NumPy, and {only}") from error
+
+
+def _begins(name: str, how: bytes) -> bool:
+    with open(name, "rb") as file:
+        return file.read(len(how)) == how
 
 
 def _check_ids(read: Tensor, spec: Spec, name: str) -> None:

@@ -167,8 +167,11 @@ def change(found: Finding) -> tuple[int, str] | None:
     )
 
 
-def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:
-    """The comparison for programs; ``why`` says why there is none."""
+def as_json(found: Finding | None, why: str, untied: str = "") -> dict[str, Any] | None:
+    """The comparison for programs; ``why`` says why there is none.
+
+    ``untied`` says that it is of different models, if it is.
+    """
     if found is None:
         return {"verdict": None, "why": why} if why else None
     return {
@@ -184,7 +187,7 @@ def as_json(found: Finding | None, why: str) -> dict[str, Any] | None:
         and {"verdict": found.start.verdict, **_plain(found.start)},
         "tokens": found.tokens,
         "made_up_data": found.made_up,
-        "limits": LIMITS,
+        "limits": "; ".join(filter(None, (LIMITS, untied))),
     }
 
 

@@ -100,15 +100,51 @@ def test_an_id_that_the_model_does_not_have_is_said(tmp_path):
         next(batches(made))
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.bin"])
-@pytest.mark.parametrize("content", [b"", b"no array"])
-def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content):
-    if (name, content[:1]) == ("a.bin", b"n"):
-        content += b"."
+NO_ARRAY = "no array of NumPy, and raw ids are read only where the first file .*"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.npy", b"", ".*"),
+        ("a.bin", b"", ".*"),
+        ("a.npy", b"\x93NUMPY\1", ".*"),
+        ("a.npy", b"\1\0" * 99, NO_ARRAY),
+        ("a.dat", b"\1\0\0\0" * 99, NO_ARRAY),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content, why):
     (tmp_path / name).write_bytes(content)
     text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
-    with pytest.raises(BadData, match=rf"^`.*/{name}` cannot be read: .*remove it$"):
+    said = rf"^`.*/{name}` cannot be read: {why}; mend or remove it$"
+    with pytest.raises(BadData, match=said):
         next(batches(spec(text)))
+
+
+@pytest.mark.parametrize("bad", [b"", b"\1\0" * 33])
+def test_every_file_is_opened_before_the_first_step(tmp_path, bad):
+    import numpy
+
+    numpy.save(tmp_path / "a.npy", numpy.zeros(33 * 8, dtype="uint16"))
+    (tmp_path / "b.npy").write_bytes(bad)
+    made = spec(f'{SMALL}[data]\ndataset_path = "{tmp_path}"\n')
+    with pytest.raises(BadData, match=r"b\.npy` cannot be read"):
+        next(batches(made))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("a.bin", "b.bin"), ("a.bin", "b.npy"), ("a.bin", "b.dat")]
+)
+def test_raw_ids_as_the_trainer_reads_them(tmp_path, first, second):
+    """By the first file's ending; a byte too many is left."""
+    import numpy
+
+    ids = (numpy.arange(33 * 2) % 100).astype("uint16")
+    (tmp_path / first).write_bytes(ids[:33].tobytes() + b"\7")
+    (tmp_path / second).write_bytes(ids[33:].tobytes())
+    text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "*"\n'
+    inputs, _ = next(batches(spec(text)))
+    assert inputs.tolist() == ids.reshape(2, 33)[:, :-1].tolist()
 
 
 def test_a_search_knows_a_trial_without_fit_data_by_its_message():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.search.caveats import UNTIED
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.stability.runs import curve, learned, seeds
 
@@ -29,6 +30,13 @@ def test_the_recorded_runs_are_compared(replay):
     assert said["stability"]["verdict"] == "inside"
     assert said["stability"]["proposed_warmup_steps"] == 8
     assert (said["trials"], said["seconds"]) == (16, 630.0)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_comparison_of_two_models_says_so(replay, tied):
+    config = f"{WITH_WARMUP}[model]\ntie_embeddings = {str(tied).lower()}\n"
+    _, said = told(replay, LEARNED, config=config)
+    assert said["stability"]["limits"].endswith(f"; {UNTIED}") is tied
 
 
 def test_the_same_again(replay):

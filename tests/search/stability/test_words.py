@@ -5,13 +5,14 @@ import json
 import pytest
 
 from fp8tune.search.answer import answer
+from fp8tune.search.caveats import UNTIED, untied
 from fp8tune.search.closing import closing
 from fp8tune.search.output import as_json, outcome
 from fp8tune.search.reasons import choices
 from fp8tune.search.stability import words
 from fp8tune.search.stability.course import STAGE
 from fp8tune.search.writeback import write_back
-from tests.search.report.studies import WHOLE, plan
+from tests.search.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import curve, learned, seeds
 from tests.search.tries import BEST, GIVEN, SPACE, TWIN, ran, trials
 
@@ -218,17 +219,45 @@ def test_json_has_it_as_a_field_of_its_own():
     assert rejected["diverged"] == {"fp8": 3, "bf16": 0}
 
 
+TIED = plan(f"{CONFIG}[model]\ntie_embeddings = true\n")
+PLAIN = answer(SPACE, GIVEN, trials(*WHOLE), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "of", "is_said"),
+    [
+        (INSIDE, TIED, True),
+        (LOST, TIED, True),
+        (INSIDE, plan(), False),
+        (PLAIN, TIED, False),
+    ],
+)
+def test_losses_of_two_models_are_said_to_be_such(made, of, is_said):
+    assert (UNTIED in closing(made, of, "")) is is_said
+    assert untied(made, of) == UNTIED * is_said
+
+
+def test_the_config_says_that_losses_are_of_two_models():
+    lines = written(INSIDE, TIED).split("# fp8tune search: ")
+    assert UNTIED.partition(" (fp8tune")[0] in " ".join("".join(lines).split())
+
+
+def test_json_says_that_losses_are_of_two_models():
+    told = as_json(INSIDE, SPACE, "", "s", UNTIED)["stability"]
+    assert told["limits"] == f"{words.LIMITS}; {UNTIED}"
+    assert as_json(INSIDE, SPACE, "", "s")["stability"]["limits"] == words.LIMITS
+
+
 def test_json_says_why_there_is_none():
-    plain = answer(SPACE, GIVEN, trials(*WHOLE), 60.0)
-    assert as_json(plain, SPACE, "", "s")["stability"] is None
-    without = plain._replace(unchecked="no time")
+    assert as_json(PLAIN, SPACE, "", "s")["stability"] is None
+    without = PLAIN._replace(unchecked="no time")
     told = as_json(without, SPACE, "", "s")["stability"]
     assert told == {"verdict": None, "why": "no time"}
     assert "stability not checked: no time" in list(closing(without, plan(), ""))
 
 
-def written(made):
-    given = plan()
+def written(made, given=None):
+    given = given or plan()
     return write_back(given.config.data, choices(given, made, "study-1")).decode()
 
 

@@ -1,0 +1,78 @@
+"""Output streams that are lost: a closed terminal, a reader that ended, a full disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple, TextIO, cast
+
+GONE = (errno.EPIPE, errno.EIO)
+"""How writing fails where nobody reads any more: a pipe's reader, a terminal."""
+
+
+class Lasting:
+    """A stream whose loss ends nothing: what it cannot write any more goes nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """All but writing is the stream's own."""
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, or lose the stream."""
+        with self._until_lost():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or lose the stream."""
+        with self._until_lost():
+            self._stream.flush()
+
+    @contextmanager
+    def _until_lost(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            discard(self._stream)
+            self.lost = error
+
+
+class Streams(NamedTuple):
+    """Both outputs of a program while they are ``lasting``."""
+
+    out: Lasting
+    err: Lasting
+
+    @property
+    def odd(self) -> str:
+        """Why not all could be written to somebody who still reads; else ``""``."""
+        for name, stream in (("stdout", self.out), ("stderr", self.err)):
+            if stream.lost and stream.lost.errno not in GONE:
+                return f"cannot write to {name}: {stream.lost.strerror}"
+        return ""
+
+
+@contextmanager
+def lasting() -> Iterator[Streams]:
+    """Go on where stdout or stderr is lost; at the end all of both is written."""
+    streams = Streams(Lasting(sys.stdout), Lasting(sys.stderr))
+    with ExitStack() as held:
+        for stream in streams:
+            held.callback(stream.flush)
+        held.enter_context(redirect_stdout(cast(TextIO, streams.out)))
+        held.enter_context(redirect_stderr(cast(TextIO, streams.err)))
+        yield streams
+
+
+def discard(stream: TextIO) -> None:
+    """Send what is left in a stream nowhere, so that closing it cannot fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
