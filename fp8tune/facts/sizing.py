@@ -173,3 +173,10 @@ def one_batch_gib(job: Job, micro_batch: int, grad_accum: int) -> float:
     changes = {"micro_batch": micro_batch * grad_accum, "grad_accum": 1}
     peak: float = job.with_values(changes)["memory.peak_gib"]
     return peak
+
+
+def unpacked_gib(job: Job, packed_experts: bool) -> float:
+    """The peak if experts were not packed, so that FSDP need not pad them [GiB]."""
+    changes = {"packed_experts": False} if packed_experts else {}
+    peak: float = job.with_values(changes)["memory.peak_gib"]
+    return peak
