@@ -246,7 +246,7 @@ def test_a_trial_that_hung_while_there_was_time_stays(replay):
         for r in RECORDS
     ]
     done = replay(hung)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (1, "")
     assert "gave no answer" in done.out
 
 
