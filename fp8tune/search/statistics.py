@@ -115,8 +115,8 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
 def steps_spread(records: Iterable[Record]) -> float:
     """Relative standard deviation of runs' median step times, as their steps tell it.
 
-    By ``median_step_ms_95``, the bootstrap interval that real trials report; 0 where no
-    run has one.
+    By ``median_step_ms_95``, the interval that real trials report; 0 where no run has
+    one.
     """
     widths = [
         math.log(record.tokens_per_second / record.least) / 2
