@@ -50,13 +50,17 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
 
 
 def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
-    """The next of some points, the first of which has its counterpart among them."""
+    """The next of some points, the first of which has its counterpart among them.
+
+    Each turn in the same order: back again, a GPU that is slow for two or three trials
+    would hit both runs of one and none of another, and nothing would show it.
+    """
     for turn in range(ROUNDS):
         if turn == 1 and (probe := _twin_probe(space, points[0], runs)):
             return probe
         if turn == 1:
             points = [_at_own_best(space, p, points[0], runs) for p in points]
-        for point in points if turn % 2 == 0 else reversed(points):
+        for point in points:
             if _times(runs, point) <= turn and not _lost(runs, point):
                 return point
     return None
@@ -184,12 +188,18 @@ def _counterpart(
 def _doubtful(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
-    """The given setting or its rival, where it is not yet clear which is faster."""
-    ours = [p for p in ranked(space, given, trials) if p != given and _times(runs, p)]
+    """The given setting or its rival, where it is not yet clear which is faster.
+
+    Where none was confirmed because the search saw them slower, the best of those that
+    are not surely so as runs have turned out to differ.
+    """
+    others = [p for p in ranked(space, given, trials) if p != given]
+    ours = [p for p in others if _times(runs, p)] or others
     if not ours or not _times(runs, given):
         return None
-    gain = gap(runs, ours[0], given)
-    if gain and settled(gain, usual(runs).same):
+    gain, same = gap(runs, ours[0], given), usual(runs).same
+    left = not _times(runs, ours[0]) and gain and verdict(gain, same) == "slower"
+    if left or (gain and settled(gain, same)):
         return None
     return _alternate(runs, ours[0], given, MOST)
 
@@ -197,8 +207,8 @@ def _doubtful(
 def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None:
     """Which of two points is to run, until they have run so often beside each other.
 
-    In the order A B B A, so that nothing that drifts or comes and goes favours one;
-    where the other one cannot run, only the first, so often.
+    In the order A B A B B A A B, so that nothing that drifts or comes and goes favours
+    one; where the other one cannot run, only the first, so often.
     """
     if _lost(runs, one):
         return None

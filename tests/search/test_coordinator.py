@@ -51,7 +51,7 @@ def test_given_twin_search_and_confirmation():
         ("search", OTHER),
         ("search", BEST),
         *once,
-        *reversed(once),
+        *once,
     ]
     assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
     assert (found.trials, found.oom_trials, found.fp8_gain) == (10, 1, 1.25)
