@@ -23,7 +23,7 @@ from fp8tune.search.runs import (
     usual,
 )
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import settled, verdict
+from fp8tune.search.statistics import RESOLVED, settled, verdict
 from fp8tune.search.study import Trial
 
 BEST = 3
@@ -31,6 +31,8 @@ BEST = 3
 CLOSE = 0.97
 """Share of their speed that settings may have lost since the search."""
 ROUNDS = 2
+PAIRS = 6
+"""Runs of FP8 and of bf16 at its best, while it is not clear what FP8 gains."""
 
 
 def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
@@ -46,6 +48,7 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
         or _cut_short(space, given, trials, runs)
         or _doubtful(space, given, trials, runs)
         or _counterpart(space, given, trials, runs)
+        or _fp8_gain(space, given, trials, runs)
     )
 
 
@@ -185,6 +188,19 @@ def _counterpart(
     return _alternate(runs, other, chosen, ROUNDS)
 
 
+def _fp8_gain(
+    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+) -> Point | None:
+    """FP8 or bf16 at its best, until it is known by how much one is faster."""
+    found = answer(space, given, trials, 0.0)
+    pair = found.pair
+    if pair is None or found.fp8 is None or not _times(runs, pair.fp8):
+        return None
+    if found.fp8.half <= RESOLVED * usual(runs).same:
+        return None
+    return _alternate(runs, pair.bf16, pair.fp8, PAIRS)
+
+
 def _doubtful(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
@@ -208,14 +224,13 @@ def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None
     """Which of two points is to run, until they have run so often beside each other.
 
     In the order A B A B B A A B, so that nothing that drifts or comes and goes favours
-    one; where the other one cannot run, only the first, so often.
+    one; where the other one cannot run, only the first, so often. What one of them ran
+    before that, while the other did not, is no such run.
     """
     if _lost(runs, one):
         return None
     if _lost(runs, other) or not runs.get(other):
         return one if _times(runs, one) < times else None
-    if len(neighbours(runs, one, other)) >= times:
-        return None
     if max(_times(runs, one), _times(runs, other)) >= 2 * MOST:
         return None
     numbers = {
@@ -225,10 +240,13 @@ def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None
     if missing := [point for point in numbers if not numbers[point]]:
         return missing[0]
     first = max(min(own) for own in numbers.values()) - 1
+    since = {p: [t for t in runs[p] if t.number >= first] for p in numbers}
+    if len(neighbours(since, one, other)) >= times:
+        return None
     turns = sorted((n, p) for p, own in numbers.items() for n in own if n >= first)
     last = [point for _, point in turns[-2:]]
     if len(set(last)) == 2:
-        return last[-1]
+        return last[0] if len(turns) < 2 * ROUNDS else last[-1]
     return other if last[-1] == one else one
 
 

@@ -14,6 +14,7 @@ from fp8tune.search.statistics import (
     ON_GPU,
     Speed,
     Usual,
+    between,
     paired,
     paired_spread,
     speed,
@@ -99,7 +100,7 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
         return None
     steps = steps_spread(t.record for p in (one, other) for t in runs.get(p, []))
     if ratios := neighbours(runs, one, other):
-        return paired(ratios, max(steps, _paired_deviation(runs)))
+        return paired(ratios, max(steps, _paired_deviation(runs), between(ratios)))
     before = during(runs, confirmation=False)
     if one not in before or other not in before:
         return None

@@ -156,6 +156,12 @@ def paired(ratios: Sequence[float], deviation: float) -> Speed:
     return _around(value, NORMAL * deviation * math.sqrt(2 / len(ratios)))
 
 
+def between(ratios: Sequence[float]) -> float:
+    """Relative standard deviation between runs, as one setting's pairs show it."""
+    logs = [math.log(each) for each in ratios]
+    return statistics.stdev(logs) / math.sqrt(2) if len(logs) > 1 else 0.0
+
+
 def paired_spread(
     settings: Iterable[Sequence[float]], usual: float = RUN_SPREAD
 ) -> float:
