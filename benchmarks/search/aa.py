@@ -102,19 +102,23 @@ class Outcome(NamedTuple):
     repeats: int
 
 
-CASES = tuple(
-    Case(space, gain, spread)
-    for space in SPACES
-    for gain in (0.0, GAIN)
-    for spread in SPREADS
-) + tuple(
-    Case("twelve settings", gain, 0.005, drift=DRIFT, when=when)
-    for when in DRIFTS[:3]
-    for gain in (0.0, GAIN)
-) + tuple(
-    Case(space, gain, 0.003, drift=DRIFT, when=DRIFTS[3])
-    for space in SPACES
-    for gain in (0.0, GAIN)
+CASES = (
+    tuple(
+        Case(space, gain, spread)
+        for space in SPACES
+        for gain in (0.0, GAIN)
+        for spread in SPREADS
+    )
+    + tuple(
+        Case("twelve settings", gain, 0.005, drift=DRIFT, when=when)
+        for when in DRIFTS[:3]
+        for gain in (0.0, GAIN)
+    )
+    + tuple(
+        Case(space, gain, 0.003, drift=DRIFT, when=DRIFTS[3])
+        for space in SPACES
+        for gain in (0.0, GAIN)
+    )
 )
 CASES += tuple(
     Case("twelve settings", gain, SPREADS[-1], budget_s=budget_s)

@@ -26,7 +26,7 @@ from fp8tune.search.runs import (
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import SAME, Speed, settled, speed, verdict
+from fp8tune.search.statistics import SAME, Speed, settled, shown, speed, verdict
 from fp8tune.search.study import Trial, timed
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
@@ -61,7 +61,9 @@ class Answer(NamedTuple):
     the ``aim``; ``energy`` is tokens per joule where watts are known. ``unfit`` says
     why settings that ran leave too little memory, ``broken`` how those failed that ran
     and then did not; ``others`` are all that ran beside the given one and that the
-    search may choose by their knobs. ``stability`` holds how FP8 learns
+    search may choose by their knobs; of all that it may choose ``tried`` have had a
+    trial, and ``untried`` none. ``pairs`` are the runs of the chosen and the given one
+    beside each other that tell the gain. ``stability`` holds how FP8 learns
     beside bf16, at each setting where that was compared; ``unchecked`` says why it was
     not at the chosen one. ``confirmed`` says whether the chosen one was measured again,
     and the given one that it is held against too; ``whole`` whether the search looked
@@ -96,6 +98,9 @@ class Answer(NamedTuple):
     confirmed: bool = True
     broken: Mapping[Point, str] = {}
     others: tuple[Point, ...] = ()
+    tried: int = 0
+    untried: int = 0
+    pairs: int = 0
     gain: Speed | None = None
     whole: bool = True
     alike: float = SAME
@@ -132,6 +137,7 @@ def answer(
         known = chosen not in learned or not learned[chosen].doubtful
     last, second = _last(runs, chosen), _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
+    may = set(space.points(given))
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
         chosen,
@@ -153,8 +159,11 @@ def answer(
         learned,
         confirmed=sure,
         broken={point: why for point, own in runs.items() if (why := broke(own))},
+        tried=len(may & runs.keys()),
+        untried=len(may - runs.keys()),
+        pairs=_pairs(goals, chosen, given),
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
-        gain=gap(runs, chosen, given),
+        gain=_gain(runs, chosen, given),
         whole=whole,
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
@@ -166,8 +175,18 @@ def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> B
     runs = by_point(space, aimed(trials, ENERGY))
     chosen, given = points[0] if len(points) > 1 else None, points[-1]
     twin, fp8, pair = fp8_gain(space, runs, points)
-    gain = gap(runs, chosen, given)
+    gain = _gain(runs, chosen, given)
     return Beside(*together(runs, chosen, given), twin, gain, fp8, pair)
+
+
+def _pairs(runs: Runs, chosen: Point | None, given: Point) -> int:
+    return 0 if chosen in (None, given) else len(neighbours(runs, chosen, given))
+
+
+def _gain(runs: Runs, chosen: Point | None, given: Point) -> Speed | None:
+    """How much faster the chosen point is, as it is shown."""
+    gain = gap(runs, chosen, given)
+    return gain and shown(gain)
 
 
 def _choice(

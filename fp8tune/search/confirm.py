@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fp8tune.search.answer import answer, ranked
 from fp8tune.search.runs import (
     MOST,
+    NEAR,
     Runs,
     by_point,
     drift,
@@ -37,6 +38,12 @@ PAIRS = 6
 
 def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
     """The next point to measure again; ``None`` when all is said."""
+    runs = by_point(space, trials)
+    return unconfirmed(space, given, trials) or _fp8_gain(space, given, trials, runs)
+
+
+def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
+    """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]
     points = settings(space, given, found)
     if not points or points == [given]:
@@ -48,7 +55,6 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
         or _cut_short(space, given, trials, runs)
         or _doubtful(space, given, trials, runs)
         or _counterpart(space, given, trials, runs)
-        or _fp8_gain(space, given, trials, runs)
     )
 
 
@@ -183,7 +189,7 @@ def _counterpart(
     """A run of what is chosen in the other precision, where that was not confirmed."""
     chosen = answer(space, given, trials, 0.0).chosen
     other = chosen and (space.twin(chosen) or _in_fp8(space, given, chosen))
-    if not chosen or not other or not _times(runs, chosen):
+    if not chosen or other in (None, chosen) or not _times(runs, chosen):
         return None
     return _alternate(runs, other, chosen, ROUNDS)
 
@@ -239,7 +245,9 @@ def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None
     }
     if missing := [point for point in numbers if not numbers[point]]:
         return missing[0]
-    first = max(min(own) for own in numbers.values()) - 1
+    both = max(min(own) for own in numbers.values())
+    before = max(n for own in numbers.values() for n in own if n < both)
+    first = before if both - before <= NEAR else both
     since = {p: [t for t in runs[p] if t.number >= first] for p in numbers}
     if len(neighbours(since, one, other)) >= times:
         return None

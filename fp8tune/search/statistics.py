@@ -190,6 +190,17 @@ def settled(gain: Speed, same: float) -> bool:
     return beyond or gain.half <= RESOLVED * same
 
 
+def shown(gain: Speed) -> Speed:
+    """A gain with the interval to show: the one that decided, where that was close.
+
+    What just passes was likely lucky, so that it looks larger than it is.
+    """
+    sure = _surely(gain)
+    passed = sure.low > 1 or sure.high < 1
+    close = abs(math.log(gain.value)) < 2 * LOOKS * gain.half
+    return sure if passed and close else gain
+
+
 def _surely(gain: Speed) -> Speed:
     """A gain with the interval of one that was looked at after every run."""
     return _around(gain.value, LOOKS * gain.half)

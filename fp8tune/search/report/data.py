@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fp8tune.search.aim import SPEED, UNITS, aimed
 from fp8tune.search.answer import Answer, answer
 from fp8tune.search.benefit import reached
-from fp8tune.search.confirm import again
+from fp8tune.search.confirm import unconfirmed
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
@@ -161,7 +161,7 @@ def case(study: Saved) -> Case:
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)
     told_end = isinstance(study.about.get("output"), str) and bool(trials)
-    ended = told_end and again(plan.space, plan.given, wanted) is None
+    ended = told_end and unconfirmed(plan.space, plan.given, wanted) is None
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)

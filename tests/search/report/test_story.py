@@ -52,7 +52,7 @@ VAGUE = [("given", MINE), *tries.confirmed(MINE, SLOWER, FASTER, MINE)]
 SLOWED = [
     *WHOLE[:5],
     *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
-    *confirmed(told(OTHER, 95)),
+    *confirmed(told(OTHER, 95), told(GIVEN, 88)),
 ]
 MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
 GOOD_TWIN = told(TWIN, 70, fp8=False)
@@ -72,8 +72,8 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
             "lint a.toml",
         ),
         (
-            [*MORE, *confirmed(GOOD_TWIN)],
-            "Your config is already the best that was measured",
+            [*MORE[:2], *confirmed(MINE, GOOD_TWIN)],
+            "Your config is already the best among the 2 settings tried (of 16)",
             "lint a.toml",
         ),
         (
@@ -109,7 +109,7 @@ WON = [
         (
             [*SLOW, *MORE[1:2]],
             [
-                "Your config is already the best that was measured.",
+                "Your config is already the best among the 2 settings tried (of 16).",
                 "Your config does 80 (",
             ],
             "fp8tune search a.toml --budget 2h --allow precision",
