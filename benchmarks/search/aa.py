@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.process import RESULTS
-from benchmarks.search.recording import raced, record
+from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
@@ -65,7 +65,9 @@ REAL = RESULTS / "runs_cpu.jsonl"
 """Runs of the rehearsal's config on an idle CPU of two cores
 (``python -m benchmarks.search.repeat configs/rehearsal_cpu.toml --device cpu``)."""
 FIRST = 5000
-"""The first seed of the recorded run; tuning used those below 1000."""
+"""The first seed of the recorded run."""
+TUNED = (range(1000),)
+"""Seeds that tuning used."""
 SAME, FOUND = 0.95, 0.9
 """Shares to reach."""
 
@@ -239,14 +241,15 @@ def summary(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
     """The page."""
+    count = rows[0]["searches"]
     head = ("settings", "truth", "between runs", "right", "verdicts", "trials", "runs")
     return "\n".join(
         (
             "# Verdicts where the truth is known",
             "",
-            f"{rows[0]['searches']} simulated searches each, seeds {first} and up, "
-            f"none of them used in tuning. Steps of a run differ by {100 * STEP:.2f} "
-            f"%. Right is SAME where nothing is faster (to reach: {SAME:.0%}), and "
+            f"{count} simulated searches each, {of_seeds(first, count, TUNED)}. "
+            f"Steps of a run differ by {100 * STEP:.2f} %. "
+            f"Right is SAME where nothing is faster (to reach: {SAME:.0%}), and "
             f"FASTER with the right setting where one is by {GAIN:.0%} (to reach: "
             f"{FOUND:.0%}); on a CPU `same` is within {ON_CPU.same:.0%}. Budgets "
             "are 2 h; of shorter ones UNSURE is right too. "

@@ -247,3 +247,11 @@ def test_what_must_be_known_first(tmp_path, pairs, about, warnings):
     said = story(shown(tmp_path / ".fp8tune/s", pairs, **about)).warnings
     assert len(said) == len(warnings)
     assert all(a.startswith(b) for a, b in zip(said, warnings, strict=True))
+
+
+@pytest.mark.parametrize("output", [None, ""])
+def test_a_larger_budget_is_advised_only_after_the_end(tmp_path, output):
+    """While the search goes on, it may still tell."""
+    said = story(shown(tmp_path / "s", UNSEEN, output=output))
+    advised = "Give a larger --budget to learn more." in said.sentences
+    assert advised == (output is not None)
