@@ -9,11 +9,13 @@ from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     MOST,
+    Evidence,
     Runs,
     broke,
     by_point,
     confirmed,
     during,
+    evidence,
     failed,
     gap,
     is_unfit,
@@ -61,9 +63,8 @@ class Answer(NamedTuple):
     the ``aim``; ``energy`` is tokens per joule where watts are known. ``unfit`` says
     why settings that ran leave too little memory, ``broken`` how those failed that ran
     and then did not; ``others`` are all that ran beside the given one and that the
-    search may choose by their knobs; of all that it may choose ``tried`` have had a
-    trial, and ``untried`` none. ``pairs`` are the runs of the chosen and the given one
-    beside each other that tell the gain. ``stability`` holds how FP8 learns
+    search may choose by their knobs; ``evidence`` is what the answer rests on.
+    ``stability`` holds how FP8 learns
     beside bf16, at each setting where that was compared; ``unchecked`` says why it was
     not at the chosen one. ``confirmed`` says whether the chosen one was measured again,
     and the given one that it is held against too; ``whole`` whether the search looked
@@ -98,9 +99,7 @@ class Answer(NamedTuple):
     confirmed: bool = True
     broken: Mapping[Point, str] = {}
     others: tuple[Point, ...] = ()
-    tried: int = 0
-    untried: int = 0
-    pairs: int = 0
+    evidence: Evidence = Evidence()
     gain: Speed | None = None
     whole: bool = True
     alike: float = SAME
@@ -135,9 +134,8 @@ def answer(
     known = whole and _is_beaten_by_none(goals, best, given)
     if chosen != given:
         known = chosen not in learned or not learned[chosen].doubtful
-    last, second = _last(runs, chosen), _runner_up(goals, best, chosen)
+    second = _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
-    may = set(space.points(given))
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
         chosen,
@@ -146,8 +144,7 @@ def answer(
         twin,
         fp8.value if fp8 else None,
         second,
-        last.record if last else None,
-        last.number if last else None,
+        *_last(runs, chosen),
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
@@ -159,9 +156,7 @@ def answer(
         learned,
         confirmed=sure,
         broken={point: why for point, own in runs.items() if (why := broke(own))},
-        tried=len(may & runs.keys()),
-        untried=len(may - runs.keys()),
-        pairs=_pairs(goals, chosen, given),
+        evidence=evidence(space, goals, chosen, given),
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
         gain=_gain(runs, chosen, given),
         whole=whole,
@@ -177,10 +172,6 @@ def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> B
     twin, fp8, pair = fp8_gain(space, runs, points)
     gain = _gain(runs, chosen, given)
     return Beside(*together(runs, chosen, given), twin, gain, fp8, pair)
-
-
-def _pairs(runs: Runs, chosen: Point | None, given: Point) -> int:
-    return 0 if chosen in (None, given) else len(neighbours(runs, chosen, given))
 
 
 def _gain(runs: Runs, chosen: Point | None, given: Point) -> Speed | None:
@@ -294,7 +285,8 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     return sorted(values, key=lambda point: values[point], reverse=True)
 
 
-def _last(runs: Runs, point: Point | None) -> Trial | None:
+def _last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
+    """The record and the number of a point's last trial that measured."""
     own = runs.get(point, []) if point is not None else []
     measured = [trial for trial in own if trial.record.measured]
-    return measured[-1] if measured else None
+    return (measured[-1].record, measured[-1].number) if measured else (None, None)

@@ -101,9 +101,9 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
 
 def standing(found: Answer) -> str:
     """That nothing is faster than the given setting: how sure, and of how many."""
-    tried, count = "", found.tried + found.untried
-    if found.untried:
-        tried = f" among the {found.tried} settings tried (of {count})"
+    (_, ran, left), tried = found.evidence, ""
+    if left:
+        tried = f" among the {ran} settings tried (of {ran + left})"
     if found.behind and found.behind.high > 1 + found.alike:
         alike = "efficient" if found.aim == ENERGY else "fast"
         within = f"within {100 * (found.behind.high - 1):.1f} %"
@@ -181,8 +181,12 @@ def _reference(beside: Beside, plan: Plan, *, at_best: bool) -> str:
 
 def _by_few(found: Answer) -> str:
     """Of how few pairs of runs a gain is; ``""`` where they are enough."""
-    few = found.verdict == "faster" and 0 < found.pairs < ENOUGH
-    return f", by {found.pairs} pair{'s' * (found.pairs != 1)} of runs" if few else ""
+    few = found.verdict == "faster" and 0 < found.evidence.pairs < ENOUGH
+    return (
+        f", by {found.evidence.pairs} pair{'s' * (found.evidence.pairs != 1)} of runs"
+        if few
+        else ""
+    )
 
 
 def change(gain: Speed) -> str:

@@ -31,7 +31,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
             "bf16_twin": _speed(found.twin),
         },
         "gain": _speed(reached(found).gain),
-        "pairs": found.pairs,
+        "pairs": found.evidence.pairs,
         "runner_up": _second(found, space),
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
@@ -50,7 +50,7 @@ def as_json(found: Answer, space: Space, output: str, study: str) -> dict[str, A
             for point, why in found.unfit.items()
         ],
         "trials": found.trials,
-        "settings": {"tried": found.tried, "untried": found.untried},
+        "settings": dict(zip(("tried", "untried"), found.evidence[1:], strict=True)),
         "oom_trials": found.oom_trials,
         "seconds": round(found.seconds, 3),
         "output": output or None,
