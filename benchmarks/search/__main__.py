@@ -19,7 +19,7 @@ from benchmarks.search.recording import raced, record
 from benchmarks.search.table import markdown, summary
 
 FIRST = 2000
-"""The first evaluation seed; tuning used those below 100, and 1000 to 1099 once."""
+"""The first evaluation seed; those of tuning are in table.py."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,13 @@ def raced(
             yield name, list(pool.map(run, repeat(name), seeds, chunksize=4))
 
 
+def of_seeds(first: int, count: int, tuned: Sequence[range]) -> str:
+    """Which seeds a table is of, and how many of these tuning has used."""
+    seeds = range(first, first + count)
+    used = sum(seed in own for seed in seeds for own in tuned)
+    return f"seeds {first} and up, {used or 'none'} of them used in tuning"
+
+
 def record(
     name: str, said: dict[str, Any], page: str, about: dict[str, str] | None = None
 ) -> None:

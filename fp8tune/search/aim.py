@@ -19,6 +19,10 @@ AIMS = (SPEED, ENERGY)
 UNITS = {SPEED: "tokens/s", ENERGY: "tokens/J"}
 
 
+WATTS = 1.0, 1e9
+"""What all GPUs of a run may take."""
+LEAST_GPUS = 0.5
+"""So many times one GPU's watts all GPUs take at least."""
 NAMES = {"faster": "more efficient", "slower": "less efficient"}
 """What verdicts are called where tokens per joule are aimed at."""
 
@@ -46,10 +50,44 @@ def _efficient(record: Record) -> Record:
 
 
 def tokens_per_joule(record: Record) -> float:
-    """What a record tells of it; 0 where it is unknown."""
-    value: Any = record.more.get("tokens_per_joule")
+    """What a record tells of it; 0 where it is unknown, or cannot be."""
+    value = _told(record, "tokens_per_joule")
+    return value if value and not _is_nonsense(record) else 0.0
+
+
+def _told(record: Record, name: str) -> float:
+    """A number above 0 that a record tells; 0 where it does not."""
+    value: Any = record.more.get(name)
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if plain and 0 < value < 1e15 else 0.0
+    return float(value) if plain and 0 < value < 1e300 else 0.0
+
+
+def _is_nonsense(record: Record) -> bool:
+    """Whether its tokens per joule contradict its tokens/s and its watts.
+
+    The two tell the watts of all GPUs: as many times one GPU's as there are GPUs.
+    """
+    each = _told(record, "tokens_per_joule")
+    aimed_already = record.tokens_per_second == each
+    if not each or not record.measured or aimed_already:
+        return False
+    watts, power = record.tokens_per_second / each, _told(record, "power_w")
+    gpus = watts / power if power else 1.0
+    return not (WATTS[0] <= watts <= WATTS[1] and gpus >= LEAST_GPUS)
+
+
+def nonsense(aim: str, records: Iterable[Record]) -> str:
+    """The first record whose energy cannot be, in words; ``""`` where none is so."""
+    wrong = (r for r in records if aim == ENERGY and r.ok and _is_nonsense(r))
+    return next(
+        (
+            f"{r.more['tokens_per_joule']:g} `tokens_per_joule` at "
+            f"{r.tokens_per_second:,.0f} tokens/s"
+            + (f" and {power:g} `power_w`" if (power := _told(r, "power_w")) else "")
+            for r in wrong
+        ),
+        "",
+    )
 
 
 def figure(value: float, aim: str) -> str:
@@ -66,6 +104,12 @@ def lacking(aim: str, records: Iterable[Record]) -> str:
 
 def check_records(aim: str, records: Iterable[Record]) -> None:
     """Raise ``CannotPlan`` where records cannot tell the aim."""
+    records = list(records)
+    if wrong := nonsense(aim, records):
+        raise CannotPlan(
+            f"--objective {aim}: a record says {wrong}, which cannot be; "
+            f"leave it out, or search for tokens/s without --objective"
+        )
     if trials := lacking(aim, records):
         raise CannotPlan(
             f"--objective {aim}: {trials} of the records say no `tokens_per_joule`; "

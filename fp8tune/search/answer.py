@@ -10,11 +10,13 @@ from fp8tune.search.failed import wrong_data
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     MOST,
+    Evidence,
     Runs,
     broke,
     by_point,
     confirmed,
     during,
+    evidence,
     failed,
     gap,
     is_unfit,
@@ -27,7 +29,7 @@ from fp8tune.search.runs import (
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
-from fp8tune.search.statistics import SAME, Speed, settled, speed, verdict
+from fp8tune.search.statistics import SAME, Speed, settled, shown, speed, verdict
 from fp8tune.search.study import Trial, timed
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
@@ -65,7 +67,8 @@ class Answer(NamedTuple):
     the ``aim``; ``energy`` is tokens per joule where watts are known. ``unfit`` says
     why settings that ran leave too little memory, ``broken`` how those failed that ran
     and then did not; ``others`` are all that ran beside the given one and that the
-    search may choose by their knobs. ``stability`` holds how FP8 learns
+    search may choose by their knobs; ``evidence`` is what the answer rests on.
+    ``stability`` holds how FP8 learns
     beside bf16, at each setting where that was compared; ``unchecked`` says why it was
     not at the chosen one. ``confirmed`` says whether the chosen one was measured again,
     and the given one that it is held against too; ``whole`` whether the search looked
@@ -101,6 +104,7 @@ class Answer(NamedTuple):
     confirmed: bool = True
     broken: Mapping[Point, str] = {}
     others: tuple[Point, ...] = ()
+    evidence: Evidence = Evidence()
     gain: Speed | None = None
     whole: bool = True
     alike: float = SAME
@@ -136,7 +140,7 @@ def answer(
     known = whole and _is_beaten_by_none(goals, best, given)
     if chosen != given:
         known = chosen not in learned or not learned[chosen].doubtful
-    last, second = _last(runs, chosen), _runner_up(goals, best, chosen)
+    second = _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
@@ -146,8 +150,7 @@ def answer(
         twin,
         fp8.value if fp8 else None,
         second,
-        last.record if last else None,
-        last.number if last else None,
+        *_last(runs, chosen),
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
@@ -159,8 +162,9 @@ def answer(
         learned,
         confirmed=sure,
         broken={point: why for point, own in runs.items() if (why := broke(own))},
+        evidence=evidence(space, goals, chosen, given),
         others=tuple(p for p in runs if p != given and _may_run(space, p, given, runs)),
-        gain=gap(runs, chosen, given),
+        gain=_gain(runs, chosen, given),
         whole=whole,
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
@@ -173,8 +177,14 @@ def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> B
     runs = by_point(space, aimed(trials, ENERGY))
     chosen, given = points[0] if len(points) > 1 else None, points[-1]
     twin, fp8, pair = fp8_gain(space, runs, points)
-    gain = gap(runs, chosen, given)
+    gain = _gain(runs, chosen, given)
     return Beside(*together(runs, chosen, given), twin, gain, fp8, pair)
+
+
+def _gain(runs: Runs, chosen: Point | None, given: Point) -> Speed | None:
+    """How much faster the chosen point is, as it is shown."""
+    gain = gap(runs, chosen, given)
+    return gain and shown(gain)
 
 
 def _choice(
@@ -283,7 +293,8 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     return sorted(values, key=lambda point: values[point], reverse=True)
 
 
-def _last(runs: Runs, point: Point | None) -> Trial | None:
+def _last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
+    """The record and the number of a point's last trial that measured."""
     own = runs.get(point, []) if point is not None else []
     measured = [trial for trial in own if trial.record.measured]
-    return measured[-1] if measured else None
+    return (measured[-1].record, measured[-1].number) if measured else (None, None)

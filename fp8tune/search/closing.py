@@ -19,6 +19,9 @@ from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME, Speed
 from fp8tune.search.study import Trial
 
+ENOUGH = 4
+"""Pairs of runs from which it is not said that a gain is of no more."""
+
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
@@ -80,7 +83,8 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     elif best and given and gain and found.chosen != plan.given:
         yield f"{named(found.verdict, aim)}: {describe(plan, found.chosen)}"
         yield f"{_interval(given, aim)} -> {_interval(best, aim)}"
-        yield f"{change(gain)}{' tokens per joule' * (aim == ENERGY)}"
+        told = " tokens per joule" * (aim == ENERGY)
+        yield f"{change(gain)}{told}{_by_few(found)}"
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
         yield from _second(found, plan)
@@ -89,11 +93,23 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     elif found.chosen == plan.given and found.runner_up is None:
         yield f"{nothing_else(found)}: yours stays, {_maybe(best, aim)}"
     elif found.chosen == plan.given:
-        yield f"your config is already the best: {_maybe(best, aim)}"
+        yield f"{standing(found)}: {_maybe(best, aim)}"
         yield from _second(found, plan)
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(best, aim)}"
         yield "your config did not run beside it: no gain can be told"
+
+
+def standing(found: Answer) -> str:
+    """That nothing is faster than the given setting: how sure, and of how many."""
+    (_, ran, left), tried = found.evidence, ""
+    if left:
+        tried = f" among the {ran} settings tried (of {ran + left})"
+    if found.behind and found.behind.high > 1 + found.alike:
+        alike = "efficient" if found.aim == ENERGY else "fast"
+        within = f"within {100 * (found.behind.high - 1):.1f} %"
+        return f"your config is as {alike} as can be told ({within}){tried}"
+    return f"your config is already the best{tried}"
 
 
 def _second(found: Answer, plan: Plan) -> Iterator[str]:
@@ -163,6 +179,16 @@ def _reference(beside: Beside, plan: Plan, *, at_best: bool) -> str:
         return f"bf16 twin of {'your config' if mine else 'this setting'}"
     alike = plan._replace(given=space.with_precision(fp8, "bf16") or fp8)
     return f"bf16{' at its best' * at_best}, {describe(alike, bf16)},"
+
+
+def _by_few(found: Answer) -> str:
+    """Of how few pairs of runs a gain is; ``""`` where they are enough."""
+    few = found.verdict == "faster" and 0 < found.evidence.pairs < ENOUGH
+    return (
+        f", by {found.evidence.pairs} pair{'s' * (found.evidence.pairs != 1)} of runs"
+        if few
+        else ""
+    )
 
 
 def change(gain: Speed) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fp8tune.search.answer import answer, ranked
 from fp8tune.search.runs import (
     MOST,
+    NEAR,
     Runs,
     by_point,
     drift,
@@ -23,7 +24,7 @@ from fp8tune.search.runs import (
     usual,
 )
 from fp8tune.search.space import Point, Space
-from fp8tune.search.statistics import settled, verdict
+from fp8tune.search.statistics import RESOLVED, settled, verdict
 from fp8tune.search.study import Trial
 
 BEST = 3
@@ -31,10 +32,18 @@ BEST = 3
 CLOSE = 0.97
 """Share of their speed that settings may have lost since the search."""
 ROUNDS = 2
+PAIRS = 6
+"""Runs of FP8 and of bf16 at its best, while it is not clear what FP8 gains."""
 
 
 def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
     """The next point to measure again; ``None`` when all is said."""
+    runs = by_point(space, trials)
+    return unconfirmed(space, given, trials) or _fp8_gain(space, given, trials, runs)
+
+
+def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
+    """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]
     points = settings(space, given, found)
     if not points or points == [given]:
@@ -50,13 +59,17 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
 
 
 def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
-    """The next of some points, the first of which has its counterpart among them."""
+    """The next of some points, the first of which has its counterpart among them.
+
+    Each turn in the same order: back again, a GPU that is slow for two or three trials
+    would hit both runs of one and none of another, and nothing would show it.
+    """
     for turn in range(ROUNDS):
         if turn == 1 and (probe := _twin_probe(space, points[0], runs)):
             return probe
         if turn == 1:
             points = [_at_own_best(space, p, points[0], runs) for p in points]
-        for point in points if turn % 2 == 0 else reversed(points):
+        for point in points:
             if _times(runs, point) <= turn and not _lost(runs, point):
                 return point
     return None
@@ -176,20 +189,39 @@ def _counterpart(
     """A run of what is chosen in the other precision, where that was not confirmed."""
     chosen = answer(space, given, trials, 0.0).chosen
     other = chosen and (space.twin(chosen) or _in_fp8(space, given, chosen))
-    if not chosen or not other or not _times(runs, chosen):
+    if not chosen or other in (None, chosen) or not _times(runs, chosen):
         return None
     return _alternate(runs, other, chosen, ROUNDS)
+
+
+def _fp8_gain(
+    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+) -> Point | None:
+    """FP8 or bf16 at its best, until it is known by how much one is faster."""
+    found = answer(space, given, trials, 0.0)
+    pair = found.pair
+    if pair is None or found.fp8 is None or not _times(runs, pair.fp8):
+        return None
+    if found.fp8.half <= RESOLVED * usual(runs).same:
+        return None
+    return _alternate(runs, pair.bf16, pair.fp8, PAIRS)
 
 
 def _doubtful(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
-    """The given setting or its rival, where it is not yet clear which is faster."""
-    ours = [p for p in ranked(space, given, trials) if p != given and _times(runs, p)]
+    """The given setting or its rival, where it is not yet clear which is faster.
+
+    Where none was confirmed because the search saw them slower, the best of those that
+    are not surely so as runs have turned out to differ.
+    """
+    others = [p for p in ranked(space, given, trials) if p != given]
+    ours = [p for p in others if _times(runs, p)] or others
     if not ours or not _times(runs, given):
         return None
-    gain = gap(runs, ours[0], given)
-    if gain and settled(gain, usual(runs).same):
+    gain, same = gap(runs, ours[0], given), usual(runs).same
+    left = not _times(runs, ours[0]) and gain and verdict(gain, same) == "slower"
+    if left or (gain and settled(gain, same)):
         return None
     return _alternate(runs, ours[0], given, MOST)
 
@@ -197,15 +229,14 @@ def _doubtful(
 def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None:
     """Which of two points is to run, until they have run so often beside each other.
 
-    In the order A B B A, so that nothing that drifts or comes and goes favours one;
-    where the other one cannot run, only the first, so often.
+    In the order A B A B B A A B, so that nothing that drifts or comes and goes favours
+    one; where the other one cannot run, only the first, so often. What one of them ran
+    before that, while the other did not, is no such run.
     """
     if _lost(runs, one):
         return None
     if _lost(runs, other) or not runs.get(other):
         return one if _times(runs, one) < times else None
-    if len(neighbours(runs, one, other)) >= times:
-        return None
     if max(_times(runs, one), _times(runs, other)) >= 2 * MOST:
         return None
     numbers = {
@@ -214,11 +245,16 @@ def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None
     }
     if missing := [point for point in numbers if not numbers[point]]:
         return missing[0]
-    first = max(min(own) for own in numbers.values()) - 1
+    both = max(min(own) for own in numbers.values())
+    before = max(n for own in numbers.values() for n in own if n < both)
+    first = before if both - before <= NEAR else both
+    since = {p: [t for t in runs[p] if t.number >= first] for p in numbers}
+    if len(neighbours(since, one, other)) >= times:
+        return None
     turns = sorted((n, p) for p, own in numbers.items() for n in own if n >= first)
     last = [point for _, point in turns[-2:]]
     if len(set(last)) == 2:
-        return last[-1]
+        return last[0] if len(turns) < 2 * ROUNDS else last[-1]
     return other if last[-1] == one else one
 
 

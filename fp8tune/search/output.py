@@ -36,6 +36,7 @@ def as_json(
             "bf16_twin": _speed(found.twin),
         },
         "gain": _speed(reached(found).gain),
+        "pairs": found.evidence.pairs,
         "runner_up": _second(found, space),
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
@@ -54,6 +55,7 @@ def as_json(
             for point, why in found.unfit.items()
         ],
         "trials": found.trials,
+        "settings": dict(zip(("tried", "untried"), found.evidence[1:], strict=True)),
         "oom_trials": found.oom_trials,
         "seconds": round(found.seconds, 3),
         "output": output or None,

@@ -34,8 +34,11 @@ def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
     changed = {knob.key for knob, old, new in pairs if old != new}
     told = explained(plan.config.data) | changed
     evidence = tuple(_evidence(plan, found, study))
+    gained = _gained(found, found.aim)
+    if gained and len(changed) > 1:
+        gained = f"with the other changes {gained}"
     made = [
-        Choice(key, value, (_change(before.get(key), value, found), *evidence))
+        Choice(key, value, (_change(before.get(key), value, gained), *evidence))
         for key, value in after.items()
         if key in told
     ]
@@ -61,12 +64,11 @@ def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
         yield Choice(warmup_key(plan.config.trainer), asked[0], (asked[1],))
 
 
-def _change(old: Any, new: Any, found: Answer) -> str:
+def _change(old: Any, new: Any, gained: str) -> str:
     if (type(old), old) == (type(new), new):
         return f"{shown(new)}: {KEPT}"
     text = f"{shown(old)} -> {shown(new)}"
-    both = _gained(found, found.aim)
-    return f"{text}: with the other changes {both}" if both else text
+    return f"{text}: {gained}" if gained else text
 
 
 def _gained(found: Answer, aim: str) -> str:

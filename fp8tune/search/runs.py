@@ -6,6 +6,7 @@ import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
@@ -14,6 +15,7 @@ from fp8tune.search.statistics import (
     ON_GPU,
     Speed,
     Usual,
+    between,
     paired,
     paired_spread,
     speed,
@@ -31,6 +33,26 @@ NEAR = 5
 """Trials that neighbours may be apart: as many as one turn of a confirmation has."""
 
 Runs = dict[Point, list[Trial]]
+
+
+class Evidence(NamedTuple):
+    """What an answer rests on.
+
+    ``pairs`` of neighbouring runs of the chosen and the given setting; ``tried`` of the
+    settings that may be chosen had a trial, the given one counted, ``untried`` none.
+    """
+
+    pairs: int = 0
+    tried: int = 0
+    untried: int = 0
+
+
+def evidence(space: Space, runs: Runs, chosen: Point | None, given: Point) -> Evidence:
+    """How many runs and settings there were."""
+    may = set(space.points(given))
+    apart = chosen is not None and chosen != given
+    pairs = neighbours(runs, chosen or given, given) if apart else []
+    return Evidence(len(pairs), len(may & runs.keys()), len(may - runs.keys()))
 
 
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
@@ -99,7 +121,7 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
         return None
     steps = steps_spread(t.record for p in (one, other) for t in runs.get(p, []))
     if ratios := neighbours(runs, one, other):
-        return paired(ratios, max(steps, _paired_deviation(runs)))
+        return paired(ratios, max(steps, _paired_deviation(runs), between(ratios)))
     before = during(runs, confirmation=False)
     if one not in before or other not in before:
         return None

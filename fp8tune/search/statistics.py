@@ -115,8 +115,8 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
 def steps_spread(records: Iterable[Record]) -> float:
     """Relative standard deviation of runs' median step times, as their steps tell it.
 
-    By ``median_step_ms_95``, the bootstrap interval that real trials report; 0 where no
-    run has one.
+    By ``median_step_ms_95``, the interval that real trials report; 0 where no run has
+    one.
     """
     widths = [
         math.log(record.tokens_per_second / record.least) / 2
@@ -156,6 +156,12 @@ def paired(ratios: Sequence[float], deviation: float) -> Speed:
     return _around(value, NORMAL * deviation * math.sqrt(2 / len(ratios)))
 
 
+def between(ratios: Sequence[float]) -> float:
+    """Relative standard deviation between runs, as one setting's pairs show it."""
+    logs = [math.log(each) for each in ratios]
+    return statistics.stdev(logs) / math.sqrt(2) if len(logs) > 1 else 0.0
+
+
 def paired_spread(
     settings: Iterable[Sequence[float]], usual: float = RUN_SPREAD
 ) -> float:
@@ -182,6 +188,17 @@ def settled(gain: Speed, same: float) -> bool:
     """
     beyond = _surely(gain).low > 1 + same or gain.high < 1 + same
     return beyond or gain.half <= RESOLVED * same
+
+
+def shown(gain: Speed) -> Speed:
+    """A gain with the interval to show: the one that decided, where that was close.
+
+    What just passes was likely lucky, so that it looks larger than it is.
+    """
+    sure = _surely(gain)
+    passed = sure.low > 1 or sure.high < 1
+    close = abs(math.log(gain.value)) < 2 * LOOKS * gain.half
+    return sure if passed and close else gain
 
 
 def _surely(gain: Speed) -> Speed:

@@ -1,6 +1,8 @@
 """Which steps of a run count, and how sure their median is."""
 
+import math
 import random
+import statistics
 
 import pytest
 
@@ -101,9 +103,27 @@ def test_the_interval_of_a_median():
     assert half_width(times) > half_width(level(80))
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says():
+@pytest.mark.parametrize("count", [3, 4, 5, 6, 8, 12, 20, 40])
+@pytest.mark.parametrize(("follows", "least"), [(0.0, 0.92), (0.3, 0.84)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(count, follows, least):
     held = 0
-    for seed in range(200):
-        low, high = interval(level(20, 100.0, seed))
+    for seed in range(400):
+        low, high = interval(following(count, follows, seed))
         held += low <= 100.0 <= high
-    assert held / 200 >= 0.9
+    assert held / 400 >= least
+
+
+def following(count, follows, seed):
+    """Steps of which each follows the one before it."""
+    draw, times = random.Random(seed), []
+    own, last = math.sqrt(1 - follows**2), draw.gauss(0, 1)
+    for _ in range(count):
+        times.append(100.0 * math.exp(0.0015 * last))
+        last = follows * last + own * draw.gauss(0, 1)
+    return times
+
+
+@pytest.mark.parametrize("count", [2, 5, 6, 2000])
+def test_one_very_slow_step_leaves_the_interval_positive(count):
+    low, high = interval([*[100.0] * (count - 1), 1e6])
+    assert 0 < low <= statistics.median([*[100.0] * (count - 1), 1e6]) <= high

@@ -1,8 +1,18 @@
 """Tokens per joule as the aim of a search."""
 
+import re
+
 import pytest
 
-from fp8tune.search.aim import AIMS, ENERGY, SPEED, aimed, check_machine, check_records
+from fp8tune.search.aim import (
+    AIMS,
+    ENERGY,
+    SPEED,
+    aimed,
+    check_machine,
+    check_records,
+    tokens_per_joule,
+)
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, confirmed, ran, trials
@@ -38,6 +48,28 @@ def test_unknown_watts_are_no_measurement(value):
     assert not trial.record.ok
     with pytest.raises(CannotPlan, match=r"1 trial of the records .* leave these out"):
         check_records(ENERGY, [efficient(BEST, 150, value)])
+
+
+@pytest.mark.parametrize(
+    ("each", "power", "said"),
+    [
+        (1e14, None, "says 1e+14 `tokens_per_joule` at 150 tokens/s, which cannot be"),
+        (1e-300, None, "says 1e-300 `tokens_per_joule` at 150 tokens/s, which cannot"),
+        (3.0, 400.0, "3 `tokens_per_joule` at 150 tokens/s and 400 `power_w`, which"),
+        (0.375, 400.0, ""),
+        (0.375 / 8, 400.0, ""),  # of eight GPUs
+    ],
+)
+def test_energy_that_contradicts_itself_is_refused(each, power, said):
+    record = efficient(BEST, 150, each)
+    record = record._replace(more={**record.more, "power_w": power})
+    assert bool(tokens_per_joule(record)) == (not said)
+    check_records(SPEED, [record])
+    if said:
+        with pytest.raises(CannotPlan, match=re.escape(said)):
+            check_records(ENERGY, [record])
+    else:
+        check_records(ENERGY, [record])
 
 
 def test_what_failed_stays_so():

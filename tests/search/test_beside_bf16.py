@@ -57,7 +57,7 @@ def test_tokens_per_joule_as_the_objective(replay):
         "bf16 twin of your config 0.225 tokens/J",
         "bf16, batch_size = 4, 120 tokens/s",
         "beside that 100 tokens/s",
-        "8 trials, 0 out of memory, 8 min",
+        "12 trials, 0 out of memory, 12 min",
     ]
     code, said = answered(replay, records, *ENERGY)
     assert (code, said["objective"]) == (0, "tokens-per-joule")
@@ -79,9 +79,9 @@ def test_bf16_that_is_more_efficient_comes_first(replay):
         "bf16 twin of this setting 0.48 tokens/J",
         "bf16 twin of this setting 120 tokens/s",
         "beside that 100 tokens/s",
-        "9 trials, 0 out of memory, 9 min",
+        "13 trials, 0 out of memory, 13 min",
     ]
     assert first.endswith("of its tokens per joule")
-    assert told[3].endswith(" tokens per joule")
+    assert told[3].endswith(" tokens per joule, by 2 pairs of runs")
     assert "FP8 gains -37.5 % (" in told[4]
     assert "FP8 gains +25.0 % (" in told[5]

@@ -54,9 +54,11 @@ def test_the_whole_answer(replay, tmp_path):
         "objective": "tokens-per-second",
         "tokens_per_joule": dict.fromkeys(("chosen", "given", "bf16_twin", "fp8_gain")),
         "unfit": [],
-        "trials": 10,
+        "pairs": 2,
+        "settings": {"tried": 3, "untried": 0},
+        "trials": 14,
         "oom_trials": 1,
-        "seconds": 570.0,
+        "seconds": 810.0,
         "output": "a.tuned.toml",
         "extrapolated": None,
         "made_up_data": None,
@@ -75,7 +77,7 @@ def test_the_whole_answer(replay, tmp_path):
         "report.html",
         "lock",
     }
-    assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
+    assert len((folder / "trials.jsonl").read_text().splitlines()) == 14
 
 
 def test_what_people_read(replay):
@@ -91,11 +93,11 @@ def test_what_people_read(replay):
     assert report.startswith("report .fp8tune/a-")
     assert said[-6:] == [
         "faster: batch_size = 4",
-        "10,000 tokens/s (9,912 to 10,089) -> 15,000 tokens/s (14,868 to 15,133)",
-        "+50.0 % (+48.1 to +51.9)",
-        "bf16 twin of this setting 12,000 tokens/s (11,894 to 12,107): "
-        "FP8 gains +25.0 % (+23.4 to +26.6)",
-        "10 trials, 1 out of memory, 10 min",
+        "10,000 tokens/s (9,935 to 10,066) -> 15,000 tokens/s (14,902 to 15,099)",
+        "+50.0 % (+48.6 to +51.4), by 2 pairs of runs",
+        "bf16 twin of this setting 12,000 tokens/s (11,944 to 12,056): "
+        "FP8 gains +25.0 % (+24.2 to +25.8)",
+        "14 trials, 1 out of memory, 14 min",
         "wrote a.tuned.toml",
     ]
 
@@ -128,6 +130,17 @@ def test_a_figure_that_may_be_luck_is_said_to_be(replay):
 def test_why_nothing_is_second_to_the_config(replay, others, said):
     done = replay([ran(GIVEN, 100), *others])
     assert said in done.out
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (90.0, "your config is already the best: 100 tokens/s"),
+        (100.5, "your config is as fast as can be told (within 1.2 %): 100 tokens/s"),
+    ],
+)
+def test_how_sure_it_is_that_nothing_is_faster(replay, second, said):
+    assert said in replay([ran(GIVEN, 100), ran(BEST, second)]).out
 
 
 def test_a_config_that_failed_when_measured_again_gives_way(replay):

@@ -61,7 +61,19 @@ STEADY = {
 def test_the_best_one_the_given_one_a_twin_and_what_is_near_in_turn():
     once = [BEST, GIVEN, BEST_TWIN, NEAR]
     assert settings(SPACE, GIVEN, FOUND) == once
-    assert order(FOUND, STEADY) == [*once, NEAR_TWIN, *reversed(once)]
+    asked = order(FOUND, STEADY)
+    assert asked[:9] == [*once, NEAR_TWIN, *once]
+    assert set(asked[9:]) == {BEST, BEST_TWIN}
+
+
+@pytest.mark.parametrize(
+    ("bf16", "least", "most"), [((120, 120.5), 3, 4), ((120, 124, 117), 6, 8)]
+)
+def test_what_fp8_gains_is_measured_until_it_is_known(bf16, least, most):
+    speeds = STEADY | {BEST_TWIN: [ran(BEST_TWIN, speed) for speed in bf16]}
+    asked = order([t for t in FOUND if t.record.tokens_per_second != 148], speeds)
+    assert least <= asked.count(BEST_TWIN) <= most
+    assert abs(asked.count(BEST_TWIN) - asked.count(BEST)) <= 1
 
 
 def test_what_fails_for_good_is_not_asked_for_again():
@@ -72,22 +84,24 @@ def test_what_fails_for_good_is_not_asked_for_again():
 
 
 @pytest.mark.parametrize(
-    ("best", "given", "times"),
+    ("best", "given", "wanted"),
     [
-        (110, 100, 2),  # the best one was lucky, and so it is the other's turn
-        (129, 110, 0),  # no more than others have changed by
-        (75, 50, 2),  # all have become slower, nobody knows when
+        (110, 100, True),  # the best one was lucky, and so it is the other's turn
+        (129, 110, False),  # no more than others have changed by
+        (75, 50, True),  # all have become slower, nobody knows when
     ],
 )
-def test_what_the_search_saw_faster_than_the_best_now_is(best, given, times):
+def test_what_the_search_saw_faster_than_the_best_now_is(best, given, wanted):
     found = [trial for trial in FOUND if trial.record.tokens_per_second != 148]
     now = {BEST: [ran(BEST, best)], GIVEN: [ran(GIVEN, given)]}
     now |= {OTHER: [ran(OTHER, 131)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
     asked = order(found, STEADY | now)
-    assert asked.count(OTHER) == times
-    if times:
+    assert (OTHER in asked) == wanted
+    if wanted:
         place = asked.index(OTHER)
-        assert GIVEN in (asked[place - 1], asked[place + 1])  # in turn, as all is
+        # in turn, so that no change between two runs hits both of one
+        assert asked[place : place + 3] == [OTHER, GIVEN, OTHER]
+        assert GIVEN in asked[place - 2 : place]
 
 
 def test_a_larger_budget_confirms_all_anew():
@@ -117,10 +131,9 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
     first = ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 75))
     found = trials(*first, ("search", ran(BEST, 104)))
     asked = order(found, shaky)
-    assert len(asked) > 6
-    assert asked.count(BEST) < MOST
-    assert abs(asked.count(BEST) - asked.count(GIVEN)) <= 1
-    assert asked.count(BEST_TWIN) == 2
+    settled = asked[: asked.index(BEST_TWIN, 6)]
+    assert 6 < len(settled) < 2 * MOST
+    assert abs(settled.count(BEST) - settled.count(GIVEN)) <= 1
 
 
 @pytest.mark.parametrize(
@@ -162,7 +175,7 @@ def test_what_ended_early_for_one_that_failed_is_measured_in_full():
     speeds |= {SPACE.twin(p): [ran(SPACE.twin(p), 80)] for p in (BEST, OTHER)}
     assert OTHER not in order(found, STEADY | speeds)
     asked = order(found, STEADY | speeds | {BEST: [ran(BEST, outcome="nan")]})
-    assert [asked.count(p) for p in (BEST, OTHER, NEAR)] == [1, 2, 0]
+    assert [min(asked.count(p), 2) for p in (BEST, OTHER, NEAR)] == [1, 2, 0]
 
 
 def test_what_is_chosen_in_the_end_has_its_own_twin_confirmed():
@@ -227,3 +240,27 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
 
 def is_bf16(trial):
     return trial.record.knobs[PRECISION] == "bf16"
+
+
+EVEN = {GIVEN: 100.0, BEST: 100.3, BEST_TWIN: 80.0, TWIN: 70.0}
+
+
+@pytest.mark.parametrize("begins", range(12))
+@pytest.mark.parametrize("lasts", [2, 3, 4, 6])
+def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts):
+    """Wherever they lie: as many trials of settings that are alike lose 6 %."""
+
+    def now(point):
+        number = len(tried)
+        lost = 0.94 if begins <= number < begins + lasts else 1.0
+        return ran(point, EVEN[point] * lost * (1 + (number % 3 - 1) / 1000))
+
+    tried = []
+    stages = [("given", GIVEN), ("twin", TWIN), ("search", BEST)]
+    while stages or (point := again(SPACE, GIVEN, tried)) is not None:
+        stage, point = stages.pop(0) if stages else ("confirm", point)
+        more = {"searched_all": True} if stage == "confirm" else {}
+        record = now(point)._replace(more=more)
+        tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
+        assert len(tried) < 60
+    assert answer(SPACE, GIVEN, tried, 1.0).verdict == "same"

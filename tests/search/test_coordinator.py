@@ -47,16 +47,12 @@ def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
 def test_given_twin_search_and_confirmation():
     search, found, stages = searched()
     once = [("confirm", BEST), ("confirm", GIVEN), ("confirm", BEST_TWIN)]
-    assert stages == [
-        ("given", GIVEN),
-        ("twin", TWIN),
-        ("search", OTHER),
-        ("search", BEST),
-        *once,
-        *reversed(once),
-    ]
-    assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
-    assert (found.trials, found.oom_trials, found.fp8_gain) == (10, 1, 1.25)
+    first = [("given", GIVEN), ("twin", TWIN), ("search", OTHER), ("search", BEST)]
+    assert stages[:10] == [*first, *once, *once]
+    assert set(stages[10:]) == {once[0], once[2]}  # what FP8 gains
+    seconds = 570.0 + 60.0 * len(stages[10:])
+    assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", seconds)
+    assert (found.trials, found.oom_trials, found.fp8_gain) == (len(stages), 1, 1.25)
     assert found.more == NOTHING_MORE
     assert not search.interrupted
 

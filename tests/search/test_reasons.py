@@ -128,7 +128,7 @@ def test_the_reasons_of_a_search_for_energy():
     tried = trials(*(("search", record) for record in whole))
     found = answer(plan.space, plan.given, tried, 60.0, "tokens-per-joule")
     first = choices(plan, found, "a-1")[0]
-    gain = "with the other changes +20.0 % tokens per joule (+16.8 to +23.3)"
+    gain = "+20.0 % tokens per joule (+16.8 to +23.3)"
     assert first.reasons[:3] == (
         f"2 -> 4: {gain}, 10 tokens/J -> 12 tokens/J",
         "unsure: not both measured again",

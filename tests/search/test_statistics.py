@@ -7,6 +7,7 @@ import pytest
 
 from fp8tune.search.record import Record
 from fp8tune.search.statistics import (
+    LOOKS,
     NORMAL,
     RUN_SPREAD,
     SAME,
@@ -16,6 +17,7 @@ from fp8tune.search.statistics import (
     paired_spread,
     ratio,
     settled,
+    shown,
     speed,
     spread,
     steps_spread,
@@ -26,6 +28,22 @@ from fp8tune.search.statistics import (
 
 def runs(*values):
     return [Record({}, "ok", float(value)) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "widened"),
+    [
+        (1.03, 0.02, True),  # it has just passed
+        (1 / 1.03, 0.02, True),
+        (1.03, 0.03, False),  # it has not
+        (1.5, 0.02, False),  # nothing is near
+    ],
+)
+def test_a_close_gain_is_shown_as_it_was_decided(value, half, widened):
+    gain = Speed(value, value * math.exp(-half), value * math.exp(half))
+    by = LOOKS if widened else 1.0
+    assert shown(gain).half == pytest.approx(by * half)
+    assert shown(gain).value == value
 
 
 def test_the_middle_of_what_ran():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fp8tune.search.aim import SPEED, UNITS, aimed
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
 from fp8tune.search.benefit import reached
-from fp8tune.search.confirm import again
+from fp8tune.search.confirm import unconfirmed
 from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
@@ -166,7 +166,8 @@ def case(study: Saved) -> Case:
     runs = by_point(plan.space, trials)
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)
-    ended = written and bool(trials) and again(plan.space, plan.given, wanted) is None
+    settled = unconfirmed(plan.space, plan.given, wanted) is None
+    ended = written and bool(trials) and settled
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)

@@ -10,7 +10,7 @@ from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
-from fp8tune.search.closing import change, no_gain, nothing_else, unfinished
+from fp8tune.search.closing import change, no_gain, nothing_else, standing, unfinished
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import failed
@@ -121,7 +121,7 @@ def _verdict(case: Case) -> str:
             return f"Unsure: {unfinished(found)}: your config stays"
         if found.runner_up is None:
             return f"{_capital(nothing_else(found))}: your config stays"
-        return "Your config is already the best that was measured"
+        return _capital(standing(found))
     gained = reached(found).gain
     if gained is None:
         return "A setting that runs, where yours was not measured or did not run"

@@ -133,6 +133,11 @@ def test_a_trial_that_ended_early_is_a_bound_everywhere(tmp_path):
     (row,) = (row for row in every_trial(found) if "under 90" in row)
     assert row[-1].startswith("ended early: surely slower than the best")
     assert any("under 90" in row for row in memory(found).rows)
+    assert memory(found).note.endswith(
+        "1 setting is not drawn: it ended early, surely slower than the best; the "
+        "table says below what."
+    )
+    assert "the fastest of 4 settings that may be chosen" in memory(found).title
     batch = effects(found)[0]
     assert [how for line in batch.lines for _, how in line.failed] == [
         "under 90 tokens/s"

@@ -52,7 +52,7 @@ VAGUE = [("given", MINE), *tries.confirmed(MINE, SLOWER, FASTER, MINE)]
 SLOWED = [
     *WHOLE[:5],
     *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
-    *confirmed(told(OTHER, 95)),
+    *confirmed(told(OTHER, 95), told(GIVEN, 88)),
 ]
 MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
 GOOD_TWIN = told(TWIN, 70, fp8=False)
@@ -72,8 +72,8 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
             "lint a.toml",
         ),
         (
-            [*MORE, *confirmed(GOOD_TWIN)],
-            "Your config is already the best that was measured",
+            [*MORE[:2], *confirmed(MINE, GOOD_TWIN)],
+            "Your config is already the best among the 2 settings tried (of 16)",
             "lint a.toml",
         ),
         (
@@ -109,7 +109,7 @@ WON = [
         (
             [*SLOW, *MORE[1:2]],
             [
-                "Your config is already the best that was measured.",
+                "Your config is already the best among the 2 settings tried (of 16).",
                 "Your config does 80 (",
             ],
             "fp8tune search a.toml --budget 2h --allow precision",
@@ -247,3 +247,11 @@ def test_what_must_be_known_first(tmp_path, pairs, about, warnings):
     said = story(shown(tmp_path / ".fp8tune/s", pairs, **about)).warnings
     assert len(said) == len(warnings)
     assert all(a.startswith(b) for a, b in zip(said, warnings, strict=True))
+
+
+@pytest.mark.parametrize("output", [None, ""])
+def test_a_larger_budget_is_advised_only_after_the_end(tmp_path, output):
+    """While the search goes on, it may still tell."""
+    said = story(shown(tmp_path / "s", UNSEEN, output=output))
+    advised = "Give a larger --budget to learn more." in said.sentences
+    assert advised == (output is not None)

@@ -54,12 +54,24 @@ def memory(case: Case) -> Figure | Absent:
         HEAD,
         rows,
         lambda style: _draw(case, style),
-        case.timing,
+        f"{case.timing} {_undrawn(case)}".strip(),
     )
 
 
 def _placed(case: Case) -> list[Setting]:
     return [s for s in case.settings if s.before and s.peak_gib]
+
+
+def _undrawn(case: Case) -> str:
+    """That settings which ended early are not in the plot; ``""`` if none did."""
+    early = sum(s.under > 0 for s in case.settings)
+    said = "is not drawn: it" if early == 1 else "are not drawn: they"
+    return (
+        f"{plural(early, 'setting')} {said} ended early, surely slower than the best; "
+        "the table says below what."
+        if early
+        else ""
+    )
 
 
 def _speed(setting: Setting) -> float:
@@ -71,7 +83,7 @@ def _title(case: Case) -> str:
     chosen, placed = case.of_role("chosen"), _placed(case)
     if chosen not in placed or chosen is None:
         return f"{TITLE} of {plural(len(case.settings), 'setting')}"
-    free = [s for s in placed if s.free]
+    free = [s for s in case.settings if s.free and (s in placed or s.under)]
     best = max(free, key=_speed, default=chosen)
     said = (
         "the fastest of {} that may be chosen" if best == chosen else "chosen from {}"
