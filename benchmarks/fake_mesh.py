@@ -36,13 +36,11 @@ def collapse_routing() -> None:
     receives from every other what it sends to itself.
     """
     torch: Any = import_module("torch")
-    router: Any = import_module("kempnerforge.model.router").SoftmaxTopKRouter
+    module: Any = import_module("kempnerforge.model.router")
     expert_parallel: Any = import_module("kempnerforge.distributed.expert_parallel")
-    routed = getattr(router, "routed", router.forward)
-    router.routed = routed
 
     def forward(self: Any, tokens: Any) -> Any:
-        weights, indices = routed(self, tokens)
+        weights, indices = self.routed(tokens)
         first = torch.arange(self.top_k, device=tokens.device)
         return weights, first.expand(*indices.shape).contiguous()
 
@@ -53,7 +51,9 @@ def collapse_routing() -> None:
         repeats = -(-out.shape[0] // own.shape[0])
         out.copy_(own.repeat(repeats, *[1] * (own.ndim - 1))[: out.shape[0]])
 
-    router.forward = forward
+    for router in (module.SoftmaxTopKRouter, module.SigmoidTopKRouter):
+        router.routed = getattr(router, "routed", router.forward)
+        router.forward = forward
     expert_parallel.dist = _Patched(expert_parallel.dist, all_to_all)
 
 

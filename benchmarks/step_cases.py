@@ -190,6 +190,29 @@ ROUTED: dict[str, tuple[dict[str, Any], int]] = {
         },
         128,
     ),
+    "QK norm, fsdp8": (PACKED | VARIANTS["QK norm"], 8),
+    "QK norm, tp4 ep2 fsdp4": (
+        MOE | VARIANTS["QK norm"] | TP | {"distributed.ep": 2},
+        32,
+    ),
+    "layernorm, fsdp8": (PACKED | VARIANTS["layernorm"], 8),
+    "few tokens, accumulated, in every third block, fsdp2": (
+        PACKED
+        | VARIANTS["accumulated"]
+        | {
+            "model.n_layers": 3,
+            "model.moe_frequency": 3,
+            "train.batch_size": 1,
+            "train.seq_len": 16,
+        },
+        2,
+    ),
+    "in one of nine blocks, accumulated, fsdp16": (
+        PACKED
+        | VARIANTS["accumulated"]
+        | {"model.n_layers": 9, "model.moe_frequency": 5},
+        16,
+    ),
     "narrow, few tokens, ep2 fsdp32": (
         PACKED
         | {

@@ -134,7 +134,7 @@ def bands(found: list[Row]) -> str:
             if row.point.job["estimate_family"] == family
         ]
         low, high = (min(errors), max(errors)) if errors else (None, None)
-        band = f"-{100 * below:.0f} % to +{100 * above:.0f} %"
+        band = f"-{100 * below:g} % to +{100 * above:g} %"
         ends = percent(low), percent(high)
         lines.append((family, band, str(len(errors)), *ends, *_after(family)))
     return machine.table(lines, head)

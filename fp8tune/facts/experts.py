@@ -142,8 +142,9 @@ def expert_reduced(
         return []
     group, filling = (params_expert_group - expert_padding) / GIB, expert_padding / GIB
     reduced = {GATHERED: reduce_bytes * group, PADDING: reduce_bytes * filling}
-    copied = 0 if unsharded_gradient_bytes else compute_bytes
-    own = max(copied, (reduce_bytes + gradient_bytes) / shards) * group
+    kept = unsharded_gradient_bytes
+    parts = (reduce_bytes + gradient_bytes) / shards
+    own = (max(kept or compute_bytes, parts) - kept) * group
     before = memory_expert_neighbours["before"]
     found = [added(reduced, before, {"gradients": own})]
     if params_side_by_side or layers == 1:

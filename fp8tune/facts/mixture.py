@@ -12,11 +12,12 @@ REDUCED = "reduction of experts"
 def expert_places(
     ep: int, moe_layers: int, moe_every: int
 ) -> dict[str, tuple[int, int, float]]:
-    """Blocks whose activations are there, how many have experts, and routers that keep.
+    """Places of a block with experts in the model, and what is there by then.
 
-    When the forward pass is in the first block with experts or the last; when the last
-    is differentiated, the next, the second and the first; when gradients of the last
-    and the first are reduced.
+    In the forward pass the first such block and the last; in the backward pass the
+    last, the one before it, the second and the first; and when gradients of the last
+    and of the first are reduced. Of each: how many blocks' activations are there, how
+    many of these blocks have experts, and the share of all routers that keep something.
     """
     if not moe_layers:
         return {}
@@ -25,7 +26,7 @@ def expert_places(
     near = two if ep > 1 else 1
     gone = 0 if ep > 1 else 1
     last = every * moe_layers
-    return {
+    places = {
         "forward, first": (every, 1, 1 - each),
         "forward, last": (last, moe_layers, 0.0),
         "last": (last, moe_layers, 0.0),
@@ -35,6 +36,47 @@ def expert_places(
         "last reduced": (last - gone, moe_layers - 1, each),
         "first reduced": (near * every - gone, near - 1, 1 - near * each),
     }
+    return {n: place for n, place in places.items() if n != "next" or moe_layers > 1}
+
+
+def expert_gradients(
+    layers: int,
+    moe_layers: int,
+    moe_every: int,
+    grad_accum: int,
+    shards: int,
+    gradient_bytes: int,
+    unsharded_gradient_bytes: int,
+    reduce_bytes: int,
+    params_rank: float,
+    params_root: float,
+    params_dense_block: float,
+    params_first_block: float,
+    params_period: float,
+    memory_gradients_gib: float,
+    memory_late_gradients_gib: float,
+) -> dict[str, float]:
+    """Gradients at those places where they are not what accumulation keeps [GiB].
+
+    Near the first block all are there. Of two micro-batches the first has left none of
+    the blocks before by then, and the second, which reduces them, none of those after.
+    """
+    early, late = memory_gradients_gib, memory_late_gradients_gib
+    if not unsharded_gradient_bytes:
+        new = (
+            gradient_bytes * params_first_block / shards / GIB if reduce_bytes else 0.0
+        )
+        return {"second": late, "first": late + new, "first reduced": late}
+    each = unsharded_gradient_bytes / GIB
+    after = each * (layers - moe_layers * moe_every) * params_dense_block
+    next_ = early - after - each * params_period
+    if grad_accum > 2:
+        return {"next": next_, "second": late, "first": late, "first reduced": late}
+    before = late - each * (moe_every - 1) * params_dense_block
+    first = max(before, early - each * (params_rank - params_root - params_period))
+    last = dict.fromkeys(("last", "last reduced"), early - after)
+    firsts = dict.fromkeys(("first", "first reduced"), first)
+    return last | firsts | {"next": next_, "second": late}
 
 
 def expert_held(
@@ -42,15 +84,9 @@ def expert_held(
     moe_layers: int,
     params_root: float,
     params_head_gradient: float,
-    params_first_block: float,
-    params_period: float,
-    shards: int,
     compute_bytes: int,
-    gradient_bytes: int,
-    unsharded_gradient_bytes: int,
     reduce_bytes: int,
     memory_gradients_gib: float,
-    memory_late_gradients_gib: float,
     memory_activations_gib: float,
     memory_dense_activations_gib: float,
     memory_expert_activations_gib: float,
@@ -58,29 +94,19 @@ def expert_held(
     memory_routers_gib: float,
     memory_held_logits_gib: float,
     memory_expert_places: dict[str, tuple[int, int, float]],
+    memory_expert_gradients: dict[str, float],
 ) -> dict[str, Parts]:
     """What is held beside one block with experts, by its place in the model [GiB].
 
-    Embedding and head are gathered. Near the first block all gradients are there; what
-    accumulation kept of blocks is gone when they were reduced.
+    Embedding and head are gathered.
     """
     tables = bool(reduce_bytes) * compute_bytes * params_root / GIB
     both = tables + bool(reduce_bytes) * compute_bytes * params_head_gradient / GIB
-    block = gradient_bytes * params_first_block / shards / GIB
-    new = 0.0 if unsharded_gradient_bytes or not reduce_bytes else block
-    late = memory_late_gradients_gib
-    gone = unsharded_gradient_bytes * params_period / GIB
-    gradients = {
-        "next": memory_gradients_gib - gone,
-        "second": late,
-        "first": late + new,
-        "first reduced": late,
-    }
     whole = memory_activations_gib - memory_stacked_gib
     more = memory_expert_activations_gib - memory_dense_activations_gib
     return {
         place: {
-            "gradients": gradients.get(place, memory_gradients_gib),
+            "gradients": memory_expert_gradients.get(place, memory_gradients_gib),
             "activations": whole
             - (layers - blocks) * memory_dense_activations_gib
             - (moe_layers - mixed) * more,
@@ -104,7 +130,10 @@ def expert_instants(
     memory_expert_backward: list[Parts],
     memory_expert_reduced: list[Parts],
 ) -> dict[str, Parts]:
-    """The largest of these instants, of each kind [GiB]; none for dense models."""
+    """The largest instant of the forward and backward pass of experts, and of reducing.
+
+    Part by part [GiB]; none for dense models.
+    """
     if not moe_layers:
         return {}
     held, near = memory_expert_held, memory_expert_neighbours
@@ -120,6 +149,7 @@ def expert_instants(
     backward = [
         added(held[place], more, work)
         for place, more in beside.items()
+        if place in held
         for work in memory_expert_backward
     ]
     places = held["last reduced"], held["first reduced"]

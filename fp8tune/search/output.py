@@ -44,12 +44,7 @@ def as_json(
         and {name: space.values(p) for name, p in found.pair._asdict().items()},
         "confirmed": found.confirmed,
         "objective": found.aim,
-        "tokens_per_joule": {
-            "chosen": _speed(found.energy.chosen),
-            "given": _speed(found.energy.given),
-            "bf16_twin": _speed(found.energy.twin),
-            "fp8_gain": _speed(found.energy.fp8),
-        },
+        "tokens_per_joule": _energy(found),
         "unfit": [
             {"knobs": space.values(point), "why": why}
             for point, why in found.unfit.items()
@@ -63,6 +58,15 @@ def as_json(
         "extrapolated": extrapolation(found.record),
         "made_up_data": found.record and found.record.more.get("made_up_data"),
         "stability": _stability(found, untied),
+    }
+
+
+def _energy(found: Answer) -> dict[str, Any]:
+    return {
+        "chosen": _speed(found.energy.chosen),
+        "given": _speed(found.energy.given),
+        "bf16_twin": _speed(found.energy.twin),
+        "fp8_gain": _speed(found.energy.fp8),
     }
 
 

@@ -97,6 +97,12 @@ def test_blocks_that_are_there_at_each_place():
     }
 
 
+def test_a_model_with_one_block_of_experts_has_none_before_it():
+    assert set(mixture.expert_places(1, 2, 3)) - set(
+        mixture.expert_places(1, 1, 3)
+    ) == {"next"}
+
+
 def test_a_block_with_experts_keeps_more_than_a_dense_one(run):
     found = run(layers=8, every=4, ac="none")
     dense, mixed = (

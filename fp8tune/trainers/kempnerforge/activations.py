@@ -136,14 +136,12 @@ def recompute_bytes(
     compile: bool,  # noqa: A002
     hidden_size: int,
     ffn_size: int,
-    kv_heads: int,
-    head_dim: int,
-    model_qk_norm: bool,
     model_activation: str,
     tp: int,
     sequence_parallel: bool,
     norm_bytes: float,
     attention_bytes: float,
+    qk_norm_bytes: float,
     compute_bytes: int,
 ) -> float:
     """Bytes per token of one dense block in its backward pass, beyond what it kept.
@@ -154,8 +152,7 @@ def recompute_bytes(
     """
     each = compute_bytes
     gathered = each / 2 * _gathered(hidden_size, tp, sequence_parallel)
-    if model_qk_norm:
-        gathered += 8 * (hidden_size + kv_heads * head_dim) / tp
+    gathered += qk_norm_bytes
     if ac_applied != "full":
         return each * (2 * ffn_size / tp + hidden_size) + gathered
     if compile:

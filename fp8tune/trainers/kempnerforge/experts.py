@@ -46,17 +46,39 @@ def stacked_bytes(ac_applied: str, moe_layers: int, expert_copies: float) -> flo
     return 0 if ac_applied == "full" else moe_layers * expert_copies
 
 
-def router_bytes(
-    ac_applied: str,
-    moe_layers: int,
+def qk_norm_bytes(
+    hidden_size: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    tp: int,
+    model_qk_norm: bool,
+) -> float:
+    """Bytes per token that norms of queries and keys keep: fp32 inputs and products."""
+    values = 8 * (hidden_size + kv_heads * head_dim) + 4 * (heads + kv_heads)
+    return values / tp if model_qk_norm else 0
+
+
+def before_router_bytes(
+    hidden_size: int,
     norm_bytes: float,
     attention_bytes: float,
+    qk_norm_bytes: float,
+    compute_bytes: int,
+    model_norm_type: str,
 ) -> float:
+    """Bytes per token that an MoE block computes before its router.
+
+    LayerNorm's result is not kept for its own sake, but for the router's.
+    """
+    result = 0 if model_norm_type == "rmsnorm" else compute_bytes * hidden_size
+    return 2 * norm_bytes + attention_bytes + qk_norm_bytes + result
+
+
+def router_bytes(ac_applied: str, moe_layers: int, before_router_bytes: float) -> float:
     """Bytes per token that an MoE block keeps after its own backward pass.
 
     With full AC: the router's loss of the recomputed block stays on the module, and
     with it all that was computed before the router (model/router.py).
     """
-    return (
-        2 * norm_bytes + attention_bytes if ac_applied == "full" and moe_layers else 0
-    )
+    return before_router_bytes if ac_applied == "full" and moe_layers else 0

@@ -39,7 +39,11 @@ def arriving_rows(
 def balanced_routing(
     experts: int, moe_layers: int, ep: int, model_moe_top_k: int
 ) -> dict[str, int]:
-    """The same three if every expert got as many tokens, empty for a dense model."""
+    """Rows, those with tokens, and busy experts if each expert got as many tokens.
+
+    The names and values of these three facts, to be put in place of the collapsed ones;
+    empty for a dense model.
+    """
     if not moe_layers:
         return {}
     rows = min(experts, model_moe_top_k)
@@ -78,8 +82,7 @@ def expert_work(
     model_activation: str,
     model_moe_top_k: int,
     packed_experts: bool,
-    norm_bytes: float,
-    attention_bytes: float,
+    before_router_bytes: float,
 ) -> dict[str, float]:
     """Bytes per token of one MoE block beyond what it keeps.
 
@@ -103,11 +106,11 @@ def expert_work(
     forward = sent if ep > 1 else inside + chosen
     if ac_applied != "full":
         return {"forward": forward, "before": before, "beside": beside, "after": 0.0}
-    again = 2 * norm_bytes + attention_bytes
+    again = before_router_bytes
     values = computed_values(model_activation) * 2 // 3
-    unkept = _unkept(inside, arriving, chosen, values * wide, wide, ep)
+    passed = _unkept(inside, arriving, chosen, values * wide, wide, ep)
     return {
-        "forward": unkept + 2 * token,
+        "forward": passed + 2 * token,
         "before": again + kept + max(before, 4 * chosen, forward + chosen),
         "beside": again + kept + beside,
         "after": again + 2 * token,

@@ -103,6 +103,23 @@ def test_beyond_what_is_kept(work, changes, ep, forward, before, beside):
     }
 
 
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        ("qk_norm = true", 8 * (D + D) + 4 * (8 + 8)),
+        ('norm_type = "layernorm"', 2 * 3 * D + 2 * D - 2 * 10 * D),
+    ],
+)
+def test_what_is_computed_before_the_router_stays(work, model, more):
+    """LayerNorm keeps its inputs, 3 bytes of a value, and its result for the router."""
+    full = {'checkpointing = "none"': 'checkpointing = "full"'}
+    heads = {"n_heads = 8": f"n_heads = 8\nn_kv_heads = 8\n{model}"}
+    plain = {"n_heads = 8": "n_heads = 8\nn_kv_heads = 8"}
+    found, usual = work(full | heads), work(full | plain)
+    assert found["router_bytes"] - usual["router_bytes"] == more
+    assert found["expert_work"]["after"] - usual["expert_work"]["after"] == more
+
+
 def test_full_checkpointing_computes_what_would_be_kept_again(work):
     kept, again = (
         work({'checkpointing = "none"': f'checkpointing = "{ac}"'})
