@@ -71,7 +71,6 @@ FIELDS: dict[str, str] = {
     "ffn_bytes": "bytes per token that one dense FFN keeps",
     "expert_bytes": "bytes per token that one mixture of experts keeps",
     "expert_rows": "rows per token that experts compute while routing has collapsed",
-    "balanced_rows": "rows per token if all experts got as many tokens",
     "cross_bytes": "bytes per token that cross-attention blocks keep",
     "recompute_bytes": "bytes per token of one block in its backward pass",
     "router_bytes": "bytes per token that an MoE block keeps after it",
