@@ -35,7 +35,8 @@ from benchmarks.fake_mesh import (
 from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
 from benchmarks.process import RESULTS
-from benchmarks.step_cases import Case, cases
+from benchmarks.step_case import Case
+from benchmarks.step_cases import cases
 from benchmarks.train_steps import pipeline_steps, plain_steps
 
 PHASES = ("init", "forward", "loss", "backward", "optimizer")

@@ -51,8 +51,7 @@ TWIN = 0.8
 RUNS, STEPS = 40, 16
 SECONDS = 100.0
 BUDGET_S = 2 * 3600.0
-SHORT_S = 20 * 60.0, 40 * 60.0
-"""Budgets that end before all is known: `unsure` is right as well."""
+SHORT_S = 1200.0, 2400.0  # end before all is known: `unsure` is right as well
 SPACES = {
     "two settings": (Knob("train.loss_fn", ("cross_entropy", "other")),),
     "twelve settings": (
@@ -64,10 +63,8 @@ PRECISION = Knob("train.mixed_precision", ("bf16", "fp8"), "precision", frozen=T
 REAL = RESULTS / "runs_cpu.jsonl"
 """Runs of the rehearsal's config on an idle CPU of two cores
 (``python -m benchmarks.search.repeat configs/rehearsal_cpu.toml --device cpu``)."""
-FIRST = 5000
-"""The first seed of the recorded run."""
-TUNED = (range(1000),)
-"""Seeds that tuning used."""
+FIRST, TUNED = 5000, (range(1000),)
+"""The first seed of the recorded run, and seeds that tuning used."""
 SAME, FOUND = 0.95, 0.9
 """Shares to reach."""
 

@@ -28,6 +28,11 @@ def both(by=0.0, nan=False, **how):
     return [*seeds(**how), *fp8]
 
 
+def compared(runs):
+    points = {"fp8": GIVEN, "bf16": TWIN}
+    return [(STAGE, learned(run, points[run.precision])) for run in runs]
+
+
 def found(*curves):
     return answer(SPACE, GIVEN, study(*curves), 60.0)
 
@@ -237,12 +242,9 @@ def test_losses_of_two_models_are_said_to_be_such(made, of, is_said):
     assert untied(made, of) == UNTIED * is_said
 
 
-def test_the_config_says_that_losses_are_of_two_models():
+def test_config_and_json_say_that_losses_are_of_two_models():
     lines = written(INSIDE, TIED).split("# fp8tune search: ")
     assert UNTIED.partition(" (fp8tune")[0] in " ".join("".join(lines).split())
-
-
-def test_json_says_that_losses_are_of_two_models():
     told = as_json(INSIDE, SPACE, "", "s", UNTIED)["stability"]
     assert told["limits"] == f"{words.LIMITS}; {UNTIED}"
     assert as_json(INSIDE, SPACE, "", "s")["stability"]["limits"] == words.LIMITS
@@ -274,16 +276,10 @@ def test_the_warmup_is_written_where_that_was_asked_for():
 
 
 def test_the_warmup_alone_may_change():
-    same = [
-        ("given", ran(GIVEN, 150)),
-        ("twin", ran(TWIN, 120)),
-        *[("confirm", ran(GIVEN, 150))] * 2,
-    ]
+    same = [("given", ran(GIVEN, 150)), ("twin", ran(TWIN, 120))]
+    same += [("confirm", ran(GIVEN, 150))] * 2
     runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
-    compared = [
-        (STAGE, learned(run, GIVEN if run.precision == "fp8" else TWIN)) for run in runs
-    ]
-    made = answer(SPACE, GIVEN, trials(*same, *compared), 60.0)
+    made = answer(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made, "s")
     assert (choice.key, choice.value) == (KEY, 4)
@@ -298,9 +294,6 @@ def test_a_run_is_told_by_its_loss():
 def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
     same = [("given", ran(GIVEN, 150)), ("twin", ran(TWIN, 120))]
     same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
-    compared = [
-        (STAGE, learned(run, GIVEN if run.precision == "fp8" else TWIN))
-        for run in both(nan=True, given=2000)
-    ]
-    made = answer(SPACE, GIVEN, trials(*same, *compared), 60.0)
+    runs = compared(both(nan=True, given=2000))
+    made = answer(SPACE, GIVEN, trials(*same, *runs), 60.0)
     assert (made.chosen, next(closing(made, plan(), ""))) == (GIVEN, SAID)
