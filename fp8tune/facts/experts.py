@@ -9,7 +9,7 @@ group before while one is differentiated, and reduces the group after in fp32
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
-from fp8tune.facts.sums import COPIES, GATHERED, PADDING, RECOMPUTED, Parts, added
+from fp8tune.facts.sums import COPIES, RECOMPUTED, Parts, added, filled
 
 
 def expert_neighbours(
@@ -33,14 +33,8 @@ def expert_neighbours(
     reduced = reduce_bytes / GIB if layers > 1 and not whole else 0.0
     filling = params_side_by_side * expert_padding
     return {
-        "before": {
-            GATHERED: ahead * (params_group_before_experts - filling),
-            PADDING: ahead * filling,
-        },
-        "after": {
-            GATHERED: reduced * (params_first_group - filling),
-            PADDING: reduced * filling,
-        },
+        "before": filled(ahead, params_group_before_experts, filling),
+        "after": filled(reduced, params_first_group, filling),
     }
 
 
@@ -62,10 +56,7 @@ def expert_forward(
     also the attention itself, as while experts compute.
     """
     each = 2 * bool(reduce_bytes) * compute_bytes / GIB
-    own = {
-        GATHERED: each * (params_expert_group - expert_padding),
-        PADDING: each * expert_padding,
-    }
+    own = filled(each, params_expert_group, expert_padding)
     before = memory_expert_neighbours["before"]
     attention = before if ep > 1 else {}
     computed = {
@@ -93,10 +84,7 @@ def expert_backward(
     all: of experts that are not packed they are copied out of a stack.
     """
     each = bool(reduce_bytes) * compute_bytes / GIB
-    own = {
-        GATHERED: each * (params_expert_group - expert_padding),
-        PADDING: each * expert_padding,
-    }
+    own = filled(each, params_expert_group, expert_padding)
     again = 0 if stacked_bytes else expert_copies
     stacks = {COPIES: again / GIB}
     unstacked = expert_copies / ffn_matrices + again - expert_copies
@@ -140,8 +128,8 @@ def expert_reduced(
     """
     if not reduce_bytes:
         return []
-    group, filling = (params_expert_group - expert_padding) / GIB, expert_padding / GIB
-    reduced = {GATHERED: reduce_bytes * group, PADDING: reduce_bytes * filling}
+    reduced = filled(reduce_bytes / GIB, params_expert_group, expert_padding)
+    group = (params_expert_group - expert_padding) / GIB
     kept = unsharded_gradient_bytes
     parts = (reduce_bytes + gradient_bytes) / shards
     own = (max(kept or compute_bytes, parts) - kept) * group
@@ -149,9 +137,10 @@ def expert_reduced(
     found = [added(reduced, before, {"gradients": own})]
     if params_side_by_side or layers == 1:
         return found
-    ahead = {GATHERED: compute_bytes * params_dense_block / GIB}
+    each = compute_bytes / GIB
+    ahead = filled(each, params_dense_block, 0)
     if moe_layers > 1 and moe_every == (2 if ep == 1 else 1):
-        ahead = {GATHERED: compute_bytes * group, PADDING: compute_bytes * filling}
+        ahead = filled(each, params_expert_group, expert_padding)
     tokens = block_tokens * expert_work["after"] / GIB
     again = {
         RECOMPUTED: tokens if ep > 1 else memory_recompute_gib,

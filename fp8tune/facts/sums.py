@@ -17,6 +17,14 @@ def added(*several: Parts) -> Parts:
     return found
 
 
+def filled(each: float, group: float, padding: float) -> Parts:
+    """Bytes of a group of parameters that FSDP holds, and what it fills it up by.
+
+    ``each`` is GiB per parameter, ``group`` counts those of the padding too.
+    """
+    return {GATHERED: each * (group - padding), PADDING: each * padding}
+
+
 def total(parts: Parts) -> float:
     """All parts [GiB]."""
     return sum(parts.values())
