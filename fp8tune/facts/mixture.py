@@ -9,15 +9,18 @@ FORWARD, BACKWARD = "forward pass of experts", "backward"
 REDUCED = "reduction of experts"
 
 
-def expert_places(
-    ep: int, moe_layers: int, moe_every: int
-) -> dict[str, tuple[int, int, float]]:
+Place = dict[str, float]
+"""What is there when a block is reached: see `expert_places`."""
+
+
+def expert_places(ep: int, moe_layers: int, moe_every: int) -> dict[str, Place]:
     """Places of a block with experts in the model, and what is there by then.
 
     In the forward pass the first such block and the last; in the backward pass the
-    last, the one before it, the second and the first; and when gradients of the last
-    and of the first are reduced. Of each: how many blocks' activations are there, how
-    many of these blocks have experts, and the share of all routers that keep something.
+    last, the next (the one before it), the second and the first; and when gradients of
+    the last and of the first are reduced. Of each: how many ``blocks`` have their
+    activations there, how many of these are blocks ``with experts``, and which share of
+    all ``routers`` keeps something.
     """
     if not moe_layers:
         return {}
@@ -36,7 +39,12 @@ def expert_places(
         "last reduced": (last - gone, moe_layers - 1, each),
         "first reduced": (near * every - gone, near - 1, 1 - near * each),
     }
-    return {n: place for n, place in places.items() if n != "next" or moe_layers > 1}
+    names = ("blocks", "with experts", "routers")
+    return {
+        place: dict(zip(names, there, strict=True))
+        for place, there in places.items()
+        if place != "next" or moe_layers > 1
+    }
 
 
 def expert_gradients(
@@ -93,7 +101,7 @@ def expert_held(
     memory_stacked_gib: float,
     memory_routers_gib: float,
     memory_held_logits_gib: float,
-    memory_expert_places: dict[str, tuple[int, int, float]],
+    memory_expert_places: dict[str, Place],
     memory_expert_gradients: dict[str, float],
 ) -> dict[str, Parts]:
     """What is held beside one block with experts, by its place in the model [GiB].
@@ -108,14 +116,14 @@ def expert_held(
         place: {
             "gradients": memory_expert_gradients.get(place, memory_gradients_gib),
             "activations": whole
-            - (layers - blocks) * memory_dense_activations_gib
-            - (moe_layers - mixed) * more,
-            COPIES: memory_stacked_gib * mixed / moe_layers,
+            - (layers - there["blocks"]) * memory_dense_activations_gib
+            - (moe_layers - there["with experts"]) * more,
+            COPIES: memory_stacked_gib * there["with experts"] / moe_layers,
             "logits": memory_held_logits_gib,
-            "kept by routers": memory_routers_gib * routers,
+            "kept by routers": memory_routers_gib * there["routers"],
             GATHERED: tables if place.startswith("forward") else both,
         }
-        for place, (blocks, mixed, routers) in memory_expert_places.items()
+        for place, there in memory_expert_places.items()
     }
 
 
@@ -130,9 +138,10 @@ def expert_instants(
     memory_expert_backward: list[Parts],
     memory_expert_reduced: list[Parts],
 ) -> dict[str, Parts]:
-    """The largest instant of the forward and backward pass of experts, and of reducing.
+    """Largest instants of the forward and backward pass of experts, of reducing [GiB].
 
-    Part by part [GiB]; none for dense models.
+    Part by part, none for dense models: what is held at a place, what FSDP holds of
+    the groups beside it, and what the block itself adds.
     """
     if not moe_layers:
         return {}

@@ -20,6 +20,9 @@ SUPPLY = {
 }
 """What a user types to make a fact known."""
 
+SEEN = "see above"
+"""Origin of a value that was derived before."""
+
 DEPTH = 32
 """Levels of inputs that are followed."""
 
@@ -109,7 +112,7 @@ class _Derivation:
         doc = unit(inspect.getdoc(source.call) or "")
         node = Node(name, value, known, doc, "")
         if name in self.seen:
-            return node._replace(origin="see above" if depth else "")
+            return node._replace(origin=SEEN if depth else "")
         if depth == 0:
             return node._replace(origin="" if known else self.reason(source))
         self.seen.add(name)

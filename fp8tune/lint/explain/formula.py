@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +18,16 @@ Call = Callable[..., Any]
 
 
 class Formula(NamedTuple):
-    """The lines of a formula, and the constants that they name."""
+    """The lines of a formula, the constants they name and what functions they call."""
 
     lines: tuple[str, ...]
-    constants: dict[str, float]
+    constants: dict[str, float | str]
+    helpers: dict[str, str] = {}
+
+    def where(self) -> list[str]:
+        """A line per constant and per function, those of Python itself left out."""
+        told = [f"where {name} = {value!r}" for name, value in self.constants.items()]
+        return told + [f"where {name}(): {doc}" for name, doc in self.helpers.items()]
 
 
 def formula(call: Call, names: Mapping[str, str]) -> Formula:
@@ -35,10 +42,20 @@ def formula(call: Call, names: Mapping[str, str]) -> Formula:
     constants = {
         name: value
         for name, value in call.__globals__.items()
-        if name in words and name.isupper() and type(value) in (int, float)
+        if name in words and name.isupper() and type(value) in (int, float, str)
     }
     lines = tuple(_told(tree.body, _Reader(names)))
-    return Formula(lines, constants)
+    return Formula(lines, constants, _helpers(call, lines))
+
+
+def _helpers(call: Call, lines: tuple[str, ...]) -> dict[str, str]:
+    called = set(re.findall(r"\b(\w+)\(", "\n".join(lines)))
+    functions = {
+        name.lstrip("_"): inspect.getdoc(value) or ""
+        for name, value in call.__globals__.items()
+        if inspect.isfunction(value)
+    }
+    return {n: functions[n].split("\n")[0] for n in sorted(called) if functions.get(n)}
 
 
 def working(call: Call, arguments: Mapping[str, Any]) -> str:

@@ -155,9 +155,7 @@ def _fact(page: FactPage) -> Iterator[str]:
     yield page.meaning
     if page.details:
         yield page.details
-    constants = page.formula.constants.items()
-    where = (f"where {name} = {value}" for name, value in constants)
-    yield _fence("\n".join((*page.formula.lines, *where)))
+    yield _fence("\n".join((*page.formula.lines, *page.formula.where())))
     if page.source and not page.trainer:
         yield f"Source: {page.source}"
     if page.myths:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.corrected import Corrected
-from fp8tune.lint.explain.derivation import Node
+from fp8tune.lint.explain.derivation import SEEN, Node
 from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.myths import Myth
 from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
+from fp8tune.lint.explain.values import rows, said
 from fp8tune.lint.snippet import Painter
 from fp8tune.lint.wording import plain, shown
 
@@ -170,8 +171,8 @@ def _corrected(page: FactPage, by: Corrected) -> list[str]:
 def _formula(page: FactPage) -> Iterator[str]:
     for line in page.formula.lines:
         yield from _hanging(line, "  ", "    ")
-    for name, value in page.formula.constants.items():
-        yield f"  where {name} = {value}"
+    for line in page.formula.where():
+        yield from _hanging(line, "  ", "    ")
 
 
 def _myths(myths: Iterable[Myth]) -> Block:
@@ -193,20 +194,22 @@ def _entries(page: ListPage) -> Iterator[str]:
 
 
 def tree(node: Node, indent: str = "  ") -> list[str]:
-    """A derivation, each level further to the right."""
-    value = f"{number(node)} {node.unit}".strip() if node.known else "unknown"
+    """A derivation, each level further to the right.
+
+    What was shown above is named again, and its value if that is one number.
+    """
+    again = node.origin == SEEN and isinstance(node.value, (dict, list))
+    value = said(node.value, node.unit) if node.known else "unknown"
     origin = f"  ({node.origin})" if node.origin else ""
-    lines = _hanging(f"{node.name} = {value}{origin}", indent, f"{indent}    ")
+    equals = "" if again else f" = {value}"
+    lines = _hanging(f"{node.name}{equals}{origin}", indent, f"{indent}    ")
+    for row in () if again else rows(node.value, node.unit):
+        lines += _hanging(row, f"{indent}    ", f"{indent}        ")
     if node.working:
         lines += _hanging(f"= {node.working}", f"{indent}  ", f"{indent}    ")
     for each in node.inputs:
         lines += tree(each, f"{indent}  ")
     return lines
-
-
-def number(node: Node) -> str:
-    """The value as people write it, fractions with six digits."""
-    return f"{node.value:.6g}" if type(node.value) is float else shown(node.value)
 
 
 def prose(words: str, indent: str = "  ") -> list[str]:

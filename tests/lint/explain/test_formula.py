@@ -162,13 +162,32 @@ def never(heads: int) -> int:
     ],
 )
 def test_lines(call, lines):
-    assert formula(call, NAMES) == Formula(tuple(lines), {})
+    assert formula(call, NAMES).lines == tuple(lines)
 
 
 def test_constants_are_told():
     assert formula(constants, {}) == Formula(
         ("heads * ALIGNMENT * SHARE",), {"ALIGNMENT": 16, "SHARE": 0.5}
     )
+
+
+def _half(size):
+    """Half of it, rounded down."""
+    return size // 2
+
+
+def calls(heads: int) -> int:
+    """Doc."""
+    return _half(heads) + _rounded(heads)
+
+
+def test_functions_that_are_called_are_told_if_they_say_what_they_do():
+    told = formula(calls, {})
+    assert told.where() == ["where half(): Half of it, rounded down."]
+    assert formula(constants, {}).where() == [
+        "where ALIGNMENT = 16",
+        "where SHARE = 0.5",
+    ]
 
 
 def test_a_function_without_source_has_no_formula():
@@ -235,7 +254,7 @@ def test_a_profiler_that_runs_is_left_alone():
 @pytest.mark.parametrize("name", WORDS.computed)
 def test_every_fact_has_a_formula(name):
     source = WORDS.computed[name]
-    lines, _ = formula(source.call, WORDS.spelled)
+    lines = formula(source.call, WORDS.spelled).lines
     assert lines
     assert not [line for line in lines if "known(" in line and "unknown" not in line]
     dotted = [WORDS.spelled.get(each, each) for each in source.parameters]
