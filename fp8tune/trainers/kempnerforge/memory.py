@@ -229,16 +229,17 @@ def estimate_family(
 
     None was in fp32: that has the CPU's steps alone, as what eager blocks keep.
     """
-    if ac_applied != "full" and compile:
+    full = ac_applied == "full"
+    if compile and not full:
         kind = "kept compiled"
     elif compute_bytes > 2:
         kind = "fp32"
-    elif moe_layers:
-        kind = "mixture of experts"
     elif vlm:
         kind = "VLM"
+    elif not full:
+        kind = "kept eager"
     else:
-        kind = "" if ac_applied == "full" else "kept eager"
+        kind = "mixture of experts" if moe_layers else ""
     place = "pipeline" if pp > 1 else "" if sharded else "one GPU"
     return ", ".join(filter(None, (place, kind))) or "dense"
 
