@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple, TextIO, cast
 
@@ -14,10 +14,13 @@ GONE = (errno.EPIPE, errno.EIO)
 
 
 class Lasting:
-    """A stream whose loss ends nothing: what it cannot write any more goes nowhere."""
+    """A stream whose loss ends nothing: what it cannot write any more goes nowhere.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    ``tell`` is called once where nobody reads any more.
+    """
+
+    def __init__(self, stream: TextIO, tell: Callable[[], object]) -> None:
+        self._stream, self._tell = stream, tell
         self.lost: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -41,7 +44,9 @@ class Lasting:
             yield
         except OSError as error:
             discard(self._stream)
-            self.lost = error
+            first, self.lost = self.lost is None, error
+            if first and error.errno in GONE:
+                self._tell()
 
 
 class Streams(NamedTuple):
@@ -60,9 +65,15 @@ class Streams(NamedTuple):
 
 
 @contextmanager
-def lasting() -> Iterator[Streams]:
-    """Go on where stdout or stderr is lost; at the end all of both is written."""
-    streams = Streams(Lasting(sys.stdout), Lasting(sys.stderr))
+def lasting(note: str) -> Iterator[Streams]:
+    """Go on where stdout or stderr is lost; at the end all of both is written.
+
+    The note goes to stderr where nobody reads stdout any more.
+    """
+    err = Lasting(sys.stderr, lambda: None)
+    heard = cast(TextIO, err)
+    out = Lasting(sys.stdout, lambda: print(note, file=heard, flush=True))
+    streams = Streams(out, err)
     with ExitStack() as held:
         for stream in streams:
             held.callback(stream.flush)

@@ -13,6 +13,7 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.cli import main
+from fp8tune.search.session import UNREAD
 from tests.sample import ERROR, GOOD
 from tests.search.replayed import CONFIG, RECORDS, lines
 
@@ -168,6 +169,8 @@ def test_a_search_goes_on_without_a_reader(project, replayed, lost, shape):
     assert said.returncode == 0
     assert (root / "a.tuned.toml").exists()
     assert len(list(root.glob(".fp8tune/*/report.html"))) == 1
+    notes = [] if lost == "stderr" else said.stderr.decode().splitlines()
+    assert notes.count(UNREAD) == (lost == "stdout")
 
 
 @pytest.mark.parametrize("lost", ["stdout", "stderr"])

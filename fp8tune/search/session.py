@@ -44,13 +44,16 @@ from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 
+UNREAD = "note: nobody reads stdout any more; the search goes to its end all the same"
+"""Said where stdout is a pipe whose reader ended."""
+
 
 def search(wishes: Wishes) -> int:
     """Run the search; the exit code. Raises ``CannotSearch``.
 
     A terminal or reader that is lost meanwhile changes nothing: the config is written.
     """
-    with lasting() as streams:
+    with lasting(UNREAD) as streams:
         code = _heard(wishes)
     if code != CODE and streams.odd:
         raise CannotSearch(streams.odd)
