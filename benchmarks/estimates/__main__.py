@@ -34,16 +34,18 @@ GiB of the fullest instant. KempnerForge's runs are predicted from their configs
 count what is allocated; other trainers print what their allocator reserves, so the
 block of freed bf16 logits and the buffers of other streams are added
 (`benchmarks/estimates/peaks.py`). "Left out" is the error after all other runs of the
-group have calibrated the estimate, "one run" after the worst choice of a single one;
-where the runs of a group differ in little, that is little evidence. The bands after
-calibration are rounded up from both, so they narrow where five runs and more of
-KempnerForge say so; not for VLMs, one of which lies 5 % off the others, and elsewhere
-to what other trainers' runs show. Both are held to 2 % run by run, not in the median.
-What misses: of the pair of 8B runs with FP8 on 32 and 64 H200, either misses the other
-by 2 %. They print 0.99 GiB of difference, where shards of weights, moments and
-gradients alone (16 bytes per parameter) differ by 1.87, so about 0.9 GiB of what was
-reserved moves for a reason that neither report nor code shows. Not understood either:
-70B with TP8, and eager torchtitan, 5 % too low.
+group and family have calibrated the estimate, "one run" after the worst choice of a
+single one; where the runs of a group differ in little, that is little evidence.
+Calibration corrects what is not arithmetic of number formats and shards first
+(`fp8tune/facts/off.py`); one factor for all, as before 2026-11-22, left one pair of
+runs 2.02 % apart. The bands after calibration are rounded up from both, so they narrow
+where five runs and more of KempnerForge say so; not for VLMs under full AC, one of
+which lies 5 % off the other, and elsewhere to what other trainers' runs show. Both are
+held to 2 % run by run, not in the median. Nearest to missing, either calibrated by the
+other: 8B with FP8 on 32 and 64 H200. They print 0.99 GiB of difference, where shards of
+weights, moments and gradients alone (16 bytes per parameter) differ by 1.87, so about
+0.9 GiB of what was reserved moves for a reason that neither report nor code shows. Not
+understood either: 70B with TP8, and eager torchtitan, 5 % too low.
 
 What torch has not allocated is not predicted: the CUDA context, NCCL's buffers and the
 blocks that the allocator keeps, which it gives back before it runs out. The only

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from benchmarks import machine
 from benchmarks.estimates.peaks import Point
-from fp8tune.facts.calibration import Measured, factor
-from fp8tune.facts.peak import BANDS, CALIBRATED
+from fp8tune.facts.bands import BANDS, CALIBRATED, band
+from fp8tune.facts.off import Measured, parts
 
 TARGETS = {
     "FSDP and TP": 0.02,
@@ -48,22 +48,31 @@ def rows(found: list[Point]) -> list[Row]:
 
 def _row(point: Point, found: list[Point]) -> Row:
     others = [
-        Measured("", other.predicted, other.measured)
+        Measured("", other.predicted, other.measured, other.exact)
         for other in found
-        if other.group == point.group and other is not point and other.measured
+        if other is not point and other.measured
+        if (other.group, _family(other)) == (point.group, _family(point))
     ]
     if not point.measured:
         return Row(point, point.predicted, _fit(point), None, None, None)
-    ratio = point.predicted / point.measured
-    alone = [ratio * factor([other]) - 1 for other in others]
+    alone = [_left([other], point) for other in others]
     return Row(
         point,
         point.predicted,
         _fit(point),
-        ratio - 1,
-        ratio * factor(others) - 1 if others else None,
+        _left([], point),
+        _left(others, point) if others else None,
         max(alone, key=abs) if alone else None,
     )
+
+
+def _left(others: list[Measured], point: Point) -> float:
+    """The error of a point once runs have corrected it."""
+    return parts(others).of(point.predicted, point.exact) / point.measured - 1
+
+
+def _family(point: Point) -> str:
+    return str(point.job["estimate_family"]) if "gpu" in point.job else ""
 
 
 def _fit(point: Point) -> str:
@@ -118,31 +127,33 @@ def _worst(errors: list[float | None]) -> float | None:
 
 
 def bands(found: list[Row]) -> str:
-    """The band of each family, and how far its runs lie from the estimate.
+    """The band of each kind and family, and how far its runs lie from the estimate.
 
     And what it narrows to after one measured run in bf16, and after more.
     """
+    families = {_family(row.point) for row in found if row.fit}
     after = ("after one run", "after more")
     head = ("family", "band", "runs", "lowest", "highest", *after)
     lines = []
-    for family, (below, above) in BANDS.items():
+    for family in (*BANDS, *sorted(families - set(BANDS))):
         errors = [
             row.point.measured / row.predicted - 1
             for row in found
             if row.fit or row.point.group.startswith("pipeline")
             if row.point.measured and row.point.group != "small"
-            if row.point.job["estimate_family"] == family
+            if _family(row.point) == family
         ]
         low, high = (min(errors), max(errors)) if errors else (None, None)
-        band = f"-{100 * below:g} % to +{100 * above:g} %"
+        below, above = band(family)
+        width = f"-{100 * below:g} % to +{100 * above:g} %"
         ends = percent(low), percent(high)
-        lines.append((family, band, str(len(errors)), *ends, *_after(family)))
+        lines.append((family, width, str(len(errors)), *ends, *_after(family)))
     return machine.table(lines, head)
 
 
 def _after(family: str) -> Iterator[str]:
     for left in CALIBRATED.get(f"{family}, bf16", CALIBRATED[""]):
-        below, above = (100 * min(left, side) for side in BANDS[family])
+        below, above = (100 * min(left, side) for side in band(family))
         yield f"{below:g} %" if below == above else f"-{below:g} % to +{above:g} %"
 
 

@@ -104,6 +104,11 @@ class Point(NamedTuple):
         reserved = kept + self.freed_gib
         return reserved if reserved <= self.card_gib else kept
 
+    @property
+    def exact(self) -> float:
+        """The part of it that is arithmetic [GiB]."""
+        return float(self.job["memory.exact_gib"])
+
 
 def points() -> list[Point]:
     """Every published run."""

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from benchmarks.search.landscape import World
 from benchmarks.search.near import Pair
-from fp8tune.facts.calibration import MEMORY, Band, Measured, corrected
+from fp8tune.facts.calibration import Band, corrected
+from fp8tune.facts.off import Measured
+from fp8tune.facts.runs import MEMORY
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.earlier import NOTHING, Earlier, earlier

@@ -14,7 +14,7 @@ from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
 
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
-    from fp8tune.facts.calibration import Run
+    from fp8tune.facts.runs import Run
     from fp8tune.lint.config import Config
 
 RAN_ON = {
@@ -81,7 +81,7 @@ def command(
     from fp8tune.estimate.show import text
     from fp8tune.estimate.target import titled
     from fp8tune.estimate.whole import as_json, estimate
-    from fp8tune.facts.calibration import BadCalibration
+    from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
     from fp8tune.job import Unknown
 

@@ -44,7 +44,7 @@ def command(
         page = explain(name)
     else:
         from fp8tune.estimate.target import on_its_gpus
-        from fp8tune.facts.calibration import BadCalibration
+        from fp8tune.facts.runs import BadCalibration
         from fp8tune.facts.stored import read
 
         try:

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts import calibration
-from fp8tune.facts.calibration import Band, Run
+from fp8tune.facts.calibration import Band, Gain
+from fp8tune.facts.parts import EXACT
+from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
 
 T = TypeVar("T")
-
-EXACT = ("weights", "optimizer state", "gradients", "cuBLAS workspaces")
-"""Parts of the peak that no measured run corrects."""
 
 
 class Prediction(NamedTuple):
@@ -86,8 +85,10 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
             return instead
 
     def fact(name: str, instead: Any = None) -> Any:
-        return known(name, lambda: job[name], instead)
+        return known(name, lambda: judged[name], instead)
 
+    gain = known("speed.fp8_gain", lambda: calibration.gain(job, runs), None)
+    judged = job.with_values(gain.facts) if gain else job
     memory = known("memory.peak_gib", lambda: calibration.memory(job, runs), None)
     parts = fact("memory.breakdown", {})
     return Prediction(
@@ -103,11 +104,21 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         fact("speed.fp8_gain_suspicious", False),
         fact("fp8.flop_share"),
         fact("fp8.pays", "unknown"),
-        fact("fp8.reasons", []),
+        [*_told(gain), *fact("fp8.reasons", [])],
         missing,
         fact("pp", 1),
         fact("speed.on_small_nodes", False),
     )
+
+
+def _told(gain: Gain | None) -> list[str]:
+    """Why a gain is another than the one that the tables have."""
+    if gain is None:
+        return []
+    return [
+        f"by {gain.runs} measured runs in both precisions the gain is "
+        f"{gain.factor:.2f} times what the tables say"
+    ]
 
 
 def _scaled(parts: dict[str, float], peak: float) -> dict[str, float]:

@@ -83,9 +83,12 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
 
 
 def _by_runs(band: Band) -> Iterator[str]:
+    count = band.runs or band.beside
+    runs = f"{count} measured run{'s' * (count != 1)}"
     if band.runs:
-        runs = "1 measured run" if band.runs == 1 else f"{band.runs} measured runs"
         yield f"  (times {band.factor:.3f}, by {runs} of configs like this one)"
+    elif band.factor != 1:
+        yield f"  (times {band.factor:.3f}, by {runs} of other kinds, range and all)"
     elif band.beside:
         yield "  (the range holds what measured runs of other kinds were off by)"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fp8tune.facts.calibration import MEMORY, BadCalibration, Run, of_job
-from fp8tune.facts.peak import CALIBRATED
+from fp8tune.facts.bands import CALIBRATED
+from fp8tune.facts.runs import MEMORY, BadCalibration, Run, of_job
 from fp8tune.job import Job
 
 FARTHEST = 1.25

@@ -222,7 +222,8 @@ def _speed(said: Prediction) -> dict[str, Any]:
 def _band(band: Band | None) -> dict[str, Any]:
     if band is None:
         return dict.fromkeys(("value", "low", "high", "calibration"))
-    used = {"runs": band.runs, "factor": band.factor} if band.runs else None
+    runs = {"runs": band.runs, "beside": band.beside, "factor": band.factor}
+    used = runs if band.runs or band.beside else None
     ends = {"value": band.value, "low": band.low, "high": band.high}
     return {**ends, "calibration": used}
 

@@ -1,10 +1,6 @@
-"""Measured runs that correct the estimates of configs like them.
+"""Estimates of a job as measured runs of configs like it correct them.
 
-Within one family (trainer, precision, kind of model and of parallelism, with or without
-full AC) the error of an estimate is nearly one factor, so one run corrects the others
-(``docs/accuracy.md`` leaves each published run out in turn and says by how much). Only
-runs on the same GPU and version of fp8tune count, and of these the ones whose other
-versions are those of the newest.
+``docs/accuracy.md`` leaves each published run out in turn and says what is left then.
 """
 
 from __future__ import annotations
@@ -12,54 +8,28 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fp8tune import __version__
-from fp8tune.facts.peak import CALIBRATED, fit
+from fp8tune.facts.bands import CALIBRATED
+from fp8tune.facts.off import Factors, Measured, median, parts
+from fp8tune.facts.peak import fit
+from fp8tune.facts.runs import MEMORY, OUT, SPEED, Run, family, of_family
 from fp8tune.job import Job, Unknown
-
-MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
-"""What is measured; of a run that ran out of memory, how much there was."""
 
 WIDTHS = {MEMORY: CALIBRATED, SPEED: {"": (0.14, 0.10)}}
 """Smallest half-width of the band after one run and after more, by family."""
 
+FAR = 0.02
+"""A correction larger than any published run of KempnerForge but VLMs asks for."""
+
 ALIKE = 8.0
 """A run speaks for jobs whose memory is so many times more or less at most."""
-
-SMALL = 1024
-"""Smaller hidden sizes are a family of their own: their errors are, too."""
-
-PLAUSIBLE = 3.0
-"""A value further off than this factor was not measured on the config that is meant."""
-
-
-class Measured(NamedTuple):
-    """A value as predicted and as measured, of one family of configs."""
-
-    family: str
-    predicted: float
-    measured: float
-
-
-class Run(NamedTuple):
-    """A measured run: memory in GiB, speed in tokens/s of all GPUs.
-
-    One out of memory has ``measured`` what there was, and may have needed all of it.
-    """
-
-    gpu: str
-    quantity: str
-    family: str
-    predicted: float
-    measured: float
-    versions: dict[str, str]
 
 
 class Band(NamedTuple):
     """An estimate with its band, and how many runs corrected it by what factor.
 
-    ``beside`` is how many runs of other families the band was widened for.
+    ``beside`` is how many runs of other families moved or widened it.
     """
 
     value: float
@@ -70,58 +40,42 @@ class Band(NamedTuple):
     beside: int = 0
 
 
-class BadCalibration(Exception):
-    """A file holds no calibration; ``args[0]`` says where and why."""
-
-
-def factor(runs: Sequence[Measured]) -> float:
-    """What the estimates of a family are multiplied by: the median error, or 1."""
-    ratios = sorted(run.measured / run.predicted for run in runs)
-    middle = len(ratios) // 2
-    return (ratios[middle] + ratios[~middle]) / 2 if ratios else 1.0
+def off(quantity: str, runs: Sequence[Measured]) -> Factors:
+    """What the estimates of a family are off by, as their runs have it."""
+    return median(runs) if quantity == SPEED else parts(runs)
 
 
 def corrected(
     quantity: str,
     band: Band,
     runs: Sequence[Measured],
-    least: float = 0.0,
+    exact: float = 0.0,
+    out: Sequence[Measured] = (),
     own: str = "",
 ) -> Band:
     """An estimate of a family, corrected by runs of that family.
 
-    The band becomes what one run or more leave, if it was wider, and holds every run;
-    ``least`` is the smallest factor that runs out of memory allow. Runs of another
-    family than ``own`` leave no less than where none is published.
+    ``exact`` is the part of it that is arithmetic. The band becomes what one run or
+    more leave, if it was wider, and holds every run, those ``out`` of memory too. Runs
+    of another family than ``own``, and a correction larger than those of published
+    runs, leave no less than where none is published.
     """
-    by = factor(runs)
-    ratios = [run.measured / run.predicted for run in runs] or [by]
+    by = off(quantity, runs)
+    value = by.of(band.value, exact)
+    each, least = (
+        [run.measured / by.of(run.predicted, run.exact) for run in some]
+        for some in (runs or [Measured("", 1.0, 1.0)], out)
+    )
     widths = WIDTHS[quantity]
     families = {run.family for run in runs} | ({own} if own else set())
-    kinds = (*families, "") if len(families) > 1 else families
-    each = (widths.get(kind, widths[""])[len(runs) > 1] for kind in kinds)
-    left = max(each) if runs else math.inf
-    below = max(min(left, 1 - band.low / band.value), 1 - min(ratios) / by)
-    above = max(min(left, band.high / band.value - 1), max(*ratios, least) / by - 1)
-    value = band.value * by
-    return Band(value, value * (1 - below), value * (1 + above), len(runs), by)
-
-
-def family(job: Job, quantity: str) -> str:
-    """The family of a job's runs; raises ``Unknown``."""
-    small = ", small" if job["hidden_size"] < SMALL else ""
-    kind = f"{job['estimate_family']}, {job['precision']}{small}"
-    return f"{kind}, TP" if quantity == SPEED and job["tp"] > 1 else kind
-
-
-def _speaks_for(quantity: str, family: str) -> str:
-    """The families that speak for each other, by one of their names.
-
-    Memory in FP8 is off as in bf16: published pairs differ by 2 % at most. Not where
-    the compiler may keep FP8 weights.
-    """
-    shared = quantity != SPEED and "kept compiled" not in family
-    return family.replace(", fp8", ", bf16") if shared else family
+    far = abs(value / band.value - 1) > FAR
+    kinds = (*families, "") if far or len(families) > 1 else families
+    left = max(widths.get(kind, widths[""])[len(runs) > 1] for kind in kinds or ("",))
+    left = left if runs else math.inf
+    below = max(min(left, 1 - band.low / band.value), 1 - min(each))
+    above = max(min(left, band.high / band.value - 1), max([*each, *least]) - 1)
+    ends = value * (1 - below), value * (1 + above)
+    return Band(value, *ends, len(runs), value / band.value)
 
 
 def memory(job: Job, runs: Sequence[Run]) -> Band:
@@ -135,19 +89,35 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
     band = Band(*values)
     if job["memory.peak_at"] == "init":
         return band
+    exact = job["memory.exact_gib"]
     alike = [run for run in runs if 1 / ALIKE < run.predicted / band.value < ALIKE]
-    mine = _of(job, (MEMORY, OUT), alike)
-    out = [run.measured / run.predicted for run in mine if run.quantity == OUT]
-    whole = [run for run in mine if run.quantity == MEMORY]
-    least, own = max(out, default=0.0), family(job, MEMORY)
-    found = corrected(MEMORY, band, list(map(_measured, whole)), least, own)
+    mine = of_family(job, (MEMORY, OUT), alike)
+    whole, out = (
+        [_measured(run) for run in mine if run.quantity == what]
+        for what in (MEMORY, OUT)
+    )
+    own = family(job, MEMORY)
+    found = corrected(MEMORY, band, whole, exact, out, own)
     if whole:
-        return found
-    others = _of(job, (MEMORY,), alike, any_family=True)
-    others = [run for run in others if _is_small(run.family) == _is_small(own)]
-    by = factor(list(map(_measured, others)))
+        return _routed(job, found, band)
+    others = of_family(job, (MEMORY,), alike, any_family=True)
+    beside = [
+        _measured(run) for run in others if _is_small(run.family) == _is_small(own)
+    ]
+    by = off(MEMORY, beside).of(band.value, exact) / band.value
     low, high = found.low * min(1, by), found.high * max(1, by)
-    return found._replace(low=low, high=high, beside=len(others))
+    return found._replace(low=low, high=high, beside=len(beside))
+
+
+def _routed(job: Job, found: Band, before: Band) -> Band:
+    """Experts whose runs are far from the estimate may have been routed otherwise.
+
+    What that says of another config is not known: its band stays.
+    """
+    if not job["moe_layers"] or abs(found.factor - 1) <= FAR:
+        return found
+    ends = min(found.low, before.low), max(found.high, before.high)
+    return found._replace(low=ends[0], high=ends[1])
 
 
 def _is_small(family: str) -> bool:
@@ -167,90 +137,56 @@ def speed(job: Job, runs: Sequence[Run]) -> Band:
 
     Where only runs of other families are known on the GPU, their factor counts all the
     same, or a slow cluster would make one setting look slow beside others; the band
-    stays as wide as it was.
+    stays as wide as it was. Those in the same precision come first.
     """
     names = ("tokens_per_second", "tokens_low", "tokens_high")
     band = Band(*(job[f"speed.{name}"] for name in names))
-    own = list(map(_measured, _of(job, (SPEED,), runs)))
+    own = list(map(_measured, of_family(job, (SPEED,), runs)))
     if own:
         return corrected(SPEED, band, own)
-    by = factor(list(map(_measured, _of(job, (SPEED,), runs, any_family=True))))
-    return Band(band.value * by, band.low * by, band.high * by)
+    every = of_family(job, (SPEED,), runs, any_family=True)
+    alike = [run for run in every if f", {job['precision']}" in run.family]
+    others = list(map(_measured, alike or every))
+    by = median(others).rest
+    ends = (band.value * by, band.low * by, band.high * by)
+    return Band(*ends, factor=by, beside=len(others))
+
+
+class Gain(NamedTuple):
+    """FP8's gain by measured runs: the facts that change, and the factor."""
+
+    facts: dict[str, Any]
+    runs: int
+    factor: float
+
+
+def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
+    """FP8's gain where configs like this one ran in both precisions.
+
+    It moves by what their speeds were off by, its band with it; tables of single
+    products decide nothing any more. None where either has no run, or other versions.
+    Raises ``Unknown``.
+    """
+    name, own = family(job, SPEED), f", {job['precision']}"
+    fp8, bf16 = (
+        of_family(job, (SPEED,), runs, name.replace(own, f", {one}"))
+        for one in ("fp8", "bf16")
+    )
+    if not fp8 or not bf16 or fp8[-1].versions != bf16[-1].versions:
+        return None
+    low, value, high = (job[f"speed.fp8_gain{end}"] for end in ("_low", "", "_high"))
+    one, other = (median(list(map(_measured, some))).rest for some in (fp8, bf16))
+    found = value * one / other
+    facts = {
+        "speed.fp8_gain": found,
+        "speed.fp8_gain_low": found - (value - low),
+        "speed.fp8_gain_high": found + (high - value),
+        "fp8.published": True,
+        "fp8.linear_gain_low": 0.0,
+        "fp8.linear_gain_high": None,
+    }
+    return Gain(facts, len(fp8) + len(bf16), one / other)
 
 
 def _measured(run: Run) -> Measured:
-    return Measured(run.family, run.predicted, run.measured)
-
-
-def _of(
-    job: Job,
-    quantities: tuple[str, ...],
-    runs: Sequence[Run],
-    *,
-    any_family: bool = False,
-) -> list[Run]:
-    """The runs that speak for a job, if its GPU is known."""
-    if not runs or "gpu" not in job:
-        return []
-    quantity = quantities[0]
-    name = _speaks_for(quantity, family(job, quantity))
-    mine = [
-        run
-        for run in runs
-        if run.gpu == job["gpu"]
-        and (any_family or _speaks_for(quantity, run.family) == name)
-        and run.quantity in quantities
-        and run.versions.get("fp8tune") == __version__
-    ]
-    newest = mine[-1].versions if mine else {}
-    return [
-        run
-        for run in mine
-        if all(newest.get(key, said) == said for key, said in run.versions.items())
-    ]
-
-
-def of_job(
-    job: Job,
-    peak_gib: float = 0.0,
-    tokens_per_second: float = 0.0,
-    versions: dict[str, str] | None = None,
-    *,
-    ran_out: bool = False,
-) -> list[Run]:
-    """What was measured of a job, to be stored.
-
-    0 is what was not measured, ``ran_out`` that the GPU's memory was not enough;
-    ``versions`` are those of torch and the like. Raises ``Unknown``, and
-    ``BadCalibration`` for a value that cannot be this job's.
-    """
-    names = {MEMORY: "memory.peak_gib", SPEED: "speed.tokens_per_second"}
-    known = {"fp8tune": __version__, **(versions or {})}
-    limit = job["gpu.memory_gib"] if ran_out else 0.0
-    values = ((MEMORY, peak_gib), (SPEED, tokens_per_second), (OUT, limit))
-    runs = [
-        Run(
-            job["gpu"],
-            what,
-            family(job, what),
-            job[names.get(what, "memory.peak_gib")],
-            measured,
-            known,
-        )
-        for what, measured in values
-        if measured
-    ]
-    for run in runs:
-        if not is_plausible(run):
-            raise BadCalibration(
-                f"a {run.quantity} of {run.measured:,.1f} is too far from the "
-                f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, "
-                "speed is tokens/s of all GPUs"
-            )
-    return runs
-
-
-def is_plausible(run: Run) -> bool:
-    """Whether the value can be of the config that is meant."""
-    ratio = run.measured / run.predicted
-    return (run.quantity == OUT or ratio > 1 / PLAUSIBLE) and ratio < PLAUSIBLE
+    return Measured(run.family, run.predicted, run.measured, run.exact)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
-from fp8tune.facts.sums import COPIES, GATHERED, RECOMPUTED, Parts
+from fp8tune.facts.sums import COPIES, GATHERED, PADDING, RECOMPUTED, Parts
 from fp8tune.job import Words
 
 
@@ -84,6 +84,26 @@ def breakdown(
     if memory_peak_at in memory_table_parts:
         found["embedding and head"] = left
     return dict(sorted(found.items(), key=lambda part: -part[1]))
+
+
+EXACT = (
+    "weights",
+    "optimizer state",
+    "gradients",
+    "embedding and head",
+    "cuBLAS workspaces",
+    GATHERED,
+    PADDING,
+)
+"""Parts that are arithmetic of number formats."""
+
+
+def exact_gib(memory_breakdown: dict[str, float]) -> float:
+    """How much of the peak is arithmetic of number formats and shards [GiB].
+
+    Measured runs correct the rest of it first.
+    """
+    return sum(gib for name, gib in memory_breakdown.items() if name in EXACT)
 
 
 def largest_parts(memory_breakdown: dict[str, float]) -> str:

@@ -1,55 +1,13 @@
 """Peak memory of rank 0: the largest of its instants, with a band from measured runs.
 
-``docs/accuracy.md`` compares with every published run that we hold; the bands are the
-worst errors there, and a test holds them to it.
+``docs/accuracy.md`` compares with every published run that we hold.
 """
 
 from __future__ import annotations
 
+from fp8tune.facts.bands import band
 from fp8tune.facts.memory import GIB
 from fp8tune.job import Job, Unknown, Words, known
-
-SHARDED = {
-    "dense": (0.02, 0.02),
-    "mixture of experts": (0.03, 0.035),
-    "VLM": (0.06, 0.03),
-    "kept eager": (0.06, 0.06),
-    "fp32": (0.06, 0.06),
-    "kept compiled": (0.10, 0.10),
-}
-ALONE = {"one GPU": (0.02, 0.05), "pipeline": (0.02, 0.05)}
-BANDS = {
-    **SHARDED,
-    **ALONE,
-    **{
-        f"{place}, {kind}": (below + under, above + over)
-        for place, (below, above) in ALONE.items()
-        for kind, (under, over) in SHARDED.items()
-        if kind != "dense"
-    },
-}
-"""How far below and above the estimate a peak of each family may lie.
-
-What blocks keep without full AC has no measured run: it is exact for eager ones, and
-was measured on the CPU for compiled ones, as was fp32. On one GPU and in pipelines only
-dense models under full AC were measured; of others both errors are added. Experts
-were measured on GPUs within 1 %; of the trainer's own steps on the CPU the worst needs
-3.4 % more (benchmarks/results/step_memory.json).
-"""
-
-CALIBRATED = {
-    "": (0.03, 0.02),
-    "dense, bf16": (0.01, 0.01),
-    "mixture of experts, bf16": (0.01, 0.01),
-    **dict.fromkeys(("VLM, bf16", "VLM, fp8", "one GPU, VLM, bf16"), (0.06, 0.06)),
-}
-"""The same to either side after one measured run of the family, and after more.
-
-What the worst run left out of its group, and the worst choice of a single one, leave
-(``docs/accuracy.md``); "" is for families without such runs, by those of other
-trainers, and for FP8 by runs in bf16. VLMs do not help each other: one of five lies
-5 % off the rest.
-"""
 
 FULLEST = 0.915
 """Share of the GPU that the fullest measured run had allocated.
@@ -172,7 +130,7 @@ def low_gib(
     of all until the backward pass begins, of one at its end. Building the model is
     exact.
     """
-    share = 1 - BANDS[estimate_family][0]
+    share = 1 - band(estimate_family)[0]
     if balanced_routing:
         least: float = job.with_values(balanced_routing)["memory.peak_gib"]
         return max(memory_init_gib, min(least, memory_peak_gib) * share)
@@ -190,7 +148,7 @@ def high_gib(
     estimate_family: str, memory_peak_gib: float, memory_cached_weights_gib: float
 ) -> float:
     """Most that the peak can be, by the errors measured so far [GiB]."""
-    return memory_peak_gib * (1 + BANDS[estimate_family][1]) + memory_cached_weights_gib
+    return memory_peak_gib * (1 + band(estimate_family)[1]) + memory_cached_weights_gib
 
 
 def cached_weights_gib(

@@ -10,7 +10,8 @@ import stat
 from collections.abc import Iterable
 
 from fp8tune import atomic
-from fp8tune.facts.calibration import OUT, WIDTHS, BadCalibration, Run, is_plausible
+from fp8tune.facts.calibration import WIDTHS
+from fp8tune.facts.runs import OUT, BadCalibration, Run, is_plausible
 
 MAX_BYTES = 1 << 20
 """Largest file that is read or added to."""

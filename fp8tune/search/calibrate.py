@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.facts.calibration import BadCalibration, Run, of_job
+from fp8tune.facts.runs import BadCalibration, Run, of_job
 from fp8tune.facts.stored import add, read
 from fp8tune.job import Job, Unknown
 from fp8tune.search.record import Record

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.facts import calibration
-from fp8tune.facts.calibration import Run
+from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
 from fp8tune.search.line import PRIOR_NOISE
 from fp8tune.search.space import Point, Space

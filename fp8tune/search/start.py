@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fp8tune.facts.calibration import BadCalibration, Run
+from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
 from fp8tune.search.aim import aimed
 from fp8tune.search.calibrate import measured, stored

@@ -16,11 +16,12 @@ def test_measured_runs_correct_the_estimate(fp8tune, project):
     typed = ("--measured", f"{1.02 * peak}", "--measured-speed", f"{0.9 * speed}")
     typed += ("--measured-torch", "2.9.1")
     after = fp8tune(*command, *typed).json
-    assert after["memory"]["peak_gib"] == pytest.approx(1.02 * peak)
+    assert after["memory"]["peak_gib"] == pytest.approx(1.02 * peak, rel=1e-3)
     assert after["speed"]["tokens_per_second"] == pytest.approx(0.9 * speed)
     assert after["memory"]["calibration"] == {
         "runs": 1,
-        "factor": pytest.approx(1.02),
+        "beside": 0,
+        "factor": pytest.approx(1.02, abs=1e-3),
     }
     assert after == fp8tune(*command).json
     text = fp8tune("estimate", "a.toml", *H200).out
@@ -112,5 +113,5 @@ def test_advice_where_nothing_fits_counts_measured_runs(fp8tune, project):
     fp8tune("estimate", "one.toml", *gpu, "--measured", f"{1.1 * peak}")
     said = fp8tune("estimate", "a.toml", *gpu).json
     assert said["start"] is None
-    assert "`train.batch_size = 6`" in said["instead"]
+    assert "`train.batch_size = 5`" in said["instead"]
     assert "its GiB are without what measured runs add" in said["instead"]

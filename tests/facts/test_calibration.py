@@ -7,14 +7,10 @@ import pytest
 from benchmarks.estimates.peaks import points
 from benchmarks.estimates.speeds import others, steps, tokens_per_second
 from fp8tune.facts import calibration
-from fp8tune.facts.calibration import (
-    MEMORY,
-    SPEED,
-    BadCalibration,
-    Band,
-    Measured,
-    corrected,
-)
+from fp8tune.facts.bands import CALIBRATED
+from fp8tune.facts.calibration import Band, corrected
+from fp8tune.facts.off import NOISE, REST, Measured
+from fp8tune.facts.runs import MEMORY, SPEED, BadCalibration, of_job
 from fp8tune.facts.steptime import Rates
 from fp8tune.job import Unknown
 from tests.sample import DEFAULT_8B
@@ -57,7 +53,24 @@ def config(job):
 )
 def test_corrected(runs, expected):
     found = corrected(MEMORY, BAND, [Measured("", *run) for run in runs])
-    assert found == pytest.approx(expected)
+    assert found == pytest.approx(expected, rel=NOISE**2 / REST**2)
+
+
+@pytest.mark.parametrize(
+    ("share", "other", "factor"),
+    [
+        (0.0, 0.0, 1.1),
+        (0.0, 1.0, 1.0),
+        (0.5, 0.5, 1.1),
+        (0.5, 1.0, 1.0),
+        (1.0, 0.0, 1.0),
+    ],
+)
+def test_what_is_not_arithmetic_is_corrected_first(share, other, factor):
+    """A run 10 % off tells little of an estimate that has other parts."""
+    run = Measured("", 10.0, 11.0, 10.0 * share)
+    found = corrected(MEMORY, BAND, [run], 50.0 * other)
+    assert found.factor == pytest.approx(factor, abs=0.005)
 
 
 @pytest.mark.parametrize("measured", [(60.0, 110.0), (70.0, 71.0), (50.0, 51.0, 90.0)])
@@ -69,9 +82,10 @@ def test_the_band_holds_every_run_that_corrects_it(measured):
     assert found.high >= max(measured) - 1e-9
 
 
-@pytest.mark.parametrize(("least", "high"), [(0.0, 60.0), (1.1, 60.0), (1.5, 75.0)])
+@pytest.mark.parametrize(("least", "high"), [(0.5, 60.0), (1.1, 60.0), (1.5, 75.0)])
 def test_what_ran_out_lifts_the_high_end(least, high):
-    assert corrected(MEMORY, BAND, [], least) == pytest.approx(Band(50.0, 40.0, high))
+    out = [Measured("", 10.0, 10.0 * least)]
+    assert corrected(MEMORY, BAND, [], 0.0, out) == Band(50.0, 40.0, high)
 
 
 def wrong_after_one_run(quantity, groups):
@@ -123,15 +137,16 @@ def test_two_runs_correct_other_configs_of_their_family(config):
         run
         for gpus in (8, 32)
         for one in [config(world_size=gpus)]
-        for run in calibration.of_job(
+        for run in of_job(
             one, 1.04 * one["memory.peak_gib"], 0.9 * one["speed.tokens_per_second"]
         )
     ]
     memory, speed = calibration.memory(before, runs), calibration.speed(before, runs)
     assert (memory.runs, speed.runs) == (2, 2)
-    assert memory.value == pytest.approx(1.04 * before["memory.peak_gib"])
+    assert memory.value == pytest.approx(1.04 * before["memory.peak_gib"], rel=1e-3)
     assert speed.value == pytest.approx(0.9 * before["speed.tokens_per_second"])
-    assert memory.high - memory.low == pytest.approx(0.02 * memory.value)
+    width = memory.high / memory.low - 1
+    assert width == pytest.approx(0.04, abs=1e-3)  # no published one is so far off
     old = before["speed.tokens_high"] - before["speed.tokens_low"]
     assert speed.high - speed.low < old
 
@@ -141,7 +156,7 @@ def test_two_runs_correct_other_configs_of_their_family(config):
 )
 def test_other_families_and_gpus_are_left_alone(config, other):
     one = config()
-    runs = calibration.of_job(one, 2 * one["memory.peak_gib"])
+    runs = of_job(one, 2 * one["memory.peak_gib"])
     found = calibration.memory(config(**other), runs)
     assert (found.value, found.runs) == (config(**other)["memory.peak_gib"], 0)
 
@@ -154,23 +169,24 @@ def test_the_memory_of_fp8_goes_along_and_bands_of_others_hold_the_factor(
     config, precision, ac, goes_along
 ):
     one, beside = config(), config(precision=precision, ac=ac)
-    runs = calibration.of_job(one, 1.2 * one["memory.peak_gib"])
+    runs = of_job(one, 1.2 * one["memory.peak_gib"])
     found = calibration.memory(beside, runs)
     low, peak, high = (beside[f"memory.{n}_gib"] for n in ("low", "peak", "high"))
     if goes_along:
-        assert (found.runs, found.value) == (1, pytest.approx(1.2 * peak))
+        assert (found.runs, found.value) == (1, pytest.approx(1.2 * peak, rel=2e-3))
     else:
-        assert found == Band(peak, low, pytest.approx(1.2 * high), beside=1)
+        assert found._replace(high=0) == Band(peak, low, 0, beside=1)
+        assert found.high > 1.2 * high  # less of it is arithmetic
 
 
 def test_fp8_and_bf16_leave_each_other_no_less_than_their_pairs_differ(config):
     one = config()
-    runs = calibration.of_job(one, one["memory.peak_gib"])
+    runs = of_job(one, one["memory.peak_gib"])
     own, other = (
         calibration.memory(config(precision=precision), runs)
         for precision in ("bf16", "fp8")
     )
-    assert own.high / own.value == pytest.approx(1.01)
+    assert own.high / own.value == pytest.approx(1 + CALIBRATED["dense, bf16"][0])
     assert other.high / other.value == pytest.approx(1.02)
 
 
@@ -185,7 +201,7 @@ def test_fp8_and_bf16_leave_each_other_no_less_than_their_pairs_differ(config):
 def test_runs_of_another_size_widen_no_band(job, config, model, others):
     text = f"[model]\n{model}\n[train]\nactivation_checkpointing = 'none'\n"
     one = job(text, gpu="h200", world_size=16)
-    runs = calibration.of_job(one, 1.2 * one["memory.peak_gib"])
+    runs = of_job(one, 1.2 * one["memory.peak_gib"])
     assert calibration.memory(config(), runs).beside == others
 
 
@@ -193,11 +209,26 @@ def test_runs_of_another_size_widen_no_band(job, config, model, others):
 def test_the_speed_of_other_families_goes_along(config, other):
     """Else what was measured would look slow beside what was not."""
     one, beside = config(precision="fp8"), config(**{"precision": "fp8"} | other)
-    runs = calibration.of_job(one, 0.0, 0.8 * one["speed.tokens_per_second"])
+    runs = of_job(one, 0.0, 0.8 * one["speed.tokens_per_second"])
     found, names = calibration.speed(beside, runs), ("per_second", "low", "high")
     wanted = [0.8 * beside[f"speed.tokens_{name}"] for name in names]
     assert list(found[:3]) == pytest.approx(wanted)
+    assert (found.factor, found.beside) == (pytest.approx(0.8), 1)
     assert calibration.speed(config(**other, gpu="h100-sxm"), runs).factor == 1.0
+
+
+def test_of_other_families_those_in_the_same_precision_come_first(config):
+    runs = [
+        run
+        for precision, ratio in (("bf16", 1.0), ("fp8", 0.6))
+        for one in [config(precision=precision)]
+        for run in of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
+    ]
+    found = [
+        calibration.speed(config(precision=precision, ac="none"), runs).factor
+        for precision in ("bf16", "fp8")
+    ]
+    assert found == pytest.approx([1.0, 0.6])
 
 
 def test_only_the_newest_environment_counts(config):
@@ -206,9 +237,9 @@ def test_only_the_newest_environment_counts(config):
     runs = [
         run
         for torch, ratio in (("2.11", 1.5), ("2.13", 1.1))
-        for run in calibration.of_job(one, ratio * peak, versions={"torch": torch})
+        for run in of_job(one, ratio * peak, versions={"torch": torch})
     ]
-    assert calibration.memory(one, runs).value == pytest.approx(1.1 * peak)
+    assert calibration.memory(one, runs).value == pytest.approx(1.1 * peak, rel=1e-3)
     old = [run._replace(versions={"fp8tune": "0"}) for run in runs]
     assert calibration.memory(one, old).value == peak
 
@@ -218,14 +249,89 @@ def test_what_building_needs_is_exact(job):
     text += "compile_model = false\n[distributed]\nep = 8\n"
     built = job(text, gpu="h200", world_size=8)
     assert str(built["memory.peak_at"]) == "init"
-    runs = calibration.of_job(built, 2 * built["memory.peak_gib"])
-    assert calibration.memory(built, runs).value == built["memory.peak_gib"]
+    with pytest.raises(BadCalibration, match="while the model is built"):
+        of_job(built, built["memory.peak_gib"])
+    with pytest.raises(BadCalibration, match="while the model is built"):
+        of_job(built, ran_out=True)
+
+
+EXPERTS = {"ac": "full", "precision": "bf16", "batch": 1}
+
+
+@pytest.fixture
+def experts(job):
+    def build(**values):
+        text = (
+            "[model]\ndim = 2048\nn_heads = 16\nnum_experts = 8\n[train]\nseq_len"
+            " = 4096\ncompile_model = false\nactivation_checkpointing = '{ac}'\n"
+            "mixed_precision = '{precision}'\nbatch_size = {batch}\n"
+        )
+        return job(text.format(**EXPERTS | values), gpu="h200", world_size=8)
+
+    return build
+
+
+def test_experts_kept_without_full_ac_are_a_family_of_their_own(experts):
+    kept, full = experts(ac="none"), experts()
+    runs = of_job(kept, 0.7 * kept["memory.peak_gib"])
+    assert calibration.memory(full, runs).runs == 0
+    assert calibration.memory(kept, runs).runs == 1
+
+
+@pytest.mark.parametrize(("ratio", "stays"), [(0.85, True), (0.99, False)])
+def test_the_band_of_experts_stays_where_a_run_was_routed_otherwise(
+    experts, ratio, stays
+):
+    one, other = experts(), experts(batch=2)
+    runs = of_job(one, ratio * one["memory.peak_gib"])
+    found = calibration.memory(other, runs)
+    assert (found.high >= other["memory.high_gib"]) is stays
+    assert (found.low <= other["memory.low_gib"]) is stays
+
+
+def test_state_is_not_corrected_by_what_activations_were_off_by(job):
+    """A peak without activations stays, nearly, where one with many was 7 % less."""
+    text = f"{DEFAULT_8B}[train]\nmixed_precision = 'bf16'\nbatch_size = 1\nseq_len = "
+    one, state = (
+        job(f"{text}{size}\n", gpu="h200", world_size=2) for size in (4096, 256)
+    )
+    assert one["memory.exact_gib"] < 0.7 * one["memory.peak_gib"]
+    assert state["memory.exact_gib"] > 0.95 * state["memory.peak_gib"]
+    runs = of_job(one, 0.93 * one["memory.peak_gib"])
+    found = calibration.memory(state, runs)
+    assert found.runs == 1
+    assert found.value > 0.99 * state["memory.peak_gib"]
+
+
+SPEEDS = ((0.9, 0.6, "no"), (0.9, 0.9, "yes"))
+
+
+@pytest.mark.parametrize(("bf16", "fp8", "pays"), SPEEDS)
+def test_runs_in_both_precisions_say_whether_fp8_pays(config, bf16, fp8, pays):
+    both = {"bf16": bf16, "fp8": fp8}
+    runs = [
+        run
+        for precision, ratio in both.items()
+        for one in [config(precision=precision)]
+        for run in of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
+    ]
+    for precision in both:
+        one = config(precision=precision)
+        assert calibration.gain(one, runs[:1]) is None
+        gain = calibration.gain(one, runs)
+        assert (gain.runs, gain.factor) == (2, pytest.approx(fp8 / bf16))
+        after = one.with_values(gain.facts)
+        assert str(after["fp8.pays"]) == pays
+        gained = one["speed.fp8_gain"] * fp8 / bf16
+        assert after["speed.fp8_gain"] == pytest.approx(gained)
+    other = runs[1]._replace(versions=runs[1].versions | {"torch": "2.9"})
+    assert calibration.gain(config(), [runs[0], other]) is None
 
 
 def test_the_verdict_follows_the_correction(config):
     one = config()
     assert calibration.memory_fit(one, calibration.memory(one, [])) == "fits"
-    runs = calibration.of_job(one, 2.5 * one["memory.peak_gib"])
+    runs = of_job(one, 2.5 * one["memory.peak_gib"])
     found = calibration.memory(one, runs)
     assert calibration.memory_fit(one, found) == "out-of-memory"
 
@@ -234,19 +340,19 @@ def test_the_verdict_follows_the_correction(config):
 def test_what_is_far_off_is_not_stored(config, ratio):
     one = config()
     with pytest.raises(BadCalibration, match="too far from the estimate"):
-        calibration.of_job(one, ratio * one["memory.peak_gib"])
+        of_job(one, ratio * one["memory.peak_gib"])
 
 
 def test_what_is_not_covered_cannot_be_stored(job):
     with pytest.raises(Unknown):
-        calibration.of_job(job(CONFIG.format(**FULL)), 50.0)
+        of_job(job(CONFIG.format(**FULL)), 50.0)
 
 
 def test_a_run_of_another_size_of_memory_says_nothing(config):
     one = config()
     peak = one["memory.peak_gib"]
     for times, count in ((7.9, 1), (8.1, 0)):
-        (run,) = calibration.of_job(one, 1.1 * peak)
+        (run,) = of_job(one, 1.1 * peak)
         for far in (times * peak, peak / times):
             moved = run._replace(predicted=far, measured=1.1 * far)
             assert calibration.memory(one, [moved]).runs == count
@@ -255,7 +361,7 @@ def test_a_run_of_another_size_of_memory_says_nothing(config):
 def test_what_ran_out_is_never_said_to_fit(config):
     one = config()
     assert one["memory.fit"] == "fits"
-    (run,) = calibration.of_job(one, ran_out=True)
+    (run,) = of_job(one, ran_out=True)
     found = calibration.memory(one, [run])
     assert calibration.memory_fit(one, found) == "tight"
     assert (found.value, found.runs) == (one["memory.peak_gib"], 0)

@@ -2,7 +2,7 @@
 
 import json
 
-from fp8tune.facts.peak import BANDS
+from fp8tune.facts.bands import band
 from tests.facts.shapes import INSTANTS
 
 STEPS = "benchmarks/results/step_memory.json"
@@ -29,7 +29,7 @@ def test_the_trainers_own_steps_lie_in_the_bands(repository, job):
         found = config.with_values({"optimizer.fused": False})  # the CPU's is not
         predicted = max(found[f"memory.{name}_gib"] for name in INSTANTS) * 2**30
         error = max(map(case["peaks"].get, PHASES)) / predicted - 1
-        below, above = BANDS[found["estimate_family"]]
+        below, above = band(found["estimate_family"])
         if not -below <= error <= above:
             outside[case["name"]] = round(error, 3)
     assert outside == LOOSE

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fp8tune.facts import peak
+from fp8tune.facts.bands import BANDS, band
 from fp8tune.job import Unknown
 from tests.facts.shapes import ANY, INSTANTS, built, degrees, gpus
 
@@ -217,8 +218,8 @@ def test_bands_of_what_was_never_measured_add_up(config, ac, place):
         found = config(world_size=size, extra=extra, ac=ac, compiled=compiled)
         where, _, kind = found["estimate_family"].partition(", ")
         assert bool(kind) is (ac != "full")
-        ends = zip(peak.BANDS[where], peak.BANDS.get(kind, (0, 0)), strict=True)
-        assert peak.BANDS[found["estimate_family"]] == tuple(map(sum, ends))
+        ends = zip(BANDS[where], BANDS.get(kind, (0, 0)), strict=True)
+        assert band(found["estimate_family"]) == tuple(map(sum, ends))
 
 
 def test_fp8_unties_embeddings(job):

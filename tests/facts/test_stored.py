@@ -6,12 +6,8 @@ import os
 import pytest
 
 from fp8tune import __version__
-from fp8tune.facts import calibration, stored
-from fp8tune.facts.calibration import (
-    MEMORY,
-    BadCalibration,
-    Run,
-)
+from fp8tune.facts import stored
+from fp8tune.facts.runs import MEMORY, BadCalibration, Run
 
 
 def test_a_fifo_is_no_calibration(tmp_path):
@@ -48,7 +44,7 @@ def test_a_whole_last_line_without_its_end_is_kept_and_gets_one(tmp_path):
 def test_a_last_line_that_is_no_run_is_said(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text(line)
-    with pytest.raises(calibration.BadCalibration, match=r"c\.jsonl:1: no measured"):
+    with pytest.raises(BadCalibration, match=r"c\.jsonl:1: no measured"):
         stored.read(str(path))
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.facts.calibration import Run
+from fp8tune.facts.runs import Run
 from fp8tune.fields import FIELDS
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.fact import FactPage, fact_page

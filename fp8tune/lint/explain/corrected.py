@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.facts import calibration
-from fp8tune.facts.calibration import Run
+from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
 
 _MEMORY = {
@@ -19,6 +19,13 @@ _SPEED = {
     "speed.tokens_low": "low",
     "speed.tokens_high": "high",
 }
+_GAIN = (
+    "speed.fp8_gain",
+    "speed.fp8_gain_low",
+    "speed.fp8_gain_high",
+    "speed.fp8_gain_suspicious",
+    "fp8.pays",
+)
 
 
 class Corrected(NamedTuple):
@@ -35,19 +42,25 @@ class Corrected(NamedTuple):
 def corrected(name: str, job: Job, runs: Sequence[Run]) -> Corrected | None:
     """The corrected value of a fact; none if no run speaks for it."""
     try:
-        if name in _SPEED:
-            band = calibration.speed(job, runs)
-            value: Any = getattr(band, _SPEED[name])
-        elif name in _MEMORY or name == "memory.fit":
-            band = calibration.memory(job, runs)
-            value = (
-                getattr(band, _MEMORY[name])
-                if name in _MEMORY
-                else str(calibration.memory_fit(job, band))
-            )
-        else:
-            return None
-        plain = value == job[name]
+        found = _found(name, job, runs)
+        plain = found is None or found.value == job[name]
     except Unknown:
         return None
-    return None if plain and not band.runs else Corrected(value, band.runs, band.factor)
+    return None if found is None or (plain and not found.runs) else found
+
+
+def _found(name: str, job: Job, runs: Sequence[Run]) -> Corrected | None:
+    if name in _SPEED:
+        band = calibration.speed(job, runs)
+        return Corrected(getattr(band, _SPEED[name]), band.runs, band.factor)
+    if name in _MEMORY:
+        band = calibration.memory(job, runs)
+        return Corrected(getattr(band, _MEMORY[name]), band.runs, band.factor)
+    if name == "memory.fit":
+        band = calibration.memory(job, runs)
+        fit = str(calibration.memory_fit(job, band))
+        return Corrected(fit, band.runs, band.factor)
+    gain = calibration.gain(job, runs) if name in _GAIN else None
+    if gain is None:
+        return None
+    return Corrected(job.with_values(gain.facts)[name], gain.runs, gain.factor)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.facts.calibration import Run
+from fp8tune.facts.runs import Run
 from fp8tune.fields import FIELDS
 from fp8tune.job import Source
 from fp8tune.lint.config import Config

@@ -229,19 +229,15 @@ def estimate_family(
 
     None was in fp32: that has the CPU's steps alone, as what eager blocks keep.
     """
-    full = ac_applied == "full"
-    if compile and not full:
-        kind = "kept compiled"
-    elif compute_bytes > 2:
-        kind = "fp32"
-    elif vlm:
-        kind = "VLM"
-    elif not full:
-        kind = "kept eager"
-    else:
-        kind = "mixture of experts" if moe_layers else ""
     place = "pipeline" if pp > 1 else "" if sharded else "one GPU"
-    return ", ".join(filter(None, (place, kind))) or "dense"
+    model = "VLM" if vlm else "mixture of experts" if moe_layers else ""
+    kept = "compiled" if compile else "eager"
+    kinds = (
+        model,
+        "fp32" if compute_bytes > 2 else "",
+        "" if ac_applied == "full" else f"kept {kept}",
+    )
+    return ", ".join(filter(None, (place, *kinds))) or "dense"
 
 
 def gathered_bytes(

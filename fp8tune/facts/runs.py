@@ -1,0 +1,145 @@
+"""Measured runs of configs: what is stored of them, and for which jobs they speak.
+
+Within one family (trainer, precision, kind of model and of parallelism, with or without
+full AC) the error of an estimate is nearly the same. Only runs on the same GPU and
+version of fp8tune count, and of these the ones whose other versions are those of the
+newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fp8tune import __version__
+from fp8tune.job import Job
+
+MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
+"""What is measured; of a run that ran out of memory, how much there was."""
+
+SMALL = 1024
+"""Smaller hidden sizes are a family of their own: their errors are, too."""
+
+PLAUSIBLE = 3.0
+"""A value further off than this factor was not measured on the config that is meant."""
+
+
+class Run(NamedTuple):
+    """A measured run: memory in GiB, speed in tokens/s of all GPUs.
+
+    One out of memory has ``measured`` what there was, and may have needed all of it.
+    ``exact`` is as in `Measured`.
+    """
+
+    gpu: str
+    quantity: str
+    family: str
+    predicted: float
+    measured: float
+    versions: dict[str, str]
+    exact: float = 0.0
+
+
+class BadCalibration(Exception):
+    """A file holds no calibration; ``args[0]`` says where and why."""
+
+
+def family(job: Job, quantity: str) -> str:
+    """The family of a job's runs; raises ``Unknown``."""
+    small = ", small" if job["hidden_size"] < SMALL else ""
+    kind = f"{job['estimate_family']}, {job['precision']}{small}"
+    return f"{kind}, TP" if quantity == SPEED and job["tp"] > 1 else kind
+
+
+def _speaks_for(quantity: str, family: str) -> str:
+    """The families that speak for each other, by one of their names.
+
+    Memory in FP8 is off as in bf16: published pairs differ by 2 % at most. Not where
+    the compiler may keep FP8 weights.
+    """
+    shared = quantity != SPEED and "kept compiled" not in family
+    return family.replace(", fp8", ", bf16") if shared else family
+
+
+def of_family(
+    job: Job,
+    quantities: tuple[str, ...],
+    runs: Sequence[Run],
+    kind: str = "",
+    *,
+    any_family: bool = False,
+) -> list[Run]:
+    """The runs of a family that speak for a job, if its GPU is known.
+
+    The job's own family if none is named.
+    """
+    if not runs or "gpu" not in job:
+        return []
+    quantity = quantities[0]
+    name = _speaks_for(quantity, kind or family(job, quantity))
+    mine = [
+        run
+        for run in runs
+        if run.gpu == job["gpu"]
+        and (any_family or _speaks_for(quantity, run.family) == name)
+        and run.quantity in quantities
+        and run.versions.get("fp8tune") == __version__
+    ]
+    newest = mine[-1].versions if mine else {}
+    return [
+        run
+        for run in mine
+        if all(newest.get(key, said) == said for key, said in run.versions.items())
+    ]
+
+
+def of_job(
+    job: Job,
+    peak_gib: float = 0.0,
+    tokens_per_second: float = 0.0,
+    versions: dict[str, str] | None = None,
+    *,
+    ran_out: bool = False,
+) -> list[Run]:
+    """What was measured of a job, to be stored.
+
+    0 is what was not measured, ``ran_out`` that the GPU's memory was not enough;
+    ``versions`` are those of torch and the like. Raises ``Unknown``, and
+    ``BadCalibration`` for a value that cannot be this job's, or says nothing of others.
+    """
+    if (peak_gib or ran_out) and job["memory.peak_at"] == "init":
+        raise BadCalibration(
+            "the most memory is there while the model is built, which is known to the "
+            "byte: a measured peak of this config corrects nothing"
+        )
+    names = {MEMORY: "memory.peak_gib", SPEED: "speed.tokens_per_second"}
+    known = {"fp8tune": __version__, **(versions or {})}
+    limit = job["gpu.memory_gib"] if ran_out else 0.0
+    values = ((MEMORY, peak_gib), (SPEED, tokens_per_second), (OUT, limit))
+    runs = [
+        Run(
+            job["gpu"],
+            what,
+            family(job, what),
+            job[names.get(what, "memory.peak_gib")],
+            measured,
+            known,
+            0.0 if what == SPEED else job["memory.exact_gib"],
+        )
+        for what, measured in values
+        if measured
+    ]
+    for run in runs:
+        if not is_plausible(run):
+            raise BadCalibration(
+                f"a {run.quantity} of {run.measured:,.1f} is too far from the "
+                f"estimate, {run.predicted:,.1f}: memory is GiB allocated on one GPU, "
+                "speed is tokens/s of all GPUs"
+            )
+    return runs
+
+
+def is_plausible(run: Run) -> bool:
+    """Whether the value can be of the config that is meant."""
+    ratio = run.measured / run.predicted
+    return (run.quantity == OUT or ratio > 1 / PLAUSIBLE) and ratio < PLAUSIBLE
