@@ -144,6 +144,12 @@ MIXED: dict[str, dict[str, Any]] = {
     "no AC, few tokens": VARIANTS["no AC"] | {"train.batch_size": 1},
     "packed no AC": VARIANTS["no AC"] | {"model.moe_packed_experts": True},
     "accumulated thrice": {"train.grad_accum_steps": 3},
+    "packed accumulated twice, nine layers": {
+        "model.n_layers": 9,
+        "model.moe_packed_experts": True,
+        "train.batch_size": 4,
+        "train.grad_accum_steps": 2,
+    },
 }
 """Experts that compute otherwise, or that FSDP holds copies of."""
 

@@ -99,7 +99,8 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
     own = family(job, MEMORY)
     found = corrected(MEMORY, band, whole, exact, out, own)
     if whole:
-        return _routed(job, found, band)
+        same = any(math.isclose(run.predicted, band.value) for run in whole)
+        return found if same else _routed(job, found, band)
     others = of_family(job, (MEMORY,), alike, any_family=True)
     beside = [
         _measured(run) for run in others if _is_small(run.family) == _is_small(own)

@@ -60,6 +60,7 @@ def expert_gradients(
     params_root: float,
     params_dense_block: float,
     params_first_block: float,
+    params_first_group: float,
     params_period: float,
     memory_gradients_gib: float,
     memory_late_gradients_gib: float,
@@ -67,7 +68,8 @@ def expert_gradients(
     """Gradients at those places where they are not what accumulation keeps [GiB].
 
     Near the first block all are there. Of two micro-batches the first has left none of
-    the blocks before by then, and the second, which reduces them, none of those after.
+    the blocks before by then, and the second, which reduces them, none of those after:
+    what it reduces at that moment counts as that.
     """
     early, late = memory_gradients_gib, memory_late_gradients_gib
     if not unsharded_gradient_bytes:
@@ -81,10 +83,13 @@ def expert_gradients(
     if grad_accum > 2:
         return {"next": next_, "second": late, "first": late, "first reduced": late}
     before = late - each * (moe_every - 1) * params_dense_block
-    first = max(before, early - each * (params_rank - params_root - params_period))
+    new = early - each * (params_rank - params_root - params_period)
+    first = max(before, new)
     last = dict.fromkeys(("last", "last reduced"), early - after)
-    firsts = dict.fromkeys(("first", "first reduced"), first)
-    return last | firsts | {"next": next_, "second": late}
+    reduced = each * params_first_group if layers > 1 else 0.0
+    alone = max(before - reduced, new)
+    firsts = {"second": late - reduced, "first": alone, "first reduced": first}
+    return last | firsts | {"next": next_}
 
 
 def expert_held(

@@ -56,7 +56,8 @@ def parts(
     """A factor for each part, by least squares about 1.
 
     So a run whose peak is mostly state says little of activations, and one of mostly
-    activations little of state. Deviations are relative, see ``EXACT``.
+    activations little of state. Deviations are relative, see ``EXACT``. What of the
+    runs that cannot explain is in every part alike.
     """
     own, other, both = (noise / exact) ** 2, (noise / rest) ** 2, 0.0
     right = [own, other]
@@ -68,7 +69,9 @@ def parts(
         right[0] += share * ratio
         right[1] += (1 - share) * ratio
     scale = own * other - both**2
-    return Factors(
+    found = Factors(
         (right[0] * other - right[1] * both) / scale,
         (right[1] * own - right[0] * both) / scale,
     )
+    left = [run._replace(predicted=found.of(run.predicted, run.exact)) for run in runs]
+    return Factors(*(median(left).rest * factor for factor in found))

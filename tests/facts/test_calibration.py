@@ -63,7 +63,7 @@ def test_corrected(runs, expected):
         (0.0, 1.0, 1.0),
         (0.5, 0.5, 1.1),
         (0.5, 1.0, 1.0),
-        (1.0, 0.0, 1.0),
+        (1.0, 0.0, 1.02),
     ],
 )
 def test_what_is_not_arithmetic_is_corrected_first(share, other, factor):
@@ -287,6 +287,8 @@ def test_the_band_of_experts_stays_where_a_run_was_routed_otherwise(
     found = calibration.memory(other, runs)
     assert (found.high >= other["memory.high_gib"]) is stays
     assert (found.low <= other["memory.low_gib"]) is stays
+    again = calibration.memory(one, runs)
+    assert again.high < 1.04 * again.value
 
 
 def test_state_is_not_corrected_by_what_activations_were_off_by(job):
