@@ -31,6 +31,8 @@ SAME = (
     "loss",
     "sdpa_backend",
     "activation",
+    "tied_embeddings",
+    "shared_experts",
     "tp",
     "pp",
     "cp",
@@ -44,10 +46,13 @@ SHAPE = {
     "hidden_size": "width",
     "ffn_size": "FFN width",
     "head_dim": "head size",
+    "kv_heads": "key/value heads",
     "vocab_size": "vocabulary",
     "seq_len": "tokens per sequence",
     "experts": "experts",
     "expert_size": "expert width",
+    "top_k": "experts per token",
+    "moe_every": "blocks per mixture of experts",
 }
 """Fields of the job that may differ, by their names in messages."""
 FACTOR = 2.0

@@ -97,10 +97,24 @@ def test_the_same_model_is_said_to_be(studies):
 
 
 @pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("n_kv_heads = 16", "key/value heads"),
+        ("num_experts = 8\nmoe_top_k = 2", ""),
+    ],
+)
+def test_another_model_is_not_the_same(studies, keys, said):
+    found = begun(studies(text=config(**{"[model]": f"[model]\n{keys}"})))
+    assert said in found.said
+    assert "the same model" not in found.said
+
+
+@pytest.mark.parametrize(
     "how",
     [
         {"text": config(layers=15)},
         {"text": config(dim=8448)},
+        {"text": config(**{"[model]": "[model]\ntie_embeddings = true"})},
         {"text": config(**{'"fp8"': '"bf16"'})},
         {"text": config() + '[optimizer]\nname = "muon"\n'},
         {"target": H200._replace(world_size=2)},
