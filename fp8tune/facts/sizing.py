@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.facts.gpus import largest
@@ -61,11 +62,12 @@ def advice(
 
     Of a family of GPUs, on the largest of them.
 
-    A smaller micro-batch or full AC if either surely fits, else both, else experts that
-    FSDP need not pad, or less accumulation, whose gradients may be whole; values with
-    which it hardly fits if there are no better; else on how many GPUs the least of the
-    run would fit. No values where nothing is known to fit: how much of the GPU is
-    usable, or a pipeline's last stage.
+    With the tokens of a step kept where that fits: other micro-batches with their
+    accumulation, full AC, both, experts that FSDP need not pad. Else a smaller
+    micro-batch, full AC or both, or less accumulation, whose gradients may be whole,
+    and how many sequences are lost; values with which it hardly fits if there are no
+    better; else on how many GPUs the least of the run would fit. No values where
+    nothing is known to fit: how much of the GPU is usable, or a pipeline's last stage.
     """
     member = largest(job["gpu"])
     if member:
@@ -76,21 +78,74 @@ def advice(
     full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     single = {"packed_experts": False} if expert_padding else {}
-    if memory_largest_micro_batch:
-        smaller = _said(job, {"micro_batch": memory_largest_micro_batch})
+    smaller = _keeping(job, {}, "fits") or (
+        {"micro_batch": memory_largest_micro_batch}
+        if memory_largest_micro_batch
+        else {}
+    )
+    if smaller:
         other = job.with_values(full)
         surely = full and _fit(other) == "fits"
         words = f", or {_said(job, full)}: {_most(other)}" if surely else ""
-        return Prose(f"set {smaller}{words}")
+        return Prose(f"set {_said(job, smaller)}{_fewer(job, smaller)}{words}")
     for wanted in ("fits", "tight")[: 1 + (memory_fit == "out-of-memory")]:
-        for changes in (single, full, once, full | once, single | full | once):
-            found = _with_batch(job, changes, micro_batch, wanted)
-            if changes and found:
-                other = job.with_values(found)
-                hardly = ", which hardly fits" if wanted == "tight" else ""
-                return Prose(f"set {_said(job, found)}: {_most(other)}{hardly}")
+        hardly = ", which hardly fits" if wanted == "tight" else ""
+        for found in _enough(job, single, full, once, wanted):
+            most = _most(job.with_values(found))
+            said = f"{_said(job, found)}{_fewer(job, found)}"
+            return Prose(f"set {said}: {most}{hardly}")
     least = {"micro_batch": job["fp8.batch_step"]}
     return Prose(_on_more_gpus(job, single | full | once | least))
+
+
+def _enough(
+    job: Job,
+    single: dict[str, Any],
+    full: dict[str, Any],
+    once: dict[str, Any],
+    wanted: str,
+) -> Iterator[dict[str, Any]]:
+    """Changes with which it fits so: first those that keep the tokens of a step."""
+    for changes in (single, full, single | full):
+        if changes and (found := _keeping(job, changes, wanted)):
+            yield found
+    if wanted == "tight" and (found := _keeping(job, {}, wanted)):
+        yield found
+    for changes in (single, full, once, full | once, single | full | once):
+        if changes and (found := _with_batch(job, changes, wanted)):
+            yield found
+
+
+def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
+    """The changes with as many sequences per step, all at once or accumulated.
+
+    With the largest micro-batch that fits so; empty for none.
+    """
+    rows = job["micro_batch"] * job["grad_accum"]
+    most = 0
+    with contextlib.suppress(Unknown):
+        accumulated = job.with_values(changes | {"grad_accum": 2})
+        most = accumulated["memory.largest_micro_batch"]
+    sizes = [size for size in range(rows - 1, 0, -1) if rows % size == 0]
+    surely = [size for size in sizes if size <= most][:2]
+    hardly = [size for size in sizes if size > most][-2:]
+    for size in (job["micro_batch"], rows, *(surely if wanted == "fits" else hardly)):
+        values = {"micro_batch": size, "grad_accum": rows // size}
+        new = {name: value for name, value in values.items() if job[name] != value}
+        if (changes or new) and _fit(job.with_values(changes | new)) == wanted:
+            return changes | new
+    return {}
+
+
+def _fewer(job: Job, changes: dict[str, Any]) -> str:
+    """How many sequences a step loses by changes, in words."""
+    before, after = (
+        one["micro_batch"] * one["grad_accum"]
+        for one in (job, job.with_values(changes))
+    )
+    if after == before:
+        return ""
+    return f" ({after} instead of {before} sequences per rank and step)"
 
 
 def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
@@ -104,17 +159,16 @@ def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -
     return f"it takes {', '.join(some)}{', or ' if some else ''}{last}"
 
 
-def _with_batch(
-    job: Job, changes: dict[str, Any], micro_batch: int, wanted: str
-) -> dict[str, Any]:
+def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
     """The changes with the largest micro-batch tried that fits so, empty for none."""
-    sizes = [micro_batch]
+    own = job["micro_batch"]
+    sizes = [own]
     with contextlib.suppress(Unknown):
         sizes.append(job.with_values(changes)["memory.largest_micro_batch"])
     while sizes[-1] > 1:
         sizes.append(sizes[-1] // 2)
     for size in filter(None, sizes):
-        found = changes | ({} if size == micro_batch else {"micro_batch": size})
+        found = changes | ({} if size == own else {"micro_batch": size})
         if _fit(job.with_values(found)) == wanted:
             return found
     return {}

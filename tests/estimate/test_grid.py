@@ -151,10 +151,14 @@ def test_of_columns_that_cannot_fit_one_is_shown(estimate):
 
 def test_what_would_fit_is_said_where_nothing_does(estimate):
     outcome = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU)
-    assert "none of these surely fits: set `train.batch_size = 3`" in outcome.out
+    assert (
+        "none of these surely fits: set `train.batch_size = 3` (3 instead of 8"
+        in outcome.out
+    )
     said = estimate("--gpu", "4090", "--world-size", "8", *JSON, config=ONE_GPU).json
     assert said["start"] is None
-    assert said["instead"] == "set `train.batch_size = 3`"
+    lost = "(3 instead of 8 sequences per rank and step)"
+    assert said["instead"] == f"set `train.batch_size = 3` {lost}"
     assert said["memory"]["usable_gib"] == pytest.approx(0.915 * 23.64)
     assert estimate(*JSON).json["instead"] is None
 

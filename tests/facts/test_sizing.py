@@ -106,11 +106,17 @@ def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
     [
         (
             {"ac": "selective"},
-            'set `train.batch_size = 6`, or `train.activation_checkpointing = "full"`:'
-            " at most 44 GiB",
+            "set `train.batch_size = 4` and `train.grad_accum_steps = 2`, or"
+            ' `train.activation_checkpointing = "full"`: at most 44 GiB',
         ),
-        ({"ac": "none", "batch": 64}, "set `train.batch_size = 4`"),
-        ({"batch": 64}, "set `train.batch_size = 24`"),
+        (
+            {"ac": "none", "batch": 64},
+            "set `train.batch_size = 2` and `train.grad_accum_steps = 32`",
+        ),
+        (
+            {"batch": 64},
+            "set `train.batch_size = 16` and `train.grad_accum_steps = 4`",
+        ),
         (
             {"gpu": "a10g", "world_size": 2},
             "it does not fit even with `train.batch_size = 1`;"
@@ -119,7 +125,8 @@ def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
         (
             {"gpu": "a10g", "ac": "none", "accum": 4},
             'set `train.activation_checkpointing = "full"`,'
-            " `train.grad_accum_steps = 1` and `train.batch_size = 3`: at most 18 GiB",
+            " `train.grad_accum_steps = 1` and `train.batch_size = 3` (3 instead of 32"
+            " sequences per rank and step): at most 18 GiB",
         ),
     ],
 )
@@ -148,7 +155,8 @@ def test_gradients_of_accumulation_are_not_cured_by_batches(job):
     found = job(LARGE, world_size=32, gpu="h200")
     assert found["memory.breakdown"]["gradients"] == pytest.approx(263, abs=1)
     assert found["memory.advice"] == (
-        "set `train.grad_accum_steps = 1`: at most 134 GiB, which hardly fits"
+        "set `train.batch_size = 8` and `train.grad_accum_steps = 1`: at most 134 GiB,"
+        " which hardly fits"
     )
 
 
@@ -159,7 +167,8 @@ def test_full_ac_is_no_advice_where_it_wraps_nothing(job):
         'compile_model = false\nactivation_checkpointing = "{ac}"\n'
     )
     words = job(text.format(batch=64, ac="none"), world_size=4, gpu="h100")
-    assert words["memory.advice"] == "set `train.batch_size = 10`"
+    advised = "set `train.batch_size = 8` and `train.grad_accum_steps = 8`"
+    assert words["memory.advice"] == advised
     peaks = {
         job(text.format(batch=8, ac=ac), world_size=4)["memory.peak_gib"]
         for ac in ("none", "selective", "full")
@@ -167,13 +176,16 @@ def test_full_ac_is_no_advice_where_it_wraps_nothing(job):
     assert len(peaks) == 1
 
 
+ONE_OF_TWO = "set `train.batch_size = 1` (1 instead of 2 sequences per rank and step)"
+
+
 @pytest.mark.parametrize(
     ("router", "words"),
     [
-        ("sigmoid", "set `train.batch_size = 1`"),
+        ("sigmoid", ONE_OF_TWO),
         (
             "softmax",
-            "set `train.batch_size = 1`, or"
+            f"{ONE_OF_TWO}, or"
             ' `train.activation_checkpointing = "full"`: at most 29 GiB',
         ),
     ],
@@ -205,7 +217,10 @@ def test_what_is_advised_fits(shape):
         changes = {short[key]: json.loads(value) for key, value in pairs}
         wanted = "tight" if option.endswith("hardly fits") else "fits"
         assert changes
-        assert built(shape | changes)["memory.fit"] == wanted
+        changed = shape | changes
+        assert built(changed)["memory.fit"] == wanted
+        kept = changed["batch"] * changed["accum"] == shape["batch"] * shape["accum"]
+        assert kept == ("instead of" not in option)
     packed = shape["packed"] and "`model.moe_packed_experts = false`" not in words
     least = {"batch": 1, "accum": 1, "ac": "full", "packed": packed}
     if found_gpus := re.search(r"it takes (\d+) GPUs$", words):
