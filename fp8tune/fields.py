@@ -97,6 +97,7 @@ FIELDS: dict[str, str] = {
     "packed_experts": "whether all experts of a block are one tensor per projection",
     "loss": "loss function, by the trainer's name",
     "loss_chunk": "tokens per chunk of a chunked loss",
+    "z_loss": "weight of the penalty on large logits in the loss, 0 for none",
     "sdpa_backend": "kernel of attention; auto where torch chooses",
     "fused": "whether the optimizer is one fused kernel",
     "weight_decay": "decay of matrices per step, times the learning rate",

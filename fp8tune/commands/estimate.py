@@ -89,7 +89,7 @@ def command(
         raise Failure("--measured-torch goes with --measured or --measured-speed")
     known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
-    variants = Variants(known.trainer, loaded, known.job.target).placed()
+    variants = Variants(known.trainer, loaded, known.job.target)
     try:
         versions = {"torch": measured_torch} if measured_torch else {}
         new = _typed(variants, measured or 0.0, measured_speed or 0.0, versions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,9 +36,9 @@ class Variants:
     ) -> None:
         self.trainer = trainer
         self.loaded = loaded
-        self.target = target
         self.runs = runs
         self.job = trainer.job(loaded, target)
+        self.target = self.job.target
 
     @cached_property
     def refused(self) -> list[Refusal]:
@@ -57,11 +58,6 @@ class Variants:
         """The same on so many GPUs, and who says so."""
         target = self.target._replace(world_size=world_size, world_size_origin=origin)
         return Variants(self.trainer, self.loaded, target, self.runs)
-
-    def placed(self) -> Variants:
-        """The same on as many GPUs as the degrees ask for, if they leave none open."""
-        size = 0 if self.target.world_size else declared_gpus(self.job)
-        return self.on(size, "the parallel degrees") if size else self
 
     def predict(self, changes: dict[str, Any]) -> Prediction:
         """What is predicted of the job with other values.
@@ -168,14 +164,6 @@ def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
     return start([cell for cell in cells if cell.precision == other], other or "")
 
 
-def declared_gpus(job: Job) -> int:
-    """How many GPUs the degrees ask for, 0 if they leave it open."""
-    try:
-        return int(job["declared_gpus"])
-    except Unknown:
-        return 0
-
-
 class Saving(NamedTuple):
     """A change of values and the memory that it frees [GiB]."""
 
@@ -191,13 +179,25 @@ def savings(variants: Variants, said: Prediction, precision: str = "") -> list[S
     found: dict[str, Saving] = {}
     own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
     other = {"precision": precision} if precision else {}
-    for kind, words, changes in _changes(**own):
+    for kind, words, changes in (*_changes(**own), *_others(variants.job)):
         memory = variants.predict(own | changes | other).memory
         if memory and kind not in found:
             freed = _freed(said.memory, memory)
             found[kind] = Saving(words, freed, memory.value)
     large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
+
+
+def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Changes that are no knob of the grid."""
+    with suppress(Unknown):
+        if job["expert_padding"]:
+            words = f"`{job.key('packed_experts')} = false`: FSDP pads packed experts"
+            yield "unpacked", words, {"packed_experts": False}
+    with suppress(Unknown):
+        if job["z_loss"] > 0:
+            words = f"`{job.key('z_loss')} = 0`: fp32 copies of the logits go"
+            yield "z-loss", words, {"z_loss": 0.0}
 
 
 def _freed(now: Band, then: Band) -> float:

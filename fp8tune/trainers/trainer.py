@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import cache, cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from fp8tune.facts import FACTS
-from fp8tune.job import Job, Target, Vocabulary, sources, vocabulary
+from fp8tune.job import Job, Target, Unknown, Vocabulary, sources, vocabulary
 from fp8tune.suggest import closest
 from fp8tune.trainers import schema
 from fp8tune.trainers.faults import Loaded
@@ -72,8 +73,18 @@ class Trainer:
         return loaded
 
     def job(self, loaded: Loaded, target: Target) -> Job:
-        """The job that a loaded config describes."""
-        return Job(self.vocabulary, loaded.values, loaded.written, target)
+        """The job that a loaded config describes.
+
+        On as many GPUs as its degrees ask for, where nobody says how many and they
+        leave none open: no other number starts.
+        """
+        job = Job(self.vocabulary, loaded.values, loaded.written, target)
+        with suppress(Unknown):
+            if not target.world_size:
+                size, by = int(job["declared_gpus"]), "the parallel degrees"
+                placed = target._replace(world_size=size, world_size_origin=by)
+                job = Job(self.vocabulary, loaded.values, loaded.written, placed)
+        return job
 
 
 @cache

@@ -115,6 +115,33 @@ def test_the_precision_of_the_start_has_its_reason(
     assert words in " ".join(fp8tune("estimate", "a.toml", *H200).out.split())
 
 
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("[train]\nz_loss_weight = 1e-4\n", "`train.z_loss_weight = 0`"),
+        (
+            "[model]\nnum_experts = 8\nmoe_packed_experts = true\n"
+            "[train]\ncompile_model = false\n",
+            "`model.moe_packed_experts = false`",
+        ),
+    ],
+)
+def test_other_changes_that_free_memory_are_named(fp8tune, project, text, change):
+    full = "activation_checkpointing = 'full'\nmixed_precision = 'bf16'\n"
+    project({"a.toml": f"{text}{full}", "b.toml": f"{text}{full}"})
+    gpus = ("--gpu", "h200", "--world-size", "64", *JSON)
+    said = fp8tune("estimate", "a.toml", *gpus).json
+    (freed,) = (s for s in said["savings"] if s["change"].startswith(change))
+    assert freed["freed_gib"] > 1
+    key, value = change.strip("`").split(" = ")
+    name = key.partition(".")[2]
+    old = {"z_loss_weight": "1e-4", "moe_packed_experts": "true"}[name]
+    changed = f"{text}{full}".replace(f"{name} = {old}", f"{name} = {value}")
+    project({"b.toml": changed})
+    there = fp8tune("estimate", "b.toml", *gpus).json["memory"]["peak_gib"]
+    assert said["memory"]["peak_gib"] - there == pytest.approx(freed["freed_gib"])
+
+
 def test_savings_are_largest_first(estimate):
     freed = [
         s["freed_gib"] for s in estimate("--output-format", "json").json["savings"]
