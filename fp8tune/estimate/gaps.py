@@ -38,6 +38,8 @@ WORDS = {
     "gpu.memory_gib": "what torch sees of this GPU's memory",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "other GPUs than Hopper of 700 TFLOPS and more",
+    "speed.switched": "the speed of several GPUs but H100 SXM and H200, of which no "
+    "published run shows what they lose to communication",
     "speed.fp8_seconds": "FP8 without compile",
     "speed.precision": "the speed of fp16 and fp32, which no published run shows",
     "speed.optimizer": "the time of this optimizer's step",

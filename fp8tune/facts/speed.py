@@ -31,6 +31,13 @@ SPEED_ERROR, FAR_SPEED_ERROR = 0.12, 0.30
 NEAR_GPUS, MOST_GPUS = 64, 512
 """GPUs of the largest published runs: on H200s, and of all (70B and 405B on H100s)."""
 
+SWITCHED = ("h100-sxm", "h200")
+"""GPUs whose published runs tell what several of them lose to communication.
+
+They have NVSwitch. PCIe boards and the NVL have NVLink in pairs, H800 less of it, and
+GH200 are joined in several ways.
+"""
+
 SUSPICIOUS = 1.5
 """Hardly any published gain is larger."""
 
@@ -103,7 +110,10 @@ def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
 def _seconds(gpu: str, step: Any, recipe: str, *, gather: bool = True) -> Any:
     from fp8tune.facts.steptime import Rates, seconds
 
-    return seconds(step, _chip(gpu), recipe, Rates(), gather=gather)
+    chip = _chip(gpu)
+    if _gpus(step) > 1 and gpu not in SWITCHED:
+        raise Unknown("speed.switched")
+    return seconds(step, chip, recipe, Rates(), gather=gather)
 
 
 def fp8_gather_gain(gpu: str, speed_step: Any, speed_fp8_seconds: Any) -> float:
@@ -163,7 +173,7 @@ def fp8_gain_near(
     They have FSDP alone on at most 512 H100 or H200 SXM, a hidden size from 2048 to
     8192, 4096 to 16384 tokens, and no suspicious gain.
     """
-    near = gpu in ("h100-sxm", "h200") and 2048 <= hidden_size <= 8192
+    near = gpu in SWITCHED and 2048 <= hidden_size <= 8192
     near = near and not speed_fp8_gain_suspicious
     near = near and _gpus(speed_step) <= MOST_GPUS
     return near and tp == 1 and pp == 1 and 4096 <= fp8_tokens[0] <= 16384

@@ -82,6 +82,13 @@ def test_nodes_of_four_are_slower_than_one_of_eight(job):
     assert not job(RUN, gpu="h200", world_size=16)["speed.on_small_nodes"]
 
 
+@pytest.mark.parametrize("gpu", ["h100-pcie", "h100-nvl", "h800", "gh200-96gb"])
+def test_of_gpus_without_published_runs_only_one_has_a_speed(job, gpu):
+    assert job(RUN, gpu=gpu, world_size=1)["speed.tokens_per_second"] > 0
+    with pytest.raises(Unknown, match="switched"):
+        job(RUN, gpu=gpu, world_size=8)["speed.tokens_per_second"]
+
+
 @pytest.mark.parametrize(
     ("gpus", "error"),
     [(64, speed.SPEED_ERROR), (128, speed.FAR_SPEED_ERROR), (512, 0.30), (1024, None)],
