@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
+from fp8tune.search.anew import latest, tries_anew
 from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
+from fp8tune.search.cutoff import never_began
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import failed
@@ -214,6 +216,14 @@ def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
     elif any(record.outcome == "oom" for record in failures):
         yield "try a smaller micro-batch, full activation checkpointing or more GPUs"
+
+
+def mending(trials: Sequence[Trial]) -> Iterator[str]:
+    """What to do where real trials failed of what the machine may have caused."""
+    if tries_anew(trials, latest(trials) + 1):
+        if all(never_began(trial.record) for trial in trials):
+            yield "fp8tune doctor says what is missing on this machine"
+        yield "once that is mended, the same command tries your config anew"
 
 
 def _interval(measured: Speed, aim: str) -> str:

@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
+from fp8tune.search.anew import counting, in_vain
 from fp8tune.search.answer import (
     LARGER_BUDGET,
     NOTHING_MORE,
@@ -87,13 +88,22 @@ class Search:
         self.stage = Stage(space, conditions, limits.budget) if conditions else None
         self.interrupted = False
         self._whole: bool | None = None
-        self._begun = runner.now() - study.spent
+        self._earlier = len(study.trials)
+        self._begun = runner.now()
 
     @property
     def left(self) -> float:
         """Seconds of the budget that are left for trials."""
-        spent = self.runner.now() - self._begun
-        return self.limits.budget - self.limits.write - spent
+        return self.limits.budget - self.limits.write - self._spent
+
+    @property
+    def _spent(self) -> float:
+        """Seconds that trials took, but for those that were in vain."""
+        trials = self.study.trials
+        vain = {trial.number for trial in in_vain(trials, self.study.process)}
+        known = (t for t in trials[: self._earlier] if t.number not in vain)
+        before = sum(trial.record.cost_s for trial in known)
+        return before + self.runner.now() - self._begun
 
     @property
     def _trials(self) -> Sequence[Trial]:
@@ -103,7 +113,8 @@ class Search:
     @property
     def _counting(self) -> list[Trial]:
         """The trials that count under this budget."""
-        return [t for t in self.study.trials if not self._was_cut_short(t)]
+        known = counting(self.study.trials, self.study.process)
+        return [trial for trial in known if not self._was_cut_short(trial)]
 
     def _was_cut_short(self, trial: Trial) -> bool:
         """Whether a trial was given up for a smaller budget than there is now."""
@@ -129,13 +140,13 @@ class Search:
             self.runner.close()
         seconds = self.limits.budget - self.limits.write - self.left
         found = answer(self.space, self.given, self._counting, seconds, self.aim)
-        found = found._replace(more=self._more(found))
+        found = found._replace(more=self._more(found), trials=len(self.study.trials))
         if self.stage is None:
             return found
         why = self.stage.unchecked(
             self._trials,
             found.chosen,
-            self.study.spent,
+            self._spent,
             stopped=self.interrupted,
         )
         return found._replace(unchecked=why)
@@ -153,7 +164,7 @@ class Search:
 
     def _may_go_on(self, _proposal: Proposal) -> bool:
         """Whether no trial has shown that every other fails of the data alike."""
-        return not wrong_data(trial.record for trial in self.study.trials)
+        return not wrong_data(trial.record for trial in self._counting)
 
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()

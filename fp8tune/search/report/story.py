@@ -10,7 +10,14 @@ from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
-from fp8tune.search.closing import change, no_gain, nothing_else, standing, unfinished
+from fp8tune.search.closing import (
+    change,
+    mending,
+    no_gain,
+    nothing_else,
+    standing,
+    unfinished,
+)
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import failed
@@ -283,3 +290,5 @@ def _failures(case: Case) -> Iterator[str]:
         yield "Only settings that may not be chosen ran."
     if any(record.outcome == "oom" for record in failures):
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
+    if not case.replay:
+        yield from map(_sentence, mending(case.trials))
