@@ -35,6 +35,11 @@ def in_vain(trials: Sequence[Trial], now: int) -> list[Trial]:
     return [t for t in trials if t.process < first and t.process in failed]
 
 
+def lost_s(trials: Sequence[Trial], now: int) -> float:
+    """The time of trials in vain, which no budget is charged with [s]."""
+    return sum(trial.record.cost_s for trial in in_vain(trials, now))
+
+
 def tries_anew(trials: Sequence[Trial], now: int) -> bool:
     """Whether the process of number ``now`` tries the user's config as if at first."""
     told = any(trial.record.outcome in OWN for trial in trials)

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.anew import counting, in_vain
+from fp8tune.search.anew import counting, lost_s
 from fp8tune.search.answer import (
     LARGER_BUDGET,
     NOTHING_MORE,
@@ -25,7 +25,7 @@ from fp8tune.search.answer import (
 )
 from fp8tune.search.confirm import again, settings
 from fp8tune.search.cutoff import is_cut_off, least, marked, never_began
-from fp8tune.search.deadline import deadline, extended, typical
+from fp8tune.search.deadline import deadline, extended, is_late, typical
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
@@ -88,8 +88,7 @@ class Search:
         self.stage = Stage(space, conditions, limits.budget) if conditions else None
         self.interrupted = False
         self._whole: bool | None = None
-        self._earlier = len(study.trials)
-        self._begun = runner.now()
+        self._begun = runner.now() - study.spent
 
     @property
     def left(self) -> float:
@@ -99,11 +98,8 @@ class Search:
     @property
     def _spent(self) -> float:
         """Seconds that trials took, but for those that were in vain."""
-        trials = self.study.trials
-        vain = {trial.number for trial in in_vain(trials, self.study.process)}
-        known = (t for t in trials[: self._earlier] if t.number not in vain)
-        before = sum(trial.record.cost_s for trial in known)
-        return before + self.runner.now() - self._begun
+        vain = lost_s(self.study.trials, self.study.process)
+        return self.runner.now() - self._begun - vain
 
     @property
     def _trials(self) -> Sequence[Trial]:
@@ -138,8 +134,7 @@ class Search:
             self.interrupted = True
         finally:
             self.runner.close()
-        seconds = self.limits.budget - self.limits.write - self.left
-        found = answer(self.space, self.given, self._counting, seconds, self.aim)
+        found = answer(self.space, self.given, self._counting, self._spent, self.aim)
         found = found._replace(more=self._more(found), trials=len(self.study.trials))
         if self.stage is None:
             return found
@@ -251,7 +246,7 @@ class Search:
         self.watch(Event(proposal, None, left))
         record, limit = self._run(proposal, left)
         record = marked(record, left)
-        if proposal.stage in ENDING or _is_late(record, limit):
+        if proposal.stage in ENDING or is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
             whole = self._has_seen_all()
             if proposal.stage in ENDING and whole is not None:
@@ -303,8 +298,3 @@ def _budget(trial: Trial) -> float:
     """The budget that ended a trial or the search before it [s]; else infinite."""
     budget = trial.record.more.get("budget_s")
     return budget if isinstance(budget, (int, float)) else math.inf
-
-
-def _is_late(record: Record, limit: float) -> bool:
-    """Whether a trial was given up at its deadline."""
-    return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)

@@ -58,6 +58,11 @@ class Study:
         """The folder's own name."""
         return os.path.basename(self.folder)
 
+    @property
+    def spent(self) -> float:
+        """Seconds that its trials took."""
+        return sum(trial.record.cost_s for trial in self.trials)
+
     def open(self, about: dict[str, Any]) -> None:
         """Make the folder, or take up what is in it; raises ``BadStudy``.
 

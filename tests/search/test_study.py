@@ -53,7 +53,7 @@ def test_what_is_added_is_there_again(tmp_path):
     filled(tmp_path / "s")
     again = opened(tmp_path / "s")
     assert again.trials == TRIALS
-    assert again.name == "s"
+    assert (again.name, again.spent) == ("s", 240.0)
     assert json.loads((tmp_path / "s" / "study.json").read_text()) == {
         "config": "a.toml"
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import SPEED, UNITS, aimed
-from fp8tune.search.anew import counting, in_vain, latest
+from fp8tune.search.anew import counting, latest, lost_s
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import unconfirmed
@@ -160,7 +160,7 @@ def case(study: Saved) -> Case:
     now = latest(trials)
     known = counting(trials, now)
     spent = sum(trial.record.cost_s for trial in trials)
-    spent -= sum(trial.record.cost_s for trial in in_vain(trials, now))
+    spent -= lost_s(trials, now)
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, known, spent, aim)
     found = found._replace(trials=len(trials))
