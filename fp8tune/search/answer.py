@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
+from fp8tune.search.cutoff import was_given_up
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
@@ -22,6 +23,7 @@ from fp8tune.search.runs import (
     is_unfit,
     lacks_memory,
     neighbours,
+    never_ran,
     speed_of,
     telling,
     together,
@@ -76,7 +78,8 @@ class Answer(NamedTuple):
     ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
     less than ``alike`` is called the same. ``behind`` is how the runner-up, the best of
     the others, does beside the chosen one. ``wrong_data`` says why no setting can train
-    on the config's data, ``more`` what would tell more than this answer.
+    on the config's data, ``more`` what would tell more than this answer,
+    ``given_outcome`` how the given setting failed where it never ran.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -111,6 +114,7 @@ class Answer(NamedTuple):
     behind: Speed | None = None
     wrong_data: str = ""
     more: str = LARGER_BUDGET
+    given_outcome: str = ""
 
     @property
     def learns(self) -> Finding | None:
@@ -169,6 +173,7 @@ def answer(
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
         wrong_data=wrong_data(t.record for t in trials),
+        given_outcome=never_ran(runs.get(given, [])),
     )
 
 
@@ -237,11 +242,6 @@ def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
         return True
     shut = closed(space, seen)
     return all(shut(point) for point in space.points(given) if point != given)
-
-
-def was_given_up(trial: Trial) -> bool:
-    """Whether a larger budget tries the setting of a trial once more."""
-    return trial.stage == "search" and "budget_s" in trial.record.more
 
 
 def _is_beaten_by_none(runs: Runs, best: Sequence[Point], given: Point) -> bool:

@@ -13,7 +13,7 @@ from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.cutoff import never_began
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
-from fp8tune.search.failed import failed
+from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
 from fp8tune.search.space import Space
@@ -99,7 +99,11 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield from _second(found, plan)
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(best, aim)}"
-        yield "your config did not run beside it: no gain can be told"
+        how = WORDS.get(found.given_outcome)
+        said = f"failed ({how})" if how else "did not run beside it"
+        yield f"your config {said}: no gain can be told"
+        if not found.whole and found.more == LARGER_BUDGET:
+            yield f"not all settings were tried: give {found.more} to learn more"
 
 
 def standing(found: Answer) -> str:

@@ -21,10 +21,9 @@ from fp8tune.search.answer import (
     WHOLE,
     Answer,
     answer,
-    was_given_up,
 )
 from fp8tune.search.confirm import again, settings
-from fp8tune.search.cutoff import is_cut_off, least, marked, never_began
+from fp8tune.search.cutoff import is_cut_off, least, marked, never_began, was_given_up
 from fp8tune.search.deadline import deadline, extended, is_late, typical
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import (
@@ -206,6 +207,12 @@ def broke(trials: Sequence[Trial]) -> str:
     """The outcome of a setting that ran and then failed for good; ``""`` if none."""
     bad = (t.record.outcome for t in trials if t.record.outcome in UNFIT)
     return next(bad, "") if any(trial.record.ok for trial in trials) else ""
+
+
+def never_ran(trials: Sequence[Trial]) -> str:
+    """The outcome of a setting's last trial where none ran; ``""`` if one did."""
+    own = [trial.record for trial in trials if not is_cut_off(trial.record)]
+    return own[-1].outcome if own and not any(r.ok for r in own) else ""
 
 
 def lacks_memory(trials: Sequence[Trial]) -> str:

@@ -20,7 +20,7 @@ from fp8tune.search.closing import (
 )
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.failed import failed
+from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
@@ -131,7 +131,9 @@ def _verdict(case: Case) -> str:
         return _capital(standing(found))
     gained = reached(found).gain
     if gained is None:
-        return "A setting that runs, where yours was not measured or did not run"
+        how = WORDS.get(found.given_outcome)
+        wrong = f"failed ({how})" if how else "was not measured or did not run"
+        return f"A setting that runs, where yours {wrong}"
     gain = f"{percent(gained.value)} {case.unit}"
     said = _capital(named(found.verdict, found.aim))
     more = {"faster": " over your config", "unsure": f", {_doubt(found)}"}
