@@ -42,8 +42,7 @@ def lost_s(trials: Sequence[Trial], now: int) -> float:
 
 def tries_anew(trials: Sequence[Trial], now: int) -> bool:
     """Whether the process of number ``now`` tries the user's config as if at first."""
-    told = any(trial.record.outcome in OWN for trial in trials)
-    return not told and bool(in_vain(trials, now))
+    return bool(trials) and not counting(trials, now)
 
 
 def left_out(trials: Sequence[Trial], now: int) -> int:

@@ -211,12 +211,13 @@ def _percent(share: Speed) -> str:
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     """Why nothing succeeded, and what to do."""
     failures = [trial.record for trial in trials if not trial.record.ok]
+    now = latest(trials)
     for how, count in Counter(map(failed, failures)).most_common():
         yield f"{count} trial{'s' * (count > 1)}: {how}"
     if not any(True for _ in plan.space.points(plan.given)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"
-    elif all("budget_s" in trial.record.more for trial in trials):
+    elif all("budget_s" in t.record.more for t in trials if t.process == now):
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
     elif any(record.outcome == "oom" for record in failures):
         yield "try a smaller micro-batch, full activation checkpointing or more GPUs"

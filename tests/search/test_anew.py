@@ -69,6 +69,7 @@ def test_the_time_of_what_was_in_vain_is_given_back_until_it_fails_again():
     [
         ([(0, GIVEN, "oom")], []),
         ([(0, GIVEN, "launch", CUT)], []),
+        ([*FAILED, (1, GIVEN, "launch", CUT)], []),
         (FAILED, ["once that is mended, the same command tries your config anew"]),
         (
             [(0, GIVEN, "launch", NEVER)],
