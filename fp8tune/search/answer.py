@@ -22,6 +22,7 @@ from fp8tune.search.runs import (
     gap,
     is_unfit,
     lacks_memory,
+    last,
     neighbours,
     never_ran,
     speed_of,
@@ -141,9 +142,8 @@ def answer(
     diverges = lesson(space, given) in rejected(space, trials)
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
-    known = whole and _is_beaten_by_none(goals, best, given)
-    if chosen != given:
-        known = chosen not in learned or not learned[chosen].doubtful
+    stands = whole and _is_beaten_by_none(goals, best, given)
+    known = stands if chosen == given else not _is_doubtful(learned, chosen)
     second = _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
@@ -154,7 +154,7 @@ def answer(
         twin,
         fp8.value if fp8 else None,
         second,
-        *_last(runs, chosen),
+        *last(runs, chosen),
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
@@ -175,6 +175,11 @@ def answer(
         wrong_data=wrong_data(t.record for t in trials),
         given_outcome=never_ran(runs.get(given, [])),
     )
+
+
+def _is_doubtful(learned: Mapping[Point, Finding], point: Point | None) -> bool:
+    """Whether FP8 may diverge at a setting."""
+    return point is not None and point in learned and learned[point].doubtful
 
 
 def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> Beside:
@@ -291,10 +296,3 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
             if found and values[point][1]
         }
     return sorted(values, key=lambda point: values[point], reverse=True)
-
-
-def _last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
-    """The record and the number of a point's last trial that measured."""
-    own = runs.get(point, []) if point is not None else []
-    measured = [trial for trial in own if trial.record.measured]
-    return (measured[-1].record, measured[-1].number) if measured else (None, None)

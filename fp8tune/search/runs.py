@@ -234,6 +234,13 @@ def telling(trials: Sequence[Trial]) -> list[Record]:
     return confirmed(trials) or [trial.record for trial in trials]
 
 
+def last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
+    """The record and the number of a point's last trial that measured."""
+    own = runs.get(point, []) if point is not None else []
+    measured = [trial for trial in own if trial.record.measured]
+    return (measured[-1].record, measured[-1].number) if measured else (None, None)
+
+
 def confirmed(trials: Sequence[Trial]) -> list[Record]:
     """The records of a setting's confirmation that ran."""
     return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
