@@ -24,6 +24,14 @@ KILL_S = 10.0
 EXIT_S = 2.0
 """How long one that closed its output has to end [s]."""
 
+LAST, LAST_S = ("done", "failed"), 10.0
+"""Fields of a worker's last word, and how long it may take to close its output then
+[s]: a driver may hang when a process leaves it."""
+
+LOOK_S = 1.0
+"""How often it is looked whether a silent worker still lives [s]: what it started may
+keep its output open."""
+
 MARK = "FP8TUNE_TRIAL"
 """Environment variable by which the processes of a trial are known."""
 
@@ -109,6 +117,7 @@ class _Hearing:
         needs: Callable[[dict[str, Any]], float],
     ) -> None:
         assert process.stdout is not None
+        self.process = process
         self.descriptor = process.stdout.fileno()
         self.stages = stages
         self.end = end
@@ -118,6 +127,7 @@ class _Hearing:
         self.events: list[dict[str, Any]] = []
         self._said = 0
         self._rest = b""
+        self._has_ended = False
         self._due = self._deadline()
 
     def _deadline(self) -> float:
@@ -128,10 +138,12 @@ class _Hearing:
         while True:
             left = self._due - _now()
             if left <= 0:
-                return "late"
-            ready, _, _ = select.select([self.descriptor], [], [], left)
+                return "exit" if self._has_ended else "late"
+            ready, _, _ = select.select([self.descriptor], [], [], min(left, LOOK_S))
+            if not ready and self.process.poll() is not None:
+                return "exit"
             if not ready:
-                return "late"
+                continue
             data = os.read(self.descriptor, 1 << 16)
             if not data:
                 return "exit"
@@ -154,6 +166,9 @@ class _Hearing:
             self.events.append(event)
             self.hear(event)
             self.end = max(self.end, _now() + self.needs(event))
+            if any(name in event for name in LAST):
+                self._has_ended = True
+                self.end = min(self.end, _now() + LAST_S)
             self.stage = str(event.get("stage", self.stage))
             self._due = self._deadline()
 

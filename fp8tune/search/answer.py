@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
+from fp8tune.search.cutoff import was_given_up
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
@@ -21,7 +22,9 @@ from fp8tune.search.runs import (
     gap,
     is_unfit,
     lacks_memory,
+    last,
     neighbours,
+    never_ran,
     speed_of,
     telling,
     together,
@@ -76,7 +79,8 @@ class Answer(NamedTuple):
     ``gain`` is how much faster than the given one it is, in tokens/s; what differs by
     less than ``alike`` is called the same. ``behind`` is how the runner-up, the best of
     the others, does beside the chosen one. ``wrong_data`` says why no setting can train
-    on the config's data, ``more`` what would tell more than this answer.
+    on the config's data, ``more`` what would tell more than this answer,
+    ``given_outcome`` how the given setting failed where it never ran.
     ``record`` and ``number`` are those of the chosen setting's last trial. Speeds are
     those of the confirmation where there was one, because the best of many looks
     better than it is.
@@ -111,6 +115,7 @@ class Answer(NamedTuple):
     behind: Speed | None = None
     wrong_data: str = ""
     more: str = LARGER_BUDGET
+    given_outcome: str = ""
 
     @property
     def learns(self) -> Finding | None:
@@ -137,9 +142,8 @@ def answer(
     diverges = lesson(space, given) in rejected(space, trials)
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
-    known = whole and _is_beaten_by_none(goals, best, given)
-    if chosen != given:
-        known = chosen not in learned or not learned[chosen].doubtful
+    stands = whole and _is_beaten_by_none(goals, best, given)
+    known = stands if chosen == given else not _is_doubtful(learned, chosen)
     second = _runner_up(goals, best, chosen)
     points = [given] if chosen is None else [chosen, given]
     twin, fp8, pair = fp8_gain(space, runs, points)
@@ -150,7 +154,7 @@ def answer(
         twin,
         fp8.value if fp8 else None,
         second,
-        *_last(runs, chosen),
+        *last(runs, chosen),
         len(trials),
         sum(trial.record.outcome == "oom" for trial in trials),
         seconds,
@@ -169,7 +173,13 @@ def answer(
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
         wrong_data=wrong_data(t.record for t in trials),
+        given_outcome=never_ran(runs.get(given, [])),
     )
+
+
+def _is_doubtful(learned: Mapping[Point, Finding], point: Point | None) -> bool:
+    """Whether FP8 may diverge at a setting."""
+    return point is not None and point in learned and learned[point].doubtful
 
 
 def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> Beside:
@@ -239,11 +249,6 @@ def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
     return all(shut(point) for point in space.points(given) if point != given)
 
 
-def was_given_up(trial: Trial) -> bool:
-    """Whether a larger budget tries the setting of a trial once more."""
-    return trial.stage == "search" and "budget_s" in trial.record.more
-
-
 def _is_beaten_by_none(runs: Runs, best: Sequence[Point], given: Point) -> bool:
     """Whether the best of the others is surely no faster, or there is none.
 
@@ -291,10 +296,3 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
             if found and values[point][1]
         }
     return sorted(values, key=lambda point: values[point], reverse=True)
-
-
-def _last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
-    """The record and the number of a point's last trial that measured."""
-    own = runs.get(point, []) if point is not None else []
-    measured = [trial for trial in own if trial.record.measured]
-    return (measured[-1].record, measured[-1].number) if measured else (None, None)

@@ -33,7 +33,18 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"your config leaves too little memory for a long run: {why}"
     if how := found.broken.get(plan.given):
         yield f"your config ran once and failed in another run: {WORDS[how]}"
+    if said := may_diverge(found, plan):
+        yield said
     yield from _other_steps(found, plan)
+
+
+def may_diverge(found: Answer, plan: Plan) -> str:
+    """That what the given setting's loss did, the chosen one's may do; or ``""``."""
+    points = plan.given, found.chosen
+    values = {plan.space.value(p, "precision") for p in points if p is not None}
+    alike = found.chosen is not None and len(values) == 1
+    said = "the config's loss ended in NaN, and this setting learns alike: watch it"
+    return said * (alike and found.given_outcome == "nan")
 
 
 def _other_steps(found: Answer, plan: Plan) -> Iterator[str]:

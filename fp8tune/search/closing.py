@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
+from fp8tune.search.anew import latest, tries_anew
 from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
+from fp8tune.search.cutoff import never_began
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
-from fp8tune.search.failed import failed
+from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
 from fp8tune.search.space import Space
@@ -97,7 +99,11 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield from _second(found, plan)
     else:
         yield f"best: {describe(plan, found.chosen)}, {_maybe(best, aim)}"
-        yield "your config did not run beside it: no gain can be told"
+        how = WORDS.get(found.given_outcome)
+        said = f"failed ({how})" if how else "did not run beside it"
+        yield f"your config {said}: no gain can be told"
+        if not found.whole and found.more == LARGER_BUDGET:
+            yield f"not all settings were tried: give {found.more} to learn more"
 
 
 def standing(found: Answer) -> str:
@@ -205,15 +211,24 @@ def _percent(share: Speed) -> str:
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     """Why nothing succeeded, and what to do."""
     failures = [trial.record for trial in trials if not trial.record.ok]
+    now = latest(trials)
     for how, count in Counter(map(failed, failures)).most_common():
         yield f"{count} trial{'s' * (count > 1)}: {how}"
     if not any(True for _ in plan.space.points(plan.given)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"
-    elif all("budget_s" in trial.record.more for trial in trials):
+    elif all("budget_s" in t.record.more for t in trials if t.process == now):
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
     elif any(record.outcome == "oom" for record in failures):
         yield "try a smaller micro-batch, full activation checkpointing or more GPUs"
+
+
+def mending(trials: Sequence[Trial]) -> Iterator[str]:
+    """What to do where real trials failed of what the machine may have caused."""
+    if tries_anew(trials, latest(trials) + 1):
+        if all(never_began(trial.record) for trial in trials):
+            yield "fp8tune doctor says what is missing on this machine"
+        yield "once that is mended, the same command tries your config anew"
 
 
 def _interval(measured: Speed, aim: str) -> str:

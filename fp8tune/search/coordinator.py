@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
+from fp8tune.search.anew import counting, lost_s
 from fp8tune.search.answer import (
     LARGER_BUDGET,
     NOTHING_MORE,
@@ -20,11 +21,10 @@ from fp8tune.search.answer import (
     WHOLE,
     Answer,
     answer,
-    was_given_up,
 )
 from fp8tune.search.confirm import again, settings
-from fp8tune.search.cutoff import is_cut_off, least, marked, never_began
-from fp8tune.search.deadline import deadline, extended, typical
+from fp8tune.search.cutoff import is_cut_off, least, marked, never_began, was_given_up
+from fp8tune.search.deadline import deadline, extended, is_late, typical
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
 from fp8tune.search.record import Record
@@ -92,8 +92,13 @@ class Search:
     @property
     def left(self) -> float:
         """Seconds of the budget that are left for trials."""
-        spent = self.runner.now() - self._begun
-        return self.limits.budget - self.limits.write - spent
+        return self.limits.budget - self.limits.write - self._spent
+
+    @property
+    def _spent(self) -> float:
+        """Seconds that trials took, but for those that were in vain."""
+        vain = lost_s(self.study.trials, self.study.process)
+        return self.runner.now() - self._begun - vain
 
     @property
     def _trials(self) -> Sequence[Trial]:
@@ -103,7 +108,8 @@ class Search:
     @property
     def _counting(self) -> list[Trial]:
         """The trials that count under this budget."""
-        return [t for t in self.study.trials if not self._was_cut_short(t)]
+        known = counting(self.study.trials, self.study.process)
+        return [trial for trial in known if not self._was_cut_short(trial)]
 
     def _was_cut_short(self, trial: Trial) -> bool:
         """Whether a trial was given up for a smaller budget than there is now."""
@@ -127,15 +133,14 @@ class Search:
             self.interrupted = True
         finally:
             self.runner.close()
-        seconds = self.limits.budget - self.limits.write - self.left
-        found = answer(self.space, self.given, self._counting, seconds, self.aim)
-        found = found._replace(more=self._more(found))
+        found = answer(self.space, self.given, self._counting, self._spent, self.aim)
+        found = found._replace(more=self._more(found), trials=len(self.study.trials))
         if self.stage is None:
             return found
         why = self.stage.unchecked(
             self._trials,
             found.chosen,
-            self.study.spent,
+            self._spent,
             stopped=self.interrupted,
         )
         return found._replace(unchecked=why)
@@ -153,7 +158,7 @@ class Search:
 
     def _may_go_on(self, _proposal: Proposal) -> bool:
         """Whether no trial has shown that every other fails of the data alike."""
-        return not wrong_data(trial.record for trial in self.study.trials)
+        return not wrong_data(trial.record for trial in self._counting)
 
     def _proposals(self) -> Iterator[Proposal]:
         yield from self._first()
@@ -240,7 +245,7 @@ class Search:
         self.watch(Event(proposal, None, left))
         record, limit = self._run(proposal, left)
         record = marked(record, left)
-        if proposal.stage in ENDING or _is_late(record, limit):
+        if proposal.stage in ENDING or is_late(record, limit):
             more = {**record.more, "budget_s": self.limits.budget}
             whole = self._has_seen_all()
             if proposal.stage in ENDING and whole is not None:
@@ -292,8 +297,3 @@ def _budget(trial: Trial) -> float:
     """The budget that ended a trial or the search before it [s]; else infinite."""
     budget = trial.record.more.get("budget_s")
     return budget if isinstance(budget, (int, float)) else math.inf
-
-
-def _is_late(record: Record, limit: float) -> bool:
-    """Whether a trial was given up at its deadline."""
-    return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fp8tune.search.record import Record
+from fp8tune.search.study import Trial
 
 CUT_OFF = "cut_off"
 """The field of a record that says so."""
@@ -41,3 +42,8 @@ def least(records: Iterable[Record]) -> float:
 def never_began(record: Record) -> bool:
     """Whether a trial failed before its setting could matter."""
     return record.more.get("stage_reached") in ("start", "import")
+
+
+def was_given_up(trial: Trial) -> bool:
+    """Whether a larger budget tries the setting of a trial once more."""
+    return trial.stage == "search" and "budget_s" in trial.record.more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fp8tune.search.record import Record
 from fp8tune.search.space import Point, Space
 from fp8tune.search.study import Trial
 
@@ -44,6 +45,11 @@ def extended(trials: Sequence[Trial], left: float) -> float:
     A large model that steps slowly does not hang.
     """
     return 0.0 if any(trial.record.ok for trial in trials) else left
+
+
+def is_late(record: Record, limit: float) -> bool:
+    """Whether a trial was given up at its deadline."""
+    return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)
 
 
 def typical(space: Space, trials: Sequence[Trial], point: Point) -> float:

@@ -39,10 +39,14 @@ def failed(record: Record) -> str:
 
 
 def wrong_data(records: Iterable[Record]) -> str:
-    """Why no setting can train on the data of ``[data]``; ``""`` where none said so."""
+    """Why no setting can train on the data of ``[data]``; ``""`` where none said so.
+
+    By the last that did: what another said before may have been mended.
+    """
     start = f"{BAD_DATA}: "
-    told = (_message(record) for record in records if not record.ok)
-    return next((said[len(start) :] for said in told if said.startswith(start)), "")
+    told = [_message(record) for record in records if not record.ok]
+    why = (said[len(start) :] for said in reversed(told) if said.startswith(start))
+    return next(why, "")
 
 
 def _message(record: Record) -> str:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from fp8tune.lint.wording import plain
 from fp8tune.search.aim import SPEED, UNITS, aimed, figure, named
+from fp8tune.search.anew import counting
 from fp8tune.search.answer import ranked
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -139,7 +140,8 @@ class Board:
 
     def _best(self) -> str:
         runs = self._runs()
-        best = ranked(self.plan.space, self.plan.given, self._trials())
+        known = aimed(counting(self.study.trials, self.study.process), self._aim)
+        best = ranked(self.plan.space, self.plan.given, known)
         found = speed_of(runs, best[0]) if best else None
         if found is None:
             return "best so far: none yet"

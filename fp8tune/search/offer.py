@@ -11,7 +11,9 @@ from fp8tune.search.space import Knob
 CONVERGENCE = frozenset(
     (
         *("model", "optimizer", "scheduler", "data"),
+        *("adapter", "video", "vision_encoder", "vlm"),
         *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
+        *("clip_norm", "data_seed", "load_path", "seed", "z_loss_weight"),
     )
 )
 """Sections, roles and names of keys that change what is learned: frozen by default."""

@@ -43,6 +43,7 @@ def as_json(
         "fp8_gain_of": found.pair
         and {name: space.values(p) for name, p in found.pair._asdict().items()},
         "confirmed": found.confirmed,
+        "given_outcome": found.given_outcome or None,
         "objective": found.aim,
         "tokens_per_joule": _energy(found),
         "unfit": [

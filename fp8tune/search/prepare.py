@@ -112,6 +112,7 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     more = circumstances(config.job, wishes.device, made_up_data=bool(invented))
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
+    study.take_up()
     enough_s = PART * parse_duration(wishes.budget)
     _clear(study.folder)
     setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)

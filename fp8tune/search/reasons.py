@@ -9,9 +9,10 @@ from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
-from fp8tune.search.caveats import untied
+from fp8tune.search.caveats import may_diverge, untied
 from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
+from fp8tune.search.failed import WORDS
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.space import Point, shown
@@ -72,8 +73,10 @@ def _change(old: Any, new: Any, gained: str) -> str:
 
 
 def _gained(found: Answer, aim: str) -> str:
-    """What the chosen setting gains in a figure; ``""`` where that is not known."""
+    """What the chosen setting gains in a figure, or what it does; ``""`` if unknown."""
     best, given, _, by, *_ = reached(found, aimed_at=aim == found.aim)
+    if best is not None and found.given_outcome:
+        return f"{figure(best.value, aim)} {UNITS[aim]}"
     if best is None or given is None or by is None:
         return ""
     gain, low, high = (100 * (x - 1) for x in by)
@@ -93,6 +96,10 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if found.record is not None:
         yield from _of_trial(found.record)
     yield from _learning(plan, found)
+    if how := WORDS.get(found.given_outcome):
+        yield f"the config as it was failed: {how}"
+    if said := may_diverge(found, plan):
+        yield said
     if why := found.unfit.get(plan.given):
         yield f"the config as it was leaves too little memory: {why}"
     if found.runner_up is not None:

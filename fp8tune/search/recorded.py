@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fp8tune.search.accepted import left_out
+from fp8tune.search.anew import without_mended
 from fp8tune.search.answer import WHOLE
 from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.record import BadRecord, Record, parse_all
+from fp8tune.search.study import PROCESS, process_of
 
 MAX_BYTES = 1 << 28
-OF_STUDY = ("trial", "stage", "budget_s", WHOLE)
+OF_STUDY = ("trial", "stage", "budget_s", WHOLE, PROCESS)
 """What a study's trials say of the study: a replay is another one."""
 WHY = "cut off by the end of a budget, which says nothing under another one"
 
@@ -50,9 +52,10 @@ def recorded(path: str) -> Recorded:
 def alone(records: Iterable[Record]) -> tuple[list[Record], list[str]]:
     """Records without what they say of their study, and notes of those left out.
 
-    A trial that a budget cut off says nothing of its setting under another budget.
+    A trial that a budget cut off says nothing of its setting under another budget, and
+    a failure that had passed when the study was taken up again nothing at all.
     """
-    every = list(records)
+    every = without_mended((process_of(record), record) for record in records)
     wrong = [WHY * is_cut_off(record) for record in every]
     pairs = zip(every, wrong, strict=True)
     return [_alone(record) for record, odd in pairs if not odd], left_out(wrong)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import (
@@ -208,6 +209,12 @@ def broke(trials: Sequence[Trial]) -> str:
     return next(bad, "") if any(trial.record.ok for trial in trials) else ""
 
 
+def never_ran(trials: Sequence[Trial]) -> str:
+    """The outcome of a setting's last trial where none ran; ``""`` if one did."""
+    own = [trial.record for trial in trials if not is_cut_off(trial.record)]
+    return own[-1].outcome if own and not any(r.ok for r in own) else ""
+
+
 def lacks_memory(trials: Sequence[Trial]) -> str:
     """Why a setting's runs leave too little memory for a long one; ``""`` if not."""
     return next((why for trial in trials if (why := tight(trial.record))), "")
@@ -225,6 +232,13 @@ def deviation(runs: Runs) -> float:
 def telling(trials: Sequence[Trial]) -> list[Record]:
     """The records that say how fast a setting is: its confirmation, if there is one."""
     return confirmed(trials) or [trial.record for trial in trials]
+
+
+def last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
+    """The record and the number of a point's last trial that measured."""
+    own = runs.get(point, []) if point is not None else []
+    measured = [trial for trial in own if trial.record.measured]
+    return (measured[-1].record, measured[-1].number) if measured else (None, None)
 
 
 def confirmed(trials: Sequence[Trial]) -> list[Record]:

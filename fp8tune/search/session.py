@@ -15,10 +15,11 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import lacking
+from fp8tune.search.anew import left_out, tries_anew
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
 from fp8tune.search.caveats import untied
-from fp8tune.search.closing import advice, closing
+from fp8tune.search.closing import advice, closing, mending
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
     CannotPut,
@@ -39,7 +40,7 @@ from fp8tune.search.record import BadRecord
 from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.stop import CODE, Stop
-from fp8tune.search.study import BadStudy
+from fp8tune.search.study import BadStudy, Study
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
@@ -142,9 +143,12 @@ def _before(made: Prepared) -> Iterator[str]:
         yield f"{why}: trials train on made-up text, so losses are not of your data"
     if made.begun.said:
         yield made.begun.said
-    if count := len(made.study.trials):
+    study = made.study
+    if count := len(study.trials):
         known = f"{count} trial{'s' * (count != 1)}"
-        yield f"goes on with study {made.study.name}, which has {known}"
+        again = tries_anew(study.trials, study.process)
+        anew = "; none ran, so your config is tried anew" * again
+        yield f"goes on with study {study.name}, which has {known}{anew}"
 
 
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
@@ -203,12 +207,23 @@ def _asked(wishes: Wishes) -> str:
 
 
 def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
+    study = made.study
     if found.chosen is not None:
-        return []
-    said = list(advice(made.plan, made.study.trials, parse_duration(wishes.budget)))
-    if trials := lacking(wishes.objective, (t.record for t in made.study.trials)):
+        return list(_left_out(study))
+    said = list(advice(made.plan, study.trials, parse_duration(wishes.budget)))
+    if isinstance(made.runner, Builtin):
+        said += mending(study.trials)
+    if trials := lacking(wishes.objective, (t.record for t in study.trials)):
         said.append(f"{trials}: watts unknown; without --objective they count")
     return said
+
+
+def _left_out(study: Study) -> Iterator[str]:
+    """That settings are not tried again which failed before, where nothing is tried."""
+    count = left_out(study.trials, study.process)
+    if count and all(trial.process < study.process for trial in study.trials):
+        known = f"{count} setting{'s' * (count != 1)}"
+        yield f"{known} failed before; a larger --budget may try them again"
 
 
 def _say(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
 from fp8tune.search.aim import aimed
+from fp8tune.search.anew import counting, latest
 from fp8tune.search.calibrate import measured, stored
 from fp8tune.search.earlier import NOTHING, Earlier, earlier
 from fp8tune.search.guided import Guided
@@ -125,7 +126,8 @@ def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Ea
     if found is None or found.wrong:
         return NOTHING
     job, other = plan.config.job, found.study.plan
-    trials = timed(found.study.trials)[: begun.trials]
+    every = timed(found.study.trials)[: begun.trials]
+    trials = counting(every, latest(every))
     pairs = zip(trials, aimed(trials, aim), strict=True)
     known = (own for raw, own in pairs if own.record.ok or not raw.record.ok)
     records = [trial.record for trial in known]

@@ -18,6 +18,7 @@ from fp8tune import atomic
 from fp8tune.search.record import BadRecord, Record, parse
 
 MAX_BYTES = 1 << 28
+PROCESS = "process"
 STAGES = ("given", "twin", "search", "confirm", "stability")
 
 
@@ -29,12 +30,14 @@ class Trial(NamedTuple):
     """A record with its place in the study.
 
     ``stage`` is why it was run: the user's config, its bf16 twin, the search itself,
-    the confirmation at the end, or to compare what FP8 and bf16 learn.
+    the confirmation at the end, or to compare what FP8 and bf16 learn. ``process``
+    counts those whose trials were in the study when the trial's own took it up.
     """
 
     number: int
     stage: str
     record: Record
+    process: int = 0
 
 
 def timed(trials: Iterable[Trial]) -> list[Trial]:
@@ -48,6 +51,7 @@ class Study:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.trials: list[Trial] = []
+        self.process = 0
 
     @property
     def name(self) -> str:
@@ -74,6 +78,10 @@ class Study:
         except OSError as error:
             raise BadStudy(f"{error.filename}: {error.strerror}") from None
 
+    def take_up(self) -> None:
+        """Tell trials from now on from those so far: the machine may have changed."""
+        self.process = 1 + max((trial.process for trial in self.trials), default=-1)
+
     def note(self, **more: Any) -> None:
         """Keep in ``study.json`` how the search ended; raises ``OSError``."""
         place = os.path.join(self.folder, "study.json")
@@ -84,7 +92,7 @@ class Study:
 
     def add(self, stage: str, record: Record) -> Trial:
         """Append a trial and see it onto the disk; raises ``BadStudy``."""
-        trial = Trial(len(self.trials), stage, record)
+        trial = Trial(len(self.trials), stage, record, self.process)
         if self.folder:
             self._append(trial)
         self.trials.append(trial)
@@ -93,6 +101,8 @@ class Study:
     def _append(self, trial: Trial) -> None:
         record = trial.record
         more = {**record.more, "trial": trial.number, "stage": trial.stage}
+        if trial.process:
+            more[PROCESS] = trial.process
         line = record._replace(more=more).line()
         path = os.path.join(self.folder, "trials.jsonl")
         try:
@@ -177,4 +187,12 @@ def _trial(number: int, line: str) -> Trial:
     record.more.pop("trial", None)
     if stage not in STAGES:
         raise BadRecord(f"no stage {stage!r}")
-    return Trial(number, stage, record)
+    process = process_of(record)
+    record.more.pop(PROCESS, None)
+    return Trial(number, stage, record, process)
+
+
+def process_of(record: Record) -> int:
+    """The process that a line of a study names."""
+    process = record.more.get(PROCESS)
+    return process if type(process) is int and process > 0 else 0

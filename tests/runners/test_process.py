@@ -72,6 +72,23 @@ def test_children_are_killed_too(tmp_path, first):
     assert not said.exists() or said.read_bytes() == b""  # gone, or a zombie
 
 
+SAYS = "import subprocess, sys, time\nprint('{\"%s\": {}}', flush=True)\n"
+CHILD = "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "ended", "status"),
+    [
+        (SAYS % "failed" + CHILD, "exit", 0),
+        (SAYS % "step" + CHILD + "raise SystemExit(3)", "exit", 3),
+        (SAYS % "done" + "time.sleep(1000)", "mute", -9),
+    ],
+)
+def test_what_keeps_the_output_open_is_not_waited_for(code, ended, status):
+    said = heard(code, total=300.0)
+    assert (said.ended, said.code) == (ended, status)
+
+
 SLOW_STEPS = """
 import time
 for step in range(4):

@@ -7,6 +7,7 @@ from fp8tune.search.closing import advice
 from fp8tune.search.cutoff import is_cut_off, least, marked
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.record import Record
+from fp8tune.search.study import Trial
 from tests.search.test_coordinator import RECORDS, searched
 from tests.search.tries import BEST, CONFIG, GIVEN, SPACE, ran
 
@@ -72,3 +73,11 @@ def test_where_no_trial_ended_more_time_is_advised():
         "1 trial: cut off by the end of the budget",
         "no trial ended within 30 s; give a larger --budget",
     ]
+
+
+def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
+    plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+    late = ran(GIVEN, outcome="compile", more={**CUT, "budget_s": 30.0})
+    failed = Trial(0, "given", ran(GIVEN, outcome="compile"))
+    told = list(advice(plan, [failed, Trial(1, "given", late, 1)], 30.0))
+    assert told[-1] == "no trial ended within 30 s; give a larger --budget"

@@ -35,7 +35,7 @@ compile_model = false
 BUDGET = 6.0
 
 
-def searched(fault, batch=2):
+def searched(fault, batch=2, study=None):
     """The answer of a search among faults, its trials, and how long it took."""
     text = CONFIG.format(batch=batch, steps=8 // batch)
     config = read_config("a.toml", text.encode(), Target("", 1))
@@ -45,7 +45,8 @@ def searched(fault, batch=2):
     loaded = known.load(tomllib.loads(text))
     runner = Builtin(known, loaded, Target("", 1), Setup("cpu"), worker)
     strategy = Guided(plan.space, plan.given)
-    study = Study("")
+    study = study or Study("")
+    study.take_up()
     limits = Limits(BUDGET)
     start = time.monotonic()
     found = Search(plan.space, plan.given, runner, strategy, study, limits).run()
@@ -145,3 +146,14 @@ def test_where_nothing_starts_it_is_not_tried_for_long():
     assert found.chosen is None
     assert len(trials) == 4
     assert seconds < BUDGET
+
+
+def test_what_is_mended_runs_with_the_same_command():
+    study = Study("")
+    _, found, _, _ = searched("cannot_import", 4, study)
+    assert found.chosen is None
+    before = len(study.trials)
+    _, found, trials, _ = searched("sound", 4, study)
+    assert trials[before].stage == "given"
+    assert trials[before].record.ok
+    assert found.chosen is not None

@@ -66,7 +66,7 @@ def test_the_whole_table(plan):
 
 
 def test_a_trial_that_ended_early_shows_a_bound(plan):
-    cut = trials(TRIALS[0][1:], ("search", ran(BEST, 9_000, more={"censored": True})))
+    cut = trials(TRIALS[0][1:3], ("search", ran(BEST, 9_000, more={"censored": True})))
     board = Board(plan, study_of(cut))
     line = " ".join(drawn(board)[2].split())
     assert line == "2 batch_size = 4 <9,000 slow, ended early 60 s"

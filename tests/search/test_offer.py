@@ -64,6 +64,11 @@ def test_many_values_are_not_all_named():
         ("train.seq_len", "", ("train.seq_len",), False),
         ("train.seq_len", "seq_len", ("seq_len",), False),
         ("train.max_steps", "max_steps", (), True),
+        ("train.grad_clip_norm", "clip_norm", (), True),
+        ("train.seed", "", (), True),
+        ("train.seed", "", ("train.seed",), False),
+        ("vlm.arch", "", (), True),
+        ("train.compile_model", "compile", (), False),
     ],
 )
 def test_what_changes_the_learning_is_frozen(key, role, allow, frozen):

@@ -247,3 +247,15 @@ def test_the_budget_ends_trials_that_never_start(tmp_path):
     assert "cut off by the end of the budget" in out
     assert "no trial ended within 5 s; give a larger --budget" in out
     assert command.left() == []
+
+
+def test_what_the_machine_lacks_is_tried_once_by_each_command(tmp_path):
+    """Four trials tell that nothing starts; the same command then tries one."""
+    command = Command(tmp_path)
+    (tmp_path / "broken" / "torch" / "__init__.py").write_text("raise ImportError\n")
+    for tried in (4, 1):
+        out, _ = command.start().communicate(timeout=120)
+        assert out.count("\ntrying ") == tried
+        assert "fp8tune doctor says what is missing on this machine\n" in out
+        assert "the same command tries your config anew\n" in out
+    assert "which has 4 trials; none ran, so your config is tried anew\n" in out

@@ -2,8 +2,24 @@
 
 import pytest
 
+from fp8tune.job import Target
 from fp8tune.search.answer import answer, ranked
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, confirmed, ran, trials
+from fp8tune.search.caveats import caveats
+from fp8tune.search.closing import closing
+from fp8tune.search.output import as_json
+from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.reasons import choices
+from tests.search.tries import (
+    BEST,
+    CONFIG,
+    GIVEN,
+    OTHER,
+    SPACE,
+    TWIN,
+    confirmed,
+    ran,
+    trials,
+)
 
 
 @pytest.mark.parametrize("outcome", ["oom", "nan", "user", "compile"])
@@ -20,6 +36,35 @@ def test_what_once_failed_for_good_is_not_chosen(outcome):
     assert found.broken == {BEST: outcome, GIVEN: outcome}
     passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
     assert ranked(SPACE, GIVEN, passing) == [BEST]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "how", "more"),
+    [
+        ("oom", "out of memory", []),
+        (
+            "nan",
+            "lost its loss (NaN)",
+            ["the config's loss ended in NaN, and this setting learns alike: watch it"],
+        ),
+    ],
+)
+def test_how_the_config_failed_is_said_wherever_another_is_chosen(outcome, how, more):
+    plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+    tried = trials(("given", ran(GIVEN, outcome=outcome)), ("search", ran(BEST, 120)))
+    found = answer(SPACE, GIVEN, tried, 1.0)
+    assert (found.chosen, found.given_outcome) == (BEST, outcome)
+    first, second, third, *_ = closing(found, plan, "")
+    assert first.startswith("best: batch_size = 4, 120 tokens/s")
+    assert second == f"your config failed ({how}): no gain can be told"
+    assert third == "not all settings were tried: give a larger --budget to learn more"
+    assert list(caveats(found, plan))[:1] == more
+    (batch, *_) = choices(plan, found, "s")
+    failed = f"the config as it was failed: {how}"
+    assert batch.reasons[:2] == ("2 -> 4: 120 tokens/s", failed)
+    assert as_json(found, SPACE, "", "s")["given_outcome"] == outcome
+    ran_once = [*tried, *trials(("given", ran(GIVEN)))]
+    assert answer(SPACE, GIVEN, ran_once, 1.0).given_outcome == ""
 
 
 FULL = {"reserved_gib": 130.0, "more": {"capacity_gib": 139.8}}

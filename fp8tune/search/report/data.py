@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import SPEED, UNITS, aimed
+from fp8tune.search.anew import counting, latest, lost_s
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import unconfirmed
@@ -156,9 +157,13 @@ class Case(NamedTuple):
 def case(study: Saved) -> Case:
     """Everything about a study that its report shows."""
     plan, trials = study.plan, study.trials
+    now = latest(trials)
+    known = counting(trials, now)
     spent = sum(trial.record.cost_s for trial in trials)
+    spent -= lost_s(trials, now)
     aim = str(study.about.get("objective", SPEED))
-    found = answer(plan.space, plan.given, trials, spent, aim)
+    found = answer(plan.space, plan.given, known, spent, aim)
+    found = found._replace(trials=len(trials))
     written = isinstance(study.about.get("output"), str)
     more = study.about.get("more", LARGER_BUDGET) if written else SAME_COMMAND
     unchecked = study.about.get("unchecked", "")
@@ -166,7 +171,7 @@ def case(study: Saved) -> Case:
     runs = by_point(plan.space, trials)
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)
-    settled = unconfirmed(plan.space, plan.given, wanted) is None
+    settled = unconfirmed(plan.space, plan.given, aimed(known, aim)) is None
     ended = written and bool(trials) and settled
     told = [number(trial.record, "capacity_gib") for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)

@@ -10,10 +10,17 @@ from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
-from fp8tune.search.closing import change, no_gain, nothing_else, standing, unfinished
+from fp8tune.search.closing import (
+    change,
+    mending,
+    no_gain,
+    nothing_else,
+    standing,
+    unfinished,
+)
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.failed import failed
+from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
@@ -124,7 +131,9 @@ def _verdict(case: Case) -> str:
         return _capital(standing(found))
     gained = reached(found).gain
     if gained is None:
-        return "A setting that runs, where yours was not measured or did not run"
+        how = WORDS.get(found.given_outcome)
+        wrong = f"failed ({how})" if how else "was not measured or did not run"
+        return f"A setting that runs, where yours {wrong}"
     gain = f"{percent(gained.value)} {case.unit}"
     said = _capital(named(found.verdict, found.aim))
     more = {"faster": " over your config", "unsure": f", {_doubt(found)}"}
@@ -283,3 +292,5 @@ def _failures(case: Case) -> Iterator[str]:
         yield "Only settings that may not be chosen ran."
     if any(record.outcome == "oom" for record in failures):
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
+    if not case.replay:
+        yield from map(_sentence, mending(case.trials))
