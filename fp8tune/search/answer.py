@@ -269,13 +269,10 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     good, nor what diverges.
     """
     runs = by_point(space, trials)
-    wrong = rejected(space, trials)
     values: dict[Point, tuple[bool, bool, float]] = {}
-    for point, own in runs.items():
-        found = speed(telling(own))
-        fit = not failed(own) and (point == given or not lacks_memory(own))
-        may = fit and space.allows(point, given)
-        if found is not None and may and lesson(space, point) not in wrong:
+    for point in eligible(space, given, trials):
+        own = runs[point]
+        if found := speed(telling(own)):
             values[point] = not is_unfit(own), bool(confirmed(own)), found.value
     if not any(fit and sure for p, (fit, sure, _) in values.items() if p != given):
         before = during(runs, confirmation=False)
@@ -291,6 +288,19 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
             if found and values[point][1]
         }
     return sorted(values, key=lambda point: values[point], reverse=True)
+
+
+def eligible(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
+    """The points with a trial that may be chosen by what is known of them."""
+    runs, wrong = by_point(space, trials), rejected(space, trials)
+    return [
+        point
+        for point, own in runs.items()
+        if not failed(own)
+        and (point == given or not lacks_memory(own))
+        and space.allows(point, given)
+        and lesson(space, point) not in wrong
+    ]
 
 
 def _last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
