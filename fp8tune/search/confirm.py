@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.answer import answer, eligible, ranked
+from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     MOST,
     NEAR,
     Runs,
     by_point,
     drift,
-    during,
     failed,
     gap,
     is_unfit,
@@ -51,16 +51,15 @@ def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | 
     """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]
     points = settings(space, given, found)
-    runs = by_point(space, trials)
-    if points == [given]:
-        return _overlooked(space, given, trials, runs)
-    if not points:
+    rival = _overlooked(space, given, found, points)
+    if not points or (points == [given] and rival is None):
         return None
+    runs = by_point(space, trials)
     return (
         _in_turn(space, points, runs)
-        or _passed_over(space, given, found, runs)
+        or _once_more(space, given, trials, rival)
+        or _passed_over(space, given, found, runs, rival)
         or _cut_short(space, given, trials, runs)
-        or _overlooked(space, given, trials, runs)
         or _doubtful(space, given, trials, runs)
         or _counterpart(space, given, trials, runs)
     )
@@ -141,12 +140,17 @@ def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:
 
 
 def _passed_over(
-    space: Space, given: Point, found: Sequence[Trial], runs: Runs
+    space: Space,
+    given: Point,
+    found: Sequence[Trial],
+    runs: Runs,
+    known: Point | None,
 ) -> Point | None:
     """A setting that the search saw faster than what was confirmed now is.
 
-    Some of the best only. They are allowed to have lost as much as the others, but not
-    where those lost a lot: nobody knows when the GPU became slower.
+    Some of the best only, and not the one that is ``known`` to run once more. They are
+    allowed to have lost as much as the others, but not where those lost a lot: nobody
+    knows when the GPU became slower.
     """
     before = by_point(space, found)
     seen = {p: own.value for p in before if (own := speed_of(before, p))}
@@ -155,7 +159,7 @@ def _passed_over(
     now = [own.value for p in ours if (own := speed_of(runs, p))]
     best, lost = max(now, default=0.0), drift(runs)
     lost = lost if lost > CLOSE else 1.0
-    rivals = every[: 2 * BEST]
+    rivals = [p for p in every[: 2 * BEST] if p != known]
     promising = [p for p in rivals if seen[p] * lost > best]
     return _beside_given(runs, given, rivals, promising)
 
@@ -183,27 +187,36 @@ def _cut_short(
 
 
 def _overlooked(
-    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+    space: Space, given: Point, found: Sequence[Trial], points: Sequence[Point]
 ) -> Point | None:
-    """The best of the settings that ran once, which may have been a bad run.
+    """The best of the others by one run, where a bad one may explain that it is slower.
 
-    Before the given one is called the best; where one bad run may explain that the
-    other was slower, once beside the given one. It is among those that the search saw.
+    Unless it is confirmed as one of ``points``. Where that run ended early, what it may
+    have reached at the most counts.
     """
-    if answer(space, given, trials, 0.0).chosen != given:
-        return None
-    seen = {
-        point: own[0].record.tokens_per_second
-        for point in eligible(space, given, trials)
-        if point != given
-        and (own := [t for t in runs[point] if t.record.ok])
-        and len([t for t in own if t.stage != "confirm"]) == 1
+    runs = by_point(space, found)
+    ran = {
+        point: own[0].tokens_per_second
+        for point in eligible(space, given, found)
+        if point != given and len(own := _records(runs, point)) == 1
     }
-    rival = max(seen, key=lambda p: seen[p], default=None)
-    mine = during(runs, confirmation=False).get(given)
-    if rival is None or mine is None or seen[rival] < BAD * mine.value:
+    rival, mine = max(ran, key=lambda p: ran[p], default=None), speed_of(runs, given)
+    if rival is None or mine is None or rival in points:
         return None
-    return _alternate(runs, rival, given, 1)
+    return rival if ran[rival] >= BAD * mine.value else None
+
+
+def _records(runs: Runs, point: Point) -> list[Record]:
+    return [trial.record for trial in runs[point] if trial.record.ok]
+
+
+def _once_more(
+    space: Space, given: Point, trials: Sequence[Trial], rival: Point | None
+) -> Point | None:
+    """A run of a rival before the given setting is called the best, beside it."""
+    if rival is None or answer(space, given, trials, 0.0).chosen != given:
+        return None
+    return _alternate(by_point(space, trials), rival, given, 1)
 
 
 def _beside_given(

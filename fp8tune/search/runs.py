@@ -39,11 +39,13 @@ Runs = dict[Point, list[Trial]]
 class Evidence(NamedTuple):
     """What an answer rests on.
 
-    ``pairs`` of neighbouring runs of the chosen and the given setting; ``tried`` of the
-    settings that may be chosen had a trial, the given one counted, ``untried`` none.
+    ``pairs`` of neighbouring runs of the chosen and the given setting, ``far_off`` more
+    that do not count; ``tried`` of the settings that may be chosen had a trial, the
+    given one counted, ``untried`` none.
     """
 
     pairs: int = 0
+    far_off: int = 0
     tried: int = 0
     untried: int = 0
 
@@ -52,8 +54,10 @@ def evidence(space: Space, runs: Runs, chosen: Point | None, given: Point) -> Ev
     """How many runs and settings there were."""
     may = set(space.points(given))
     apart = chosen is not None and chosen != given
+    every = neighbours(runs, chosen or given, given) if apart else []
     pairs = _counted(runs, chosen or given, given) if apart else []
-    return Evidence(len(pairs), len(may & runs.keys()), len(may - runs.keys()))
+    seen = len(may & runs.keys()), len(may - runs.keys())
+    return Evidence(len(pairs), len(every) - len(pairs), *seen)
 
 
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:

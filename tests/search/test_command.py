@@ -55,6 +55,7 @@ def test_the_whole_answer(replay, tmp_path):
         "tokens_per_joule": dict.fromkeys(("chosen", "given", "bf16_twin", "fp8_gain")),
         "unfit": [],
         "pairs": 2,
+        "pairs_far_off": 0,
         "settings": {"tried": 3, "untried": 0},
         "trials": 14,
         "oom_trials": 1,
