@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
+from fp8tune.search.eligible import eligible
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
@@ -288,19 +289,6 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
             if found and values[point][1]
         }
     return sorted(values, key=lambda point: values[point], reverse=True)
-
-
-def eligible(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
-    """The points with a trial that may be chosen by what is known of them."""
-    runs, wrong = by_point(space, trials), rejected(space, trials)
-    return [
-        point
-        for point, own in runs.items()
-        if not failed(own)
-        and (point == given or not lacks_memory(own))
-        and space.allows(point, given)
-        and lesson(space, point) not in wrong
-    ]
 
 
 def _last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer import answer, eligible, ranked
-from fp8tune.search.record import Record
+from fp8tune.search.answer import answer, ranked
+from fp8tune.search.eligible import overlooked
 from fp8tune.search.runs import (
     MOST,
     NEAR,
@@ -32,10 +32,6 @@ BEST = 3
 """Settings that are confirmed, the given one not counted."""
 CLOSE = 0.97
 """Share of their speed that settings may have lost since the search."""
-BAD = 0.9
-"""What one bad run may show of a setting's speed: of 40 runs of the rehearsal the worst
-reached 0.906 of their median (benchmarks/results/runs_cpu.jsonl). No published table
-repeats runs on H100 or H200; the same is taken for them."""
 ROUNDS = 2
 PAIRS = 6
 """Runs of FP8 and of bf16 at its best, while it is not clear what FP8 gains."""
@@ -51,7 +47,7 @@ def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | 
     """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]
     points = settings(space, given, found)
-    rival = _overlooked(space, given, found, points)
+    rival = overlooked(space, given, found, points)
     if not points or (points == [given] and rival is None):
         return None
     runs = by_point(space, trials)
@@ -184,30 +180,6 @@ def _cut_short(
     rivals = sorted(most, key=lambda p: most[p], reverse=True)[:BEST]
     promising = [p for p in rivals if most[p] > max(left, default=0.0)]
     return _beside_given(runs, given, rivals, promising)
-
-
-def _overlooked(
-    space: Space, given: Point, found: Sequence[Trial], points: Sequence[Point]
-) -> Point | None:
-    """The best of the others by one run, where a bad one may explain that it is slower.
-
-    Unless it is confirmed as one of ``points``. Where that run ended early, what it may
-    have reached at the most counts.
-    """
-    runs = by_point(space, found)
-    ran = {
-        point: own[0].tokens_per_second
-        for point in eligible(space, given, found)
-        if point != given and len(own := _records(runs, point)) == 1
-    }
-    rival, mine = max(ran, key=lambda p: ran[p], default=None), speed_of(runs, given)
-    if rival is None or mine is None or rival in points:
-        return None
-    return rival if ran[rival] >= BAD * mine.value else None
-
-
-def _records(runs: Runs, point: Point) -> list[Record]:
-    return [trial.record for trial in runs[point] if trial.record.ok]
 
 
 def _once_more(
