@@ -51,10 +51,7 @@ def as_json(
             for point, why in found.unfit.items()
         ],
         "trials": found.trials,
-        "settings": {
-            "tried": found.evidence.tried,
-            "untried": found.evidence.untried,
-        },
+        "settings": dict(zip(("tried", "untried"), found.evidence[2:], strict=True)),
         "oom_trials": found.oom_trials,
         "seconds": round(found.seconds, 3),
         "output": output or None,
