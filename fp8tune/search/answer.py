@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.cutoff import was_given_up
+from fp8tune.search.eligible import eligible
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.record import Record
 from fp8tune.search.runs import (
@@ -274,13 +275,10 @@ def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     good, nor what diverges.
     """
     runs = by_point(space, trials)
-    wrong = rejected(space, trials)
     values: dict[Point, tuple[bool, bool, float]] = {}
-    for point, own in runs.items():
-        found = speed(telling(own))
-        fit = not failed(own) and (point == given or not lacks_memory(own))
-        may = fit and space.allows(point, given)
-        if found is not None and may and lesson(space, point) not in wrong:
+    for point in eligible(space, given, trials):
+        own = runs[point]
+        if found := speed(telling(own)):
             values[point] = not is_unfit(own), bool(confirmed(own)), found.value
     if not any(fit and sure for p, (fit, sure, _) in values.items() if p != given):
         before = during(runs, confirmation=False)

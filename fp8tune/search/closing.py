@@ -86,7 +86,7 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{named(found.verdict, aim)}: {describe(plan, found.chosen)}"
         yield f"{_interval(given, aim)} -> {_interval(best, aim)}"
         told = " tokens per joule" * (aim == ENERGY)
-        yield f"{change(gain)}{told}{_by_few(found)}"
+        yield f"{change(gain)}{told}{_by_few(found)}{_without(found)}"
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
         yield from _second(found, plan)
@@ -108,7 +108,7 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
 
 def standing(found: Answer) -> str:
     """That nothing is faster than the given setting: how sure, and of how many."""
-    (_, ran, left), tried = found.evidence, ""
+    (*_, ran, left), tried = found.evidence, ""
     if left:
         tried = f" among the {ran} settings tried (of {ran + left})"
     if found.behind and found.behind.high > 1 + found.alike:
@@ -195,6 +195,13 @@ def _by_few(found: Answer) -> str:
         if few
         else ""
     )
+
+
+def _without(found: Answer) -> str:
+    """How many pairs of runs a gain leaves out; ``""`` where all count."""
+    every = found.evidence.pairs + found.evidence.far_off
+    out = f", {found.evidence.far_off} of {every} pairs of runs left out as far off"
+    return out * bool(found.evidence.far_off)
 
 
 def change(gain: Speed) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.answer import answer, ranked
+from fp8tune.search.eligible import overlooked
 from fp8tune.search.runs import (
     MOST,
     NEAR,
@@ -46,12 +47,14 @@ def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | 
     """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]
     points = settings(space, given, found)
-    if not points or points == [given]:
+    rival = overlooked(space, given, found, points)
+    if not points or (points == [given] and rival is None):
         return None
     runs = by_point(space, trials)
     return (
         _in_turn(space, points, runs)
-        or _passed_over(space, given, found, runs)
+        or _once_more(space, given, trials, rival)
+        or _passed_over(space, given, found, runs, rival)
         or _cut_short(space, given, trials, runs)
         or _doubtful(space, given, trials, runs)
         or _counterpart(space, given, trials, runs)
@@ -133,12 +136,17 @@ def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:
 
 
 def _passed_over(
-    space: Space, given: Point, found: Sequence[Trial], runs: Runs
+    space: Space,
+    given: Point,
+    found: Sequence[Trial],
+    runs: Runs,
+    known: Point | None,
 ) -> Point | None:
     """A setting that the search saw faster than what was confirmed now is.
 
-    Some of the best only. They are allowed to have lost as much as the others, but not
-    where those lost a lot: nobody knows when the GPU became slower.
+    Some of the best only, and not the one that is ``known`` to run once more. They are
+    allowed to have lost as much as the others, but not where those lost a lot: nobody
+    knows when the GPU became slower.
     """
     before = by_point(space, found)
     seen = {p: own.value for p in before if (own := speed_of(before, p))}
@@ -147,7 +155,7 @@ def _passed_over(
     now = [own.value for p in ours if (own := speed_of(runs, p))]
     best, lost = max(now, default=0.0), drift(runs)
     lost = lost if lost > CLOSE else 1.0
-    rivals = every[: 2 * BEST]
+    rivals = [p for p in every[: 2 * BEST] if p != known]
     promising = [p for p in rivals if seen[p] * lost > best]
     return _beside_given(runs, given, rivals, promising)
 
@@ -172,6 +180,15 @@ def _cut_short(
     rivals = sorted(most, key=lambda p: most[p], reverse=True)[:BEST]
     promising = [p for p in rivals if most[p] > max(left, default=0.0)]
     return _beside_given(runs, given, rivals, promising)
+
+
+def _once_more(
+    space: Space, given: Point, trials: Sequence[Trial], rival: Point | None
+) -> Point | None:
+    """A run of a rival before the given setting is called the best, beside it."""
+    if rival is None or answer(space, given, trials, 0.0).chosen != given:
+        return None
+    return _alternate(by_point(space, trials), rival, given, 1)
 
 
 def _beside_given(

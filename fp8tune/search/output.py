@@ -37,6 +37,7 @@ def as_json(
         },
         "gain": _speed(reached(found).gain),
         "pairs": found.evidence.pairs,
+        "pairs_far_off": found.evidence.far_off,
         "runner_up": _second(found, space),
         "fp8_gain": found.fp8_gain,
         "fp8_gain_interval": _speed(found.fp8),
@@ -51,7 +52,7 @@ def as_json(
             for point, why in found.unfit.items()
         ],
         "trials": found.trials,
-        "settings": dict(zip(("tried", "untried"), found.evidence[1:], strict=True)),
+        "settings": dict(zip(("tried", "untried"), found.evidence[2:], strict=True)),
         "oom_trials": found.oom_trials,
         "seconds": round(found.seconds, 3),
         "output": output or None,

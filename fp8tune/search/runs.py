@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from fp8tune.search.statistics import (
     ON_GPU,
     Speed,
     Usual,
-    between,
+    in_line,
     paired,
     paired_spread,
     speed,
@@ -39,11 +40,13 @@ Runs = dict[Point, list[Trial]]
 class Evidence(NamedTuple):
     """What an answer rests on.
 
-    ``pairs`` of neighbouring runs of the chosen and the given setting; ``tried`` of the
-    settings that may be chosen had a trial, the given one counted, ``untried`` none.
+    ``pairs`` of neighbouring runs of the chosen and the given setting, ``far_off`` more
+    that do not count; ``tried`` of the settings that may be chosen had a trial, the
+    given one counted, ``untried`` none.
     """
 
     pairs: int = 0
+    far_off: int = 0
     tried: int = 0
     untried: int = 0
 
@@ -52,8 +55,10 @@ def evidence(space: Space, runs: Runs, chosen: Point | None, given: Point) -> Ev
     """How many runs and settings there were."""
     may = set(space.points(given))
     apart = chosen is not None and chosen != given
-    pairs = neighbours(runs, chosen or given, given) if apart else []
-    return Evidence(len(pairs), len(may & runs.keys()), len(may - runs.keys()))
+    every = neighbours(runs, chosen or given, given) if apart else []
+    pairs = _counted(runs, chosen or given, given) if apart else []
+    seen = len(may & runs.keys()), len(may - runs.keys())
+    return Evidence(len(pairs), len(every) - len(pairs), *seen)
 
 
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
@@ -91,7 +96,7 @@ def together(
     those before the confirmation: in between the GPU may have become slower.
     """
     if one and other and one != other:
-        if pairs := _pairs(runs, one, other):
+        if pairs := _counted(runs, one, other):
             differ = deviation(runs)
             mine, theirs = zip(*pairs, strict=True)
             return speed(mine, differ), speed(theirs, differ)
@@ -120,15 +125,25 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
     """
     if one is None or other is None or one == other:
         return None
-    steps = steps_spread(t.record for p in (one, other) for t in runs.get(p, []))
-    if ratios := neighbours(runs, one, other):
-        return paired(ratios, max(steps, _paired_deviation(runs), between(ratios)))
+    if pairs := _counted(runs, one, other):
+        return paired(_ratios(pairs), _pair_deviation(runs, one, other))
     before = during(runs, confirmation=False)
     if one not in before or other not in before:
         return None
     every = ([trial.record for trial in own] for own in runs.values())
-    differ = spread(every, usual(runs).spread)
-    return paired([before[one].value / before[other].value], max(steps, differ))
+    differ = max(
+        _steps_deviation(runs, one, other), spread(every, usual(runs).spread, math.inf)
+    )
+    return paired([before[one].value / before[other].value], differ)
+
+
+def _steps_deviation(runs: Runs, one: Point, other: Point) -> float:
+    return steps_spread(t.record for p in (one, other) for t in runs.get(p, []))
+
+
+def _pair_deviation(runs: Runs, one: Point, other: Point) -> float:
+    """How runs of two points differ at the least."""
+    return max(_steps_deviation(runs, one, other), _paired_deviation(runs))
 
 
 def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
@@ -136,8 +151,21 @@ def neighbours(runs: Runs, one: Point, other: Point) -> list[float]:
 
     Each run is held against one near to it, the nearest first.
     """
-    pairs = _pairs(runs, one, other)
+    return _ratios(_pairs(runs, one, other))
+
+
+def _ratios(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
     return [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
+
+
+def _counted(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]]:
+    """The neighbouring runs of two points without the pairs that are far off."""
+    pairs = _pairs(runs, one, other)
+    if not pairs:
+        return []
+    differ = math.sqrt(2) * _pair_deviation(runs, one, other)
+    kept = in_line([math.log(ratio) for ratio in _ratios(pairs)], differ)
+    return list(itertools.compress(pairs, kept))
 
 
 def _pairs(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]]:

@@ -30,6 +30,15 @@ does (Pocock, "Group sequential methods", Biometrika 64, 1977: 2.56 deviations f
 1.96)."""
 NORMAL = 1.96
 """Deviations that hold 95 % to both sides of a normal value."""
+FAR = 3.0
+"""Deviations from their middle beyond which values are not as the others are. By the
+median deviation such a rule bears nearly half of the values being bad (Hampel, "The
+breakdown points of the mean combined with some rejection rules", Technometrics 27,
+1985)."""
+OF_MEDIAN = 1.4826
+"""Standard deviations of normal values in one median deviation."""
+FEWEST = 6
+"""Values from which those far off do not count: of fewer the odd ones may be right."""
 WIDEST = 5.0
 """The most that an interval reaches to each side (log): beyond, nothing is known."""
 
@@ -59,21 +68,56 @@ class Speed(NamedTuple):
         return math.log(self.high / self.low) / 2
 
 
-def spread(settings: Iterable[Sequence[Record]], usual: float = RUN_SPREAD) -> float:
+def spread(
+    settings: Iterable[Sequence[Record]], usual: float = RUN_SPREAD, far: float = FAR
+) -> float:
     """Relative standard deviation between runs, pooled over settings with repeats.
 
     Widened as Student's t is, so that ``NORMAL`` of it hold 95 % although it is itself
     known from few runs. Where these differ more than is usual, they alone tell, if
-    they are more than one pair.
+    they are more than one pair. What lies further off than ``far`` deviations counts as
+    near as that: one bad run says little of all others.
     """
-    total, freedom = 0.0, 0
-    for records in settings:
-        logs = [math.log(r.tokens_per_second) for r in records if r.measured]
-        if len(logs) > 1:
-            middle = statistics.fmean(logs)
-            total += sum((value - middle) ** 2 for value in logs)
-            freedom += len(logs) - 1
-    return _believed(total, freedom, usual)
+    runs = [
+        [math.log(r.tokens_per_second) for r in records if r.measured]
+        for records in settings
+    ]
+    return _believed(*_squares(runs, usual, far), usual)
+
+
+def _squares(
+    groups: Iterable[Sequence[float]], usual: float, far: float = FAR
+) -> tuple[float, int]:
+    """The squares of values around their group's middle, and their freedom.
+
+    Those further off than ``far`` of the usual deviation, or of their own by the median
+    one, count as near as that.
+    """
+    repeated = [values for values in groups if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in repeated)
+    if not freedom:
+        return 0.0, 0
+    middles = [middle_of(values) for values in repeated]
+    apart = [
+        abs(value - middle)
+        for values, middle in zip(repeated, middles, strict=True)
+        for value in values
+    ]
+    own = OF_MEDIAN * statistics.median(apart) * math.sqrt(len(apart) / freedom)
+    most = far * max(usual, own)
+    return sum(min(each, most) ** 2 for each in apart), freedom
+
+
+def in_line(values: Sequence[float], deviation: float) -> list[bool]:
+    """Which of some values count: not those far off, where enough are told.
+
+    Further than ``FAR`` of their deviation from their median, which is the given one
+    or, where that is more, their own by the median one.
+    """
+    middle = statistics.median(values)
+    apart = [abs(value - middle) for value in values]
+    most = FAR * max(deviation, OF_MEDIAN * statistics.median(apart))
+    return [len(values) < FEWEST or each <= most for each in apart]
 
 
 def _believed(total: float, freedom: float, usual: float) -> float:
@@ -103,13 +147,21 @@ def student(freedom: float) -> float:
 def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | None:
     """The speed of one setting from its runs, which differ by ``deviation``.
 
-    Or by more, where their own steps say so.
+    Or by more, where they or their own steps say so. Runs far off do not count.
     """
     values = [record.tokens_per_second for record in records if record.measured]
     if not values:
         return None
-    differ = max(deviation, steps_spread(records))
-    return _around(middle_of(values), NORMAL * differ / math.sqrt(len(values)))
+    kept = in_line([math.log(value) for value in values], deviation)
+    counted = list(itertools.compress(values, kept))
+    differ = max(deviation, steps_spread(records), _apart(map(math.log, counted)))
+    return _around(middle_of(counted), NORMAL * differ / math.sqrt(len(counted)))
+
+
+def _apart(values: Iterable[float]) -> float:
+    """The standard deviation of some values; 0 of one."""
+    known = list(values)
+    return statistics.stdev(known) if len(known) > 1 else 0.0
 
 
 def steps_spread(records: Iterable[Record]) -> float:
@@ -150,16 +202,13 @@ def ratio(one: Speed, other: Speed) -> Speed:
 def paired(ratios: Sequence[float], deviation: float) -> Speed:
     """How much faster one setting is than another, by pairs of neighbouring runs.
 
-    ``deviation`` is that between runs of a setting.
+    ``deviation`` is that between runs of a setting, where the pairs show no more.
     """
-    value = math.exp(middle_of([math.log(each) for each in ratios]))
-    return _around(value, NORMAL * deviation * math.sqrt(2 / len(ratios)))
-
-
-def between(ratios: Sequence[float]) -> float:
-    """Relative standard deviation between runs, as one setting's pairs show it."""
     logs = [math.log(each) for each in ratios]
-    return statistics.stdev(logs) / math.sqrt(2) if len(logs) > 1 else 0.0
+    differ = max(deviation, _apart(logs) / math.sqrt(2))
+    return _around(
+        math.exp(middle_of(logs)), NORMAL * differ * math.sqrt(2 / len(logs))
+    )
 
 
 def paired_spread(
@@ -170,14 +219,9 @@ def paired_spread(
     Because its runs are in all of them, ``k`` settings are worth ``4 k / (k + 3)`` that
     are independent (Satterthwaite's approximation, 1946).
     """
-    total, freedom, count = 0.0, 0.0, 0
-    for ratios in settings:
-        logs = [math.log(each) for each in ratios]
-        middle = statistics.fmean(logs)
-        total += sum((value - middle) ** 2 for value in logs) / 2
-        freedom += len(logs) - 1
-        count += len(logs) > 1
-    shared = 4 / (count + 3)
+    pairs = [[math.log(each) / math.sqrt(2) for each in own] for own in settings]
+    total, freedom = _squares(pairs, usual)
+    shared = 4 / (sum(len(own) > 1 for own in pairs) + 3)
     return _believed(total * shared, freedom * shared, usual)
 
 

@@ -220,6 +220,19 @@ def test_a_rival_that_the_budget_cut_off_was_not_seen():
     assert answer(SPACE, GIVEN, trials(*later), 1.0).verdict == "same"
 
 
+def test_one_bad_run_hides_no_gain():
+    """Of eight pairs one is far off: it does not count, and the answer says so."""
+    best = [102.0, 102.3, 101.9, 91.8, 102.1, 102.2, 101.8, 102.0]
+    turns = [ran(p, s) for b in best for p, s in ((GIVEN, 100), (BEST, b))]
+    known = ("given", ran(GIVEN)), ("search", ran(BEST, 102))
+    found = answer(SPACE, GIVEN, trials(*known, *confirmed(*turns)), 1.0)
+    assert (found.chosen, found.verdict) == (BEST, "faster")
+    assert found.evidence[:2] == (7, 1)
+    assert found.gain.value == pytest.approx(1.02, abs=0.002)
+    assert found.speed.value == pytest.approx(102, abs=0.2)
+    assert found.gain.half < 0.012
+
+
 def test_what_drifts_makes_no_gain():
     """The chosen one is measured on, while the GPU recovers."""
     turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]

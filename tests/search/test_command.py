@@ -55,6 +55,7 @@ def test_the_whole_answer(replay, tmp_path):
         "tokens_per_joule": dict.fromkeys(("chosen", "given", "bf16_twin", "fp8_gain")),
         "unfit": [],
         "pairs": 2,
+        "pairs_far_off": 0,
         "settings": {"tried": 3, "untried": 0},
         "trials": 14,
         "oom_trials": 1,
@@ -100,6 +101,16 @@ def test_what_people_read(replay):
         "14 trials, 1 out of memory, 14 min",
         "wrote a.tuned.toml",
     ]
+
+
+def test_a_bad_run_is_left_out_and_said(replay):
+    """The second of BEST's confirmations, of which there are enough to tell."""
+    given = [ran(GIVEN, 100 + 0.1 * (i % 3)) for i in range(12)]
+    best = [ran(BEST, 91.8 if i == 2 else 102 + 0.1 * (i % 3)) for i in range(12)]
+    done = replay([*given, *best, *RECORDS[1:2], *RECORDS[3:]])
+    (gain,) = [line for line in done.out.splitlines() if "pairs of runs" in line]
+    assert gain.startswith("+2.0 % (")
+    assert gain.endswith(", 1 of 7 pairs of runs left out as far off")
 
 
 def test_a_figure_that_may_be_luck_is_said_to_be(replay):

@@ -178,6 +178,53 @@ def test_what_ended_early_for_one_that_failed_is_measured_in_full():
     assert [min(asked.count(p), 2) for p in (BEST, OTHER, NEAR)] == [1, 2, 0]
 
 
+@pytest.mark.parametrize(
+    ("first", "now", "least", "most"),
+    [
+        (ran(OTHER, 92, **CUT), 103, 3, MOST),  # its one run was a bad one
+        (ran(OTHER, 93), 103, 3, MOST),
+        (ran(OTHER, 93), 93, 1, 1),
+        (ran(OTHER, 92, **CUT), 92, 1, 1),
+        (ran(OTHER, 85, **CUT), 103, 0, 0),  # no bad run loses as much
+        (ran(OTHER, 85), 103, 0, 0),
+    ],
+)
+def test_the_best_of_the_others_runs_once_more_where_one_bad_run_may_explain_it(
+    first, now, least, most
+):
+    found = trials(
+        ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 80)), ("search", first)
+    )
+    speeds = {OTHER: [ran(OTHER, now)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
+    asked = order(found, {GIVEN: [ran(GIVEN, 100)], TWIN: [ran(TWIN, 80)]} | speeds)
+    assert least <= asked.count(OTHER) <= most
+
+
+def test_only_one_of_the_others_runs_once_more():
+    """The better one by its bound."""
+    found = trials(
+        ("given", ran(GIVEN, 100)),
+        ("search", ran(OTHER, 92, **CUT)),
+        ("search", ran(NEAR, 93, **CUT)),
+        ("search", ran(BEST, 91)),
+    )
+    slower = {point: [ran(point, 93)] for point in (OTHER, NEAR, BEST)}
+    asked = order(found, STEADY | slower)
+    assert [asked.count(point) for point in (OTHER, NEAR, BEST)] == [0, 1, 0]
+
+
+def test_the_only_other_setting_runs_once_more_where_there_is_no_bf16():
+    space, mine, other = Space(KNOBS[:3]), GIVEN[:3], OTHER[:3]
+    speeds = {mine: 100, other: 103}
+    pairs = [("given", ran(mine, 100, space=space))]
+    pairs.append(("search", ran(other, 92, space=space, **CUT)))
+    while point := again(space, mine, trials(*pairs, space=space)):
+        pairs.append(("confirm", ran(point, speeds[point], space=space)))
+        assert len(pairs) < 40
+    found = answer(space, mine, trials(*pairs, space=space), 1.0)
+    assert (found.chosen, found.verdict) == (other, "faster")
+
+
 def test_what_is_chosen_in_the_end_has_its_own_twin_confirmed():
     """The confirmation found that another setting is faster."""
     found = trials(

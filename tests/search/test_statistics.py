@@ -2,16 +2,19 @@
 
 import math
 import random
+from statistics import stdev
 
 import pytest
 
 from fp8tune.search.record import Record
 from fp8tune.search.statistics import (
+    FEWEST,
     LOOKS,
     NORMAL,
     RUN_SPREAD,
     SAME,
     Speed,
+    in_line,
     middle_of,
     paired,
     paired_spread,
@@ -46,9 +49,12 @@ def test_a_close_gain_is_shown_as_it_was_decided(value, half, widened):
     assert shown(gain).value == value
 
 
-def test_the_middle_of_what_ran():
-    found = speed([*runs(100, 102, 90), Record({}, "oom")], 0.01)
-    half = math.exp(1.96 * 0.01 / math.sqrt(3))
+@pytest.mark.parametrize(
+    ("deviation", "differ"), [(0.1, 0.1), (0.01, stdev(map(math.log, (100, 102, 90))))]
+)
+def test_the_middle_of_what_ran(deviation, differ):
+    found = speed([*runs(100, 102, 90), Record({}, "oom")], deviation)
+    half = math.exp(1.96 * differ / math.sqrt(3))
     assert found == Speed(98.0, pytest.approx(98 / half), pytest.approx(98 * half))
     assert speed([Record({}, "oom")]) is None
     assert speed([]) is None
@@ -158,6 +164,51 @@ def test_an_interval_holds_what_it_says_however_runs_differ(deviation, count):
         found = paired(pairs[0], paired_spread(pairs))
         held += found.low <= 1 <= found.high
     assert held / 500 >= 0.93
+
+
+@pytest.mark.parametrize(
+    ("values", "deviation", "counted"),
+    [
+        ([0.0, 0.01, -0.1, 0.01, 0.0], 0.01, "+++++"),  # too few to tell which are odd
+        ([0.0, 0.01, -0.1, 0.01, 0.0, 0.02], 0.01, "++-+++"),
+        ([0.0, 0.01, -0.1, 0.01, 0.0, 0.02], 0.04, "++++++"),
+        ([0.0, 0.1, 0.0, 0.1, 0.0, 0.1], 0.001, "++++++"),  # half of them each
+        ([0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1], 0.001, "++++---"),
+        ([0.0, 0.03, -0.03, 0.02, -0.02, 0.05], 0.001, "++++++"),  # as they differ
+    ],
+)
+def test_what_lies_far_off_does_not_count(values, deviation, counted):
+    assert in_line(values, deviation) == [mark == "+" for mark in counted]
+
+
+@pytest.mark.parametrize("far", [3.0, math.inf])
+def test_one_bad_run_says_little_of_how_all_others_differ(far):
+    calm = [runs(99.8, 100, 100.2), runs(80, 80.1, 80.2, 79.9), runs(49.9, 50)]
+    before = spread(calm, far=far)
+    after = spread([*calm, runs(120, 120.1, 108, 119.9, 120.2)], far=far)
+    assert (after < 1.5 * before) == (far < math.inf)
+
+
+@pytest.mark.parametrize("count", [FEWEST, 8, 14])
+@pytest.mark.parametrize("deviation", [0.003, 0.01])
+def test_a_bad_run_leaves_an_interval_as_true_and_as_narrow(deviation, count):
+    """One run in twenty loses 10 %, in pairs of which those far off do not count."""
+    draw, held, halves = random.Random(count), 0, {0.0: 0.0, 0.05: 0.0}
+    for bad in halves:
+        for _ in range(600):
+            logs = [
+                sum(
+                    sign * (draw.gauss(0, deviation) - 0.1 * (draw.random() < bad))
+                    for sign in (1, -1)
+                )
+                for _ in range(count)
+            ]
+            kept = zip(logs, in_line(logs, math.sqrt(2) * deviation), strict=True)
+            found = paired([math.exp(log) for log, counts in kept if counts], deviation)
+            held += (found.low <= 1 <= found.high) * (bad > 0)
+            halves[bad] += found.half
+    assert held / 600 >= 0.93
+    assert halves[0.05] < 1.5 * halves[0.0]
 
 
 @pytest.mark.parametrize(
