@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
-from fp8tune.runners.builtin.counted import summed_up, without_slowed
+from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.builtin.told import record, span
@@ -222,7 +222,8 @@ class Builtin:
         samples = sampler.samples() if sampler else []
         found = without_slowed(found, heard.events, samples)
         steady = between(samples, *span(heard, "steady", "profile"))
-        return beside(found, before, summary(steady))
+        seen = summary(steady) | power(found, heard.events, samples)
+        return beside(found, before, seen)
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
