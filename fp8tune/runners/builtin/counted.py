@@ -1,4 +1,4 @@
-"""Which steps of a finished trial count, how sure their median is, their energy."""
+"""Which steps of a finished trial count, how sure their median is, and its energy."""
 
 from __future__ import annotations
 
