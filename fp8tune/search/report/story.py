@@ -10,7 +10,14 @@ from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
-from fp8tune.search.closing import change, no_gain, nothing_else, standing, unfinished
+from fp8tune.search.closing import (
+    change,
+    no_gain,
+    nothing_else,
+    short_of_memory,
+    standing,
+    unfinished,
+)
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import failed
@@ -162,7 +169,7 @@ def _sentences(case: Case) -> Iterator[str]:
     yield from _start(case)
     yield (
         f"{plural(found.trials, 'trial')} of {plural(len(case.settings), 'setting')}, "
-        f"{found.oom_trials} out of memory, {shown(found.seconds)}. Intervals are 95 % "
+        f"{short_of_memory(found)}, {shown(found.seconds)}. Intervals are 95 % "
         f"and count the spread between fresh runs."
     )
 
