@@ -139,9 +139,7 @@ def test_a_trial_that_ended_early_is_a_bound_everywhere(tmp_path):
     )
     assert "the fastest of 4 settings that may be chosen" in memory(found).title
     batch = effects(found)[0]
-    assert [how for line in batch.lines for _, how in line.failed] == [
-        "under 90 tokens/s"
-    ]
+    assert [bound for line in batch.lines for _, bound in line.under] == [90.0]
     assert "ended early" in page(found, figures(found))
 
 
