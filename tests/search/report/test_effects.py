@@ -89,7 +89,7 @@ PLAIN = [(stage, record) for stage, record in WHOLE if record.ok]
             [cut(EAGER, 100)],
             "train.compile_model",
             Line(True, ((1, 152.0),), (), ((0, 100.0),)),
-            "compiled against eager: at least +50.5 % (eager ended early)",
+            "compiled against eager: at least +50.1 % (eager ended early)",
             "compile_model matters most: at least 1.52 times",
         ),
         (  # of another one

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
 
+from fp8tune.search.benefit import reached
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.effects import (
     SLOW,
@@ -27,7 +28,7 @@ from fp8tune.search.report.figures.canvas import (
     mark_lost,
     shared_legend,
 )
-from fp8tune.search.report.words import clean, rate
+from fp8tune.search.report.words import clean, label, rate
 from fp8tune.search.space import Knob
 
 NAME, TITLE = "knobs", "What each knob did"
@@ -61,7 +62,20 @@ def knobs(case: Case) -> Figure | Absent:
         ("knob", "other knobs", case.unit, "without a figure"),
         rows,
         lambda style: _draw(found[:MOST], case.unit, style),
-        " ".join(filter(None, (_timing(case), _unpaired(case, found)))),
+        " ".join(
+            filter(None, (_timing(case), _beside_best(case), _unpaired(case, found)))
+        ),
+    )
+
+
+def _beside_best(case: Case) -> str:
+    """That the answer holds FP8 against another bf16 than its panel, if it does."""
+    pair, space = reached(case.found).pair, case.plan.space
+    if pair is None or space.with_precision(pair.fp8, "bf16") == pair.bf16:
+        return ""
+    return (
+        "A change of precision leaves all other knobs alike here; the answer holds FP8 "
+        f"against bf16 at its own best ({label(space.knobs, pair.bf16)})."
     )
 
 

@@ -23,6 +23,12 @@ from fp8tune.search.report.words import duration_ms, listed, plural
 NAME, TITLE = "steps", "Step times"
 HEAD = 1.35
 """Height of the axis over the slowest step that counted."""
+ALIKE = 1.02
+"""Tokens of a step over another's from which their times do not compare."""
+TIERS, TIER = 3, 13
+"""Times of steps beside each other are written below each other [points]."""
+FEWEST = 2
+"""Steps that tell how they differ."""
 
 
 def steps(case: Case) -> Figure | Absent:
@@ -31,8 +37,10 @@ def steps(case: Case) -> Figure | Absent:
     if not found:
         return Absent(NAME, TITLE, "No trial told the times of its steps.")
     medians = "; ".join(
-        f"{one.role}: median {duration_ms(one.median)} of {len(one.kept)} steps, "
-        f"{one.discarded} left out{_why(one)}"
+        f"{one.role}: extrapolated, {duration_ms(one.median)}"
+        if one.made
+        else f"{one.role}: median {duration_ms(one.median)} of "
+        f"{plural(len(one.kept), 'step')}, {one.discarded} left out{_why(one)}"
         for one in found
     )
     rows = tuple(
@@ -51,6 +59,9 @@ def steps(case: Case) -> Figure | Absent:
 
 
 def _title(first: Steps) -> str:
+    if len(first.kept) < FEWEST:
+        told = "is extrapolated" * first.made or "is told by too few to be steady"
+        return f"The time of a step {told}: {duration_ms(first.median)} ({first.role})"
     half = (max(first.kept) - min(first.kept)) / 2 / first.median if first.median else 0
     out = f"; {plural(first.discarded, 'step')} left out{_why(first)}"
     out *= bool(first.discarded)
@@ -66,10 +77,14 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
     across, height = (2, 2.9) if long or style.narrow else (4, 4.0)
     made, panels = canvas(style, len(found), height, across)
     top = HEAD * max(max(one.kept) for one in found)
+    tokens = [one.tokens for one in found]
+    alike = not min(tokens) or max(tokens) <= ALIKE * min(tokens)
     for axes, one in zip(panels, found, strict=True):
         _panel(axes, one, top, style)
         label = textwrap.fill(one.label, 28 if across == 4 and not style.narrow else 52)
-        axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
+        of = "" if alike else f" of {one.tokens:,} tokens"
+        of += ", extrapolated" * one.made
+        axes.set_title(f"{one.role}: {duration_ms(one.median)}{of}\n{label}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(made, panels, style)
     return made
@@ -92,15 +107,17 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
             markeredgewidth=1.8,
             label="left out",
         )
-    for n, took in out:
-        if took > 0.97 * top:
-            axes.annotate(
-                duration_ms(took),
-                (n, 0.97 * top),
-                (7, 0),
-                textcoords="offset points",
-                va="center",
-            )
+    tall = [(n, took) for n, took in out if took > 0.97 * top]
+    if len(tall) > TIERS:
+        tall = [max(tall, key=lambda step: step[1])]
+    for tier, (n, took) in enumerate(tall):
+        axes.annotate(
+            duration_ms(took),
+            (n, 0.97 * top),
+            (7, -TIER * tier),
+            textcoords="offset points",
+            va="center",
+        )
     axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(
