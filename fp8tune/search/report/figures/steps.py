@@ -25,8 +25,8 @@ HEAD = 1.35
 """Height of the axis over the slowest step that counted."""
 ALIKE = 1.02
 """Tokens of a step over another's from which their times do not compare."""
-TIERS, TIER = 3, 13
-"""Times of steps beside each other are written below each other [points]."""
+MOST_NAMED = 3
+"""Times of steps that are too slow for the axis which are written."""
 FEWEST = 2
 """Steps that tell how they differ."""
 
@@ -81,10 +81,10 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
     alike = not min(tokens) or max(tokens) <= ALIKE * min(tokens)
     for axes, one in zip(panels, found, strict=True):
         _panel(axes, one, top, style)
-        label = textwrap.fill(one.label, 28 if across == 4 and not style.narrow else 52)
-        of = "" if alike else f" of {one.tokens:,} tokens"
-        of += ", extrapolated" * one.made
-        axes.set_title(f"{one.role}: {duration_ms(one.median)}{of}\n{label}")
+        more = "" if alike else f", {one.tokens / 1e3:,.1f}k tokens a step"
+        told = f"{one.label}{more}{', extrapolated' * one.made}"
+        label = textwrap.fill(told, 28 if across == 4 and not style.narrow else 52)
+        axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(made, panels, style)
     return made
@@ -96,7 +96,8 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
     axes.set_ylim(0, top)
     colour = style.precision(one.precision)
     name = {"fp8": "FP8"}.get(one.precision, one.precision)
-    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=f"counted, {name}")
+    how = f"{'extrapolated' if one.made else 'counted'}, {name}"
+    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=how)
     axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
     if out:
         axes.plot(
@@ -108,18 +109,21 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
             label="left out",
         )
     tall = [(n, took) for n, took in out if took > 0.97 * top]
-    if len(tall) > TIERS:
-        tall = [max(tall, key=lambda step: step[1])]
-    for tier, (n, took) in enumerate(tall):
+    if tall:
+        # beside the last of them: next to each other they would overprint
+        named = [duration_ms(took) for _, took in tall[:MOST_NAMED]]
         axes.annotate(
-            duration_ms(took),
-            (n, 0.97 * top),
-            (7, -TIER * tier),
+            ", ".join([*named, "..."] if tall[MOST_NAMED:] else named),
+            (tall[-1][0], 0.97 * top),
+            (7, 0),
             textcoords="offset points",
             va="center",
         )
-    axes.set_xlabel("optimizer step")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if one.made:
+        axes.set_xticks([])
+    else:
+        axes.set_xlabel("optimizer step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(
         StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}")
     )
