@@ -219,7 +219,7 @@ def _line(axes: Axes, line: Line, style: Style, label: str) -> None:
 def _bounds(axes: Axes, line: Line, style: Style) -> None:
     """What ended early: where it is surely below, joined to the rest of its line."""
     colour = style.colours.fp8 if line.chosen else style.colours.muted
-    every = sorted((*line.speeds, *line.under))
+    every = sorted((*line.speeds, *line.under)) if line.speeds else line.under[:1]
     axes.plot(*zip(*every, strict=True), ":", linewidth=1.0, color=colour, zorder=1.8)
     axes.plot(
         *zip(*line.under, strict=True),
