@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.search.benefit import reached
 from fp8tune.search.report.effects import Effect, Line, effects
 from fp8tune.search.report.figures.canvas import Absent, files
 from fp8tune.search.report.figures.knobs import knobs
@@ -160,3 +161,14 @@ def test_a_bound_in_tokens_per_second_is_none_of_tokens_per_joule(tmp_path):
 
 def test_one_setting_has_no_effects(tmp_path):
     assert effects(shown(tmp_path / "s", WHOLE[:1])) == []
+
+
+def test_which_bf16_a_panel_and_the_answer_are_of(tmp_path):
+    """The panel changes the precision alone; the answer has bf16 at its own best."""
+    best, other = (1, 0, 1, 0), told((1, 0, 1, 0), 130, fp8=False)
+    late = confirmed(told(BEST, 150), other, told(GIVEN, 100))
+    case = shown(tmp_path / "s", [*PLAIN, ("search", other), *late])
+    assert reached(case.found).pair.bf16 == best
+    assert (
+        "bf16 at its own best (batch 2, AC none, compiled, bf16)." in knobs(case).note
+    )
