@@ -178,8 +178,6 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if clocks := [s.sm_mhz for s in samples if s.sm_mhz is not None]:
         said["sm_mhz"] = statistics.median(clocks)
-    if watts := [s.power_w for s in samples if s.power_w is not None]:
-        said["power_w"] = round(statistics.fmean(watts), 1)
     if heat := [s.temperature_c for s in samples if s.temperature_c is not None]:
         said["temperature_c"] = max(heat)
     if reasons := [s.reasons for s in samples if s.reasons is not None]:

@@ -42,12 +42,16 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
         yield said
     yield from learning(found, plan)
     count = f"{found.trials} trial{'s' * (found.trials != 1)}"
-    full = len(found.unfit)
-    unfit = f", {full} setting{'s' * (full != 1)} with too little memory left"
-    counted = f"{count}, {found.oom_trials} out of memory{unfit * bool(full)}"
-    yield f"{counted}, {shown(found.seconds)}"
+    yield f"{count}, {short_of_memory(found)}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def short_of_memory(found: Answer) -> str:
+    """How many trials and settings had too little memory."""
+    full = len(found.unfit)
+    left = f", {full} setting{'s' * (full != 1)} with too little memory left"
+    return f"{found.oom_trials} out of memory{left * bool(full)}"
 
 
 def no_gain(found: Answer, space: Space) -> str:

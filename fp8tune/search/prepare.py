@@ -17,7 +17,7 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
-from fp8tune.search.aim import SPEED, check_machine, check_records
+from fp8tune.search.aim import ENERGY, SPEED, check_machine, check_records
 from fp8tune.search.duration import parse_duration
 from fp8tune.search.opening import opened
 from fp8tune.search.plan import (
@@ -52,6 +52,8 @@ from fp8tune.toml.document import InvalidToml
 
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
+SAMPLED_S = 3.0
+"""Time of steps in which watts are sampled often enough to aim at them [s]."""
 
 
 def _clear(folder: str) -> None:
@@ -116,6 +118,8 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     enough_s = PART * parse_duration(wishes.budget)
     _clear(study.folder)
     setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)
+    if wishes.objective == ENERGY:
+        setup = setup._replace(least_s=SAMPLED_S)
     setup = setup._replace(scratch=study.folder)
     if wishes.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)

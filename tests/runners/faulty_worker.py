@@ -21,7 +21,9 @@ def sound(spec, steady_s=0.0):
     say(stage="first_step", float8_linears=1, checkpointed=0)
     say(step=0, ms=1.0, loss=1.0, grad_norm=1.0)
     say(stage="steady")
-    time.sleep(steady_s)
+    if steady_s:
+        time.sleep(steady_s)
+        say(step=1, ms=1e3 * steady_s, loss=1.0, grad_norm=1.0)
     say(stage="profile")
     fp8, matmuls = spec["precision"] == "fp8", 3 * spec["grad_accum"]
     done = {"step_ms": [1.0], "tokens_per_second_per_rank": 100.0, "peak_gib": 1.0}
@@ -29,7 +31,7 @@ def sound(spec, steady_s=0.0):
 
 
 def takes_a_while(spec):
-    sound(spec, steady_s=1.5)
+    sound(spec, steady_s=2.5)
 
 
 def never_starts(_):

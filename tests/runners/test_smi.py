@@ -126,7 +126,6 @@ def test_a_driver_is_asked_by_the_names_that_it_knows(tmp_path, monkeypatch, unk
     found = between(sampler.samples(), start - 1, time.time() + 1)
     assert summary(found) == {
         "sm_mhz": 1755,
-        "power_w": 652.3,
         "temperature_c": 61,
         "slowed": 0.0,
         "clock_reasons": ["power cap"],

@@ -54,11 +54,14 @@ def searched(fault, batch=2, study=None):
 
 
 @pytest.mark.parametrize(
-    ("reasons", "outcome", "slowed"),
-    [("0x0000000000000004", "ok", 0.0), ("0x0000000000000044", "throttled", 1.0)],
+    ("reasons", "outcome", "told"),
+    [
+        ("0x0000000000000004", "ok", {"power_w": 652.3, "slowed": 0.0}),
+        ("0x0000000000000044", "throttled", {"slowed": 1.0}),  # no step counts
+    ],
 )
 def test_the_gpu_is_watched_while_a_trial_is_steady(
-    tmp_path, monkeypatch, reasons, outcome, slowed
+    tmp_path, monkeypatch, reasons, outcome, told
 ):
     install(
         tmp_path,
@@ -74,7 +77,8 @@ def test_the_gpu_is_watched_while_a_trial_is_steady(
     runner = Builtin(known, loaded, target, setup, worker, Guard())
     found = runner.run({}, 60.0)
     assert (found.outcome, found.tokens_per_second) == (outcome, 100.0)
-    seen = {"sm_mhz": 1755.0, "power_w": 652.3, "temperature_c": 61.0, "slowed": slowed}
+    assert ("power_w" in found.more) == ("power_w" in told)
+    seen = {"sm_mhz": 1755.0, "temperature_c": 61.0, **told}
     other = {"pid": 7, "name": "other", "gib": 0.5}
     assert found.more.items() >= {**seen, "others": [other]}.items()
 

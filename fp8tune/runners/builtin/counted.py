@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fp8tune.runners.smi import Sample
@@ -13,6 +14,9 @@ from fp8tune.search.record import Record
 
 MOST_SLOWED = 0.5
 """Share of the steps with a throttled GPU from which a trial says nothing."""
+AVERAGE_S = 1.0
+"""The time before a sample that its watts are the mean of [s] (NVML reference,
+nvmlDeviceGetPowerUsage: on Ampere but GA100, and newer)."""
 
 
 def without_slowed(
@@ -24,7 +28,7 @@ def without_slowed(
     end and its time.
     """
     times = [sample.time for sample in samples if slows(sample)]
-    steps = {e["step"]: (e["at"], e["ms"] / 1e3) for e in events if "step" in e}
+    steps = _ends(events)
     first = len(found.more.get("all_step_ms", ())) - len(found.step_ms)
     counted = range(first, first + len(found.step_ms))
     slowed = [
@@ -46,15 +50,56 @@ def without_slowed(
     return found._replace(tokens_per_second=speed, step_ms=kept, more=more)
 
 
+def _ends(events: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float]]:
+    """When each step ended and how long it took [s]."""
+    return {e["step"]: (e["at"], e["ms"] / 1e3) for e in events if "step" in e}
+
+
 def _within(times: Sequence[float | None], end: float, seconds: float) -> bool:
     return any(time is not None and end - seconds <= time <= end for time in times)
+
+
+def power(
+    found: Record, events: Sequence[dict[str, Any]], samples: Sequence[Sample]
+) -> dict[str, Any]:
+    """``power_w``, the mean watts of the counted steps; empty where that is unknown.
+
+    A sample is of the time before it: it counts where all of that is counted steps.
+    """
+    stretches = list(_stretches(found, _ends(events)))
+    watts = [
+        sample.power_w
+        for sample in samples
+        if sample.time is not None and sample.power_w is not None
+        if any(start + AVERAGE_S <= sample.time <= end for start, end in stretches)
+    ]
+    return {"power_w": round(statistics.fmean(watts), 1)} if watts else {}
+
+
+def _stretches(
+    found: Record, ends: Mapping[int, tuple[float, float]]
+) -> Iterator[tuple[float, float]]:
+    """From when to when a record's steps count, one after the other [s since 1970]."""
+    out = {
+        number
+        for left in found.more.get("discarded", ())
+        for number in range(left["first"], left["last"] + 1)
+    }
+    every = range(len(found.more.get("all_step_ms", ())))
+    counted = [number for number in every if number in ends and number not in out]
+    # what follows each other without a gap is as far from its place in the list
+    for _, own in itertools.groupby(enumerate(counted), lambda pair: pair[1] - pair[0]):
+        numbers = [number for _, number in own]
+        end, took = ends[numbers[0]]
+        yield end - took, ends[numbers[-1]][0]
 
 
 def summed_up(found: Record, ranks: int) -> Record:
     """A record with the interval of its median step, and with its energy.
 
-    ``joules_per_step`` is one GPU's, ``tokens_per_joule`` that GPU's share of the
-    tokens; both only where watts were sampled.
+    ``joules_per_step`` is one GPU's, the mean of the counted steps;
+    ``tokens_per_joule`` is that GPU's share of their tokens by their joules, slow ones
+    among them. Both only where watts were sampled.
     """
     if not found.ok:
         return found
@@ -64,8 +109,10 @@ def summed_up(found: Record, ranks: int) -> Record:
         more["median_step_ms_95"] = list(interval(found.step_ms))
     watts = more.get("power_w")
     if isinstance(watts, (int, float)) and watts > 0 and found.measured:
-        step_ms = statistics.median(found.step_ms) + (more.get("communication_ms") or 0)
-        more["joules_per_step"] = round(watts * step_ms / 1e3, 3)
-        each = found.tokens_per_second / max(1, ranks)
-        more["tokens_per_joule"] = round(each / watts, 6)
+        added = more.get("communication_ms") or 0
+        joules = watts * (statistics.fmean(found.step_ms) + added) / 1e3
+        seconds = (statistics.median(found.step_ms) + added) / 1e3
+        tokens = found.tokens_per_second / max(1, ranks) * seconds
+        more["joules_per_step"] = round(joules, 3)
+        more["tokens_per_joule"] = round(tokens / joules, 6)
     return found._replace(more=more)

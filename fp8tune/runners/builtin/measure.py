@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -78,7 +79,8 @@ def measure(
 ) -> dict[str, Any]:
     """Train until the median step time is known to ``spec.precise``.
 
-    After ``spec.enough_s`` the fewest steps have to do.
+    After ``spec.enough_s`` the fewest steps have to do; for ``spec.least_s`` more are
+    taken than the most.
     ``first_ms`` is the time of step 0. What counts is told by ``runners.steady``: not
     the ``warm_steps``, nor what is before the last recompile or growth of memory. One
     that is surely slower than ``spec.floor`` tokens/s ends there, ``censored``: its
@@ -88,17 +90,16 @@ def measure(
     times, losses, censored = [first_ms], [], False
     events: dict[int, str] = {}
     seen = _Seen(device)
-    last = spec.warm_steps + spec.max_steps
-    for number in range(1, last + 1):
+    for number in itertools.count(1):
         took_ms, step = timed_step(training, device, number, say)
         times.append(took_ms)
         check_finite(step)
         losses.append(step.loss)
         if why := seen.new():
             events[number] = why
-        if _precise(times, events, spec):
+        if _suffices(times, events, spec):
             break
-        censored = number < last and _hopeless(times, events, spec)
+        censored = _hopeless(times, events, spec)
         if censored:
             break
     return {
@@ -130,10 +131,14 @@ def check_finite(step: Step) -> None:
         raise ArithmeticError("NaN or infinity in loss or gradient")
 
 
-def _precise(times: list[float], events: dict[int, str], spec: Spec) -> bool:
-    """Whether the steady steps are enough."""
-    if len(times) <= spec.warm_steps + spec.min_steps:
+def _suffices(times: list[float], events: dict[int, str], spec: Spec) -> bool:
+    """Whether the steady steps are enough, or the most that are taken."""
+    taken = len(times) - 1 - spec.warm_steps
+    short = sum(times[1 + spec.warm_steps :]) < spec.least_s * 1e3
+    if short or taken < spec.min_steps:
         return False
+    if taken >= spec.max_steps:
+        return True
     found = steady(times, events, spec.warm_steps + 1)
     kept = times[found.start :]
     enough = found.settled and len(kept) >= spec.min_steps

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
-from fp8tune.runners.builtin.counted import summed_up, without_slowed
+from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.builtin.told import record, span
@@ -61,7 +61,8 @@ class Setup(NamedTuple):
     """Where, on what and how long trials run; ``min_steps`` and so on as in ``Spec``.
 
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
-    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do.
+    this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do;
+    for ``least_s`` seconds they go on, for watts to be sampled.
     ``made_up_data`` says why the config's data is not read, if so. The files of a
     running trial lie in a folder of ``scratch``, else of the system's.
     """
@@ -74,6 +75,7 @@ class Setup(NamedTuple):
     max_steps: int = 40
     warm_steps: int = 3
     enough_s: float = math.inf
+    least_s: float = 0.0
     scratch: str = ""
 
 
@@ -222,7 +224,8 @@ class Builtin:
         samples = sampler.samples() if sampler else []
         found = without_slowed(found, heard.events, samples)
         steady = between(samples, *span(heard, "steady", "profile"))
-        return beside(found, before, summary(steady))
+        seen = summary(steady) | power(found, heard.events, samples)
+        return beside(found, before, seen)
 
     def close(self) -> None:
         """Every trial has ended with its own call."""

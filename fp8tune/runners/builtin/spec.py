@@ -74,6 +74,7 @@ class Spec(NamedTuple):
     precise: float = 0.005
     floor: float = 0.0
     enough_s: float = math.inf
+    least_s: float = 0.0
 
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
@@ -90,7 +91,7 @@ class Spec(NamedTuple):
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "floor", "enough_s", "data_seed", "steps")
+OURS = ("precise", "floor", "enough_s", "least_s", "data_seed", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.record import Record
 from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, number, series
 from fp8tune.search.report.words import clean, label
@@ -83,13 +84,16 @@ class Seeds(NamedTuple):
 class Steps(NamedTuple):
     """The step times of one run [ms]: number from 0, time, and why it was left out.
 
-    That is ``""`` of a step that counted. ``role`` marks the setting.
+    That is ``""`` of a step that counted. ``role`` marks the setting. ``tokens`` are
+    those of a step; ``made`` says that its one time was calculated from other runs'.
     """
 
     role: str
     label: str
     precision: str
     steps: tuple[tuple[int, float, str], ...]
+    tokens: int = 0
+    made: bool = False
 
     @property
     def kept(self) -> list[float]:
@@ -193,7 +197,11 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
         steps = [(i, took, left.get(i, "")) for i, took in enumerate(every)]
     else:
         steps = [(i, took, "") for i, took in enumerate(kept, 1)]
-    return Steps(setting.marked, setting.short, setting.precision, tuple(steps))
+    names = setting.marked, setting.short, setting.precision
+    took_ms = middle(kept) + number(record, "communication_ms")
+    tokens = round(record.tokens_per_second * took_ms / 1e3)
+    made = len(kept) == 1 < len(every) and extrapolation(record) is not None
+    return Steps(*names, tuple(steps), tokens, made)
 
 
 def _left(record: Record, count: int) -> dict[int, str]:

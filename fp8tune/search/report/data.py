@@ -16,6 +16,7 @@ from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.record import Record
+from fp8tune.search.report.fit import unfit
 from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import label
 from fp8tune.search.runs import Runs, by_point, during, speed_of
@@ -42,8 +43,9 @@ class Setting(NamedTuple):
     the precision. ``roles`` are keys of ``ROLES``. Memory is
     the most that any of its runs had [GiB], 0 where none told; ``outcome`` is ``ok``
     where one run succeeded, else how the last one failed; ``free`` says whether it
-    might be chosen, ``under`` what its tokens/s are below where its trial ended early
-    (else 0), ``front`` whether no other such setting is both faster and smaller.
+    might be chosen, ``unfit`` why not though it ran and no knob speaks against it,
+    ``under`` what its tokens/s are below where its trial ended early (else 0),
+    ``front`` whether no other setting that is free is both faster and smaller.
     ``before`` and ``again`` are its speeds before the confirmation and in it: settings
     compare by the same of them, because the GPU may have changed in between.
     """
@@ -64,6 +66,7 @@ class Setting(NamedTuple):
     front: bool = False
     before: Speed | None = None
     again: Speed | None = None
+    unfit: str = ""
 
     @property
     def marked(self) -> str:
@@ -198,6 +201,7 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
     knobs = plan.space.knobs
     telling = _telling(knobs, list(runs))
     before, after = (during(runs, confirmation=stage) for stage in (False, True))
+    wrong = {point: unfit(plan.space, found, point) for point in runs}
     every = [
         Setting(
             point,
@@ -205,7 +209,7 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             label(knobs, point, telling) or label(knobs, point),
             tuple(role for role, marked in roles.items() if marked == point),
             str(plan.space.value(point, "precision") or ""),
-            plan.space.allows(point, plan.given),
+            plan.space.allows(point, plan.given) and not wrong[point],
             "ok" if any(t.record.ok for t in own) else own[-1].record.outcome,
             len(own),
             speed_of(runs, point),
@@ -215,6 +219,7 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             _under(own),
             before=before.get(point),
             again=after.get(point),
+            unfit=wrong[point],
         )
         for point, own in runs.items()
     ]

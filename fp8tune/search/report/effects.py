@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fp8tune.search.aim import SPEED
 from fp8tune.search.report.data import Case, Setting, middle
 from fp8tune.search.report.words import clean, percent, rate, worded
 from fp8tune.search.runs import gap
@@ -14,6 +16,9 @@ from fp8tune.search.space import Knob, Point, shown
 SLOW = "under"
 """How a setting ended that was not measured to the end because it is slow."""
 
+Placed = tuple[tuple[int, float], ...]
+"""Values of the aim by the places of a knob's values."""
+
 
 class Line(NamedTuple):
     """Settings that differ in one knob: the place of its value, and what they reach.
@@ -21,12 +26,18 @@ class Line(NamedTuple):
     That is tokens/s, or what else is aimed at, of trials before the confirmation; where
     these are of one setting, of the confirmation. ``chosen`` says whether the others
     knobs are as chosen; ``failed`` are the places that gave no speed, each with how it
-    ended.
+    ended; ``under`` those that ended early, each with what it is surely below.
     """
 
     chosen: bool
-    speeds: tuple[tuple[int, float], ...]
+    speeds: Placed
     failed: tuple[tuple[int, str], ...]
+    under: Placed = ()
+
+    @property
+    def places(self) -> list[int]:
+        """Those of all its settings."""
+        return [at for part in (self.speeds, self.failed, self.under) for at, _ in part]
 
 
 class Effect(NamedTuple):
@@ -40,7 +51,7 @@ class Effect(NamedTuple):
 
 
 def effects(case: Case) -> list[Effect]:
-    """The knobs of which two values were measured with all else alike.
+    """The knobs of which two values are told, at most one by a bound, all else alike.
 
     The precision comes last: it is no free one.
     """
@@ -57,9 +68,9 @@ def _effect(case: Case, place: int) -> Effect:
     chosen = case.found.chosen
     kept = None if chosen is None else chosen[:place] + chosen[place + 1 :]
     made = (_line(case, own, place, rest == kept) for rest, own in groups.items())
-    lines = [ln for ln in made if ln.chosen or len(ln.speeds) + len(ln.failed) > 1]
+    lines = [line for line in made if line.chosen or len(line.places) > 1]
     lines.sort(key=lambda line: line.chosen)
-    used = sorted({at for line in lines for at, _ in (*line.speeds, *line.failed)})
+    used = sorted({at for line in lines for at in line.places})
     index = {at: i for i, at in enumerate(used)}
     values = tuple(_value(knob, at) for at in used)
     drawn = tuple(_renumbered(line, index) for line in lines)
@@ -79,14 +90,13 @@ def _line(case: Case, group: Sequence[Setting], place: int, chosen: bool) -> Lin
         [(s.point[place], stage[s.point].value) for s in ordered if s.point in stage]
         for stage in (case.before, case.again)
     )
+    lost = [s for s in ordered if s.point not in {**case.before, **case.again}]
+    below = [s for s in lost if s.under and case.found.aim == SPEED]
     return Line(
         chosen,
         tuple(late if len(early) < 2 <= len(late) else early),
-        tuple(
-            (s.point[place], _ended(s))
-            for s in ordered
-            if s.point not in case.before and s.point not in case.again
-        ),
+        tuple((s.point[place], _ended(s)) for s in lost if s not in below),
+        tuple((s.point[place], s.under) for s in below),
     )
 
 
@@ -102,6 +112,7 @@ def _renumbered(line: Line, index: dict[int, int]) -> Line:
     return line._replace(
         speeds=tuple((index[at], speed) for at, speed in line.speeds),
         failed=tuple((index[at], how) for at, how in line.failed),
+        under=tuple((index[at], bound) for at, bound in line.under),
     )
 
 
@@ -116,8 +127,10 @@ def _beside(case: Case, place: int, line: Line) -> str:
     """A sentence on the chosen value beside the given one, else beside the best."""
     chosen, given = case.found.chosen, case.plan.given[place]
     speeds = dict(line.speeds)
-    if chosen is None or chosen[place] not in speeds or len(speeds) < 2:
+    if chosen is None or chosen[place] not in speeds:
         return ""
+    if len(speeds) < 2:
+        return _above_bound(case, place, line)
     rest = {at: value for at, value in speeds.items() if at != chosen[place]}
     other = given if given in rest else max(rest, key=lambda at: rest[at])
     point = (*chosen[:place], other, *chosen[place + 1 :])
@@ -129,17 +142,47 @@ def _beside(case: Case, place: int, line: Line) -> str:
     return f"{_value(knob, chosen[place])} against {_value(knob, other)}: {change}{end}"
 
 
+def _above_bound(case: Case, place: int, line: Line) -> str:
+    """How far the chosen value is at least above the best that ended early."""
+    chosen, given = case.found.chosen, case.plan.given[place]
+    own = chosen and (case.before.get(chosen) or case.again.get(chosen))
+    if not chosen or not own or not line.under:
+        return ""
+    bounds = dict(line.under)
+    other = given if given in bounds else max(bounds, key=lambda at: bounds[at])
+    knob = case.plan.space.knobs[place]
+    names = _value(knob, chosen[place]), _value(knob, other)
+    return _at_least(*names, own.low / bounds[other])
+
+
+def _at_least(one: str, other: str, ratio: float, of: str = "") -> str:
+    """A change of which only the least is known; ``""`` where that is none."""
+    early = f"{of}{other} ended early"
+    return f"{one} against {other}: at least {percent(ratio)} ({early})" * (ratio > 1)
+
+
 def _usually(values: Sequence[str], lines: Sequence[Line]) -> str:
     """The median change between the two values that were compared most often."""
     ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
+    least: dict[tuple[int, int], list[float]] = defaultdict(list)
     for line in lines:
-        for (low, slow), (high, fast) in zip(
-            line.speeds, line.speeds[1:], strict=False
-        ):
+        for (low, slow), (high, fast) in itertools.pairwise(line.speeds):
             ratios[low, high].append(fast / slow)
-    if not ratios:
+        for at, bound in line.under if line.speeds else ():
+            near, speed = min(line.speeds, key=lambda pair: abs(pair[0] - at))
+            least[at, near].append(speed / bound)
+    if not ratios and not least:
         return ""
-    low, high = max(ratios, key=lambda pair: len(ratios[pair]))
-    found = ratios[low, high]
+    told = ratios or least
+    low, high = max(told, key=lambda pair: len(told[pair]))
+    found = told[low, high]
     pairs = f"median of {len(found)} pairs" if len(found) > 1 else "one pair"
+    if not ratios:
+        return _at_least(values[high], values[low], middle(found), f"{pairs}, ")
     return f"{values[high]} against {values[low]}: {percent(middle(found))} ({pairs})"
+
+
+def is_varied(case: Case, place: int) -> bool:
+    """Whether settings were tried that differ in a knob alone."""
+    rests = [s.point[:place] + s.point[place + 1 :] for s in case.settings]
+    return len(set(rests)) < len(rests)

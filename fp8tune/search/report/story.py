@@ -15,6 +15,7 @@ from fp8tune.search.closing import (
     mending,
     no_gain,
     nothing_else,
+    short_of_memory,
     standing,
     unfinished,
 )
@@ -171,7 +172,7 @@ def _sentences(case: Case) -> Iterator[str]:
     yield from _start(case)
     yield (
         f"{plural(found.trials, 'trial')} of {plural(len(case.settings), 'setting')}, "
-        f"{found.oom_trials} out of memory, {shown(found.seconds)}. Intervals are 95 % "
+        f"{short_of_memory(found)}, {shown(found.seconds)}. Intervals are 95 % "
         f"and count the spread between fresh runs."
     )
 

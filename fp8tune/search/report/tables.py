@@ -10,7 +10,7 @@ from fp8tune import __version__
 from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, tight
 from fp8tune.search.report.data import Case, number
 from fp8tune.search.report.words import (
     clean,
@@ -100,7 +100,9 @@ def _loss(trial: Trial) -> str:
 
 
 def _remarks(trial: Trial) -> Iterator[str]:
-    more = trial.record.more
+    more, full = trial.record.more, tight(trial.record)
+    if full:
+        yield f"may not be chosen: {full}"
     if trial.record.ok and not trial.record.measured:
         yield "ended early: surely slower than the best"
     if uneven := _uneven(trial.record):
@@ -114,8 +116,9 @@ def _remarks(trial: Trial) -> Iterator[str]:
         ("recompiles", "compiled graph"),
     ):
         count = number(trial.record, name)
-        if count:
-            yield plural(int(count), word).replace("retrys", "retries")
+        said = plural(int(count), word).replace("retrys", "retries")
+        if count and said not in full:
+            yield said
     if found := extrapolation(trial.record):
         yield f"extrapolated: {clean(found['how'])}"
 

@@ -1,8 +1,11 @@
 """Steps with a throttled GPU are left out, and a record says its energy."""
 
+import itertools
+import statistics
+
 import pytest
 
-from fp8tune.runners.builtin.counted import summed_up, without_slowed
+from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
 from fp8tune.runners.smi import Sample
 from fp8tune.search.record import Record
 
@@ -59,10 +62,68 @@ def test_a_trial_that_throttled_most_of_the_time_says_nothing():
     assert found.more["message"] == "3 of 5 steps were throttled"
 
 
-def test_energy_is_one_gpus():
-    record = ran(power_w=500.0, communication_ms=20.0)
+LATE = {"first": 0, "last": 2, "why": "recompile"}
+"""After two warm steps a late recompile, in which the GPU idles."""
+
+
+def steps(*seconds):
+    """The events of steps that follow each other from 0 s on."""
+    ends = itertools.accumulate(seconds)
+    return [
+        {"step": number, "at": end, "ms": 1e3 * took}
+        for number, (end, took) in enumerate(zip(ends, seconds, strict=True))
+    ]
+
+
+def watts(*stretches):
+    """Samples every quarter of a second, as the GPU tells them: each of a second."""
+    each = [power for seconds, power in stretches for _ in range(round(4 * seconds))]
+    means = (statistics.fmean(each[max(0, n - 3) : n + 1]) for n in range(len(each)))
+    return [Sample((n + 1) / 4, power_w=mean) for n, mean in enumerate(means)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "seen", "told"),
+    [
+        # what was before the steps that count is not of them
+        ([0.5, 0.5, 20, *[0.5] * 10], [LATE], [(1, 700), (20, 130), (5, 700)], 700.0),
+        # nor what was between them
+        (
+            [1.5, 1, 3],
+            [{"first": 1, "last": 1, "why": "throttled"}],
+            [(1.5, 600), (1, 100), (3, 700)],
+            675.0,
+        ),
+        ([0.5, 1, 1], [], [(0.5, 400), (2, 700)], 667.9),
+        # too short for a sample that is of them alone
+        ([20, 0.3, 0.3], [{**LATE, "last": 0}], [(20, 130), (0.6, 700)], None),
+        ([1, 1, 1], [], [], None),
+    ],
+)
+def test_watts_are_of_the_steps_that_count(seconds, left, seen, told):
+    times = [1e3 * took for took in seconds]
+    record = ran(all_step_ms=times, discarded=left)
+    expected = {} if told is None else {"power_w": told}
+    assert power(record, steps(*seconds), watts(*seen)) == expected
+
+
+def test_samples_without_time_or_watts_tell_no_power():
+    seen = [Sample(15.0), Sample(power_w=500.0)]
+    assert power(ran(), EVENTS, seen) == {}
+
+
+@pytest.mark.parametrize(
+    ("times", "joules", "tokens"),
+    [
+        ([100.0] * 5, 60.0, 0.25),
+        # a slow step is in the tokens and in the joules
+        ([100.0] * 9 + [600.0], 85.0, 0.176471),
+    ],
+)
+def test_energy_is_one_gpus_and_of_the_same_steps_as_its_tokens(times, joules, tokens):
+    record = ran(power_w=500.0, communication_ms=20.0)._replace(step_ms=tuple(times))
     said = summed_up(record, 8).more
-    assert (said["joules_per_step"], said["tokens_per_joule"]) == (60.0, 0.25)
+    assert (said["joules_per_step"], said["tokens_per_joule"]) == (joules, tokens)
     assert said["median_step_ms"] == 100.0
     low, high = said["median_step_ms_95"]
     assert low <= 100.0 <= high

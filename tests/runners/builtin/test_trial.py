@@ -91,6 +91,13 @@ def test_where_time_is_short_the_fewest_steps_have_to_do():
     assert len(found.more["all_step_ms"]) < 2 + 40
 
 
+def test_steps_go_on_as_long_as_watts_are_sampled():
+    made = runner()
+    made.setup = made.setup._replace(min_steps=1, max_steps=2, least_s=1.0)
+    times = made.run({}, 300).more["all_step_ms"]
+    assert sum(times[1 + made.setup.warm_steps :]) >= 1000.0
+
+
 def test_a_trial_that_is_given_no_time():
     found = runner().run({}, 0.3)
     assert (found.outcome, found.step_ms) == ("launch", ())

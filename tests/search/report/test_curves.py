@@ -1,9 +1,12 @@
 """Losses and step times, as a report shows them."""
 
+import re
+
 import pytest
 
 from fp8tune.search.report.curves import Pair, Steps, pair, timed
 from fp8tune.search.report.data import series
+from fp8tune.search.report.figures.canvas import LIGHT, Style, files
 from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.figures.steps import steps
 from fp8tune.search.report.tables import every_trial
@@ -44,6 +47,17 @@ def test_losses_that_are_rounded_claim_no_more_than_their_digits(
     assert ("were rounded to bf16" in plot.note) == ("rounding" in plot.title)
 
 
+@pytest.mark.parametrize(
+    ("about", "alike"),
+    [
+        ({}, ", the same data and seed in both."),
+        ({"records": "r"}, ", on the data and seeds of the records, which need not be"),
+    ],
+)
+def test_what_records_of_others_trained_on_is_not_known(tmp_path, about, alike):
+    assert alike in loss(shown(tmp_path / "s", **about)).note
+
+
 def test_loss_of_the_given_setting_where_the_chosen_has_none(tmp_path):
     bare = told(BEST, 150, more={"losses": "?"})
     found = pair(shown(tmp_path / "s", [*WHOLE[:2], ("search", bare)]))
@@ -59,12 +73,58 @@ def test_steps(whole):
     each = ((0, 3e4, "left out"), (1, 120.0, "left out"), *kept)
     found = timed(whole)
     assert found == [
-        Steps("chosen", "batch 4, AC full", "fp8", each),
-        Steps("your config", "batch 2, AC full", "fp8", each),
-        Steps("bf16 twin", "batch 4, AC full", "bf16", each),
-        Steps("runner-up", "batch 2, AC none", "fp8", each),
+        Steps("chosen", "batch 4, AC full", "fp8", each, 15),
+        Steps("your config", "batch 2, AC full", "fp8", each, 10),
+        Steps("bf16 twin", "batch 4, AC full", "bf16", each, 12),
+        Steps("runner-up", "batch 2, AC none", "fp8", each, 11),
     ]
     assert (found[0].median, found[0].discarded) == (100.0, 2)
+
+
+HOW = {"extrapolated": "from 8 and 16 of 32 blocks, which fit this GPU"}
+
+
+@pytest.mark.parametrize(
+    ("times", "more", "title", "about"),
+    [
+        (
+            STEPS,
+            {},
+            "Steps are steady to 1 % (chosen = your config; 2",
+            "of 3 steps, 2",
+        ),
+        (
+            (250.0,),
+            HOW,
+            "The time of a step is extrapolated: 250 ms (",
+            "extrapolated, ",
+        ),
+        (
+            STEPS[:1],
+            {"all_step_ms": [900.0, 100.0]},
+            "The time of a step is told by too few to be steady: 100 ms (",
+            "median 100 ms of 1 step, 1 left out",
+        ),
+    ],
+)
+def test_one_time_is_not_steady(tmp_path, times, more, title, about):
+    record = told(GIVEN, 100, more=more)._replace(step_ms=times)
+    plot = steps(shown(tmp_path / "s", [("given", record)]))
+    assert plot.title.startswith(title)
+    assert about in plot.about
+    assert set(files(plot)) == {"png", "svg"}
+
+
+@pytest.mark.parametrize(
+    ("speed", "said"),
+    [(50_000, ["", ""]), (150_000, [", 15.0k tokens a step", ", 5.0k tokens a step"])],
+)
+def test_steps_of_other_tokens_say_so(tmp_path, speed, said):
+    pairs = [("given", told(GIVEN, 50_000)), ("search", told(BEST, speed))]
+    plot = steps(shown(tmp_path / "s", pairs))
+    titles = [axes.get_title() for axes in plot.draw(Style(LIGHT)).axes]
+    more = [re.split(r"batch \d", " ".join(title.split()))[1] for title in titles]
+    assert more == said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,11 @@
 """What each knob did, as a report shows it."""
 
+import pytest
+
+from fp8tune.search.benefit import reached
 from fp8tune.search.report.effects import Effect, Line, effects
+from fp8tune.search.report.figures.canvas import Absent, files
+from fp8tune.search.report.figures.knobs import knobs
 from fp8tune.search.report.page import figures
 from fp8tune.search.report.story import story
 from tests.search.report.studies import WHOLE, confirmed, shown, told
@@ -70,5 +75,100 @@ def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
     ) in story(found).sentences
 
 
+def cut(point, speed):
+    return "search", told(point, speed, more={"censored": True})
+
+
+EAGER, SLOW, SLOW_EAGER = (2, 1, 0, 1), (0, 1, 1, 1), (0, 1, 0, 1)
+PLAIN = [(stage, record) for stage, record in WHOLE if record.ok]
+
+
+@pytest.mark.parametrize(
+    ("early", "name", "line", "said", "title"),
+    [
+        (  # the other value of the chosen one
+            [cut(EAGER, 100)],
+            "train.compile_model",
+            Line(True, ((1, 152.0),), (), ((0, 100.0),)),
+            "compiled against eager: at least +50.1 % (eager ended early)",
+            "compile_model matters most: at least 1.52 times",
+        ),
+        (  # of another one
+            [cut((1, 1, 0, 1), 80)],
+            "train.compile_model",
+            Line(False, ((1, 100.0),), (), ((0, 80.0),)),
+            "compiled against eager: at least +25.0 % (one pair, eager ended early)",
+            "batch_size matters most of what ran to its end: up to 1.52 times",
+        ),
+        (  # beside what was measured
+            [cut(SLOW, 50)],
+            "train.batch_size",
+            Line(True, ((1, 100.0), (2, 152.0)), (), ((0, 50.0),)),
+            "4 against 2: +50.0 %",
+            "batch_size matters most: at least 3.04 times",
+        ),
+    ],
+)
+def test_what_ended_early_is_told_by_its_bound(
+    tmp_path, early, name, line, said, title
+):
+    case = shown(tmp_path / "s", [*PLAIN, *early])
+    effect = next(effect for effect in effects(case) if effect.name == name)
+    assert (line in effect.lines, effect.said) == (True, said)
+    plot = knobs(case)
+    assert plot.title == f"{title} the tokens/s"
+    (value, bound) = line.under[0]
+    below = f"{effect.values[value]}: under {bound:.3g}"
+    assert any(below in row[2] for row in plot.rows if row[0] == name)
+    assert name not in plot.note
+    assert set(files(plot)) == {"png", "svg"}
+
+
+@pytest.mark.parametrize(
+    ("early", "why"),
+    [
+        ([], "No two settings were tried that differ in train.compile_model alone."),
+        (
+            [cut(SLOW, 50), cut(SLOW_EAGER, 40)],
+            "Of the settings that differ in train.compile_model alone no two tell a "
+            "figure.",
+        ),
+    ],
+)
+def test_why_a_knob_has_no_panel(tmp_path, early, why):
+    plot = knobs(shown(tmp_path / "s", [*PLAIN, *early]))
+    assert plot.note.endswith(why)
+
+
+def test_where_only_two_bounds_are_known_nothing_is_drawn(tmp_path):
+    case = shown(tmp_path / "s", [cut(SLOW, 50), cut(SLOW_EAGER, 40)])
+    why = "Of the settings that differ in one knob alone no two tell a figure."
+    assert knobs(case) == Absent("knobs", "What each knob did", why)
+
+
+def test_a_bound_in_tokens_per_second_is_none_of_tokens_per_joule(tmp_path):
+    each = (
+        (stage, record._replace(more={**record.more, "tokens_per_joule": 0.5}))
+        for stage, record in PLAIN
+    )
+    pairs = [*each, cut(EAGER, 100), cut(SLOW, 50)]
+    case = shown(tmp_path / "s", pairs, objective="tokens-per-joule")
+    batch = next(e for e in effects(case) if e.name == "train.batch_size")
+    (line,) = (line for line in batch.lines if line.chosen)
+    assert (line.failed, line.under) == (((0, "under 50 tokens/s"),), ())
+    assert set(files(knobs(case))) == {"png", "svg"}
+
+
 def test_one_setting_has_no_effects(tmp_path):
     assert effects(shown(tmp_path / "s", WHOLE[:1])) == []
+
+
+def test_which_bf16_a_panel_and_the_answer_are_of(tmp_path):
+    """The panel changes the precision alone; the answer has bf16 at its own best."""
+    best, other = (1, 0, 1, 0), told((1, 0, 1, 0), 130, fp8=False)
+    late = confirmed(told(BEST, 150), other, told(GIVEN, 100))
+    case = shown(tmp_path / "s", [*PLAIN, ("search", other), *late])
+    assert reached(case.found).pair.bf16 == best
+    assert (
+        "bf16 at its own best (batch 2, AC none, compiled, bf16)." in knobs(case).note
+    )

@@ -137,12 +137,14 @@ def label_courses(panels: Sequence[Axes], gap: str) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def mark_lost(axes: Axes, places: Sequence[float], style: Style, label: str) -> None:
+def mark_lost(
+    axes: Axes, places: Sequence[float], style: Style, label: str, mark: str = "x"
+) -> None:
     """A cross at the foot of the panel for each trial that gave no figure."""
     axes.plot(
         places,
         [0.03] * len(places),
-        "x",
+        mark,
         color=style.colours.bad,
         markeredgewidth=1.8,
         markersize=7,

@@ -10,8 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
 
+from fp8tune.search.benefit import reached
 from fp8tune.search.report.data import Case
-from fp8tune.search.report.effects import SLOW, Effect, Line, effects
+from fp8tune.search.report.effects import (
+    SLOW,
+    Effect,
+    Line,
+    effects,
+    is_varied,
+)
 from fp8tune.search.report.figures.canvas import (
     Absent,
     Figure,
@@ -21,7 +28,8 @@ from fp8tune.search.report.figures.canvas import (
     mark_lost,
     shared_legend,
 )
-from fp8tune.search.report.words import clean, rate
+from fp8tune.search.report.words import clean, label, rate
+from fp8tune.search.space import Knob
 
 NAME, TITLE = "knobs", "What each knob did"
 MOST = 6
@@ -36,8 +44,7 @@ def knobs(case: Case) -> Figure | Absent:
     """The panels, or why there are none."""
     found = effects(case)
     if not found:
-        why = "No two settings were measured that differ in one knob alone."
-        return Absent(NAME, TITLE, why)
+        return Absent(NAME, TITLE, _alone(case, case.plan.space.knobs, "one knob"))
     rows = tuple(
         (
             effect.name,
@@ -55,7 +62,20 @@ def knobs(case: Case) -> Figure | Absent:
         ("knob", "other knobs", case.unit, "without a figure"),
         rows,
         lambda style: _draw(found[:MOST], case.unit, style),
-        " ".join(filter(None, (_timing(case), _unpaired(case, found)))),
+        " ".join(
+            filter(None, (_timing(case), _beside_best(case), _unpaired(case, found)))
+        ),
+    )
+
+
+def _beside_best(case: Case) -> str:
+    """That the answer holds FP8 against another bf16 than its panel, if it does."""
+    pair, space = reached(case.found).pair, case.plan.space
+    if pair is None or space.with_precision(pair.fp8, "bf16") == pair.bf16:
+        return ""
+    return (
+        "A change of precision leaves all other knobs alike here; the answer holds FP8 "
+        f"against bf16 at its own best ({label(space.knobs, pair.bf16)})."
     )
 
 
@@ -71,31 +91,52 @@ def _timing(case: Case) -> str:
 
 
 def _unpaired(case: Case, found: list[Effect]) -> str:
+    """The knobs that have no panel, and why."""
     shown = {effect.name for effect in found}
-    tried = [clean(knob.key, 60) for knob in case.plan.space.knobs]
-    rest = [name for name in tried if name not in shown]
-    if not rest:
-        return ""
-    return f"No two settings were measured that differ in {' or '.join(rest)} alone."
+    rest = [k for k in case.plan.space.knobs if clean(k.key, 60) not in shown]
+    place = case.plan.space.knobs.index
+    parts: dict[bool, list[Knob]] = {}
+    for knob in rest:
+        parts.setdefault(is_varied(case, place(knob)), []).append(knob)
+    return " ".join(_alone(case, part) for part in parts.values())
+
+
+def _alone(case: Case, knobs: Sequence[Knob], name: str = "") -> str:
+    """Why nothing is told of some knobs."""
+    place = case.plan.space.knobs.index
+    names = name or " or ".join(clean(knob.key, 60) for knob in knobs)
+    if any(is_varied(case, place(knob)) for knob in knobs):
+        return f"Of the settings that differ in {names} alone no two tell a figure."
+    return f"No two settings were tried that differ in {names} alone."
 
 
 def _told(effect: Effect, line: Line) -> tuple[list[str], list[str]]:
+    below = [(at, f"{SLOW} {rate(bound)}") for at, bound in line.under]
+    told = [(at, rate(speed)) for at, speed in line.speeds]
     return (
-        [f"{effect.values[at]}: {rate(speed)}" for at, speed in line.speeds],
+        [f"{effect.values[at]}: {said}" for at, said in sorted(told + below)],
         [f"{effect.values[at]}: {how}" for at, how in line.failed],
     )
 
 
 def _title(found: list[Effect], unit: str) -> str:
     """The knob with the longest reach along a line, named."""
-    reach = {
-        effect.name: max(max(s) / min(s) for s in speeds)
-        for effect in found
-        if (speeds := [[v for _, v in ln.speeds] for ln in effect.lines if ln.speeds])
-    }
+    reach = {effect.name: max(map(_length, effect.lines)) for effect in found}
     name = max(reach, key=lambda key: reach[key])
-    short = name.rpartition(".")[2]
-    return f"{short} matters most: up to {reach[name]:.2f} times the {unit}"
+    bounded = {e.name for e in found if any(line.under for line in e.lines)}
+    far, is_least = reach[name]
+    of = " of what ran to its end" if not is_least and bounded else ""
+    much = f"{'at least' if is_least else 'up to'} {far:.2f} times the {unit}"
+    return f"{name.rpartition('.')[2]} matters most{of}: {much}"
+
+
+def _length(line: Line) -> tuple[float, bool]:
+    """The best of a line over its worst, and whether that is the least it may be."""
+    speeds, below = ([v for _, v in part] for part in (line.speeds, line.under))
+    if not speeds:
+        return 1.0, False
+    worst = min(speeds + below)
+    return max(speeds) / worst, worst < min(speeds)
 
 
 def _draw(found: list[Effect], unit: str, style: Style) -> Canvas:
@@ -121,7 +162,8 @@ def _format(axes: Axes) -> StrMethodFormatter:
 
 def _reach(axes: Axes, found: list[Effect]) -> None:
     """One scale for several knobs, so that the eye can compare what they did."""
-    every = [v for effect in found for line in effect.lines for _, v in line.speeds]
+    lines = [line for effect in found for line in effect.lines]
+    every = [v for line in lines for _, v in (*line.speeds, *line.under)]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
     axes.set_ylim(low - 1.5 * room, high + room)
@@ -135,9 +177,12 @@ def _panel(axes: Axes, effect: Effect, style: Style, width: int) -> None:
         if line.chosen:
             _line(axes, line, style, "all other knobs as chosen")
     without = {part for line in effect.lines for part in line.failed}
-    lost = sorted({at for at, how in without if not how.startswith(SLOW)})
+    slow = {at for at, how in without if how.startswith(SLOW)}
+    lost = {at for at, how in without if not how.startswith(SLOW)}
     if lost:
-        mark_lost(axes, lost, style, "a setting failed here")
+        mark_lost(axes, sorted(lost), style, "a setting failed here")
+    if slow - lost:
+        mark_lost(axes, sorted(slow - lost), style, "ended early: slow", "v")
     said = textwrap.fill(effect.said, width)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
     _ticks(axes, effect.values)
@@ -165,5 +210,23 @@ def _line(axes: Axes, line: Line, style: Style, label: str) -> None:
         color=style.colours.fp8 if line.chosen else style.colours.muted,
         alpha=1.0 if line.chosen else 0.65,
         label=label or None,
+        zorder=3 if line.chosen else 2,
+    )
+    if line.under:
+        _bounds(axes, line, style)
+
+
+def _bounds(axes: Axes, line: Line, style: Style) -> None:
+    """What ended early: where it is surely below, joined to the rest of its line."""
+    colour = style.colours.fp8 if line.chosen else style.colours.muted
+    every = sorted((*line.speeds, *line.under)) if line.speeds else line.under[:1]
+    axes.plot(*zip(*every, strict=True), ":", linewidth=1.0, color=colour, zorder=1.8)
+    axes.plot(
+        *zip(*line.under, strict=True),
+        "v",
+        fillstyle="none",
+        markersize=9 if line.chosen else 6,
+        color=colour,
+        label="ended early: lower than this",
         zorder=3 if line.chosen else 2,
     )

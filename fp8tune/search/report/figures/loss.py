@@ -36,9 +36,12 @@ def loss(case: Case) -> Figure | Absent:
         f"FP8 goes from {found.fp8[0]:.3f} to {found.fp8[-1]:.3f}, bf16 from "
         f"{found.bf16[0]:.3f} to {found.bf16[-1]:.3f}."
     )
+    alike = "the same data and seed in both"
+    if case.replay:
+        alike = "on the data and seeds of the records, which need not be the same"
     note = (
-        f"{found.label}, the same data and seed in both. So few steps can show that "
-        "FP8 goes wrong, not that it converges."
+        f"{found.label}, {alike}. So few steps can show that FP8 goes wrong, not that "
+        "it converges."
     )
     if any(rounding):
         last = found.bf16[len(rounding) - 1]

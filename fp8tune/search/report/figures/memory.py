@@ -18,7 +18,7 @@ from fp8tune.search.report.figures.canvas import (
     shared_legend,
 )
 from fp8tune.search.report.figures.labels import place
-from fp8tune.search.report.words import gib, interval, plural, rate
+from fp8tune.search.report.words import gib, interval, listed, plural, rate
 
 NAME, TITLE = "memory", "Throughput against memory"
 HEAD = (
@@ -27,6 +27,7 @@ HEAD = (
 )
 MARKS = {"fp8": "o", "bf16": "s"}
 MOST_LABELS = 6
+MOST_NAMED = 3
 
 
 def memory(case: Case) -> Figure | Absent:
@@ -38,7 +39,7 @@ def memory(case: Case) -> Figure | Absent:
         (
             s.label,
             s.marked,
-            s.outcome,
+            _outcome(s),
             str(s.runs),
             interval(s.before, s.under),
             interval(s.again) if s.again else "-",
@@ -54,8 +55,23 @@ def memory(case: Case) -> Figure | Absent:
         HEAD,
         rows,
         lambda style: _draw(case, style),
-        f"{case.timing} {_undrawn(case)}".strip(),
+        " ".join(filter(None, (case.timing, _hollow(case), _undrawn(case)))),
     )
+
+
+def _outcome(setting: Setting) -> str:
+    why = f", may not be chosen: {setting.unfit}" if setting.unfit else ""
+    return f"{setting.outcome}{why}"
+
+
+def _hollow(case: Case) -> str:
+    """Which settings in the plot are not sound, and why; ``""`` if none is."""
+    found = [s for s in _placed(case) if s.unfit]
+    found.sort(key=_speed, reverse=True)
+    named = [f"{s.label} ({s.unfit})" for s in found[:MOST_NAMED]]
+    rest = len(found) - len(named)
+    named += [f"{rest} more that the table names"] if rest else []
+    return f"Hollow, as they may not be chosen: {listed(named)}." if found else ""
 
 
 def _placed(case: Case) -> list[Setting]:
@@ -83,7 +99,9 @@ def _title(case: Case) -> str:
     chosen, placed = case.of_role("chosen"), _placed(case)
     if chosen not in placed or chosen is None:
         return f"{TITLE} of {plural(len(case.settings), 'setting')}"
-    free = [s for s in case.settings if s.free and (s in placed or s.under)]
+    free = [
+        s for s in case.settings if s == chosen or (s.free and (s in placed or s.under))
+    ]
     best = max(free, key=_speed, default=chosen)
     said = (
         "the fastest of {} that may be chosen" if best == chosen else "chosen from {}"
@@ -98,8 +116,9 @@ def _title(case: Case) -> str:
 
 def _faster(chosen: Setting, placed: list[Setting]) -> str:
     """That a setting which may not be chosen is faster."""
-    faster = {s.precision for s in placed if not s.free and _speed(s) > _speed(chosen)}
-    one = "bf16" if faster == {"bf16"} else "one that may not be chosen"
+    faster = [s for s in placed if not s.free and _speed(s) > _speed(chosen)]
+    kinds = {"" if s.unfit else s.precision for s in faster}
+    one = "bf16" if kinds == {"bf16"} else "one that may not be chosen"
     return f"; {one} is faster" if faster else ""
 
 
@@ -119,17 +138,21 @@ def _draw(case: Case, style: Style) -> Canvas:
     made, (axes,) = canvas(style, height=5.2 if style.narrow else 5.0)
     placed = _placed(case)
     _frontier(axes, placed, style)
-    for precision in dict.fromkeys(s.precision for s in placed):
-        own = [s for s in placed if s.precision == precision]
+    kinds: dict[tuple[bool, str], list[Setting]] = {}
+    for setting in sorted(placed, key=lambda setting: bool(setting.unfit)):
+        kinds.setdefault((bool(setting.unfit), setting.precision), []).append(setting)
+    for (hollow, precision), own in kinds.items():
+        name = {"fp8": "FP8"}.get(precision, precision or "measured")
         axes.plot(
             [s.peak_gib for s in own],
             [_speed(s) for s in own],
             MARKS.get(precision, "o"),
             color=style.precision(precision),
+            fillstyle="none" if hollow else "full",
             alpha=0.75,
             markersize=6,
             zorder=2.8,
-            label={"fp8": "FP8"}.get(precision, precision or "measured"),
+            label=f"{name}, may not be chosen" if hollow else name,
         )
     axes.margins(x=0.12, y=0.18)
     _marks(axes, placed, style)
@@ -182,6 +205,7 @@ def _marks(axes: Axes, placed: list[Setting], style: Style) -> None:
                 "*" if big else MARKS.get(setting.precision, "o"),
                 markersize=17 if big else 10,
                 color=style.precision(setting.precision),
+                fillstyle="none" if setting.unfit else "full",
                 markeredgecolor=style.colours.ink,
                 markeredgewidth=1.1,
                 zorder=3,

@@ -23,6 +23,12 @@ from fp8tune.search.report.words import duration_ms, listed, plural
 NAME, TITLE = "steps", "Step times"
 HEAD = 1.35
 """Height of the axis over the slowest step that counted."""
+ALIKE = 1.02
+"""Tokens of a step over another's from which their times do not compare."""
+MOST_NAMED = 3
+"""Times of steps that are too slow for the axis which are written."""
+FEWEST = 2
+"""Steps that tell how they differ."""
 
 
 def steps(case: Case) -> Figure | Absent:
@@ -31,8 +37,10 @@ def steps(case: Case) -> Figure | Absent:
     if not found:
         return Absent(NAME, TITLE, "No trial told the times of its steps.")
     medians = "; ".join(
-        f"{one.role}: median {duration_ms(one.median)} of {len(one.kept)} steps, "
-        f"{one.discarded} left out{_why(one)}"
+        f"{one.role}: extrapolated, {duration_ms(one.median)}"
+        if one.made
+        else f"{one.role}: median {duration_ms(one.median)} of "
+        f"{plural(len(one.kept), 'step')}, {one.discarded} left out{_why(one)}"
         for one in found
     )
     rows = tuple(
@@ -51,6 +59,9 @@ def steps(case: Case) -> Figure | Absent:
 
 
 def _title(first: Steps) -> str:
+    if len(first.kept) < FEWEST:
+        told = "is extrapolated" * first.made or "is told by too few to be steady"
+        return f"The time of a step {told}: {duration_ms(first.median)} ({first.role})"
     half = (max(first.kept) - min(first.kept)) / 2 / first.median if first.median else 0
     out = f"; {plural(first.discarded, 'step')} left out{_why(first)}"
     out *= bool(first.discarded)
@@ -66,9 +77,13 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
     across, height = (2, 2.9) if long or style.narrow else (4, 4.0)
     made, panels = canvas(style, len(found), height, across)
     top = HEAD * max(max(one.kept) for one in found)
+    tokens = [one.tokens for one in found]
+    alike = not min(tokens) or max(tokens) <= ALIKE * min(tokens)
     for axes, one in zip(panels, found, strict=True):
         _panel(axes, one, top, style)
-        label = textwrap.fill(one.label, 28 if across == 4 and not style.narrow else 52)
+        more = "" if alike else f", {one.tokens / 1e3:,.1f}k tokens a step"
+        told = f"{one.label}{more}{', extrapolated' * one.made}"
+        label = textwrap.fill(told, 28 if across == 4 and not style.narrow else 52)
         axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(made, panels, style)
@@ -81,7 +96,8 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
     axes.set_ylim(0, top)
     colour = style.precision(one.precision)
     name = {"fp8": "FP8"}.get(one.precision, one.precision)
-    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=f"counted, {name}")
+    how = f"{'extrapolated' if one.made else 'counted'}, {name}"
+    axes.plot(*zip(*kept, strict=True), "o", color=colour, label=how)
     axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
     if out:
         axes.plot(
@@ -92,17 +108,22 @@ def _panel(axes: Axes, one: Steps, top: float, style: Style) -> None:
             markeredgewidth=1.8,
             label="left out",
         )
-    for n, took in out:
-        if took > 0.97 * top:
-            axes.annotate(
-                duration_ms(took),
-                (n, 0.97 * top),
-                (7, 0),
-                textcoords="offset points",
-                va="center",
-            )
-    axes.set_xlabel("optimizer step")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    tall = [(n, took) for n, took in out if took > 0.97 * top]
+    if tall:
+        # beside the last of them: next to each other they would overprint
+        named = [duration_ms(took) for _, took in tall[:MOST_NAMED]]
+        axes.annotate(
+            ", ".join([*named, "..."] if tall[MOST_NAMED:] else named),
+            (tall[-1][0], 0.97 * top),
+            (7, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    if one.made:
+        axes.set_xticks([])
+    else:
+        axes.set_xlabel("optimizer step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(
         StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}")
     )

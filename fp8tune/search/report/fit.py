@@ -1,0 +1,18 @@
+"""Which settings that ran may not be chosen all the same, and why."""
+
+from __future__ import annotations
+
+from fp8tune.search.answer import Answer
+from fp8tune.search.failed import WORDS
+from fp8tune.search.space import Point, Space
+from fp8tune.search.stability.finding import lesson
+
+
+def unfit(space: Space, found: Answer, point: Point) -> str:
+    """Why a setting that ran is not sound; ``""`` where nothing speaks against it."""
+    if why := found.unfit.get(point):
+        return why
+    if how := found.broken.get(point):
+        return f"failed in another run: {WORDS[how]}"
+    diverges = {lesson(space, wrong) for wrong in found.rejected}
+    return "FP8 diverges" if lesson(space, point) in diverges else ""
