@@ -144,6 +144,15 @@ MIXED: dict[str, dict[str, Any]] = {
     "no AC, few tokens": VARIANTS["no AC"] | {"train.batch_size": 1},
     "packed no AC": VARIANTS["no AC"] | {"model.moe_packed_experts": True},
     "accumulated thrice": {"train.grad_accum_steps": 3},
+    "accumulated twice, shared, in every other of three blocks": {
+        "model.n_layers": 3,
+        "model.num_experts": 2,
+        "model.moe_top_k": 2,
+        "model.moe_shared_experts": 1,
+        "model.moe_frequency": 2,
+        "train.batch_size": 4,
+        "train.grad_accum_steps": 2,
+    },
     "packed accumulated twice, nine layers": {
         "model.n_layers": 9,
         "model.moe_packed_experts": True,

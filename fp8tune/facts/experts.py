@@ -76,12 +76,14 @@ def expert_backward(
     stacked_bytes: float,
     params_expert_group: float,
     params_routed_experts: float,
+    params_shared_experts: float,
     expert_work: Parts,
 ) -> list[Parts]:
     """What one block with experts adds while it is differentiated [GiB].
 
-    Before there is a gradient of its weights, beside that of one matrix, and beside
-    all: of experts that are not packed they are copied out of a stack.
+    Before there is a gradient of its routed weights, beside that of one matrix, and
+    beside all: of experts that are not packed they are copied out of a stack. Those of
+    shared experts are there.
     """
     each = bool(reduce_bytes) * compute_bytes / GIB
     own = filled(each, params_expert_group, expert_padding)
@@ -89,14 +91,15 @@ def expert_backward(
     stacks = {COPIES: again / GIB}
     unstacked = expert_copies / ffn_matrices + again - expert_copies
     matrix = each * params_routed_experts / ffn_matrices
+    shared = each * params_shared_experts
     before, beside, after = (
         {RECOMPUTED: block_tokens * expert_work[name] / GIB}
         for name in ("before", "beside", "after")
     )
     copied = {COPIES: unstacked / GIB, "gradients": ffn_matrices * matrix}
     return [
-        added(own, stacks, before),
-        added(own, stacks, beside, {"gradients": matrix}),
+        added(own, stacks, before, {"gradients": shared}),
+        added(own, stacks, beside, {"gradients": shared + matrix}),
         added(own, copied, after),
     ]
 

@@ -172,6 +172,13 @@ def routed_experts(
     return experts / ep * ffn_matrices * hidden_size * expert_size
 
 
+def shared_experts(
+    hidden_size: int, ffn_matrices: int, shared_experts: int, expert_size: int
+) -> float:
+    """Parameters of one block's shared experts."""
+    return shared_experts * ffn_matrices * hidden_size * expert_size
+
+
 def expert_group(
     ep: int,
     params_moe_block: float,

@@ -82,13 +82,14 @@ def expert_work(
     model_activation: str,
     model_moe_top_k: int,
     packed_experts: bool,
+    shared_experts: int,
     before_router_bytes: float,
 ) -> dict[str, float]:
     """Bytes per token of one MoE block beyond what it keeps.
 
     In its ``forward`` pass; while it is differentiated, ``before`` there is a gradient
-    of its weights, ``beside`` that of the first matrix, and ``after`` all. With full AC
-    also what is computed again.
+    of its routed weights, ``beside`` that of the first matrix, and ``after`` all; a
+    shared expert has been by then. With full AC also what is computed again.
     """
     token, wide = BF16 * hidden_size, BF16 * expert_size * expert_rows
     inside, arriving = expert_rows * token, arriving_rows * token
@@ -100,8 +101,9 @@ def expert_work(
     activated = inside + computed_values(model_activation) * wide - kept
     product = inside + wide
     stacks = 0 if packed_experts else activated
-    before = max(summed, 3 * chosen, stacks)
-    beside = max(product, activated if packed_experts else 0)
+    shared = token if shared_experts else 0
+    before = max(summed, 3 * chosen, stacks) + shared
+    beside = max(product, activated if packed_experts else 0) + shared
     sent = max(inside + 3 * arriving, _returned(arriving, chosen))
     forward = sent if ep > 1 else inside + chosen
     if ac_applied != "full":
@@ -111,7 +113,9 @@ def expert_work(
     passed = _unkept(inside, arriving, chosen, values * wide, wide, ep)
     return {
         "forward": passed + 2 * token,
-        "before": again + kept + max(before, 4 * chosen, forward + chosen),
+        "before": again
+        + kept
+        + max(before, shared + max(4 * chosen, forward + chosen)),
         "beside": again + kept + beside,
         "after": again + 2 * token,
     }
