@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.record import Record
-from fp8tune.search.report.data import MAX_SERIES, Case, Setting, middle, number, series
+from fp8tune.search.report.data import Case, Setting
+from fp8tune.search.report.series import MAX_SERIES, middle, number, series
 from fp8tune.search.report.words import clean, label
 from fp8tune.search.space import Point
 from fp8tune.search.stability.finding import Finding, curves, paired

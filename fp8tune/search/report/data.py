@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,9 +14,9 @@ from fp8tune.search.confirm import unconfirmed
 from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
-from fp8tune.search.record import Record
 from fp8tune.search.report.fit import unfit
 from fp8tune.search.report.saved import Saved
+from fp8tune.search.report.series import number
 from fp8tune.search.report.words import label
 from fp8tune.search.runs import Runs, by_point, during, speed_of
 from fp8tune.search.space import Knob, Point
@@ -31,9 +30,6 @@ ROLES = {
     "runner-up": "runner-up",
 }
 """What marks a setting, in the words of its readers."""
-
-MAX_SERIES = 2000
-"""Longest series of a record that is shown [values]."""
 
 
 class Setting(NamedTuple):
@@ -274,31 +270,3 @@ def _telling(knobs: Sequence[Knob], points: Sequence[Point]) -> set[str]:
         for knob, *values in places
         if len(set(values)) > 1 and knob.role != "precision"
     }
-
-
-def number(record: Record, name: str) -> float:
-    """A further field of a record as a number; 0 where it is none."""
-    return next(iter(_numbers([record.more.get(name)])), 0.0)
-
-
-def series(record: Record, name: str) -> tuple[float, ...]:
-    """A further field as a series of numbers; empty where it is none."""
-    found = record.more.get(name)
-    if not isinstance(found, list) or len(_numbers(found)) != len(found):
-        return ()
-    return tuple(_numbers(found[:MAX_SERIES]))
-
-
-def _numbers(values: Iterable[Any]) -> list[float]:
-    return [
-        float(value)
-        for value in values
-        if isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and abs(value) < 1e18
-    ]
-
-
-def middle(values: Iterable[float]) -> float:
-    """The median; 0 of nothing."""
-    return statistics.median([*values] or [0.0])

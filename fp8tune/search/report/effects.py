@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED
-from fp8tune.search.report.data import Case, Setting, middle
+from fp8tune.search.report.data import Case, Setting
+from fp8tune.search.report.series import middle
 from fp8tune.search.report.words import clean, percent, rate, worded
 from fp8tune.search.runs import gap
 from fp8tune.search.space import Knob, Point, shown

@@ -11,7 +11,8 @@ from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.record import Record, tight
-from fp8tune.search.report.data import Case, number
+from fp8tune.search.report.data import Case
+from fp8tune.search.report.series import number
 from fp8tune.search.report.words import (
     clean,
     gib,

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from fp8tune.search.report.curves import Pair, Steps, pair, timed
-from fp8tune.search.report.data import series
 from fp8tune.search.report.figures.canvas import LIGHT, Style, files
 from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.figures.steps import steps
+from fp8tune.search.report.series import series
 from fp8tune.search.report.tables import every_trial
 from tests.search.report.studies import STEPS, WHOLE, shown, told
 from tests.search.tries import BEST, GIVEN, TWIN, ran

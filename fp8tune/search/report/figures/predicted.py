@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from fp8tune.search.report.data import Case, Setting, middle
+from fp8tune.search.report.data import Case, Setting
 from fp8tune.search.report.figures.canvas import Absent, Figure, Style, canvas
 from fp8tune.search.report.figures.memory import MARKS
+from fp8tune.search.report.series import middle
 from fp8tune.search.report.words import gib, listed, plural, rate
 
 NAME, TITLE = "predicted", "Predicted against measured"
