@@ -92,7 +92,8 @@ def command(
     variants = Variants(known.trainer, loaded, known.job.target)
     try:
         versions = {"torch": measured_torch} if measured_torch else {}
-        new = _typed(variants, measured or 0.0, measured_speed or 0.0, versions)
+        typed = measured or 0.0, measured_speed or 0.0
+        new = _typed(variants, *typed, versions, calibration)
         if study:
             new += _trials(variants, study)
         if new:
@@ -126,7 +127,11 @@ def _no_precision(known: Config) -> str:
 
 
 def _typed(
-    variants: Variants, peak_gib: float, tokens: float, versions: dict[str, str]
+    variants: Variants,
+    peak_gib: float,
+    tokens: float,
+    versions: dict[str, str],
+    calibration: str,
 ) -> list[Run]:
     """What the user has measured of the config itself."""
     from fp8tune.estimate.typed import doubt, typed
@@ -150,7 +155,8 @@ def _typed(
         reason = f"without `{name}` there is no estimate, so it cannot be corrected"
         raise Failure(reason) from None
     if warning:
-        click.echo(f"fp8tune: warning: {warning}", err=True)
+        back = f"to take it back, remove its line from {calibration}"
+        click.echo(f"fp8tune: warning: {warning}; {back}", err=True)
     return runs
 
 
@@ -172,4 +178,11 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
             records = list(parse_all(iter(file)))
     except BadRecord as error:
         raise Failure(f"{path}: {error}") from None
-    return measured(variants.job, records)
+    found = measured(variants.job, records)
+    if not found:
+        click.echo(
+            f"fp8tune: warning: none of {len(records)} trial{'s' * (len(records) != 1)} in {path} tells of this "
+            "config's memory or speed on this GPU: the estimate is as it was",
+            err=True,
+        )
+    return found
