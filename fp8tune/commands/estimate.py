@@ -180,9 +180,10 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
         raise Failure(f"{path}: {error}") from None
     found = measured(variants.job, records)
     if not found:
+        many = f"{len(records)} trial{'s' * (len(records) != 1)}"
         click.echo(
-            f"fp8tune: warning: none of {len(records)} trial{'s' * (len(records) != 1)} in {path} tells of this "
-            "config's memory or speed on this GPU: the estimate is as it was",
+            f"fp8tune: warning: none of {many} in {path} tells of this config's memory "
+            "or speed on this GPU: the estimate is as it was",
             err=True,
         )
     return found

@@ -231,7 +231,18 @@ def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     elif all("budget_s" in t.record.more for t in trials if t.process == now):
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
     elif any(record.outcome == "oom" for record in failures):
-        yield "try a smaller micro-batch, full activation checkpointing or more GPUs"
+        yield f"try {_smaller(plan)}"
+
+
+def _smaller(plan: Plan) -> str:
+    """What takes less memory, of what the config does not have yet."""
+    job = plan.config.job
+    options = (
+        "a smaller micro-batch" if job["micro_batch"] > 1 else "",
+        "full activation checkpointing" if job["ac"] != "full" else "",
+        "more GPUs or a smaller model",
+    )
+    return " or ".join(filter(None, options))
 
 
 def mending(trials: Sequence[Trial]) -> Iterator[str]:

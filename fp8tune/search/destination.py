@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 from fp8tune import atomic
 
@@ -14,6 +15,10 @@ OWN = (
 """The files of a study's folder that no output may replace."""
 BESIDE = "calibration.jsonl"
 """What studies leave to later estimates, in the folder of all."""
+
+
+MOST = 1 << 20
+"""What is read of a file that may be replaced [bytes]."""
 
 
 class CannotPut(Exception):
@@ -37,6 +42,16 @@ def check_place(path: str) -> None:
         raise CannotPut(f"{path}: no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise CannotPut(f"{path}: no permission to write in {folder}")
+
+
+def check_own(path: str, mark: str) -> None:
+    """Raise ``CannotPut`` where nobody asked for the path and a file of others is."""
+    with suppress(OSError), open(path, "rb") as file:
+        if mark.encode() not in file.read(MOST):
+            raise CannotPut(
+                f"{path} is there and no search wrote it: move it, or name another "
+                "path with --output"
+            )
 
 
 def check_apart(path: str, read: Mapping[str, str], other: str) -> None:

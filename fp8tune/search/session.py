@@ -25,6 +25,7 @@ from fp8tune.search.destination import (
     CannotPut,
     changed,
     check_apart,
+    check_own,
     check_place,
     is_same,
     tuned,
@@ -41,7 +42,7 @@ from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.study import BadStudy, Study
-from fp8tune.search.writeback import CannotWrite, write_back
+from fp8tune.search.writeback import MARK, CannotWrite, write_back
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 
@@ -124,6 +125,8 @@ def _check_output(wishes: Wishes) -> None:
     """Raise ``CannotPut`` where the tuned config cannot go where it is wanted."""
     path, other = _asked(wishes), tuned(wishes.config)
     check_place(path)
+    if not (wishes.in_place or wishes.output or wishes.diff):
+        check_own(path, MARK)
     read = {wishes.records: "the records"} if wishes.records else {}
     check_apart(path, read, tuned(other) if is_same(path, other) else other)
 

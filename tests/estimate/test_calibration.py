@@ -61,7 +61,8 @@ def test_trials_of_a_search_correct_the_estimate(fp8tune, project):
 def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
     project({"a.toml": SEVEN_B, "s/trials.jsonl": text})
     outcome = fp8tune("estimate", "a.toml", *H200, "--study", "s")
-    told = f"none of {1 if text else 0} trial{'' if text else 's'} in s/trials.jsonl tells of this config's"
+    many = "1 trial" if text else "0 trials"
+    told = f"none of {many} in s/trials.jsonl tells of this config's"
     assert told in " ".join(outcome.err.split())
     assert outcome.code == 0
 

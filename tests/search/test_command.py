@@ -44,6 +44,7 @@ def test_the_whole_answer(replay, tmp_path):
         "version": 1,
         "knobs": {BATCH: 4, AC: "full", COMPILE: True, PRECISION: "fp8"},
         "verdict": "faster",
+        "given_outcome": None,
         "tokens_per_second": {"chosen": 150, "given": 100, "bf16_twin": 120},
         "fp8_gain": 1.25,
         "fp8_gain_of": {

@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from fp8tune.runners.replay import Replay
+from fp8tune.search.writeback import MARK
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     AC,
@@ -68,12 +69,27 @@ def test_a_config_that_was_there_before_is_left(
     replay, tmp_path, records, code, options, left
 ):
     path = tmp_path / (left or "a.tuned.toml")
-    path.write_text("[train]\n")
+    path.write_text(f"[train]  {MARK}another study\n")
     done = replay(records, *options)
     told = f"note: {left} was there before and is not the answer of this run, which"
     assert done.code == code
-    assert path.read_text() == "[train]\n"
+    assert path.read_text() == f"[train]  {MARK}another study\n"
     assert ("note: " in done.err, told in done.err) == (bool(left), bool(left))
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [([], ""), (["--output", "a.tuned.toml"], "a.tuned.toml"), (["--diff"], "")],
+)
+def test_a_file_that_no_search_wrote_is_replaced_only_where_it_is_named(
+    replay, tmp_path, options, written
+):
+    path = tmp_path / "a.tuned.toml"
+    path.write_text("[train]  # mine\n")
+    done = replay(RECORDS, *options)
+    assert (done.code == 2) == (not options)
+    assert ("no search wrote it" in done.err) == (not options)
+    assert (path.read_text() == "[train]  # mine\n") == (not written)
 
 
 def test_no_word_of_an_earlier_config_where_there_is_none(replay):
