@@ -31,6 +31,7 @@ from fp8tune.search.plan import (
     warmup_names,
 )
 from fp8tune.search.real import (
+    check_host,
     circumstances,
     free_keys,
     larger_gib,
@@ -105,6 +106,8 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
         return _replayed(wishes, config, held)
     check_config(config, free_keys(config, wishes.allow, wishes.device))
     standing_for = ranks(config)
+    if wishes.device == "cpu":
+        check_host(config)
     invented = made_up(config)
     for name in ("torch", "torchao"):
         if find_spec(name) is None:

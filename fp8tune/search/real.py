@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.facts.memory import GIB
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.run import cores
 from fp8tune.runners import cpu, smi
@@ -127,6 +129,21 @@ def ranks(config: Config) -> int:
     if refusal:
         raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
     return many
+
+
+def check_host(config: Config) -> None:
+    """Raise ``CannotPlan`` where this machine cannot hold the model of a rehearsal.
+
+    A trial builds all its weights in fp32.
+    """
+    with suppress(Unknown, ValueError, OSError):
+        needed = 4 * config.job["params.decoder"] / GIB
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+        if needed > memory:
+            raise CannotPlan(
+                f"{config.path}: its weights alone need {needed:.0f} GiB and this "
+                f"machine has {memory:.0f}; rehearse a model of some million parameters"
+            )
 
 
 def _has_fp8(config: Config, device: str) -> bool:

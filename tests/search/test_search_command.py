@@ -122,6 +122,14 @@ def test_a_config_that_is_the_best_is_left_alone(searched, project):
     assert not (project({}) / "c.tuned.toml").exists()
 
 
+def test_no_rehearsal_of_a_model_that_this_machine_cannot_hold(fp8tune, project):
+    model = "[model]\ndim = 65536\nn_heads = 64\nn_layers = 999\n"
+    project({"c.toml": f"{model}[train]\ncompile_model = false\n"})
+    outcome = fp8tune("search", "c.toml", "--device", "cpu", "--budget", "30s")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "its weights alone need " in outcome.err
+
+
 def test_nothing_succeeds(searched, project):
     records = [{**t, "outcome": "oom", "tokens_per_second": 0.0} for t in world()]
     outcome = searched(records)
