@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
 from fp8tune.search.anew import latest, tries_anew
-from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
+from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.cutoff import never_began
@@ -23,6 +23,11 @@ from fp8tune.search.study import Trial
 
 ENOUGH = 4
 """Pairs of runs from which it is not said that a gain is of no more."""
+
+_UNCONFIRMED = {
+    SAME_COMMAND: "the search was stopped before it measured the best settings again",
+    LARGER_BUDGET: "the budget was too short to measure the best settings again",
+}
 
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
@@ -217,6 +222,14 @@ def change(gain: Speed) -> str:
 def _percent(share: Speed) -> str:
     value, low, high = (100 * x for x in share)
     return f"{value:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def unsettled(found: Answer) -> str:
+    """What a search that ended did not come to."""
+    if found.confirmed:
+        return "The search ended before it had measured all that it wanted"
+    why = _UNCONFIRMED.get(found.more, "the best settings ran once")
+    return f"Not all is confirmed: {why}"
 
 
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:

@@ -26,7 +26,7 @@ from fp8tune.search.failed import failed
 from fp8tune.search.output import describe, outcome
 from fp8tune.search.plan import Plan
 from fp8tune.search.record import Record, capacity_gib
-from fp8tune.search.runs import Runs, by_point, during, gap, speed_of, usual
+from fp8tune.search.runs import Runs, by_point, during, gap, together, usual
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study, Trial
 
@@ -142,10 +142,11 @@ class Board:
         runs = self._runs()
         known = aimed(counting(self.study.trials, self.study.process), self._aim)
         best = ranked(self.plan.space, self.plan.given, known)
-        found = speed_of(runs, best[0]) if best else None
+        given = self.plan.given
+        found = together(runs, best[0], given)[0] if best else None
         if found is None:
             return "best so far: none yet"
-        over = gap(runs, best[0], self.plan.given)
+        over = gap(runs, best[0], given)
         gain = f", {100 * (over.value - 1):+.1f} %" if over else ""
         name = describe(self.plan, best[0])
         rate = f"{figure(found.value, self._aim)} {UNITS[self._aim]}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.search.aim import UNITS, named
-from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
+from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.closing import (
@@ -18,6 +18,7 @@ from fp8tune.search.closing import (
     short_of_memory,
     standing,
     unfinished,
+    unsettled,
 )
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
@@ -39,10 +40,6 @@ _STATE = {
     True: "still runs",
     False: "was cut off before it told its end",
     None: "still runs, or was cut off",
-}
-_UNCONFIRMED = {
-    SAME_COMMAND: "the search was stopped before it measured the best settings again",
-    LARGER_BUDGET: "the budget was too short to measure the best settings again",
 }
 
 
@@ -98,8 +95,7 @@ def _warnings(case: Case) -> Iterator[str]:
     if case.output is None:
         yield f"The search {_STATE[case.running]}. The answer may change."
     elif not case.ended:
-        why = _UNCONFIRMED.get(case.found.more, "the best settings ran once")
-        yield f"Not all is confirmed: {why}. The answer may change."
+        yield f"{unsettled(case.found)}. The answer may change."
 
 
 def _headline(case: Case) -> str:
