@@ -16,13 +16,11 @@ from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
+from fp8tune.search.runs import ENOUGH
 from fp8tune.search.space import Space
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME, Speed
 from fp8tune.search.study import Trial
-
-ENOUGH = 4
-"""Pairs of runs from which it is not said that a gain is of no more."""
 
 _UNCONFIRMED = {
     SAME_COMMAND: "the search was stopped before it measured the best settings again",

@@ -31,6 +31,8 @@ UNFIT = ("oom", "nan", "user", "compile")
 
 MOST = 14
 """Runs of the given setting and its rival, while it is not clear which is faster."""
+ENOUGH = 4
+"""Pairs of runs that tell by themselves how much pairs differ."""
 NEAR = 5
 """Trials that neighbours may be apart: as many as one turn of a confirmation has."""
 
@@ -126,7 +128,9 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
     if one is None or other is None or one == other:
         return None
     if pairs := _counted(runs, one, other):
-        return paired(_ratios(pairs), _pair_deviation(runs, one, other))
+        ratios = _ratios(pairs)
+        least = _pair_deviation(runs, one, other)
+        return paired(ratios, max(least, _since_before(runs, one, other, ratios)))
     before = during(runs, confirmation=False)
     if one not in before or other not in before:
         return None
@@ -135,6 +139,21 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
         _steps_deviation(runs, one, other), spread(every, usual(runs).spread, math.inf)
     )
     return paired([before[one].value / before[other].value], differ)
+
+
+def _since_before(
+    runs: Runs, one: Point, other: Point, ratios: Sequence[float]
+) -> float:
+    """How few pairs of two points differ, with their ratio in the search as one more.
+
+    A pair alone cannot tell that one of its runs is bad. What drifted since the search
+    and hits both is not in their ratio.
+    """
+    before = during(runs, confirmation=False)
+    if len(ratios) >= ENOUGH or one not in before or other not in before:
+        return 0.0
+    every = (*ratios, before[one].value / before[other].value)
+    return statistics.stdev(map(math.log, every)) / math.sqrt(2)
 
 
 def _steps_deviation(runs: Runs, one: Point, other: Point) -> float:
@@ -205,20 +224,6 @@ def usual(runs: Runs) -> Usual:
     """How runs of a setting differ on such a machine, and what is the same there."""
     every = (trial.record for own in runs.values() for trial in own)
     return ON_CPU if any(r.more.get("rehearsal") is True for r in every) else ON_GPU
-
-
-def drift(runs: Runs) -> float:
-    """How fast settings are when measured again, over what they were in the search.
-
-    The median; 1 where none was measured at both times.
-    """
-    found = []
-    for own in runs.values():
-        before = speed([trial.record for trial in own if trial.stage != "confirm"])
-        after = speed(confirmed(own))
-        if before and after:
-            found.append(after.value / before.value)
-    return statistics.median(found or [1.0])
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:

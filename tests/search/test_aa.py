@@ -1,8 +1,24 @@
 """Verdicts of whole searches where the truth is known, on a few fixed seeds."""
 
+import random
+
 import pytest
 
-from benchmarks.search.aa import CASES, GAIN, REAL, Case, measured, run, summary
+from benchmarks.search.aa import (
+    CASES,
+    GAIN,
+    PRECISION,
+    REAL,
+    SPACES,
+    Case,
+    Outcome,
+    markdown,
+    measured,
+    run,
+    summary,
+    winners,
+)
+from fp8tune.search.space import Space
 from tests.search.tries import GIVEN, ran
 
 SEEDS = range(40)
@@ -33,6 +49,32 @@ def test_a_gpu_that_becomes_slower_is_no_gain(case):
 def test_a_bad_run_now_and_then_hides_no_gain_and_makes_none(case):
     said = summary(case, [run(case, seed) for seed in SEEDS])
     assert said["reached"], said
+
+
+@pytest.mark.parametrize(
+    ("case", "truth"),
+    [
+        (Case("two settings", 0.0, 0.005), "all the same"),
+        (Case("two settings", 0.02, 0.005), "one of two +2%"),
+        (Case("twelve settings", 0.02, 0.005), "six of twelve +2%"),
+        (Case("twelve settings", 0.02, 0.005, lone=True), "one of twelve +2%"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_row_says_how_many_settings_are_faster(case, truth):
+    row = summary(case, [Outcome("faster", True, 20, 5)])
+    assert f"| {case.space} | {truth} | 0.5 % |" in markdown([row], 5000)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.gain][-9::2])
+@pytest.mark.parametrize("seed", SEEDS[:3])
+def test_as_many_settings_gain_as_a_row_says_and_not_the_given_one(case, seed):
+    draw, space = random.Random(seed), Space((*SPACES[case.space], PRECISION))
+    given = draw.choice([p for p in space.every() if space.twin(p)])
+    found = winners(space, given, case, draw)
+    assert len({p for p in found if space.twin(p)}) == case.faster
+    assert {space.twin(p) or p for p in found} < found
+    assert given not in found
 
 
 def test_more_runs_where_they_differ_more():

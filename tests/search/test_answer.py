@@ -233,6 +233,26 @@ def test_one_bad_run_hides_no_gain():
     assert found.gain.half < 0.012
 
 
+@pytest.mark.parametrize(
+    ("before", "turns", "verdict"),
+    [
+        ((100, 101), [(80, 100)], "unsure"),
+        ((100, 101), [(80, 100), (100, 101)], "unsure"),
+        ((100, 125), [(80, 100)], "faster"),
+        ((100, 101), [(80, 100), (80, 100), (80, 100), (80, 100)], "faster"),
+    ],
+)
+def test_few_pairs_are_held_against_what_the_search_saw(before, turns, verdict):
+    """What slows both down is no contradiction; four pairs tell by themselves."""
+    known = ("given", ran(GIVEN, before[0])), ("search", ran(BEST, before[1]))
+    runs = [
+        ran(p, v) for turn in turns for p, v in zip((GIVEN, BEST), turn, strict=True)
+    ]
+    assert (
+        answer(SPACE, GIVEN, trials(*known, *confirmed(*runs)), 1.0).verdict == verdict
+    )
+
+
 def test_what_drifts_makes_no_gain():
     """The chosen one is measured on, while the GPU recovers."""
     turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]

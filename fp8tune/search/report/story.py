@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fp8tune.search import drift
 from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
@@ -27,13 +28,11 @@ from fp8tune.search.output import describe
 from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
-from fp8tune.search.runs import by_point, drift, gap, neighbours
+from fp8tune.search.runs import by_point, gap, neighbours
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
 from fp8tune.search.statistics import Speed
 
-DRIFTED = 0.03
-"""Change of settings that were measured again from which it is told."""
 MOST = 1000
 """Longest sentence [characters]."""
 _STATE = {
@@ -80,13 +79,8 @@ def _warnings(case: Case) -> Iterator[str]:
         how = clean(told.most_common(1)[0][0])
         count = f"{told.total()} of {plural(len(case.trials), 'trial')}"
         yield f"Extrapolated, not measured whole ({count}): {how}."
-    changed = drift(by_point(case.plan.space, case.trials))
-    if abs(changed - 1) > DRIFTED:
-        yield (
-            f"The machine changed on the way: settings that were measured again ran at "
-            f"{100 * changed:.0f} % of their speed before. Only trials of the stage "
-            "confirm compare with each other."
-        )
+    if changed := drift.told(by_point(case.plan.space, case.trials)):
+        yield changed
     learns = case.found.learns
     if said := stability.doubt(learns):
         yield f"{said}."

@@ -54,6 +54,11 @@ SLOWED = [
     *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
     *confirmed(told(OTHER, 95), told(GIVEN, 88)),
 ]
+PARTED = [
+    *WHOLE[:5],
+    *confirmed(told(BEST, 149), told(BEST_TWIN, 119, fp8=False), told(GIVEN, 80)),
+]
+"""The given one ran at 80 % of its speed, the others as before."""
 MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
 GOOD_TWIN = told(TWIN, 70, fp8=False)
 
@@ -227,6 +232,11 @@ def test_other_tokens_of_a_step_are_said(tmp_path):
         (WHOLE[:3], {}, ["Not all is confirmed"]),
         (WHOLE, {"output": None}, ["The search was cut off before it told its end. "]),
         (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
+        (
+            PARTED,
+            {},
+            ["Settings did not keep their speed: measured again, one ran at "],
+        ),
         ([], {}, ["Not all is confirmed"]),
         (
             [
