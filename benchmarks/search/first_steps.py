@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.options import for_worlds
-from benchmarks.search.recording import told
-from benchmarks.search.seeds import FIRST, POINT, SPACE, STEPS, Case, Train
+from benchmarks.search.recording import of_seeds, told
+from benchmarks.search.seeds import FIRST, POINT, SPACE, STEPS, TUNED, Case, Train
 from benchmarks.search.warmups import SPREAD, World, training
 from fp8tune.search.stability.course import Course, Curve
 from fp8tune.search.stability.finding import Finding, finding
@@ -112,9 +112,10 @@ HEAD = ("FP8", "learned in the first steps", "right", "said so", "all", "runs")
 
 def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
     """The page."""
+    count = rows[0]["searches"]
     text = (
-        f"{rows[0]['searches']} comparisons each, seeds {first} and up, none of them "
-        f"used in tuning; the config's warmup is {LONG} steps, runs have {STEPS} and "
+        f"{count} comparisons each, {of_seeds(first, count, TUNED)}; "
+        f"the config's warmup is {LONG} steps, runs have {STEPS} and "
         f"hold {STEPS // 2} of it, and bf16 seeds differ by {100 * SPREAD:.1f} %. FP8 "
         "that diverges in the config's own first steps is rejected; what diverges "
         "under a shorter warmup alone may diverge, which is said first; neither is "

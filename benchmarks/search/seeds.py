@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.options import for_worlds
 from benchmarks.search.curves import CURVES
-from benchmarks.search.recording import told
+from benchmarks.search.recording import of_seeds, told
 from fp8tune.search.space import Knob, Space
 from fp8tune.search.stability.compare import DIVERGED, INSIDE, MOST_SEEDS
 from fp8tune.search.stability.course import Course, Curve
@@ -39,8 +39,8 @@ DATA, STEP = 0.01, 0.003
 run's own."""
 NORM, SPIKES = 0.1, 0.005
 """Deviation of gradient norms (log), and how often one spikes, in either precision."""
-FIRST = 9000
-"""The first seed of the recorded run; tuning used those below 1000."""
+FIRST, TUNED = 9000, (range(1000),)
+"""The first seed of the recorded run, and seeds that tuning used."""
 RIGHT, FOUND = 0.95, 0.95
 """Shares to reach: bf16 against itself is inside, and divergence is found."""
 
@@ -213,12 +213,13 @@ def measured(count: int, first: int, curves: Path) -> Iterator[dict[str, Any]]:
 def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
     """The page."""
     head = ("world", "between seeds", "right", "verdicts", "runs")
+    count = rows[0]["searches"]
     return "\n".join(
         (
             "# Verdicts of the stability stage where the truth is known",
             "",
-            f"{rows[0]['searches']} comparisons each, seeds {first} and up, none of "
-            f"them used in tuning. Right is INSIDE where FP8 is one more seed of bf16 "
+            f"{count} comparisons each, {of_seeds(first, count, TUNED)}. "
+            "Right is INSIDE where FP8 is one more seed of bf16 "
             f"(to reach: {RIGHT:.0%}), DIVERGED where every run of FP8 diverges (to "
             f"reach: {FOUND:.0%}). Where FP8 is worse by a few deviations between "
             "seeds no verdict is right: the share says from where on it is seen. Real "

@@ -8,7 +8,11 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.search.head_start import Both, Outcome
+from benchmarks.search.recording import of_seeds
 from benchmarks.search.table import interval
+
+TUNED = range(60), range(30000, 30100)
+"""Seeds that tuning used or saw, see ``NOTE``."""
 
 
 def summary(found: dict[str, list[Both]], first: int) -> dict[str, Any]:
@@ -77,8 +81,8 @@ def markdown(said: dict[str, Any]) -> str:
     lines = [
         "# Starting from an earlier study, on generated landscapes",
         "",
-        f"{count} landscapes a row, seeds {said['first_seed']} and up, none of them "
-        "used in tuning. Each is searched from nothing and from a finished study of "
+        f"{count} landscapes a row, {of_seeds(said['first_seed'], count, TUNED)}. "
+        "Each is searched from nothing and from a finished study of "
         "another landscape: mean of both (median). `chosen by the search` leaves out "
         "the given config, its bf16 twin and the confirmation, which every search "
         "runs; `to 99 %` is how many of the chosen it took to measure 99 % of the "

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.options import for_worlds
-from benchmarks.search.recording import told
+from benchmarks.search.recording import of_seeds, told
 from benchmarks.search.seeds import (
     FIRST,
     POINT,
     SPACE,
     STEPS,
+    TUNED,
     WARMUP,
     Case,
     Train,
@@ -136,9 +137,10 @@ HEAD = (
 
 def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
     """The page."""
+    count = rows[0]["searches"]
     text = (
-        f"{rows[0]['searches']} comparisons each, seeds {first} and up, none of them "
-        f"used in tuning; the config's warmup is {WARMUP} steps, runs have {STEPS}, "
+        f"{count} comparisons each, {of_seeds(first, count, TUNED)}; "
+        f"the config's warmup is {WARMUP} steps, runs have {STEPS}, "
         f"and bf16 seeds differ by {100 * SPREAD:.1f} %. Right is the shortest of what "
         f"can be proposed ({', '.join(map(str, OFFERED))}) with which FP8 does not go "
         "wrong; none where there is no such. Where FP8 diverges, at most "

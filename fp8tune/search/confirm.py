@@ -43,6 +43,12 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
     return unconfirmed(space, given, trials) or _fp8_gain(space, given, trials, runs)
 
 
+def reason(space: Space, point: Point, trials: Sequence[Trial]) -> str:
+    """Why a point is confirmed: some are needed that never ran, to compare with."""
+    ran = any(t.record.ok and space.point(t.record.knobs) == point for t in trials)
+    return "measured again" if ran else "to compare with"
+
+
 def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
     """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]

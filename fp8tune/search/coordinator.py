@@ -22,7 +22,7 @@ from fp8tune.search.answer import (
     Answer,
     answer,
 )
-from fp8tune.search.confirm import again, settings
+from fp8tune.search.confirm import again, reason, settings
 from fp8tune.search.cutoff import is_cut_off, least, marked, never_began, was_given_up
 from fp8tune.search.deadline import deadline, extended, is_late, typical
 from fp8tune.search.failed import wrong_data
@@ -223,7 +223,7 @@ class Search:
             return None
         if self.left <= typical(self.space, timed(trials), point) + self._kept():
             return None
-        return Proposal(point, "confirm", "measured again")
+        return Proposal(point, "confirm", reason(self.space, point, trials))
 
     def _kept(self) -> float:
         """Time to keep for comparing what FP8 and bf16 learn [s]."""

@@ -57,6 +57,16 @@ def test_given_twin_search_and_confirmation():
     assert not search.interrupted
 
 
+def test_only_what_ran_before_is_measured_again():
+    events = []
+    searched(watch=events.append)
+    begun = [event.proposal for event in events if event.trial is None]
+    said = [p.reason for p in begun if (p.point, p.stage) == (BEST_TWIN, "confirm")]
+    assert said[:2] == ["to compare with", "measured again"]
+    others = {p.reason for p in begun if p.stage == "confirm" and p.point != BEST_TWIN}
+    assert others == {"measured again"}
+
+
 WRONG = {"message": "BadData: `a.npy` holds the id 600; set the size"}
 SHORT = {"message": "ShortData: the files of [data] hold less than 8 sequences"}
 
