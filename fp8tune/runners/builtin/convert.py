@@ -74,7 +74,9 @@ def shard(model: Decoder, spec: Spec) -> None:
 
     The other ranks are pretended (a fake process group): parameters, gradients and
     optimizer state are this rank's true share, collectives move nothing, so that
-    memory and compute are real and the loss is not.
+    memory and compute are real and the loss is not. After the forward pass the root's
+    weights are freed as the blocks' are: that is the trainer's choice (parallel.py,
+    apply_fsdp2), not torch's for a root.
     """
     if spec.dp_shard < 2:
         return
@@ -90,9 +92,8 @@ def shard(model: Decoder, spec: Spec) -> None:
         reduce_dtype=torch.float32,
         cast_forward_inputs=True,
     )
-    for layer in model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+    for module in (*model.layers, model):
+        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
 
 
 def avoid_slow_kernels(spec: Spec) -> None:

@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 import torch
+from torch.distributed.tensor import DTensor
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
@@ -66,6 +67,19 @@ def test_a_rank_is_built_without_the_whole(more, precision, no_group):
         spread = (float(w.detach().float().std()) for w in (share, weight))
         assert next(spread) == pytest.approx(next(spread), rel=0.3, abs=2e-3)
     assert all(4 < loss < 6 for loss in losses)  # ln 128 = 4.85
+
+
+@pytest.mark.parametrize("more", ["", MOE, "tie_embeddings = true\n"])
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+def test_no_weights_stay_gathered_after_the_forward_pass(more, precision, no_group):
+    """The trainer reshards blocks and root alike (parallel.py, apply_fsdp2)."""
+    text = SMALL.replace("[model]\n", f"[model]\n{more}")
+    made = runner(text.replace("fp8", precision), 4).spec({})
+    model, _ = build(made)
+    model(next(batches(made))[0])
+    whole = [n for n, w in model.named_parameters() if not isinstance(w, DTensor)]
+    assert whole == []
 
 
 @pytest.mark.parametrize(
