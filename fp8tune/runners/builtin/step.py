@@ -21,7 +21,11 @@ class Step(NamedTuple):
 
 
 class Training:
-    """A model with its optimizer and data; each call of ``step`` trains on."""
+    """A model with its optimizer and data; each call of ``step`` trains on.
+
+    ``logits`` stay until the next ones are there, as in the trainer (scripts/train.py):
+    through the backward pass and the optimizer's step.
+    """
 
     def __init__(
         self, model: nn.Module, spec: Spec, data: Iterator[tuple[Tensor, Tensor]]
@@ -30,6 +34,7 @@ class Training:
         self.spec = spec
         self.data = data
         self.optimizer = adamw(model, spec)
+        self.logits: Tensor | None = None
         self.taken = 0
 
     def compile(self) -> None:
@@ -49,10 +54,9 @@ class Training:
         for number in range(spec.grad_accum):
             self._sync_gradients(last=number == spec.grad_accum - 1)
             tokens, labels = next(self.data)
-            logits = self.model(tokens)
+            logits = self.logits = self.model(tokens)
             loss = cross_entropy(logits, labels, spec)
             told = exact_cross_entropy(logits, labels) if spec.steps else loss
-            del logits
             (loss / spec.grad_accum).backward()
             total += told.item()  # waits for the device, as the trainer does
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)

@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+import weakref
 
 import pytest
 import torch
@@ -209,3 +210,21 @@ def test_the_loss_is_read_after_each_micro_batch_as_the_trainer_does():
             training.step()
         counts.append(reads.count)
     assert counts[1] - counts[0] == 4
+
+
+def test_logits_stay_until_the_next_ones_as_in_the_trainer():
+    made = spec(mixed_precision="bf16", activation_checkpointing="none")
+    model, _ = build(made)
+    seen, stay = [], []
+
+    def look(*_):
+        stay.extend(one() is not None for one in seen[-1:])
+
+    model.register_forward_pre_hook(look)
+    model.register_forward_hook(lambda *called: seen.append(weakref.ref(called[-1])))
+    model.embedding.weight.register_hook(look)  # at the end of the backward pass
+    training = Training(model, made, batches(made))
+    training.step()
+    training.step()
+    assert stay == [True] * 7  # two micro-batches a step, the first forward sees none
+    assert [one() is not None for one in seen] == [False, False, False, True]
