@@ -24,11 +24,13 @@ from fp8tune.search.runs import (
     is_unfit,
     lacks_memory,
     last,
+    measured_gap,
     neighbours,
     never_ran,
     speed_of,
     telling,
     together,
+    unmeasured,
     usual,
 )
 from fp8tune.search.space import Point, Space
@@ -114,6 +116,7 @@ class Answer(NamedTuple):
     whole: bool = True
     alike: float = SAME
     behind: Speed | None = None
+    unmeasured: float = 0.0
     wrong_data: str = ""
     more: str = LARGER_BUDGET
     given_outcome: str = ""
@@ -173,6 +176,7 @@ def answer(
         whole=whole,
         alike=usual(runs).same,
         behind=gap(goals, second, chosen),
+        unmeasured=unmeasured(goals, chosen, second if chosen == given else given),
         wrong_data=wrong_data(t.record for t in trials),
         given_outcome=never_ran(runs.get(given, [])),
     )
@@ -256,14 +260,12 @@ def _is_beaten_by_none(runs: Runs, best: Sequence[Point], given: Point) -> bool:
     Or as sure as so many runs as are worth their time make it.
     """
     rival = next((point for point in best if point != given), None)
-    gain, same = gap(runs, rival, given), usual(runs).same
-    if rival is None or gain is None:
+    gain, same = measured_gap(runs, rival, given), usual(runs).same
+    if rival is None or gain is None or unmeasured(runs, rival, given):
         return rival is None
-    if verdict(gain, same) == "slower":
-        return True
-    if not _is_confirmed(runs, given, given):
-        return False
-    return settled(gain, same) or len(neighbours(runs, rival, given)) >= MOST
+    enough = settled(gain, same) or len(neighbours(runs, rival, given)) >= MOST
+    slower = verdict(gain, same) == "slower"
+    return slower or (enough and _is_confirmed(runs, given, given))
 
 
 def ranked(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:

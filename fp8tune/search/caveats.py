@@ -27,6 +27,8 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     if found.chosen != plan.given and reached(found).gain and not found.confirmed:
         does = f": {found.more} does" * (found.more == LARGER_BUDGET)
         yield f"not both measured again, so it may be luck{does}"
+    if found.verdict == "unsure" and (said := predicted(found)):
+        yield said
     if found.verdict == "same" and found.alike > SAME:
         yield f"up to {100 * found.alike:.0f} % is the same: a CPU tells no more"
     if why := found.unfit.get(plan.given):
@@ -45,6 +47,15 @@ def may_diverge(found: Answer, plan: Plan) -> str:
     alike = found.chosen is not None and len(values) == 1
     said = "the config's loss ended in NaN, and this setting learns alike: watch it"
     return said * (alike and found.given_outcome == "nan")
+
+
+def predicted(found: Answer) -> str:
+    """That predicted communication decides; ``""`` where it does not."""
+    if not found.unmeasured:
+        return ""
+    within = f"within +-{100 * found.unmeasured:.1f} %"
+    why = "the time of communication is predicted, not measured, and decides here"
+    return f"{why} ({within}): only runs on all GPUs tell"
 
 
 def _other_steps(found: Answer, plan: Plan) -> Iterator[str]:

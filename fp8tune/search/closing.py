@@ -147,6 +147,8 @@ def unfinished(found: Answer) -> str:
         return f"{said}, but not all were tried" if found.more else f"{said}; {risky}"
     if not found.confirmed:
         return f"{said}, but that was not measured again"
+    if found.unmeasured:
+        return said
     return f"{said}, and it takes more runs to tell"
 
 

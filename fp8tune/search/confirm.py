@@ -18,8 +18,8 @@ from fp8tune.search.runs import (
     Runs,
     by_point,
     failed,
-    gap,
     is_unfit,
+    measured_gap,
     neighbours,
     speed_of,
     usual,
@@ -94,7 +94,8 @@ def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
     near = [
         point
         for point in best[1:BEST]
-        if (gain := gap(runs, point, best[0])) and verdict(gain, same) != "slower"
+        if (gain := measured_gap(runs, point, best[0]))
+        and verdict(gain, same) != "slower"
     ]
     twin = space.twin(best[0]) or _in_fp8(space, given, best[0])
     mine = [given] if space.has(given) and not _lost(runs, given) else []
@@ -225,7 +226,8 @@ def _fp8_gain(
     pair = found.pair
     if pair is None or found.fp8 is None or not _times(runs, pair.fp8):
         return None
-    if found.fp8.half <= RESOLVED * usual(runs).same:
+    gain = measured_gap(runs, pair.fp8, pair.bf16)
+    if gain and gain.half <= RESOLVED * usual(runs).same:
         return None
     return _alternate(runs, pair.bf16, pair.fp8, PAIRS)
 
@@ -242,7 +244,7 @@ def _doubtful(
     ours = [p for p in others if _times(runs, p)] or others
     if not ours or not _times(runs, given):
         return None
-    gain, same = gap(runs, ours[0], given), usual(runs).same
+    gain, same = measured_gap(runs, ours[0], given), usual(runs).same
     left = not _times(runs, ours[0]) and gain and verdict(gain, same) == "slower"
     if left or (gain and settled(gain, same)):
         return None

@@ -9,7 +9,7 @@ from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
-from fp8tune.search.caveats import may_diverge, untied
+from fp8tune.search.caveats import may_diverge, predicted, untied
 from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS
@@ -88,6 +88,8 @@ def _gained(found: Answer, aim: str) -> str:
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if found.verdict == "unsure":
         yield "unsure" if found.confirmed else "unsure: not both measured again"
+        if said := predicted(found):
+            yield said
     if said := no_gain(found, plan.space):
         rehearsed = found.record and found.record.more.get("rehearsal") is True
         yield f"on this CPU {said}" if rehearsed else said

@@ -81,7 +81,7 @@ batch or an evaluation ends a long run."""
 def capacity_gib(record: Record) -> float:
     """The memory of the GPU that a trial had; 0 where that is not told."""
     told = record.more.get("capacity_gib")
-    return float(told) if _above(told, 0) else 0.0
+    return float(told) if positive(told) else 0.0
 
 
 def tight(record: Record) -> str:
@@ -96,14 +96,15 @@ def tight(record: Record) -> str:
     if capacity and record.reserved_gib > FULL * capacity:
         share = 100 * record.reserved_gib / capacity
         return f"{share:.1f} % of the GPU's memory reserved, over {100 * FULL:.0f} %"
-    if _above(retries, 0):
+    if positive(retries):
         return f"{retries} allocator {'retry' if retries == 1 else 'retries'}"
     return ""
 
 
-def _above(value: Any, least: float) -> TypeGuard[float]:
+def positive(value: Any) -> TypeGuard[float]:
+    """Whether a free field holds a number above 0."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and least < value < MAX_NUMBER
+    return plain and 0 < value < MAX_NUMBER
 
 
 _NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")

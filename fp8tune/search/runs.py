@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.cutoff import is_cut_off
+from fp8tune.search.predicted import left_open
 from fp8tune.search.record import Record, tight
 from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import (
@@ -23,6 +24,8 @@ from fp8tune.search.statistics import (
     speed,
     spread,
     steps_spread,
+    verdict,
+    wider,
 )
 from fp8tune.search.study import Trial, timed
 
@@ -119,7 +122,36 @@ def during(runs: Runs, *, confirmation: bool) -> dict[Point, Speed]:
 
 
 def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
-    """How much faster one point is than another, by pairs of neighbouring runs.
+    """How much faster one point is than another, as far as that can be known.
+
+    As ``measured_gap`` has it, and what predicted communication leaves open.
+    """
+    found = measured_gap(runs, one, other)
+    return found and wider(found, open_between(runs, one, other))
+
+
+def open_between(runs: Runs, one: Point | None, other: Point | None) -> float:
+    """What predicted communication leaves open between two points (log)."""
+    own = (
+        next((t.record for t in runs.get(p, []) if t.record.measured), None)
+        for p in (one, other)
+        if p is not None
+    )
+    known = [record for record in own if record]
+    return left_open(*known) if len(known) == 2 else 0.0
+
+
+def unmeasured(runs: Runs, one: Point | None, other: Point | None) -> float:
+    """What it leaves open, relative, where what is said of them turns within it."""
+    found, known = measured_gap(runs, one, other), gap(runs, one, other)
+    same = usual(runs).same
+    if not found or not known or verdict(found, same) == verdict(known, same):
+        return 0.0
+    return math.expm1(open_between(runs, one, other))
+
+
+def measured_gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
+    """How much faster one point ran than another, by pairs of neighbouring runs.
 
     What drifts hits both of a pair, so that it neither makes a gain nor hides one. Runs
     of the confirmation; where it has none of both, those before it, which are apart:

@@ -199,6 +199,11 @@ def ratio(one: Speed, other: Speed) -> Speed:
     return _around(one.value / other.value, math.hypot(one.half, other.half))
 
 
+def wider(gain: Speed, half: float) -> Speed:
+    """A ratio that may be wrong in another way too, by as much (log)."""
+    return _around(gain.value, math.hypot(gain.half, half)) if half else gain
+
+
 def paired(ratios: Sequence[float], deviation: float) -> Speed:
     """How much faster one setting is than another, by pairs of neighbouring runs.
 

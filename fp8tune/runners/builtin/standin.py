@@ -24,14 +24,17 @@ def communication_ms(job: Job) -> float | None:
     """Time that collectives add to an optimizer step [ms]; ``None`` where unknown.
 
     By ``speed.bf16_seconds`` and ``speed.fp8_seconds``: NVLink in nodes of
-    ``speed.node`` GPUs and 400 Gb/s per GPU between them.
+    ``speed.node`` GPUs and 400 Gb/s per GPU between them. FP8 without compile, of which
+    no run is published, has that of bf16: it sends no more. So either all settings of
+    a config have a time or none.
     """
-    name = "speed.fp8_seconds" if job["precision"] == "fp8" else "speed.bf16_seconds"
-    try:
-        seconds: float = job[name].communication * job["grad_accum"]
-    except Unknown:
-        return None
-    return seconds * 1e3
+    names = ("speed.fp8_seconds",) * (job["precision"] == "fp8")
+    for name in (*names, "speed.bf16_seconds"):
+        try:
+            return float(job[name].communication * job["grad_accum"] * 1e3)
+        except Unknown:
+            continue
+    return None
 
 
 def depths(layers: int, period: int) -> list[tuple[int, int]]:
@@ -84,12 +87,15 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
     """The record of one rank as that of all, with the time of their collectives.
 
     ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.
+    ``communication_error`` is that of the time of the collectives alone.
     """
     if ranks < 2 or not record.ok:
         return record
     step_ms = statistics.median(record.step_ms)
     added = communication_ms(job)
-    error = _combined(record.more, _communication_error(job, step_ms, added))
+    wrong = _communication_error(job, step_ms, added)
+    share = (added or 0.0) / (step_ms + (added or 0.0))
+    error = _combined(record.more, None if wrong is None else wrong * share)
     how = "without communication: no bandwidth is known for this job"
     if added is not None:
         how = f"plus {added:.1f} ms of communication a step by published bandwidths"
@@ -104,21 +110,25 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
             **record.more,
             "extrapolated": f"{said}; {alone}" if alone else said,
             "communication_ms": added,
+            "communication_error": wrong,
             "extrapolation_error": error,
         },
     )
 
 
 def _communication_error(job: Job, step_ms: float, added: float | None) -> float | None:
-    """Relative error of tokens/s by the time of the collectives.
+    """Relative error of the time of the collectives.
 
-    It is wrong by itself at most, and by no more than predicted speeds are.
+    It is wrong by itself at most, and moves tokens/s by no more than predicted speeds
+    are wrong.
     """
     try:
         predicted: float = job["speed.tokens_error"]
     except Unknown:
         return None
-    return None if added is None else min(predicted, added / (step_ms + added))
+    if added is None:
+        return None
+    return min(1.0, predicted * (step_ms + added) / added) if added else 1.0
 
 
 def _combined(more: dict[str, Any], error: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """One GPU standing for many, or for a larger one."""
 
+import itertools
 import tomllib
 
 import pytest
@@ -122,10 +123,39 @@ def test_all_ranks_with_their_collectives():
     assert many.more["communication_ms"] == added
     share = added / (200 + added)
     predicted = job["speed.tokens_error"]
-    assert many.more["extrapolation_error"] == min(share, predicted)
+    wrong = many.more["communication_error"]
+    assert wrong == pytest.approx(min(1.0, predicted / share))
+    assert wrong * share == pytest.approx(many.more["extrapolation_error"])
     in_part = one._replace(more={"extrapolated": "a", "extrapolation_error": 0.03})
     error = as_many(in_part, job, 16).more["extrapolation_error"]
     assert error == pytest.approx((min(share, predicted) ** 2 + 0.03**2) ** 0.5)
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200", ""])
+def test_all_settings_of_a_search_have_communication_or_none(gpu):
+    """At the same speed of a rank none may look faster for lack of it."""
+    made = runner(LARGE, 16, gpu)
+    for batch, ac in itertools.product((1, 2, 8), ("none", "selective", "full")):
+        eager, *others = (
+            communication_ms(
+                made.job(
+                    {
+                        "train.batch_size": batch,
+                        "train.activation_checkpointing": ac,
+                        "train.compile_model": compiled,
+                        "train.mixed_precision": precision,
+                    }
+                )
+            )
+            for precision, compiled in (
+                ("fp8", False),
+                ("bf16", False),
+                ("bf16", True),
+                ("fp8", True),
+            )
+        )
+        assert eager == others[0]
+        assert {type(ms) for ms in (eager, *others)} == {float if gpu else type(None)}
 
 
 def test_no_bandwidth_is_known():

@@ -1,0 +1,95 @@
+"""What is predicted of many GPUs' collectives decides nothing by itself."""
+
+import math
+
+import pytest
+
+from fp8tune.search.answer import answer
+from fp8tune.search.caveats import caveats
+from fp8tune.search.confirm import again
+from fp8tune.search.predicted import left_open
+from fp8tune.search.record import Record
+from fp8tune.search.study import Trial
+from tests.search.test_extrapolation import plan  # noqa: F401
+from tests.search.tries import BEST, GIVEN, SPACE, TWIN, confirmed, ran, trials
+
+STEP_MS = 1000.0
+
+
+def many(point, share, speed=10_000.0, error=1.0):
+    """A rank of that speed, with collectives that take a share of a step."""
+    more = {
+        "communication_ms": STEP_MS * share / (1 - share),
+        "communication_error": error,
+    }
+    return ran(point, speed * (1 - share), step_ms=(STEP_MS,), more=more)
+
+
+def found(given, best):
+    return answer(SPACE, GIVEN, tried(given, best), 99.0)
+
+
+def tried(given, best):
+    shares = {GIVEN: given, BEST: best}
+    order = (BEST, GIVEN, GIVEN, BEST) * 2
+    ends = confirmed(*(many(point, *shares[point]) for point in order))
+    begin = [("given", many(GIVEN, *given)), ("search", many(BEST, *best))]
+    return trials(*begin, *ends)
+
+
+@pytest.mark.parametrize(
+    ("given", "best", "verdict"),
+    [
+        ((0.0,), (0.0, 11_000), "faster"),
+        ((0.3,), (0.3, 11_000), "faster"),  # the same for both
+        ((0.3,), (0.03,), "unsure"),  # by prediction alone
+        ((0.3, 10_000, 0.05), (0.03, 10_000, 0.05), "faster"),  # which is good
+        ((0.1,), (0.03, 12_000), "faster"),  # and without it
+        ((0.1, 12_000), (0.03,), "same"),
+        ((0.03,), (0.3,), "unsure"),
+    ],
+)
+def test_a_verdict_is_sure_if_no_prediction_turns_it(plan, given, best, verdict):  # noqa: F811
+    said = found(given, best)
+    assert said.verdict == verdict
+    predicted = [line for line in caveats(said, plan) if "is predicted" in line]
+    assert bool(predicted) == (verdict == "unsure")
+    assert (said.unmeasured > 0.2) == (verdict == "unsure")
+
+
+def runs_to_the_end(more):
+    """How often settings are measured again; the given one communicates a lot."""
+    speeds = {GIVEN: (0.3,), BEST: (0.03, 8_000), TWIN: (0.3, 9_000)}
+    known: list[Trial] = []
+    points = [*speeds]
+    while points and len(known) < 60:
+        record = many(points[0], *speeds.get(points[0], (0.03, 7_000)))
+        stage = "search" if len(known) < len(speeds) else "confirm"
+        known.append(Trial(len(known), stage, record._replace(more=record.more | more)))
+        points = points[1:] or list(filter(None, [again(SPACE, GIVEN, known)]))
+    return len(known)
+
+
+def test_no_more_runs_are_made_for_what_is_predicted():
+    assert runs_to_the_end({}) == runs_to_the_end({"communication_ms": None}) < 60
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "left"),
+    [
+        ({}, {}, 0.0),
+        ({"communication_ms": 500.0}, {"communication_ms": 500.0}, 0.0),
+        ({"communication_ms": 1000.0}, {}, math.log(2)),
+        ({"communication_ms": 1000.0}, {"communication_ms": None}, math.log(2)),
+        ({"communication_ms": "x"}, {"communication_ms": -1}, 0.0),
+        (
+            {"communication_ms": 1000.0, "communication_error": 0.1},
+            {"communication_ms": 250.0, "communication_error": 0.5},
+            math.log(0.98 / 0.95),
+        ),
+    ],
+)
+def test_what_a_common_factor_leaves_open(mine, theirs, left):
+    one, other = (Record({}, "ok", 1.0, (STEP_MS,), more=m) for m in (mine, theirs))
+    assert left_open(one, other) == pytest.approx(left)
+    assert left_open(other, one) == pytest.approx(left)
