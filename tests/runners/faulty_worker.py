@@ -15,7 +15,7 @@ def say(**fields):
     print(json.dumps({"at": time.time(), **fields}), flush=True)
 
 
-def sound(spec, steady_s=0.0):
+def sound(spec, steady_s=0.0, **more):
     say(stage="import")
     say(stage="build", torch="none", device="CPU")
     say(stage="first_step", float8_linears=1, checkpointed=0)
@@ -27,11 +27,21 @@ def sound(spec, steady_s=0.0):
     say(stage="profile")
     fp8, matmuls = spec["precision"] == "fp8", 3 * spec["grad_accum"]
     done = {"step_ms": [1.0], "tokens_per_second_per_rank": 100.0, "peak_gib": 1.0}
-    say(done={**done, "reserved_gib": 1.0, "float8_matmuls": fp8 * matmuls})
+    done |= {"reserved_gib": 1.0, "float8_matmuls": fp8 * matmuls, **more}
+    say(done=done)
 
 
 def takes_a_while(spec):
     sound(spec, steady_s=2.5)
+
+
+def has_ten_gib(spec):
+    """A GPU on which a sequence takes 1 GiB in each block."""
+    peak = float(spec["layers"] * spec["micro_batch"])
+    if peak > 10:
+        out_of_memory(spec)
+    else:
+        sound(spec, peak_gib=peak, reserved_gib=peak, capacity_gib=10.0)
 
 
 def never_starts(_):

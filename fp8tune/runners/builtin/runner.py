@@ -139,8 +139,8 @@ class Builtin:
         if found.ok and not found.measured and found.tokens_per_second >= slow.floor:
             # without its throttled steps it is not that slow
             found = found._replace(outcome="throttled")
-        if self.setup.larger_gib and (found.outcome == "oom" or tight(found)):
-            found = self._in_part(knobs, spec, found, until)
+        if self.setup.larger_gib:
+            found = self._on_larger(knobs, spec, found, until)
         found = as_many(found, self.job(knobs), spec.dp_shard)
         return summed_up(found, spec.dp_shard)
 
@@ -154,6 +154,17 @@ class Builtin:
         told |= spec.data()
         found = self._trial(knobs, spec._replace(**course.training()), deadline)
         return found._replace(more={**found.more, **told})
+
+    def _on_larger(
+        self, knobs: dict[str, Any], spec: Spec, found: Record, until: float
+    ) -> Record:
+        """A trial as one on the larger GPU, whose memory is what there is to fill."""
+        if found.outcome == "oom" or tight(found):
+            found = self._in_part(knobs, spec, found, until)
+        if "capacity_gib" not in found.more:
+            return found
+        memory = {"capacity_gib": self.setup.larger_gib}
+        return found._replace(more={**found.more, **memory})
 
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
@@ -172,7 +183,6 @@ class Builtin:
                     break
             if all(part.ok and not tight(part) for _, part in found):
                 made = extrapolated(found, spec.layers)
-                made.more["capacity_gib"] = self.setup.larger_gib
                 fits = made.peak_gib <= self.setup.larger_gib
                 return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
             if found[0][1].outcome not in ("oom", "ok"):

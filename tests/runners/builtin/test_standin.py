@@ -1,6 +1,7 @@
 """One GPU standing for many, or for a larger one."""
 
 import itertools
+import sys
 import tomllib
 
 import pytest
@@ -10,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
-from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.builtin.runner import WORKER, Builtin, Setup
 from fp8tune.runners.builtin.standin import (
     as_many,
     communication_ms,
@@ -18,8 +19,9 @@ from fp8tune.runners.builtin.standin import (
     extrapolated,
 )
 from fp8tune.runners.builtin.step import Training
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, capacity_gib
 from fp8tune.trainers.trainer import trainer
+from tests.runners import faulty_worker
 from tests.runners.builtin.small import MOE, SMALL
 from tests.sample import LLAMA_8B
 
@@ -32,12 +34,12 @@ mixed_precision = "fp8"
 """
 
 
-def runner(text=SMALL, ranks=1, gpu="", **setup):
+def runner(text=SMALL, ranks=1, gpu="", worker=WORKER, **setup):
     known = trainer("kempnerforge")
     loaded = known.load(tomllib.loads(text))
     short = {"min_steps": 2, "max_steps": 3, "warm_steps": 1}
     given = Setup("cpu", dp_shard=ranks, **short, **setup)
-    return Builtin(known, loaded, Target(gpu, ranks), given)
+    return Builtin(known, loaded, Target(gpu, ranks), given, worker)
 
 
 @pytest.fixture
@@ -193,8 +195,30 @@ def test_a_model_that_does_not_fit_is_measured_in_part():
     assert found.outcome == "ok", found.more
     assert found.more["extrapolated"].startswith("from 2 and 4 of 8 blocks")
     assert found.more["float8_linears"] == 4 * 7 + 1
-    assert found.more["capacity_gib"] == 1000.0
     assert found.cost_s > 1.0
     none = runner(text, larger_gib=0.001)
     small = none._in_part({}, spec, Record({}, "oom"), none.now() + 300)
     assert small.outcome == "oom"
+
+
+@pytest.mark.parametrize(
+    ("batch", "larger", "outcome", "peak", "part"),
+    [
+        (1, 24.0, "ok", 8.0, False),
+        (3, 24.5, "ok", 24.0, True),
+        (3, 23.0, "oom", 24.0, True),
+        (4, 90.0, "ok", 32.0, True),
+    ],
+)
+def test_memory_is_that_of_the_larger_gpu(batch, larger, outcome, peak, part):
+    """Whether a setting fits the GPU here or not: the search compares them all."""
+    worker = (sys.executable, faulty_worker.__file__, "has_ten_gib")
+    text = SMALL.replace("n_layers = 2", "n_layers = 8")
+    made = runner(text, worker=worker, larger_gib=larger)
+    found = made.run({"train.batch_size": batch}, 100)
+    assert (found.outcome, found.peak_gib) == (outcome, peak), found.more
+    assert capacity_gib(found) == larger
+    assert ("extrapolated" in found.more) == part
+    assert runner(text, worker=worker).run({"train.batch_size": 1}, 100).more[
+        "capacity_gib"
+    ] == 10
