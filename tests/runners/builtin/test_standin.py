@@ -219,6 +219,9 @@ def test_memory_is_that_of_the_larger_gpu(batch, larger, outcome, peak, part):
     assert (found.outcome, found.peak_gib) == (outcome, peak), found.more
     assert capacity_gib(found) == larger
     assert ("extrapolated" in found.more) == part
-    assert runner(text, worker=worker).run({"train.batch_size": 1}, 100).more[
-        "capacity_gib"
-    ] == 10
+    assert (
+        runner(text, worker=worker)
+        .run({"train.batch_size": 1}, 100)
+        .more["capacity_gib"]
+        == 10
+    )
