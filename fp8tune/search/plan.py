@@ -70,7 +70,8 @@ def read_config(
     """Read a train config; raises ``CannotPlan``, ``InvalidToml``, ``Unreadable``.
 
     ``target`` is what the command line says; the header comment and the project fill
-    what it leaves open, ``world_size`` what they leave open too.
+    what it leaves open. Where trials are to stand for some number of GPUs, the parallel
+    degrees may leave no other than theirs; else it is ``world_size``.
     """
     document = parse(data)
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
@@ -85,8 +86,21 @@ def read_config(
     known = trainer(name)
     loaded = known.load(document.values)
     said = read_directive(document.text).complete(settings.complete(target))
-    said = said._replace(world_size=said.world_size or world_size)
-    return Config(path, data, known, known.job(loaded, said), loaded)
+    job = known.job(loaded, said)
+    if world_size and not said.world_size:
+        said = _sized(job, said, world_size)
+        job = known.job(loaded, said)
+    return Config(path, data, known, job, loaded)
+
+
+def _sized(job: Job, target: Target, otherwise: int) -> Target:
+    """A target of as many GPUs as the parallel degrees multiply to."""
+    try:
+        declared: int = job["declared_gpus"]
+    except Unknown:
+        return target._replace(world_size=otherwise)
+    origin = "the parallel degrees"
+    return target._replace(world_size=declared, world_size_origin=origin)
 
 
 def study_name(plan: Plan, about: dict[str, Any]) -> str:

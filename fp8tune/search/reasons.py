@@ -17,6 +17,7 @@ from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
+from fp8tune.search.world import counted
 from fp8tune.search.writeback import Choice, explained
 from fp8tune.toml.document import parse
 
@@ -108,6 +109,8 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
     if found.record is not None:
         yield from _where(found.record)
+    if gpus := plan.config.job.target.world_size:
+        yield f"for a run on {counted(gpus)}"
     number = f"trial {found.number + 1} of " if found.number is not None else ""
     count = f"{found.trials}" if number else f"{found.trials} trials"
     yield f"study {study}, {number}{count}"

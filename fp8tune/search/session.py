@@ -42,6 +42,7 @@ from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.study import BadStudy, Study
+from fp8tune.search.world import larger, standing
 from fp8tune.search.writeback import MARK, CannotWrite, write_back
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
@@ -144,6 +145,10 @@ def _before(made: Prepared) -> Iterator[str]:
     why = made.runner.setup.made_up_data if isinstance(made.runner, Builtin) else ""
     if why:
         yield f"{why}: trials train on made-up text, so losses are not of your data"
+    if isinstance(made.runner, Builtin):
+        yield standing(made.plan.config)
+    if isinstance(made.runner, Builtin) and (said := larger(made.plan.config)):
+        yield said
     if made.begun.said:
         yield made.begun.said
     study = made.study
@@ -242,6 +247,7 @@ def _say(
         place, other = made.study.folder, untied(found, made.plan)
         said = as_json(found, made.plan.space, output, place, other)
         said["starts_from"] = made.begun.study or None
+        said["world_size"] = made.plan.config.job.target.world_size or None
         if isinstance(made.runner, Builtin):  # whether or not a trial ended
             said["made_up_data"] = bool(made.runner.setup.made_up_data)
         print(json.dumps(said, indent=2))

@@ -149,17 +149,25 @@ def test_the_same_search_has_the_same_name():
     assert all(name.startswith("a-") for name in names)
 
 
+ON_4 = Target("", 4, "", "--world-size")
+DEGREES = "[distributed]\ndp_shard = 4\ndp_replicate = 2\n"
+
+
 @pytest.mark.parametrize(
-    ("header", "target", "size"),
+    ("header", "more", "target", "size", "origin"),
     [
-        ("", Target(), 1),
-        ("# fp8tune: world-size=16\n", Target(), 16),
-        ("# fp8tune: world-size=16\n", Target("", 4, "", "--world-size"), 4),
+        ("", "", Target(), 1, ""),
+        ("# fp8tune: world-size=16\n", "", Target(), 16, "the comment on line 1"),
+        ("# fp8tune: world-size=16\n", "", ON_4, 4, "--world-size"),
+        ("", DEGREES, Target(), 8, "the parallel degrees"),
+        ("", DEGREES, ON_4, 4, "--world-size"),
+        ("", DEGREES.replace("4", "-1"), Target(), 1, ""),
     ],
 )
-def test_how_many_gpus_the_run_has(header, target, size):
-    config = read_config("a.toml", header.encode() + CONFIG, target, world_size=1)
-    assert config.job["world_size"] == size
+def test_how_many_gpus_the_run_has(header, more, target, size, origin):
+    text = header.encode() + CONFIG + more.encode()
+    found = read_config("a.toml", text, target, world_size=1).job.target
+    assert (found.world_size, found.world_size_origin) == (size, origin)
 
 
 def test_a_search_is_for_the_gpu_that_it_runs_on():

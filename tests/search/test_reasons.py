@@ -24,9 +24,9 @@ from tests.search.tries import CONFIG as TRAIN
 CONFIG = TRAIN.replace("= 8\n", "= {steps}\n")
 
 
-def reasons(*records, steps=4, study="a-1", text=CONFIG):
+def reasons(*records, steps=4, study="a-1", text=CONFIG, gpus=0):
     data = text.format(steps=steps).encode()
-    config = read_config("a.toml", data, Target())
+    config = read_config("a.toml", data, Target("", gpus))
     plan, whole = plan_for_records(config, records, ())
     tried = trials(*(("search", record) for record in whole))
     return choices(plan, answer(plan.space, plan.given, tried, 60.0), study)
@@ -54,6 +54,16 @@ def test_the_whole_reason():
             ("2 x 4 -> 4 x 2 sequences per rank and step",),
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [(0, []), (1, ["for a run on 1 GPU"]), (16, ["for a run on 16 GPUs"])],
+)
+def test_how_many_gpus_it_is_for_stands_in_the_file(gpus, said):
+    made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), gpus=gpus)
+    (batch,) = (choice for choice in made if choice.key == BATCH)
+    assert [one for one in batch.reasons if "GPU" in one] == said
 
 
 @pytest.mark.parametrize(("rehearsal", "where"), [(False, ""), (True, "on this CPU ")])

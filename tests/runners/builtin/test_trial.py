@@ -123,6 +123,7 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
     assert time.monotonic() - start < 40 + 60
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("`[data]` names no shards: trials train on made-up ")
+    assert "\ntrials stand for a run on 1 GPU, as nothing says " in done.stdout
     trials = [json.loads(line) for line in path.read_text().splitlines()]
     assert path.read_bytes().startswith(known)
     assert [trial["trial"] for trial in trials] == list(range(len(trials)))

@@ -1,0 +1,45 @@
+"""How many GPUs trials stand for is said, also where the file means others."""
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.search.plan import read_config
+from fp8tune.search.world import larger, standing
+
+TITLE = "# Llama-3 7B - 16 GPUs (4 nodes x 4), FP8\n"
+SAID = "# fp8tune: world-size=8\n"
+ASKED = Target("", 4, "", "--world-size")
+CONFIG = """\
+[train]
+batch_size = 2
+mixed_precision = "fp8"
+[distributed]
+"""
+STAND = "trials stand for a run on"
+UNSAID = f"{STAND} 1 GPU, as nothing says how many; --world-size N is for N"
+FOR_MORE = (
+    "warning: a.toml:1: the title says 16 GPUs; what is best on 1 GPU is not there; "
+    "give --world-size 16"
+)
+
+
+@pytest.mark.parametrize(
+    ("header", "more", "target", "stands", "warning"),
+    [
+        ("", "", Target(), UNSAID, ""),
+        (TITLE, "", Target(), UNSAID, FOR_MORE),
+        (TITLE.replace("16", "1"), "", Target(), UNSAID, ""),
+        (TITLE, "", ASKED, f"{STAND} 4 GPUs, by --world-size", ""),
+        (TITLE + SAID, "", Target(), f"{STAND} 8 GPUs, by the comment on line 2", ""),
+        (
+            "",
+            "dp_shard = 8\n",
+            Target(),
+            f"{STAND} 8 GPUs, by the parallel degrees",
+            "",
+        ),
+    ],
+)
+def test_how_many_gpus_trials_stand_for(header, more, target, stands, warning):
+    config = read_config("a.toml", f"{header}{CONFIG}{more}".encode(), target, "", 1)
+    assert (standing(config), larger(config)) == (stands, warning)
