@@ -66,6 +66,7 @@ def test_the_whole_answer(replay, tmp_path):
         "made_up_data": None,
         "stability": None,
         "starts_from": None,
+        "world_size": None,
     }
     for speed in (*said["tokens_per_second"].values(), *intervals):
         assert speed.keys() == {"value", "low", "high"}
