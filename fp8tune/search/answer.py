@@ -30,13 +30,13 @@ from fp8tune.search.runs import (
     speed_of,
     telling,
     together,
-    unmeasured,
     usual,
 )
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
 from fp8tune.search.statistics import SAME, Speed, settled, shown, speed, verdict
 from fp8tune.search.study import Trial, timed
+from fp8tune.search.turning import unmeasured
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
 
@@ -148,8 +148,7 @@ def answer(
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
     stands = whole and _is_beaten_by_none(goals, best, given)
     known = stands if chosen == given else not _is_doubtful(learned, chosen)
-    second = _runner_up(goals, best, chosen)
-    points = [given] if chosen is None else [chosen, given]
+    second, points = _runner_up(goals, best, chosen), [p for p in (chosen, given) if p]
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
         chosen,

@@ -89,8 +89,7 @@ def _gained(found: Answer, aim: str) -> str:
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if found.verdict == "unsure":
         yield "unsure" if found.confirmed else "unsure: not both measured again"
-        if said := predicted(found):
-            yield said
+        yield from filter(None, [predicted(found)])
     if said := no_gain(found, plan.space):
         rehearsed = found.record and found.record.more.get("rehearsal") is True
         yield f"on this CPU {said}" if rehearsed else said
@@ -109,8 +108,7 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
     if found.record is not None:
         yield from _where(found.record)
-    if gpus := plan.config.job.target.world_size:
-        yield f"for a run on {counted(gpus)}"
+    yield from _gpus(plan)
     number = f"trial {found.number + 1} of " if found.number is not None else ""
     count = f"{found.trials}" if number else f"{found.trials} trials"
     yield f"study {study}, {number}{count}"
@@ -124,6 +122,11 @@ def _of_trial(record: Record) -> Iterator[str]:
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
     if said := sentence(record):
         yield said
+
+
+def _gpus(plan: Plan) -> Iterator[str]:
+    if gpus := plan.config.job.target.world_size:
+        yield f"for a run on {counted(gpus)}"
 
 
 def _where(record: Record) -> Iterator[str]:

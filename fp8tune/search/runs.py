@@ -24,7 +24,6 @@ from fp8tune.search.statistics import (
     speed,
     spread,
     steps_spread,
-    verdict,
     wider,
 )
 from fp8tune.search.study import Trial, timed
@@ -132,22 +131,11 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
 
 def open_between(runs: Runs, one: Point | None, other: Point | None) -> float:
     """What predicted communication leaves open between two points (log)."""
-    own = (
+    mine, theirs = (
         next((t.record for t in runs.get(p, []) if t.record.measured), None)
-        for p in (one, other)
-        if p is not None
+        for p in (one or (), other or ())
     )
-    known = [record for record in own if record]
-    return left_open(*known) if len(known) == 2 else 0.0
-
-
-def unmeasured(runs: Runs, one: Point | None, other: Point | None) -> float:
-    """What it leaves open, relative, where what is said of them turns within it."""
-    found, known = measured_gap(runs, one, other), gap(runs, one, other)
-    same = usual(runs).same
-    if not found or not known or verdict(found, same) == verdict(known, same):
-        return 0.0
-    return math.expm1(open_between(runs, one, other))
+    return left_open(mine, theirs) if mine and theirs else 0.0
 
 
 def measured_gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
