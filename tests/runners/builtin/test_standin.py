@@ -133,7 +133,7 @@ def test_all_ranks_with_their_collectives():
     assert error == pytest.approx((min(share, predicted) ** 2 + 0.03**2) ** 0.5)
 
 
-@pytest.mark.parametrize("gpu", ["h100", "h200", ""])
+@pytest.mark.parametrize("gpu", ["h100-sxm", "h200", ""])
 def test_all_settings_of_a_search_have_communication_or_none(gpu):
     """At the same speed of a rank none may look faster for lack of it."""
     made = runner(LARGE, 16, gpu)
