@@ -115,7 +115,7 @@ def test_a_line_over_depth():
 
 
 def test_all_ranks_with_their_collectives():
-    job = runner(LARGE, 16, "h100").job({})
+    job = runner(LARGE, 16, "h100-sxm").job({})
     added = communication_ms(job)
     one = Record({}, "ok", 1000.0, (200.0,))
     many = as_many(one, job, 16)
@@ -169,7 +169,7 @@ def test_no_bandwidth_is_known():
 
 @pytest.mark.parametrize("record", [Record({}, "oom"), Record({}, "hang")])
 def test_what_failed_stays_as_it_is(record):
-    assert as_many(record, runner(LARGE, 16, "h100").job({}), 16) is record
+    assert as_many(record, runner(LARGE, 16, "h100-sxm").job({}), 16) is record
 
 
 def test_one_rank_stands_for_itself():
