@@ -108,10 +108,11 @@ def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
 
 
 def _seconds(gpu: str, step: Any, recipe: str, *, gather: bool = True) -> Any:
+    from fp8tune.facts.gpus import find
     from fp8tune.facts.steptime import Rates, seconds
 
     chip = _chip(gpu)
-    if _gpus(step) > 1 and gpu not in SWITCHED:
+    if _gpus(step) > 1 and find(gpu).name not in SWITCHED:
         raise Unknown("speed.switched")
     return seconds(step, chip, recipe, Rates(), gather=gather)
 
