@@ -20,7 +20,7 @@ from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.runs import by_point, drift, gap, neighbours
 from fp8tune.search.stability import words as stability
-from fp8tune.search.stability.compare import OUTSIDE
+from fp8tune.search.stability.compare import DIVERGED, OUTSIDE
 from fp8tune.search.statistics import Speed
 
 DRIFTED = 0.03
@@ -103,7 +103,8 @@ def _headline(case: Case) -> str:
     if found.chosen is None:
         return f"No trial succeeded{' yet' * (case.output is None)}"
     if found.learns and found.learns.doubtful:
-        return "Unsure: FP8 may diverge at the full learning rate"
+        harsh = found.learns.decisive.verdict == DIVERGED
+        return f"Unsure: FP8 may diverge{' at the full learning rate' * harsh}"
     return _no_gain(case) or _verdict(case)
 
 

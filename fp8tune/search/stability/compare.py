@@ -15,18 +15,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.divergence import diverged, end, is_lost
 
 INSIDE, OUTSIDE, UNSURE, DIVERGED = "inside", "outside", "unsure", "diverged"
 SEEDS, MOST_SEEDS = 3, 6
 """Seeds of both precisions, and the most while the verdict is unsure."""
-END = 0.25
-"""Share of a run, at its end, over which its loss is averaged."""
 LIKELY = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
 """Student's t that is exceeded once in 40 times, by degrees of freedom."""
 RARE = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032}
 """The same, once in 200 times."""
-FORGOTTEN = 0.5
-"""Share of what a run had learned that it has lost when it is called diverged."""
 SPIKE = 7.0
 """Deviations above the steps before that make a spike of the gradient norm, as OLMo 2
 counts them (arXiv 2501.00656)."""
@@ -38,7 +35,8 @@ CHANCE, NO_CHANCE = 0.03, 0.005
 """How likely FP8's spikes may be, if a spike were as likely in bf16, before the verdict
 is unsure, and before FP8 is outside."""
 CERTAIN = 2
-"""Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge."""
+"""Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge. One that
+ends in NaN is enough where no run of bf16 diverges."""
 
 
 class Compared(NamedTuple):
@@ -75,9 +73,10 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
     lost = sum(itertools.starmap(is_lost, pairs)), sum(map(diverged, bf16))
     found = found._replace(diverged=lost)
-    if lost[0] - lost[1] >= CERTAIN:
+    calm = not lost[1] and not any(map(diverged, seeds))
+    if lost[0] - lost[1] >= CERTAIN or (calm and any(run.nan for run in fp8)):
         return found._replace(verdict=DIVERGED)
-    if any(lost) or any(map(diverged, seeds)):
+    if lost[0] or not calm:
         return found
     noise = deviation(seeds or bf16)
     ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
@@ -121,53 +120,6 @@ def at_least(heads: int, throws: int) -> float:
     """The chance of so many heads or more in throws of a fair coin."""
     ways = sum(math.comb(throws, k) for k in range(heads, throws + 1))
     return ways / float(2**throws)
-
-
-def end(curve: Curve) -> float:
-    """The loss of a run: the mean of its last steps."""
-    return statistics.fmean(curve.losses[-_last(curve.losses) :])
-
-
-def is_lost(fp8: Curve, bf16: Curve) -> bool:
-    """Whether FP8 diverged, or learned less than half of what bf16 did beside it."""
-    if diverged(fp8) or diverged(bf16):
-        return diverged(fp8)
-    ours, theirs = (run.losses[0] - end(run) for run in (fp8, bf16))
-    return theirs > SPIKE * _noise(bf16.losses) and ours < FORGOTTEN * theirs
-
-
-def diverged(curve: Curve) -> bool:
-    """Whether a run ended in NaN, or worse than it had been.
-
-    Of means over as many steps as the end has: half of what was learned at best is
-    lost again, or the loss rose above that of the untrained model and the end makes up
-    for less than that. A rise that may be noise is none.
-    """
-    if curve.nan:
-        return True
-    losses, width = curve.losses, _last(curve.losses)
-    means = [
-        statistics.fmean(losses[i : i + width]) for i in range(len(losses) - width + 1)
-    ]
-    start, best, last = losses[0], min(means), means[-1]
-    noise = SPIKE * _noise(losses)
-    rise = max(means) - start
-    if rise > noise and last > start - rise:
-        return True
-    return last - best > max(FORGOTTEN * (start - best), noise / math.sqrt(width))
-
-
-def _last(losses: Sequence[float]) -> int:
-    return max(1, round(END * len(losses)))
-
-
-def _noise(values: Sequence[float]) -> float:
-    """The deviation of steps from a smooth line, by their second differences."""
-    bends = [
-        abs(a - 2 * b + c)
-        for a, b, c in zip(values, values[1:], values[2:], strict=False)
-    ]
-    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
 
 
 def deviation(curves: Iterable[Curve]) -> float:

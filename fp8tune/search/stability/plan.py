@@ -121,9 +121,9 @@ def _rungs(
         return
     known = {other.warmup_steps: other for other in found.others}
     for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):
-        yield warmup, RUNG
+        yield warmup, found.needed
         tried = known.get(warmup)
-        if tried is None or tried.seeds < RUNG or tried.verdict == INSIDE:
+        if tried is None or tried.seeds < found.needed or tried.verdict == INSIDE:
             return
 
 

@@ -95,6 +95,11 @@ def doubt(found: Finding | None) -> str:
     if found is None or not found.doubtful:
         return ""
     tested, given = found.tested, found.given_warmup
+    if tested.verdict != DIVERGED:
+        return (
+            f"FP8 may diverge: it did in {_lost(tested)}, which may be chance: before "
+            "a long run train both once more with other seeds, and compare the losses"
+        )
     return (
         f"FP8 may diverge: with a warmup of {tested.warmup_steps} steps it did in "
         f"{_lost(tested)}; yours, {given}, is longer than a trial holds: before a long "

@@ -7,15 +7,14 @@ from fp8tune.search.stability.compare import (
     at_least,
     compare,
     deviation,
-    diverged,
-    end,
-    is_lost,
     spikes,
 )
 from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.divergence import diverged, end, is_lost
 from tests.search.stability.runs import (
     STEPS,
     calm,
+    climbing,
     course,
     curve,
     falling,
@@ -54,7 +53,7 @@ def test_too_few_seeds_tell_nothing():
     ("lost", "verdict"),
     [
         ((0, 0), "inside"),
-        ((1, 0), "unsure"),
+        ((1, 0), "diverged"),
         ((2, 0), "diverged"),
         ((3, 0), "diverged"),
         ((3, 1), "diverged"),
@@ -73,6 +72,33 @@ def test_diverged_is_what_diverges_more_than_bf16(lost, verdict):
     ]
     found = said(both)
     assert (found.verdict, found.diverged) == (verdict, lost)
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict"), [(0, "inside"), (1, "unsure"), (2, "diverged")]
+)
+def test_a_loss_that_climbs_while_that_of_bf16_falls_is_lost(count, verdict):
+    fp8, bf16 = zip(*pairs(), strict=True)
+    wrong = [*map(climbing, fp8[:count]), *fp8[count:]]
+    found = said(list(zip(wrong, bf16, strict=True)))
+    assert (found.verdict, found.diverged) == (verdict, (count, 0))
+
+
+def test_what_climbs_in_bf16_as_well_is_of_the_data():
+    (fp8, bf16), *_ = pairs()
+    assert is_lost(climbing(fp8), bf16)
+    assert not is_lost(climbing(fp8), climbing(bf16))
+    assert not is_lost(fp8, climbing(bf16))
+
+
+@pytest.mark.parametrize("bf16", [(2,), (0,), (3,)])
+def test_one_nan_of_fp8_tells_nothing_where_a_run_of_bf16_has_one(bf16):
+    both = [
+        (curve("fp8", seed=42 + n, nan=n == 0), curve(seed=42 + n)) for n in range(3)
+    ]
+    runs = [curve(seed=42 + n, nan=n in bf16) for n in range(4)]
+    both = [(fp8, runs[n]) for n, (fp8, _) in enumerate(both)]
+    assert compare(both, runs, SEEDS).verdict == "unsure"
 
 
 def run(losses, norms=None):
