@@ -1,9 +1,10 @@
 """FP8 against bf16 on the same seeds and data, by how bf16 seeds differ.
 
-What is asked of FP8 is no more than what another seed of bf16 does. Its loss at the end
-of a run, less that of bf16 on the same seed, is taken over all seeds and held against
-the deviation between bf16 seeds: were FP8 one more seed of bf16, that mean would exceed
-its bound once in 40 times. benchmarks/search/seeds.py counts how often.
+FP8's loss at the end of a run, less that of bf16 on the same seed, is taken over all
+seeds: what both owe to the seed falls out. FP8 is inside where that is no more than
+the deviation between bf16 seeds. It is outside where the interval of Student's t is
+above zero and the mean above what that deviation, known from few seeds, may be; else
+unsure. benchmarks/search/seeds.py counts how often each is said, and of what.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from fp8tune.search.stability.divergence import diverged, end, is_lost
 INSIDE, OUTSIDE, UNSURE, DIVERGED = "inside", "outside", "unsure", "diverged"
 SEEDS, MOST_SEEDS = 3, 6
 """Seeds of both precisions, and the most while the verdict is unsure."""
-LIKELY = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
+LIKELY = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
 """Student's t that is exceeded once in 40 times, by degrees of freedom."""
-RARE = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032}
-"""The same, once in 200 times."""
+WIDEST = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
+"""How many times a deviation that was found the true one is at most, 9 times in 10, by
+degrees of freedom: the root of these over the lowest tenth of chi-square."""
 SPIKE = 7.0
 """Deviations above the steps before that make a spike of the gradient norm, as OLMo 2
 counts them (arXiv 2501.00656)."""
@@ -42,8 +44,8 @@ ends in NaN is enough where no run of bf16 diverges."""
 class Compared(NamedTuple):
     """FP8 beside bf16 at one warmup.
 
-    ``gap`` is FP8's loss above bf16's, the mean over ``seeds``, ``bound`` the most that
-    another seed of bf16 would do, ``spread`` the deviation between bf16 seeds, all
+    ``gap`` is FP8's loss above that of bf16 on the same seed, the mean over ``seeds``,
+    ``interval`` that of 95 %, ``spread`` the deviation between bf16 seeds, all
     relative to bf16's loss. Spikes and diverged runs are counted of FP8 and of bf16.
     """
 
@@ -52,7 +54,7 @@ class Compared(NamedTuple):
     seeds: int
     steps: int
     gap: float = 0.0
-    bound: float = 0.0
+    interval: tuple[float, float] | None = None
     spread: float = 0.0
     spikes: tuple[int, int] = (0, 0)
     diverged: tuple[int, int] = (0, 0)
@@ -78,34 +80,51 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
         return found._replace(verdict=DIVERGED)
     if lost[0] or not calm:
         return found
+    return _learned(found, pairs, seeds, least)
+
+
+def _learned(
+    found: Compared, pairs: Sequence[Pair], seeds: Sequence[Curve], least: int
+) -> Compared:
+    """The same where nothing diverged."""
+    fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
     noise = deviation(seeds or bf16)
     ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
     found = found._replace(spikes=(ours, theirs))
     middle = statistics.fmean(map(end, bf16))
     if middle <= 0:
         return found  # no loss of a language model
-    gap = statistics.fmean(end(one) - end(other) for one, other in pairs)
-    found = found._replace(gap=gap / middle)
+    gaps = [(end(one) - end(other)) / middle for one, other in pairs]
+    found = _with_gap(found, gaps)
     if len(seeds) < SEEDS:
         return found
-    spread = statistics.stdev(map(end, seeds))
-    unit = spread * math.sqrt(2 / len(pairs)) / middle
-    freedom = min(len(seeds) - 1, max(LIKELY))
-    found = found._replace(bound=LIKELY[freedom] * unit, spread=spread / middle)
+    found = found._replace(spread=statistics.stdev(map(end, seeds)) / middle)
     if len(pairs) < least:
         return found
-    said = _of_gap(found, RARE[freedom] * unit), _of_spikes(found)
+    said = _of_gap(found, len(seeds)), _of_spikes(found)
     return found._replace(verdict=max(said, key=ORDER.index))
 
 
 ORDER = (INSIDE, UNSURE, OUTSIDE)
 
 
-def _of_gap(found: Compared, rare: float) -> str:
+def _with_gap(found: Compared, gaps: Sequence[float]) -> Compared:
+    """The mean of what FP8 is worse by, seed by seed, and its interval."""
+    gap, freedom = statistics.fmean(gaps), len(gaps) - 1
+    if not freedom:
+        return found._replace(gap=gap)
+    off = LIKELY[min(freedom, max(LIKELY))] * statistics.stdev(gaps)
+    off /= math.sqrt(len(gaps))
+    return found._replace(gap=gap, interval=(gap - off, gap + off))
+
+
+def _of_gap(found: Compared, seeds: int) -> str:
     """What the loss says: only a higher one is a fault."""
-    if found.gap <= found.bound:
+    if found.gap <= found.spread:
         return INSIDE
-    return OUTSIDE if found.gap > rare else UNSURE
+    widest = WIDEST[min(seeds - 1, max(WIDEST))] * found.spread
+    surely = found.interval is not None and found.interval[0] > 0
+    return OUTSIDE if surely and found.gap > widest else UNSURE
 
 
 def _of_spikes(found: Compared) -> str:

@@ -150,28 +150,22 @@ def finding(runs: Sequence[Curve]) -> Finding | None:
     tested = how.warmup_steps
     if not by_warmup.get(tested):
         return None
-    seeds = _seeds(runs, tested)
-    first = compare(by_warmup.pop(tested), seeds, SEEDS)
-    start = None
+    pairs = by_warmup.pop(tested)
+    first, start = _against(pairs), None
     if tested < how.given_warmup and (own := by_warmup.pop(how.given_warmup, [])):
-        start = compare(own, _seeds(runs, how.given_warmup), SEEDS)
+        start = _against(own)
+    seeds = [bf16 for _, bf16 in pairs]
     made = Finding(first, (), None, how.given_warmup, how.free, start=start)
     others = tuple(
-        _rung(pairs, seeds, made.needed)
-        for _, pairs in sorted(by_warmup.items())
-        if pairs
+        _rung(both, seeds, made.needed) for _, both in sorted(by_warmup.items()) if both
     )
     inside = [c.warmup_steps for c in (first, *others) if c.verdict == INSIDE]
     return made._replace(others=others, proposed=min(inside, default=None))
 
 
-def _seeds(runs: Sequence[Curve], warmup: int) -> list[Curve]:
-    """The bf16 runs with a warmup."""
-    return [
-        run
-        for run in runs
-        if run.precision == "bf16" and run.course.warmup_steps == warmup
-    ]
+def _against(pairs: Sequence[Pair]) -> Compared:
+    """FP8 beside bf16, by how these seeds of bf16 differ."""
+    return compare(pairs, [bf16 for _, bf16 in pairs], SEEDS)
 
 
 def _rung(pairs: Sequence[Pair], seeds: Sequence[Curve], needed: int) -> Compared:

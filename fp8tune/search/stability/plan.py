@@ -125,6 +125,8 @@ def _rungs(
         tried = known.get(warmup)
         if tried is None or tried.seeds < found.needed or tried.verdict == INSIDE:
             return
+        if tried.verdict == UNSURE and tried.gap > tried.spread:
+            yield warmup, min(MOST_SEEDS, tried.seeds + 1)
 
 
 def _harsher(found: Finding) -> Iterator[tuple[int, int]]:

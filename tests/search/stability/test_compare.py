@@ -36,17 +36,43 @@ def test_the_loss_against_the_spread_of_seeds(by, verdict):
     assert (found.verdict, found.seeds, found.steps) == (verdict, 3, STEPS)
     assert found.gap == pytest.approx(by, abs=2e-3)
     assert found.spread == pytest.approx(0.002, rel=0.3)
-    assert found.bound == pytest.approx(4.303 * found.spread * (2 / 3) ** 0.5)
+    low, high = found.interval
+    assert low < by < high
+    assert high - low < 0.003
 
 
-def test_between_the_bounds_it_is_unsure_until_more_seeds_tell():
-    assert said(pairs(0.01, 3)).verdict == "unsure"
-    assert said(pairs(0.01, 6)).verdict == "outside"
+@pytest.mark.parametrize(("times", "said_of"), [(1.5, "unsure"), (5, "outside")])
+def test_what_is_worse_in_every_seed_by_more_than_they_differ_is_not_inside(
+    times, said_of
+):
+    found = said(pairs(times * 0.002, 3))
+    assert (found.verdict, found.interval[0] > 0) == (said_of, True)
+
+
+def test_more_seeds_tell_more():
+    assert said(pairs(0.005, 3)).verdict == "unsure"
+    assert said(pairs(0.005, 6)).verdict == "outside"
+
+
+def far(by):
+    """FP8 that is worse in the mean of three seeds, by something else in each."""
+    return [
+        (curve("fp8", value + off, seed=42 + n), curve(by=value, seed=42 + n))
+        for n, (value, off) in enumerate(
+            zip((0.0, 0.002, -0.002), (by, 3 * by, -by), strict=True)
+        )
+    ]
+
+
+def test_a_mean_that_may_be_nothing_is_not_outside():
+    found = said(far(0.02))
+    assert (found.verdict, found.interval[0] < 0) == ("unsure", True)
 
 
 def test_too_few_seeds_tell_nothing():
     found = said(pairs(0.5, 2))
-    assert (found.verdict, found.seeds, found.bound) == ("unsure", 2, 0.0)
+    assert (found.verdict, found.seeds, found.spread) == ("unsure", 2, 0.0)
+    assert said(pairs(0.5, 1)).interval is None
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def pairs(warmup, count):
         (0.0, (2, 4), [*pairs(8, 3), *pairs(2, 2), *pairs(4, 2)]),
         (0.0, (8,), [*pairs(8, 3), *pairs(16, 3)]),
         (0.5, (), [*pairs(8, 3), *pairs(16, 2)]),
-        (0.01, (), [*pairs(8, 3), ("bf16", 3, 8), *pairs(16, 2)]),
+        (0.005, (), [*pairs(8, 4), *pairs(16, 2)]),
+        (0.003, (), [*pairs(8, 6), *pairs(16, 4)]),
     ],
 )
 def test_pairs_then_shorter_or_longer_warmups(by, lost, order):

@@ -134,8 +134,11 @@ def test_text_that_was_made_up_is_said():
 
 
 def lost(fp8, bf16, **how):
-    """Runs of which the first diverge, so many in FP8 and in bf16; a lone one climbs."""
-    wrong = climbing if (fp8, bf16) == (1, 0) else (lambda run: run._replace(nan=True))
+    """Runs of which the first diverge, so many in FP8 and bf16; a lone FP8 climbs."""
+
+    def wrong(run):
+        return climbing(run) if (fp8, bf16) == (1, 0) else run._replace(nan=True)
+
     return [
         wrong(run) if n < count else run
         for precision, count in (("fp8", fp8), ("bf16", bf16))
