@@ -37,9 +37,9 @@ GAPS = (0, 0.5, 1, 2, 4, 8)
 BESIDE, OWN = 0.1, None
 """How far FP8 is from bf16 of the same seed, in these deviations: about as in the
 rehearsal's real runs (0.07, of ``curves.py``), or it is a seed of its own."""
-CLIMBS = (0.15, 0.3, 0.6)
+CLIMBS = (0.05, 0.1, 0.2, 0.4)
 """Of what is learned, the share that FP8 loses again in the last half of each run."""
-SEEN = 0.3
+SEEN = 0.2
 """The share from which that has to be found."""
 DATA, STEP = 0.01, 0.003
 """Relative deviation of the loss from batch to batch, the same for all runs, and of a

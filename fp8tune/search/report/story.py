@@ -83,6 +83,9 @@ def _warnings(case: Case) -> Iterator[str]:
             "confirm compare with each other."
         )
     learns = case.found.learns
+    if case.found.rejected and case.found.chosen is not None:
+        wrong = next(iter(case.found.rejected.values()))
+        yield f"FP8 is rejected: {stability.verdict(wrong)}."
     if said := stability.doubt(learns):
         yield f"{said}."
     if learns and learns.verdict == OUTSIDE:

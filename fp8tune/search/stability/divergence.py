@@ -12,8 +12,10 @@ END = 0.25
 """Share of a run, at its end, over which its loss is averaged."""
 FORGOTTEN = 0.5
 """Share of what a run had learned that it has lost when it is called diverged."""
-CLIMBED = 0.1
-"""The same, where bf16 on the same seed has not lost it: 0.7 of 7 nats."""
+CLIMBED = 0.05
+"""The same, where bf16 on the same seed has not lost it: 0.35 of 7 nats."""
+LATE = 0.125
+"""Share of a run over which a loss is averaged to see that it climbs."""
 BEYOND = 7.0
 """Deviations from step to step that a change of the loss must exceed."""
 
@@ -42,33 +44,31 @@ def diverged(curve: Curve) -> bool:
     """
     if curve.nan:
         return True
-    start, means = curve.losses[0], _means(curve.losses)
+    start, means = curve.losses[0], _means(curve.losses, _last(curve.losses))
     best, last = min(means), means[-1]
     noise = BEYOND * _noise(curve.losses)
     rise = max(means) - start
     if rise > noise and last > start - rise:
         return True
-    return last - best > max(FORGOTTEN * (start - best), _settled(curve))
+    settled = noise / math.sqrt(_last(curve.losses))
+    return last - best > max(FORGOTTEN * (start - best), settled)
 
 
 def _climbs(fp8: Curve, bf16: Curve) -> bool:
     """Whether FP8 ends above its best, and bf16 on the same data does not."""
-    ours, theirs = _means(fp8.losses), _means(bf16.losses)
-    rise = (ours[-1] - min(ours)) - (theirs[-1] - min(theirs))
-    learned = fp8.losses[0] - min(ours)
-    return rise > max(CLIMBED * learned, _settled(fp8) + _settled(bf16))
+    width = max(1, round(LATE * len(fp8.losses)))
+    gaps = [a - b for a, b in zip(fp8.losses, bf16.losses, strict=False)]
+    ours, beside = _means(fp8.losses, width), _means(gaps, width)
+    best = ours.index(min(ours))
+    rise = min(means[-1] - means[best] for means in (ours, beside))
+    noise = BEYOND * _noise(gaps) * math.sqrt(2 / width)
+    return rise > max(CLIMBED * (fp8.losses[0] - ours[best]), noise)
 
 
-def _means(losses: Sequence[float]) -> list[float]:
-    """Means over as many steps as the end has, from each step on."""
-    width = _last(losses)
+def _means(losses: Sequence[float], width: int) -> list[float]:
+    """Means over so many steps, from each step on."""
     starts = range(len(losses) - width + 1)
     return [statistics.fmean(losses[i : i + width]) for i in starts]
-
-
-def _settled(curve: Curve) -> float:
-    """What such a mean may be off by chance."""
-    return BEYOND * _noise(curve.losses) / math.sqrt(_last(curve.losses))
 
 
 def _last(losses: Sequence[float]) -> int:
