@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.options import for_worlds
 from benchmarks.search.recording import of_seeds, told
-from benchmarks.search.seeds import FIRST, POINT, SPACE, STEPS, TUNED, Case, Train
-from benchmarks.search.warmups import SPREAD, World, training
+from benchmarks.search.seeds import FIRST, POINT, SPACE, STEPS, TUNED, Train
+from benchmarks.search.warmups import SPREAD, WELL, World, training
 from fp8tune.search.stability.course import Course, Curve
 from fp8tune.search.stability.finding import Finding, finding
 from fp8tune.search.stability.plan import Conditions, wanted
@@ -37,7 +37,7 @@ REACHED = 0.99
 
 def worlds() -> Iterator[tuple[World, str]]:
     """Every world, and what has to be said: ``""`` is neither of the two."""
-    wrong = Case("", SPREAD, diverges=1.0)
+    wrong = WELL._replace(diverges=1.0)
     yield World("never diverges", NEVER, wrong), ""
     yield World("diverges under a shorter warmup", SHORT, wrong), DOUBTFUL
     yield World("diverges under any warmup", ALWAYS, wrong), REJECTED

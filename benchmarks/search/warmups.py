@@ -16,6 +16,7 @@ from benchmarks import machine
 from benchmarks.options import for_worlds
 from benchmarks.search.recording import of_seeds, told
 from benchmarks.search.seeds import (
+    BESIDE,
     FIRST,
     POINT,
     SPACE,
@@ -31,6 +32,8 @@ from fp8tune.search.stability.finding import finding
 from fp8tune.search.stability.plan import Conditions, wanted
 
 SPREAD = 0.005
+WELL = Case("", SPREAD, apart=BESIDE)
+"""FP8 that is beside bf16 of the same seed, as in real runs."""
 OFFERED = (2, 5, 10, 20)
 """What can be proposed beside the config's warmup of 10 in runs of 48 steps."""
 NEEDED = (0, 4, 8, 15, 40)
@@ -55,23 +58,23 @@ class World(NamedTuple):
 def worlds() -> Iterator[World]:
     """Every world."""
     for needed in NEEDED:
-        wrong = Case("", SPREAD, diverges=1.0)
+        wrong = WELL._replace(diverges=1.0)
         yield World("diverges", needed, wrong)
     for gap in (4, 8):
         for needed in NEEDED[1:]:
-            wrong = Case("", SPREAD, gap)
+            wrong = WELL._replace(gap=gap)
             yield World(f"ends {gap} deviations worse", needed, wrong)
     for needed in NEEDED[1:3]:
-        wrong = Case("", SPREAD, 8)
+        wrong = WELL._replace(gap=8)
         yield World("ends 8 deviations worse, bf16 as well", needed, wrong, both=True)
 
 
 def training(world: World, draw: random.Random, learned: float = 1.0) -> Train:
-    """Training in a world: the two cases share their data, and how much is learned."""
-    seed = draw.random()
+    """Training in a world: the two cases share data, seeds, and what is learned."""
+    seed, levels = draw.random(), dict[int, float]()
     well, ill = (
-        generated(case._replace(learned=learned), random.Random(seed))  # noqa: S311
-        for case in (Case("", SPREAD), world.wrong)
+        generated(case._replace(learned=learned), random.Random(seed), levels)  # noqa: S311
+        for case in (WELL, world.wrong)
     )
 
     def train(precision: str, how: Course) -> Curve:
@@ -146,7 +149,7 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
         "wrong; none where there is no such. Where FP8 diverges, at most "
         f"{100 * (1 - SAFE):.0f} % may be too short. Where it ends worse by a few "
         "deviations, a warmup that is called long enough is one with which the loss "
-        "cannot be told from another seed's. Runs: trained for one proposal."
+        "is higher by no more than seeds differ. Runs: trained for one proposal."
     )
     cells = [_cells(row) for row in rows]
     return "\n".join(("# Proposed warmups", "", text, "", machine.table(cells, HEAD)))

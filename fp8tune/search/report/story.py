@@ -30,7 +30,7 @@ from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.runs import by_point, gap, neighbours
 from fp8tune.search.stability import words as stability
-from fp8tune.search.stability.compare import OUTSIDE
+from fp8tune.search.stability.compare import DIVERGED, OUTSIDE
 from fp8tune.search.statistics import Speed
 
 MOST = 1000
@@ -82,6 +82,9 @@ def _warnings(case: Case) -> Iterator[str]:
     if changed := drift.told(by_point(case.plan.space, case.trials)):
         yield changed
     learns = case.found.learns
+    if case.found.rejected and case.found.chosen is not None:
+        wrong = next(iter(case.found.rejected.values()))
+        yield f"FP8 is rejected: {stability.verdict(wrong)}."
     if said := stability.doubt(learns):
         yield f"{said}."
     if learns and learns.verdict == OUTSIDE:
@@ -101,7 +104,8 @@ def _headline(case: Case) -> str:
     if found.chosen is None:
         return f"No trial succeeded{' yet' * (case.output is None)}"
     if found.learns and found.learns.doubtful:
-        return "Unsure: FP8 may diverge at the full learning rate"
+        harsh = found.learns.decisive.verdict == DIVERGED
+        return f"Unsure: FP8 may diverge{' at the full learning rate' * harsh}"
     return _no_gain(case) or _verdict(case)
 
 

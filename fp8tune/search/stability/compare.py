@@ -1,9 +1,10 @@
 """FP8 against bf16 on the same seeds and data, by how bf16 seeds differ.
 
-What is asked of FP8 is no more than what another seed of bf16 does. Its loss at the end
-of a run, less that of bf16 on the same seed, is taken over all seeds and held against
-the deviation between bf16 seeds: were FP8 one more seed of bf16, that mean would exceed
-its bound once in 40 times. benchmarks/search/seeds.py counts how often.
+FP8's loss at the end of a run, less that of bf16 on the same seed, is taken over all
+seeds: what both owe to the seed falls out. FP8 is inside where that is no more than
+the deviation between bf16 seeds. It is outside where the interval of Student's t is
+above zero and the mean above what that deviation, known from few seeds, may be; else
+unsure. benchmarks/search/seeds.py counts how often each is said, and of what.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.divergence import diverged, end, is_lost
 
 INSIDE, OUTSIDE, UNSURE, DIVERGED = "inside", "outside", "unsure", "diverged"
 SEEDS, MOST_SEEDS = 3, 6
 """Seeds of both precisions, and the most while the verdict is unsure."""
-END = 0.25
-"""Share of a run, at its end, over which its loss is averaged."""
-LIKELY = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
+LIKELY = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
 """Student's t that is exceeded once in 40 times, by degrees of freedom."""
-RARE = {2: 9.925, 3: 5.841, 4: 4.604, 5: 4.032}
-"""The same, once in 200 times."""
-FORGOTTEN = 0.5
-"""Share of what a run had learned that it has lost when it is called diverged."""
+WIDEST = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
+"""How many times a deviation that was found the true one is at most, 9 times in 10, by
+degrees of freedom: the root of these over the lowest tenth of chi-square."""
 SPIKE = 7.0
 """Deviations above the steps before that make a spike of the gradient norm, as OLMo 2
 counts them (arXiv 2501.00656)."""
@@ -38,14 +37,15 @@ CHANCE, NO_CHANCE = 0.03, 0.005
 """How likely FP8's spikes may be, if a spike were as likely in bf16, before the verdict
 is unsure, and before FP8 is outside."""
 CERTAIN = 2
-"""Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge."""
+"""Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge. One that
+ends in NaN is enough where no run of bf16 diverges."""
 
 
 class Compared(NamedTuple):
     """FP8 beside bf16 at one warmup.
 
-    ``gap`` is FP8's loss above bf16's, the mean over ``seeds``, ``bound`` the most that
-    another seed of bf16 would do, ``spread`` the deviation between bf16 seeds, all
+    ``gap`` is FP8's loss above that of bf16 on the same seed, the mean over ``seeds``,
+    ``interval`` that of 95 %, ``spread`` the deviation between bf16 seeds, all
     relative to bf16's loss. Spikes and diverged runs are counted of FP8 and of bf16.
     """
 
@@ -54,7 +54,7 @@ class Compared(NamedTuple):
     seeds: int
     steps: int
     gap: float = 0.0
-    bound: float = 0.0
+    interval: tuple[float, float] | None = None
     spread: float = 0.0
     spikes: tuple[int, int] = (0, 0)
     diverged: tuple[int, int] = (0, 0)
@@ -75,38 +75,56 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
     lost = sum(itertools.starmap(is_lost, pairs)), sum(map(diverged, bf16))
     found = found._replace(diverged=lost)
-    if lost[0] - lost[1] >= CERTAIN:
+    calm = not lost[1] and not any(map(diverged, seeds))
+    if lost[0] - lost[1] >= CERTAIN or (calm and any(run.nan for run in fp8)):
         return found._replace(verdict=DIVERGED)
-    if any(lost) or any(map(diverged, seeds)):
+    if lost[0] or not calm:
         return found
+    return _learned(found, pairs, seeds, least)
+
+
+def _learned(
+    found: Compared, pairs: Sequence[Pair], seeds: Sequence[Curve], least: int
+) -> Compared:
+    """The same where nothing diverged."""
+    fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
     noise = deviation(seeds or bf16)
     ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
     found = found._replace(spikes=(ours, theirs))
     middle = statistics.fmean(map(end, bf16))
     if middle <= 0:
         return found  # no loss of a language model
-    gap = statistics.fmean(end(one) - end(other) for one, other in pairs)
-    found = found._replace(gap=gap / middle)
+    gaps = [(end(one) - end(other)) / middle for one, other in pairs]
+    found = _with_gap(found, gaps)
     if len(seeds) < SEEDS:
         return found
-    spread = statistics.stdev(map(end, seeds))
-    unit = spread * math.sqrt(2 / len(pairs)) / middle
-    freedom = min(len(seeds) - 1, max(LIKELY))
-    found = found._replace(bound=LIKELY[freedom] * unit, spread=spread / middle)
+    found = found._replace(spread=statistics.stdev(map(end, seeds)) / middle)
     if len(pairs) < least:
         return found
-    said = _of_gap(found, RARE[freedom] * unit), _of_spikes(found)
+    said = _of_gap(found, len(seeds)), _of_spikes(found)
     return found._replace(verdict=max(said, key=ORDER.index))
 
 
 ORDER = (INSIDE, UNSURE, OUTSIDE)
 
 
-def _of_gap(found: Compared, rare: float) -> str:
+def _with_gap(found: Compared, gaps: Sequence[float]) -> Compared:
+    """The mean of what FP8 is worse by, seed by seed, and its interval."""
+    gap, freedom = statistics.fmean(gaps), len(gaps) - 1
+    if not freedom:
+        return found._replace(gap=gap)
+    off = LIKELY[min(freedom, max(LIKELY))] * statistics.stdev(gaps)
+    off /= math.sqrt(len(gaps))
+    return found._replace(gap=gap, interval=(gap - off, gap + off))
+
+
+def _of_gap(found: Compared, seeds: int) -> str:
     """What the loss says: only a higher one is a fault."""
-    if found.gap <= found.bound:
+    if found.gap <= found.spread:
         return INSIDE
-    return OUTSIDE if found.gap > rare else UNSURE
+    widest = WIDEST[min(seeds - 1, max(WIDEST))] * found.spread
+    surely = found.interval is not None and found.interval[0] > 0
+    return OUTSIDE if surely and found.gap > widest else UNSURE
 
 
 def _of_spikes(found: Compared) -> str:
@@ -121,53 +139,6 @@ def at_least(heads: int, throws: int) -> float:
     """The chance of so many heads or more in throws of a fair coin."""
     ways = sum(math.comb(throws, k) for k in range(heads, throws + 1))
     return ways / float(2**throws)
-
-
-def end(curve: Curve) -> float:
-    """The loss of a run: the mean of its last steps."""
-    return statistics.fmean(curve.losses[-_last(curve.losses) :])
-
-
-def is_lost(fp8: Curve, bf16: Curve) -> bool:
-    """Whether FP8 diverged, or learned less than half of what bf16 did beside it."""
-    if diverged(fp8) or diverged(bf16):
-        return diverged(fp8)
-    ours, theirs = (run.losses[0] - end(run) for run in (fp8, bf16))
-    return theirs > SPIKE * _noise(bf16.losses) and ours < FORGOTTEN * theirs
-
-
-def diverged(curve: Curve) -> bool:
-    """Whether a run ended in NaN, or worse than it had been.
-
-    Of means over as many steps as the end has: half of what was learned at best is
-    lost again, or the loss rose above that of the untrained model and the end makes up
-    for less than that. A rise that may be noise is none.
-    """
-    if curve.nan:
-        return True
-    losses, width = curve.losses, _last(curve.losses)
-    means = [
-        statistics.fmean(losses[i : i + width]) for i in range(len(losses) - width + 1)
-    ]
-    start, best, last = losses[0], min(means), means[-1]
-    noise = SPIKE * _noise(losses)
-    rise = max(means) - start
-    if rise > noise and last > start - rise:
-        return True
-    return last - best > max(FORGOTTEN * (start - best), noise / math.sqrt(width))
-
-
-def _last(losses: Sequence[float]) -> int:
-    return max(1, round(END * len(losses)))
-
-
-def _noise(values: Sequence[float]) -> float:
-    """The deviation of steps from a smooth line, by their second differences."""
-    bends = [
-        abs(a - 2 * b + c)
-        for a, b, c in zip(values, values[1:], values[2:], strict=False)
-    ]
-    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0
 
 
 def deviation(curves: Iterable[Curve]) -> float:

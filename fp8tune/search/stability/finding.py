@@ -19,7 +19,7 @@ from fp8tune.search.stability.course import STAGE, Curve, course, curve
 from fp8tune.search.study import Trial
 
 RUNG = 2
-"""Pairs that a warmup other than the config's needs."""
+"""Pairs that a warmup other than the config's needs, where FP8 does not diverge."""
 EXECUTION = ("micro_batch", "ac", "compile")
 """Roles of knobs that leave what is learned as it is."""
 
@@ -60,10 +60,20 @@ class Finding(NamedTuple):
         return self.tested.warmup_steps < self.given_warmup
 
     @property
+    def needed(self) -> int:
+        """Pairs that another warmup needs: those that diverged are among them."""
+        return self.tested.seeds if self.tested.verdict == DIVERGED else RUNG
+
+    @property
     def doubtful(self) -> bool:
-        """Whether FP8 diverged, but only under a harsher warmup than the config's."""
+        """Whether FP8 diverged, and it is not known whether it would as it is run.
+
+        It did under a harsher warmup than the config's, or in too few runs to tell.
+        """
         found = self.decisive
-        return found.verdict == DIVERGED and found.warmup_steps < self.given_warmup
+        if found.verdict == DIVERGED:
+            return found.warmup_steps < self.given_warmup
+        return found.verdict == UNSURE and found.diverged[0] > 0 == found.diverged[1]
 
     @property
     def rejects(self) -> bool:
@@ -140,36 +150,32 @@ def finding(runs: Sequence[Curve]) -> Finding | None:
     tested = how.warmup_steps
     if not by_warmup.get(tested):
         return None
-    seeds = _seeds(runs, tested)
-    first = compare(by_warmup.pop(tested), seeds, SEEDS)
-    start = None
+    pairs = by_warmup.pop(tested)
+    first, start = _against(pairs), None
     if tested < how.given_warmup and (own := by_warmup.pop(how.given_warmup, [])):
-        start = compare(own, _seeds(runs, how.given_warmup), SEEDS)
+        start = _against(own)
+    seeds = [bf16 for _, bf16 in pairs]
+    made = Finding(first, (), None, how.given_warmup, how.free, start=start)
     others = tuple(
-        _rung(pairs, seeds) for _, pairs in sorted(by_warmup.items()) if pairs
+        _rung(both, seeds, made.needed) for _, both in sorted(by_warmup.items()) if both
     )
     inside = [c.warmup_steps for c in (first, *others) if c.verdict == INSIDE]
-    proposed = min(inside, default=None)
-    return Finding(first, others, proposed, how.given_warmup, how.free, start=start)
+    return made._replace(others=others, proposed=min(inside, default=None))
 
 
-def _seeds(runs: Sequence[Curve], warmup: int) -> list[Curve]:
-    """The bf16 runs with a warmup."""
-    return [
-        run
-        for run in runs
-        if run.precision == "bf16" and run.course.warmup_steps == warmup
-    ]
+def _against(pairs: Sequence[Pair]) -> Compared:
+    """FP8 beside bf16, by how these seeds of bf16 differ."""
+    return compare(pairs, [bf16 for _, bf16 in pairs], SEEDS)
 
 
-def _rung(pairs: Sequence[Pair], seeds: Sequence[Curve]) -> Compared:
+def _rung(pairs: Sequence[Pair], seeds: Sequence[Curve], needed: int) -> Compared:
     """Another warmup: FP8 must stay beside bf16, and bf16 must not suffer by it."""
-    found = compare(pairs, seeds, RUNG)
+    found = compare(pairs, seeds, needed)
     mine = {seed.course.seed: seed for seed in seeds}
     both = [(bf16, mine[bf16.course.seed]) for _, bf16 in pairs if _known(bf16, mine)]
     if found.verdict != INSIDE or not both:
         return found
-    shorter = compare(both, seeds, RUNG)
+    shorter = compare(both, seeds, needed)
     return found if shorter.verdict == INSIDE else found._replace(verdict="unsure")
 
 

@@ -121,10 +121,12 @@ def _rungs(
         return
     known = {other.warmup_steps: other for other in found.others}
     for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):
-        yield warmup, RUNG
+        yield warmup, found.needed
         tried = known.get(warmup)
-        if tried is None or tried.seeds < RUNG or tried.verdict == INSIDE:
+        if tried is None or tried.seeds < found.needed or tried.verdict == INSIDE:
             return
+        if tried.verdict == UNSURE and tried.gap > tried.spread:
+            yield warmup, min(MOST_SEEDS, tried.seeds + 1)
 
 
 def _harsher(found: Finding) -> Iterator[tuple[int, int]]:

@@ -9,12 +9,21 @@ from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import every_trial
 from fp8tune.search.stability.course import STAGE
 from tests.search.report.checker import checked, html
-from tests.search.report.studies import WHOLE, shown
-from tests.search.stability.runs import STEPS, curve, learned, seeds
+from tests.search.report.studies import WHOLE, plan, shown
+from tests.search.stability.runs import (
+    BEST_TWIN,
+    STEPS,
+    climbing,
+    curve,
+    learned,
+    seeds,
+)
+from tests.search.tries import KNOBS
 
 
-def compared(folder, runs):
-    return shown(folder, [*WHOLE, *((STAGE, learned(run)) for run in runs)])
+def compared(folder, runs, before=WHOLE, **about):
+    stage = ((STAGE, learned(run)) for run in runs)
+    return shown(folder, [*before, *stage], **about)
 
 
 def lost(run):
@@ -40,6 +49,19 @@ def test_the_band_of_bf16_seeds_and_fp8_in_it(tmp_path):
     checked(html(case))
 
 
+@pytest.mark.parametrize("about", [{}, {"records": "a.jsonl"}])
+def test_the_same_data_is_not_said_of_records_that_do_not_tell_it(tmp_path, about):
+    told = loss(compared(tmp_path / "s", INSIDE, **about))
+    assert ("the same data" in told.about) is (not about)
+    pair = [
+        (stage, record._replace(more={**record.more, "losses": [5.0, 4.0]}))
+        for stage, record in WHOLE
+    ]
+    told = loss(compared(tmp_path / "p", [], pair, **about))
+    assert ("the same data and seed in both" in told.note) is (not about)
+    assert ("is not told" in told.note) is bool(about)
+
+
 def test_runs_that_diverged_end_early(tmp_path):
     case = compared(tmp_path / ".fp8tune/s", DIVERGED)
     assert case.found.chosen is None
@@ -51,6 +73,32 @@ def test_runs_that_diverged_end_early(tmp_path):
     assert (len(plot.rows), plot.rows[-1][1]) == (STEPS, "-")
     assert set(files(plot)) == {"png", "svg"}
     checked(html(case))
+
+
+def test_one_nan_that_no_run_of_bf16_has_rejects_and_is_the_headline(tmp_path):
+    fp8 = seeds("fp8")
+    case = compared(tmp_path / "s", [*seeds(), lost(fp8[0]), *fp8[1:]])
+    told = story(case)
+    assert told.headline == "No setting is proposed: FP8 diverges where bf16 does not"
+    assert told.sentences[0].startswith("Rejected: batch_size = 4: FP8 diverged in 1")
+
+
+def test_one_run_that_climbs_is_warned_of_and_the_headline(tmp_path):
+    fp8 = seeds("fp8")
+    case = compared(tmp_path / "s", [*seeds(), climbing(fp8[0]), *fp8[1:]])
+    told = story(case)
+    assert told.headline == "Unsure: FP8 may diverge"
+    assert told.warnings[0].startswith("FP8 may diverge: it did in 1 of 3 seeds")
+    assert case.found.verdict == "unsure"
+
+
+def test_bf16_in_its_place_says_above_the_headline_why(tmp_path):
+    runs = [(STAGE, learned(run)) for run in DIVERGED]
+    free = plan(knobs=[knob._replace(frozen=False) for knob in KNOBS])
+    case = shown(tmp_path / "s", [*WHOLE, *runs], free, allow=["precision"])
+    assert case.found.chosen == BEST_TWIN
+    start = "FP8 is rejected: FP8 diverged in 3 of 3 seeds, bf16 in 0"
+    assert any(warning.startswith(start) for warning in story(case).warnings)
 
 
 HARSH = [*seeds(given=2000), *map(lost, seeds("fp8", given=2000))]

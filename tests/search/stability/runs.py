@@ -39,6 +39,12 @@ def curve(precision="bf16", by=0.0, nan=False, norms=None, **how):
     return Curve(precision, made, losses[:kept], norms[:kept], nan)
 
 
+def climbing(run, at=20, by=0.06):
+    """The same run, but from a step on its loss rises."""
+    risen = (run.losses[at] + by * n for n in range(len(run.losses) - at))
+    return run._replace(losses=(*run.losses[:at], *risen))
+
+
 SPREAD = (0.0, 0.002, -0.002, 0.001, -0.001, 0.0015)
 """How bf16 seeds differ."""
 

@@ -7,15 +7,14 @@ from fp8tune.search.stability.compare import (
     at_least,
     compare,
     deviation,
-    diverged,
-    end,
-    is_lost,
     spikes,
 )
 from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.divergence import diverged, end, is_lost
 from tests.search.stability.runs import (
     STEPS,
     calm,
+    climbing,
     course,
     curve,
     falling,
@@ -37,24 +36,50 @@ def test_the_loss_against_the_spread_of_seeds(by, verdict):
     assert (found.verdict, found.seeds, found.steps) == (verdict, 3, STEPS)
     assert found.gap == pytest.approx(by, abs=2e-3)
     assert found.spread == pytest.approx(0.002, rel=0.3)
-    assert found.bound == pytest.approx(4.303 * found.spread * (2 / 3) ** 0.5)
+    low, high = found.interval
+    assert low < by < high
+    assert high - low < 0.003
 
 
-def test_between_the_bounds_it_is_unsure_until_more_seeds_tell():
-    assert said(pairs(0.01, 3)).verdict == "unsure"
-    assert said(pairs(0.01, 6)).verdict == "outside"
+@pytest.mark.parametrize(("times", "said_of"), [(1.5, "unsure"), (5, "outside")])
+def test_what_is_worse_in_every_seed_by_more_than_they_differ_is_not_inside(
+    times, said_of
+):
+    found = said(pairs(times * 0.002, 3))
+    assert (found.verdict, found.interval[0] > 0) == (said_of, True)
+
+
+def test_more_seeds_tell_more():
+    assert said(pairs(0.005, 3)).verdict == "unsure"
+    assert said(pairs(0.005, 6)).verdict == "outside"
+
+
+def far(by):
+    """FP8 that is worse in the mean of three seeds, by something else in each."""
+    return [
+        (curve("fp8", value + off, seed=42 + n), curve(by=value, seed=42 + n))
+        for n, (value, off) in enumerate(
+            zip((0.0, 0.002, -0.002), (by, 3 * by, -by), strict=True)
+        )
+    ]
+
+
+def test_a_mean_that_may_be_nothing_is_not_outside():
+    found = said(far(0.02))
+    assert (found.verdict, found.interval[0] < 0) == ("unsure", True)
 
 
 def test_too_few_seeds_tell_nothing():
     found = said(pairs(0.5, 2))
-    assert (found.verdict, found.seeds, found.bound) == ("unsure", 2, 0.0)
+    assert (found.verdict, found.seeds, found.spread) == ("unsure", 2, 0.0)
+    assert said(pairs(0.5, 1)).interval is None
 
 
 @pytest.mark.parametrize(
     ("lost", "verdict"),
     [
         ((0, 0), "inside"),
-        ((1, 0), "unsure"),
+        ((1, 0), "diverged"),
         ((2, 0), "diverged"),
         ((3, 0), "diverged"),
         ((3, 1), "diverged"),
@@ -73,6 +98,33 @@ def test_diverged_is_what_diverges_more_than_bf16(lost, verdict):
     ]
     found = said(both)
     assert (found.verdict, found.diverged) == (verdict, lost)
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict"), [(0, "inside"), (1, "unsure"), (2, "diverged")]
+)
+def test_a_loss_that_climbs_while_that_of_bf16_falls_is_lost(count, verdict):
+    fp8, bf16 = zip(*pairs(), strict=True)
+    wrong = [*map(climbing, fp8[:count]), *fp8[count:]]
+    found = said(list(zip(wrong, bf16, strict=True)))
+    assert (found.verdict, found.diverged) == (verdict, (count, 0))
+
+
+def test_what_climbs_in_bf16_as_well_is_of_the_data():
+    (fp8, bf16), *_ = pairs()
+    assert is_lost(climbing(fp8), bf16)
+    assert not is_lost(climbing(fp8), climbing(bf16))
+    assert not is_lost(fp8, climbing(bf16))
+
+
+@pytest.mark.parametrize("bf16", [(2,), (0,), (3,)])
+def test_one_nan_of_fp8_tells_nothing_where_a_run_of_bf16_has_one(bf16):
+    both = [
+        (curve("fp8", seed=42 + n, nan=n == 0), curve(seed=42 + n)) for n in range(3)
+    ]
+    runs = [curve(seed=42 + n, nan=n in bf16) for n in range(4)]
+    both = [(fp8, runs[n]) for n, (fp8, _) in enumerate(both)]
+    assert compare(both, runs, SEEDS).verdict == "unsure"
 
 
 def run(losses, norms=None):

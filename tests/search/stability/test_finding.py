@@ -10,7 +10,7 @@ from fp8tune.search.stability.finding import (
     rejected,
 )
 from tests.search.stability import runs as made
-from tests.search.stability.runs import BEST_TWIN, learned, seeds
+from tests.search.stability.runs import BEST_TWIN, climbing, learned, seeds
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran, trials
 
 
@@ -98,7 +98,7 @@ def test_what_diverges_is_rejected_in_every_execution_setting():
 
 @pytest.mark.parametrize(("free", "rejects"), [(False, True), (True, False)])
 def test_a_longer_warmup_mends_it_where_it_may_be_changed(free, rejects):
-    told = found(*lost(free=free), *both(warmup=16, count=2, free=free))
+    told = found(*lost(free=free), *both(warmup=16, free=free))
     assert (told.verdict, told.proposed, told.rejects) == ("diverged", 16, rejects)
 
 
@@ -119,9 +119,27 @@ def test_what_diverges_in_the_config_s_own_first_steps_is_rejected(free):
     assert (told.decisive, told.start.verdict) == (told.tested, "inside")
 
 
-def test_one_run_that_diverges_in_the_first_steps_rejects_nothing():
+def test_a_longer_warmup_mends_nothing_until_all_that_diverged_ran_under_it():
+    told = found(*lost(free=True), *both(warmup=16, count=2, free=True))
+    assert (told.proposed, told.rejects) == (None, True)
+
+
+def test_one_run_that_climbs_makes_fp8_doubtful():
+    fp8 = seeds("fp8")
+    told = found(*seeds(), climbing(fp8[0]), *fp8[1:])
+    assert (told.verdict, told.rejects, told.doubtful) == ("unsure", False, True)
+
+
+@pytest.mark.parametrize("wrong", [climbing, lambda run: run._replace(nan=True)])
+def test_two_that_climb_or_one_nan_reject(wrong):
+    fp8 = [climbing(run) for run in seeds("fp8")[:2]]
+    told = found(*seeds(), *fp8, wrong(seeds("fp8")[2]))
+    assert (told.verdict, told.rejects) == ("diverged", True)
+
+
+def test_one_run_that_climbs_in_the_first_steps_rejects_nothing():
     fp8 = seeds("fp8", warmup=2000, given=2000)
-    fp8[0] = fp8[0]._replace(nan=True)
+    fp8[0] = climbing(fp8[0])
     told = found(*lost(given=2000), *seeds(warmup=2000, given=2000), *fp8)
     assert (told.start.diverged, told.rejects, told.doubtful) == ((1, 0), False, True)
 

@@ -147,7 +147,7 @@ def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
     assert list(found.rejected) == [BEST]
     assert found.rejected[BEST].tested.diverged == (3, 0)
     assert found.rejected[BEST].proposed == 32
-    assert stages(study) == (15, 14)
+    assert stages(study) == (15, 18)
 
 
 def test_bf16_is_next_where_precision_may_change():

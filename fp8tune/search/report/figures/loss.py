@@ -22,7 +22,7 @@ NAME, TITLE = "loss", "Loss and gradient norm of FP8 and bf16"
 def loss(case: Case) -> Figure | Absent:
     """The plot of a comparison over seeds, else of a pair of trials, or why not."""
     if told := seeds(case):
-        return seeds_figure(NAME, told)
+        return seeds_figure(NAME, told, known=not case.replay)
     found = pair(case)
     if found is None:
         why = "No setting told its losses in both FP8 and bf16."
@@ -36,9 +36,11 @@ def loss(case: Case) -> Figure | Absent:
         f"FP8 goes from {found.fp8[0]:.3f} to {found.fp8[-1]:.3f}, bf16 from "
         f"{found.bf16[0]:.3f} to {found.bf16[-1]:.3f}."
     )
-    alike = "the same data and seed in both"
-    if case.replay:
-        alike = "on the data and seeds of the records, which need not be the same"
+    alike = (
+        "as recorded: whether data and seed are the same is not told"
+        if case.replay
+        else "the same data and seed in both"
+    )
     note = (
         f"{found.label}, {alike}. So few steps can show that FP8 goes wrong, not that "
         "it converges."

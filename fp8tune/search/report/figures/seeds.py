@@ -30,14 +30,14 @@ HEAD = (
 )
 
 
-def seeds_figure(name: str, found: Seeds) -> Figure:
-    """The plot of a comparison over seeds."""
+def seeds_figure(name: str, found: Seeds, *, known: bool) -> Figure:
+    """The plot of a comparison over seeds, whose data may be ``known``."""
     said = verdict(found.finding)
     title = said[:1].upper() + said[1:]
     longest = max(map(len, (*found.fp8, *found.bf16)))
     about = (
         f"{len(found.fp8)} seeds in FP8 and {len(found.bf16)} in bf16, {longest} steps "
-        f"each, the same data in all."
+        f"each{', the same data in all' * known}."
     )
     note = f"{found.label}. {LIMITS[:1].upper()}{LIMITS[1:]}."
     rows = tuple(_row(found, step) for step in range(longest))
