@@ -47,17 +47,6 @@ def test_losses_that_are_rounded_claim_no_more_than_their_digits(
     assert ("were rounded to bf16" in plot.note) == ("rounding" in plot.title)
 
 
-@pytest.mark.parametrize(
-    ("about", "alike"),
-    [
-        ({}, ", the same data and seed in both."),
-        ({"records": "r"}, ", on the data and seeds of the records, which need not be"),
-    ],
-)
-def test_what_records_of_others_trained_on_is_not_known(tmp_path, about, alike):
-    assert alike in loss(shown(tmp_path / "s", **about)).note
-
-
 def test_loss_of_the_given_setting_where_the_chosen_has_none(tmp_path):
     bare = told(BEST, 150, more={"losses": "?"})
     found = pair(shown(tmp_path / "s", [*WHOLE[:2], ("search", bare)]))
