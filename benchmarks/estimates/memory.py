@@ -13,7 +13,7 @@ from typing import NamedTuple
 from benchmarks import machine
 from benchmarks.estimates.peaks import Point
 from fp8tune.facts.bands import BANDS, CALIBRATED, band
-from fp8tune.facts.off import Measured, parts
+from fp8tune.facts.off import Measured, limited, parts
 
 TARGETS = {
     "FSDP and TP": 0.02,
@@ -68,7 +68,8 @@ def _row(point: Point, found: list[Point]) -> Row:
 
 def _left(others: list[Measured], point: Point) -> float:
     """The error of a point once runs have corrected it."""
-    return parts(others).of(point.predicted, point.exact) / point.measured - 1
+    by, _ = limited(parts(others), others, point.predicted, point.exact)
+    return by * point.predicted / point.measured - 1
 
 
 def _family(point: Point) -> str:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
-from fp8tune.facts.calibration import Band
 from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
@@ -182,7 +181,7 @@ def savings(variants: Variants, said: Prediction, precision: str = "") -> list[S
     for kind, words, changes in (*_changes(**own), *_others(variants.job)):
         memory = variants.predict(own | changes | other).memory
         if memory and kind not in found:
-            freed = _freed(said.memory, memory)
+            freed = said.memory.value - memory.value
             found[kind] = Saving(words, freed, memory.value)
     large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
@@ -198,13 +197,6 @@ def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
         if job["z_loss"] > 0:
             words = f"`{job.key('z_loss')} = 0`: fp32 copies of the logits go"
             yield "z-loss", words, {"z_loss": 0.0}
-
-
-def _freed(now: Band, then: Band) -> float:
-    """What a change frees; both as they are estimated if runs correct just one."""
-    if bool(now.runs) == bool(then.runs):
-        return now.value - then.value
-    return now.value / now.factor - then.value / then.factor
 
 
 def _changes(

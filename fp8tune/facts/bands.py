@@ -46,7 +46,7 @@ def band(family: str) -> tuple[float, float]:
 
 CALIBRATED = {
     "": (0.03, 0.02),
-    "dense, bf16": (0.016, 0.008),
+    "dense, bf16": (0.012, 0.008),
     "mixture of experts, bf16": (0.01, 0.01),
     **dict.fromkeys(("VLM, bf16", "VLM, fp8", "one GPU, VLM, bf16"), (0.06, 0.06)),
 }

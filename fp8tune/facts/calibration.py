@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.facts.bands import CALIBRATED
-from fp8tune.facts.off import Factors, Measured, median, parts
+from fp8tune.facts.off import Factors, Measured, limited, median, parts
 from fp8tune.facts.peak import fit
 from fp8tune.facts.runs import MEMORY, OUT, SPEED, Run, family, of_family
 from fp8tune.job import Job, Unknown
@@ -55,13 +55,16 @@ def corrected(
 ) -> Band:
     """An estimate of a family, corrected by runs of that family.
 
-    ``exact`` is the part of it that is arithmetic. The band becomes what one run or
-    more leave, if it was wider, and holds every run, those ``out`` of memory too. Runs
-    of another family than ``own``, and a correction larger than those of published
-    runs, leave no less than where none is published.
+    ``exact`` is the part of it that is arithmetic. No correction is larger than what
+    the runs themselves were off by: where their small rest would ask for more, the band
+    stays. Else it becomes what one run or more leave, if it was wider, and holds every
+    run, those ``out`` of memory too, and one factor for all parts. Runs of another
+    family than ``own``, and a correction larger than those of published runs, leave no
+    less than where none is published.
     """
     by = off(quantity, runs)
-    value = by.of(band.value, exact)
+    factor, more = limited(by, runs, band.value, exact)
+    value = band.value * factor
     each, least = (
         [run.measured / by.of(run.predicted, run.exact) for run in some]
         for some in (runs or [Measured("", 1.0, 1.0)], out)
@@ -74,8 +77,13 @@ def corrected(
     left = left if runs else math.inf
     below = max(min(left, 1 - band.low / band.value), 1 - min(each))
     above = max(min(left, band.high / band.value - 1), max([*each, *least]) - 1)
-    ends = value * (1 - below), value * (1 + above)
-    return Band(value, *ends, len(runs), value / band.value)
+    low, high = value * (1 - below), value * (1 + above)
+    if runs:
+        alike = median(runs).rest * band.value
+        low, high = min(low, alike * (1 - below)), max(high, alike * (1 + above))
+    if more:
+        low, high = min(low, band.low), max(high, band.high)
+    return Band(value, low, high, len(runs), factor)
 
 
 def memory(job: Job, runs: Sequence[Run]) -> Band:
@@ -98,6 +106,8 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
     )
     own = family(job, MEMORY)
     found = corrected(MEMORY, band, whole, exact, out, own)
+    built = job["memory.init_gib"]
+    found = found._replace(**{n: max(built, getattr(found, n)) for n in ENDS})
     if whole:
         same = any(math.isclose(run.predicted, band.value) for run in whole)
         return found if same else _routed(job, found, band)
@@ -105,17 +115,17 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
     beside = [
         _measured(run) for run in others if _is_small(run.family) == _is_small(own)
     ]
-    by = off(MEMORY, beside).of(band.value, exact) / band.value
+    by, _ = limited(off(MEMORY, beside), beside, band.value, exact)
     low, high = found.low * min(1, by), found.high * max(1, by)
     return found._replace(low=low, high=high, beside=len(beside))
 
 
 def _routed(job: Job, found: Band, before: Band) -> Band:
-    """Experts whose runs are far from the estimate may have been routed otherwise.
+    """Experts of another config may be routed otherwise than those that ran.
 
-    What that says of another config is not known: its band stays.
+    Its band stays.
     """
-    if not job["moe_layers"] or abs(found.factor - 1) <= FAR:
+    if not job["moe_layers"]:
         return found
     ends = min(found.low, before.low), max(found.high, before.high)
     return found._replace(low=ends[0], high=ends[1])
@@ -153,6 +163,9 @@ def speed(job: Job, runs: Sequence[Run]) -> Band:
     return Band(*ends, factor=by, beside=len(others))
 
 
+ENDS = ("value", "low", "high")
+
+
 class Gain(NamedTuple):
     """FP8's gain by measured runs: the facts that change, and the factor."""
 
@@ -164,29 +177,34 @@ class Gain(NamedTuple):
 def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     """FP8's gain where configs like this one ran in both precisions.
 
-    It moves by what their speeds were off by, its band with it; tables of single
-    products decide nothing any more. None where either has no run, or other versions.
-    Raises ``Unknown``.
+    It moves by what their speeds were off by, its band with it: upwards only where
+    gains of whole models are published, downwards also where tables of single products
+    promise more. None where either has no run, or other versions. Raises ``Unknown``.
     """
     name, own = family(job, SPEED), f", {job['precision']}"
     fp8, bf16 = (
         of_family(job, (SPEED,), runs, name.replace(own, f", {one}"))
         for one in ("fp8", "bf16")
     )
-    if not fp8 or not bf16 or fp8[-1].versions != bf16[-1].versions:
+    if not fp8 or not bf16 or _differ(fp8[-1].versions, bf16[-1].versions):
         return None
     low, value, high = (job[f"speed.fp8_gain{end}"] for end in ("_low", "", "_high"))
     one, other = (median(list(map(_measured, some))).rest for some in (fp8, bf16))
-    found = value * one / other
+    by = one / other if job["fp8.published"] else min(1.0, one / other)
+    found = value * by
     facts = {
         "speed.fp8_gain": found,
         "speed.fp8_gain_low": found - (value - low),
         "speed.fp8_gain_high": found + (high - value),
-        "fp8.published": True,
-        "fp8.linear_gain_low": 0.0,
-        "fp8.linear_gain_high": None,
     }
-    return Gain(facts, len(fp8) + len(bf16), one / other)
+    if by < 1:
+        facts["fp8.linear_gain_low"] = 0.0
+    return Gain(facts, len(fp8) + len(bf16), by)
+
+
+def _differ(versions: dict[str, str], others: dict[str, str]) -> bool:
+    """Whether what both say of versions is not the same."""
+    return any(versions[name] != others[name] for name in versions.keys() & others)
 
 
 def _measured(run: Run) -> Measured:

@@ -75,3 +75,17 @@ def parts(
     )
     left = [run._replace(predicted=found.of(run.predicted, run.exact)) for run in runs]
     return Factors(*(median(left).rest * factor for factor in found))
+
+
+def limited(
+    by: Factors, runs: Sequence[Measured], predicted: float, exact: float
+) -> tuple[float, bool]:
+    """What an estimate is multiplied by, and whether its parts would ask for more.
+
+    No correction is larger than what the runs themselves were off by: a run that is
+    mostly state tells its small rest badly.
+    """
+    wanted = by.of(predicted, exact) / predicted
+    ratios = [1.0, *(run.measured / run.predicted for run in runs)]
+    factor = min(max(wanted, min(ratios)), max(ratios))
+    return factor, abs(factor - wanted) > NOISE

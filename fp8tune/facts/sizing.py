@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -126,7 +127,7 @@ def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
     with contextlib.suppress(Unknown):
         accumulated = job.with_values(changes | {"grad_accum": 2})
         most = accumulated["memory.largest_micro_batch"]
-    sizes = [size for size in range(rows - 1, 0, -1) if rows % size == 0]
+    sizes = _divisors(rows)
     surely = [size for size in sizes if size <= most][:2]
     hardly = [size for size in sizes if size > most][-2:]
     for size in (job["micro_batch"], rows, *(surely if wanted == "fits" else hardly)):
@@ -135,6 +136,14 @@ def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
         if (changes or new) and _fit(job.with_values(changes | new)) == wanted:
             return changes | new
     return {}
+
+
+def _divisors(rows: int) -> list[int]:
+    """Smaller divisors, the largest first; none of what is no number of sequences."""
+    if rows > MOST:
+        return []
+    small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
+    return sorted({*small, *(rows // n for n in small)} - {rows}, reverse=True)
 
 
 def _fewer(job: Job, changes: dict[str, Any]) -> str:

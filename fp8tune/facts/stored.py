@@ -86,6 +86,8 @@ def _is_sound(run: Run) -> bool:
     numbers = (run.predicted, run.measured)
     return (
         run.quantity in (*WIDTHS, OUT)
+        and type(run.exact) in (int, float)
+        and 0 <= run.exact <= run.predicted
         and all(type(word) is str for word in words)
         and all(type(n) in (int, float) and 0 < n < math.inf for n in numbers)
         and is_plausible(run)

@@ -123,5 +123,5 @@ def test_advice_where_nothing_fits_counts_measured_runs(fp8tune, project):
     fp8tune("estimate", "one.toml", *gpu, "--measured", f"{1.1 * peak}")
     said = fp8tune("estimate", "a.toml", *gpu).json
     assert said["start"] is None
-    assert "`train.batch_size = 5`" in said["instead"]
+    assert "`train.batch_size = 6`" in said["instead"]
     assert "its GiB are without what measured runs add" in said["instead"]

@@ -89,7 +89,7 @@ def test_what_was_not_judged_is_not_stale(written, fp8tune, arguments):
 
 
 def test_a_rule_that_lacks_a_fact_is_not_stale(project, fp8tune):
-    text = "[distributed]\ndp_shard = 3\n"
+    text = "[distributed]\ncp = 3\n"
     folder = project({"a.toml": text})
     command = ("lint", ".", "--baseline", "base", "--fail-on", "note")
     assert fp8tune(*command, "--world-size", "8", "--update-baseline").code == 0

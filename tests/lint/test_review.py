@@ -181,8 +181,8 @@ def test_long_advice_is_shown_whole(lint):
     assert [(d.rule, d.help) for d in found] == [
         (
             "out-of-memory",
-            'set `train.batch_size = 5`, or `train.activation_checkpointing = "full"`: '
-            "at most 26 GiB",
+            "set `train.batch_size = 2` and `train.grad_accum_steps = 4`, or "
+            '`train.activation_checkpointing = "full"`: at most 26 GiB',
         )
     ]
 

@@ -64,12 +64,7 @@ WORLD = {"degrees-do-not-match-world-size", "world-size-not-divisible"}
         ("[distributed]\ntp = 4\n", 6, ["world-size-not-divisible"], []),
         ("[distributed]\ntp = 4\n", 2, ["world-size-not-divisible"], []),
         ("[distributed]\ntp = 1\n", 0, [], []),
-        (
-            "[distributed]\ndp_shard = 4\n",
-            0,
-            [],
-            ["degrees-do-not-match-world-size"],
-        ),
+        ("[distributed]\ndp_shard = 4\n", 0, [], []),
         ("[distributed]\ndp_shard = 4\n", 4, [], []),
         (
             "[distributed]\ndp_shard = 4\n",
