@@ -12,6 +12,9 @@ Relative, one standard deviation each. Not fitted: half or twice of any of them 
 every published run of other trainers within 2 % (``tests/facts/test_accuracy.py``).
 """
 
+FAINT = 2.0
+"""How many times a run's share of what is no arithmetic an estimate may have."""
+
 
 class Measured(NamedTuple):
     """A value as predicted and as measured, of one family of configs.
@@ -80,12 +83,15 @@ def parts(
 def limited(
     by: Factors, runs: Sequence[Measured], predicted: float, exact: float
 ) -> tuple[float, bool]:
-    """What an estimate is multiplied by, and whether its parts would ask for more.
+    """What an estimate is multiplied by, and whether its parts may ask for more.
 
     No correction is larger than what the runs themselves were off by: a run that is
-    mostly state tells its small rest badly.
+    mostly state tells its small rest badly, and what has ``FAINT`` times as much of it
+    may be further off.
     """
     wanted = by.of(predicted, exact) / predicted
     ratios = [1.0, *(run.measured / run.predicted for run in runs)]
     factor = min(max(wanted, min(ratios)), max(ratios))
-    return factor, abs(factor - wanted) > NOISE
+    rests = [1 - run.exact / run.predicted for run in runs]
+    faint = 1 - exact / predicted > FAINT * max(rests, default=1.0)
+    return factor, faint or abs(factor - wanted) > NOISE
