@@ -18,7 +18,8 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.options import for_worlds
 from benchmarks.search.recording import of_seeds, told
-from benchmarks.search.seeds import FIRST, POINT, SPACE, STEPS, TUNED, Train
+from benchmarks.search.seed_worlds import POINT, SPACE, STEPS, Train
+from benchmarks.search.seeds import FIRST, TUNED
 from benchmarks.search.warmups import SPREAD, WELL, World, training
 from fp8tune.search.stability.course import Course, Curve
 from fp8tune.search.stability.finding import Finding, finding

@@ -15,18 +15,17 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.options import for_worlds
 from benchmarks.search.recording import of_seeds, told
-from benchmarks.search.seeds import (
+from benchmarks.search.seed_worlds import (
     BESIDE,
-    FIRST,
     POINT,
     SPACE,
     STEPS,
-    TUNED,
     WARMUP,
     Case,
     Train,
     generated,
 )
+from benchmarks.search.seeds import FIRST, TUNED
 from fp8tune.search.stability.course import Course, Curve
 from fp8tune.search.stability.finding import finding
 from fp8tune.search.stability.plan import Conditions, wanted

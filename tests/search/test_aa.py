@@ -4,19 +4,15 @@ import random
 
 import pytest
 
-from benchmarks.search.aa import (
+from benchmarks.search.aa import Outcome, markdown, run, summary, winners
+from benchmarks.search.aa_cases import (
     CASES,
     GAIN,
     PRECISION,
     REAL,
     SPACES,
     Case,
-    Outcome,
-    markdown,
     measured,
-    run,
-    summary,
-    winners,
 )
 from fp8tune.search.space import Space
 from tests.search.tries import GIVEN, ran

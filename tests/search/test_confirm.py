@@ -287,27 +287,3 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
 
 def is_bf16(trial):
     return trial.record.knobs[PRECISION] == "bf16"
-
-
-EVEN = {GIVEN: 100.0, BEST: 100.3, BEST_TWIN: 80.0, TWIN: 70.0}
-
-
-@pytest.mark.parametrize("begins", range(12))
-@pytest.mark.parametrize("lasts", [2, 3, 4, 6])
-def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts):
-    """Wherever they lie: as many trials of settings that are alike lose 6 %."""
-
-    def now(point):
-        number = len(tried)
-        lost = 0.94 if begins <= number < begins + lasts else 1.0
-        return ran(point, EVEN[point] * lost * (1 + (number % 3 - 1) / 1000))
-
-    tried = []
-    stages = [("given", GIVEN), ("twin", TWIN), ("search", BEST)]
-    while stages or (point := again(SPACE, GIVEN, tried)) is not None:
-        stage, point = stages.pop(0) if stages else ("confirm", point)
-        more = {"searched_all": True} if stage == "confirm" else {}
-        record = now(point)._replace(more=more)
-        tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
-        assert len(tried) < 60
-    assert answer(SPACE, GIVEN, tried, 1.0).verdict == "same"

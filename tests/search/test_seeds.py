@@ -5,17 +5,8 @@ import random
 import pytest
 
 from benchmarks.search.curves import CURVES
-from benchmarks.search.seeds import (
-    STEPS,
-    Case,
-    cases,
-    generated,
-    measured,
-    pool,
-    recorded,
-    row,
-    verdict,
-)
+from benchmarks.search.seed_worlds import STEPS, Case, cases, generated
+from benchmarks.search.seeds import measured, pool, recorded, row, verdict
 
 ALIKE = [case for case in cases() if case.right == "inside"]
 DIVERGED = [case for case in cases() if case.right == "diverged"]

@@ -5,10 +5,11 @@ import pytest
 pytest.importorskip("rich")
 
 from fp8tune.search.live import Board
+from fp8tune.search.output import outcome
 from fp8tune.search.stability.course import STAGE
 from tests.search.stability.runs import curve, learned
 from tests.search.test_live import TRIALS, drawn, plan, study_of
-from tests.search.tries import trials
+from tests.search.tries import BEST, trials
 
 __all__ = ["plan"]
 COMPARED = trials(
@@ -34,3 +35,9 @@ def test_the_journal_is_of_speeds(tmp_path):
 
     Journal(str(tmp_path), SPACE).write(COMPARED)
     assert len(read(tmp_path).trials) == len(TRIALS)
+
+
+def test_a_run_is_told_by_its_loss():
+    assert outcome(learned(curve("fp8"), BEST)).startswith("loss 3, 10 s")
+    lost = learned(curve("fp8", nan=True), BEST)
+    assert outcome(lost) == "lost its loss (NaN) after 10 s"

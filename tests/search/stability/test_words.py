@@ -7,14 +7,14 @@ import pytest
 from fp8tune.search.answer import answer
 from fp8tune.search.caveats import UNTIED, untied
 from fp8tune.search.closing import closing
-from fp8tune.search.output import as_json, outcome
+from fp8tune.search.output import as_json
 from fp8tune.search.reasons import choices
 from fp8tune.search.stability import words
 from fp8tune.search.stability.course import STAGE
 from fp8tune.search.writeback import write_back
 from tests.search.report.studies import CONFIG, WHOLE, plan
-from tests.search.stability.runs import climbing, curve, learned, seeds
-from tests.search.tries import BEST, GIVEN, SPACE, TWIN, ran, trials
+from tests.search.stability.runs import climbing, learned, seeds
+from tests.search.tries import GIVEN, SPACE, TWIN, ran, trials
 
 KEY = "scheduler.warmup_steps"
 
@@ -287,12 +287,6 @@ def test_the_warmup_alone_may_change():
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made, "s")
     assert (choice.key, choice.value) == (KEY, 4)
-
-
-def test_a_run_is_told_by_its_loss():
-    assert outcome(learned(curve("fp8"), BEST)).startswith("loss 3, 10 s")
-    lost = learned(curve("fp8", nan=True), BEST)
-    assert outcome(lost) == "lost its loss (NaN) after 10 s"
 
 
 def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():

@@ -1,0 +1,30 @@
+"""Verdicts where the GPU is slow for a few trials."""
+
+import pytest
+
+from fp8tune.search.answer import answer
+from fp8tune.search.confirm import again
+from tests.search.tries import BEST, GIVEN, SPACE, TWIN, ran, trials
+
+EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.twin(BEST): 80.0, TWIN: 70.0}
+
+
+@pytest.mark.parametrize("begins", range(12))
+@pytest.mark.parametrize("lasts", [2, 3, 4, 6])
+def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts):
+    """Wherever they lie: as many trials of settings that are alike lose 6 %."""
+
+    def now(point):
+        number = len(tried)
+        lost = 0.94 if begins <= number < begins + lasts else 1.0
+        return ran(point, EVEN[point] * lost * (1 + (number % 3 - 1) / 1000))
+
+    tried = []
+    stages = [("given", GIVEN), ("twin", TWIN), ("search", BEST)]
+    while stages or (point := again(SPACE, GIVEN, tried)) is not None:
+        stage, point = stages.pop(0) if stages else ("confirm", point)
+        more = {"searched_all": True} if stage == "confirm" else {}
+        record = now(point)._replace(more=more)
+        tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
+        assert len(tried) < 60
+    assert answer(SPACE, GIVEN, tried, 1.0).verdict == "same"
