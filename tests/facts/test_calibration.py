@@ -55,6 +55,16 @@ def test_two_runs_correct_other_configs_of_their_family(config):
     assert speed.high - speed.low < old
 
 
+def in_both(config, **ratios):
+    """Runs of a config in precisions, so many times as fast as is predicted."""
+    return [
+        run
+        for precision, ratio in ratios.items()
+        for one in [config(precision=precision)]
+        for run in of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
+    ]
+
+
 @pytest.mark.parametrize(
     "other", [{"ac": "none"}, {"gpu": "h100-sxm"}, {"precision": "fp16"}, {"dim": 512}]
 )
@@ -121,12 +131,7 @@ def test_the_speed_of_other_families_goes_along(config, other):
 
 
 def test_of_other_families_those_in_the_same_precision_come_first(config):
-    runs = [
-        run
-        for precision, ratio in (("bf16", 1.0), ("fp8", 0.6))
-        for one in [config(precision=precision)]
-        for run in of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
-    ]
+    runs = in_both(config, bf16=1.0, fp8=0.6)
     found = [
         calibration.speed(config(precision=precision, ac="none"), runs).factor
         for precision in ("bf16", "fp8")
@@ -212,12 +217,7 @@ SPEEDS = ((0.9, 0.6, "no"), (0.9, 0.9, "yes"))
 @pytest.mark.parametrize(("bf16", "fp8", "pays"), SPEEDS)
 def test_runs_in_both_precisions_say_whether_fp8_pays(config, bf16, fp8, pays):
     both = {"bf16": bf16, "fp8": fp8}
-    runs = [
-        run
-        for precision, ratio in both.items()
-        for one in [config(precision=precision)]
-        for run in of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
-    ]
+    runs = in_both(config, **both)
     for precision in both:
         one = config(precision=precision)
         assert calibration.gain(one, runs[:1]) is None
@@ -236,12 +236,7 @@ def test_runs_in_both_precisions_say_whether_fp8_pays(config, bf16, fp8, pays):
 
 
 def test_runs_of_a_large_model_make_fp8_pay_for_no_small_one(config):
-    runs = [
-        run
-        for precision, ratio in (("bf16", 0.8), ("fp8", 1.1))
-        for one in [config(precision=precision)]
-        for run in of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
-    ]
+    runs = in_both(config, bf16=0.8, fp8=1.1)
     small = config(precision="fp8", dim=1024)
     after = small.with_values(calibration.gain(small, runs).facts)
     assert after["speed.fp8_gain"] == small["speed.fp8_gain"]

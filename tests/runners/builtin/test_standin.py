@@ -48,12 +48,16 @@ def no_group():
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("more", ["", MOE, "tie_embeddings = true\n"])
+@pytest.fixture(params=["", MOE, "tie_embeddings = true\n"])
+def made(request, precision, no_group):
+    """A rank of four."""
+    text = SMALL.replace("[model]\n", f"[model]\n{request.param}")
+    return runner(text.replace("fp8", precision), 4).spec({})
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
-def test_a_rank_is_built_without_the_whole(more, precision, no_group):
-    text = SMALL.replace("[model]\n", f"[model]\n{more}")
-    made = runner(text.replace("fp8", precision), 4).spec({})
+def test_a_rank_is_built_without_the_whole(made, precision):
     model, counts = build(made)
     training = Training(model, made, batches(made))
     losses = [training.step().loss for _ in range(2)]
@@ -72,13 +76,10 @@ def test_a_rank_is_built_without_the_whole(more, precision, no_group):
     assert all(4 < loss < 6 for loss in losses)  # ln 128 = 4.85
 
 
-@pytest.mark.parametrize("more", ["", MOE, "tie_embeddings = true\n"])
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
-def test_no_weights_stay_gathered_after_the_forward_pass(more, precision, no_group):
+def test_no_weights_stay_gathered_after_the_forward_pass(made):
     """The trainer reshards blocks and root alike (parallel.py, apply_fsdp2)."""
-    text = SMALL.replace("[model]\n", f"[model]\n{more}")
-    made = runner(text.replace("fp8", precision), 4).spec({})
     model, _ = build(made)
     model(next(batches(made))[0])
     whole = [n for n, w in model.named_parameters() if not isinstance(w, DTensor)]
