@@ -39,9 +39,11 @@ RISKS, RISK = 5, 0.25
 how likely it must be to."""
 VAGUE = 0.03
 """Deviation of a setting's memory from which another trial of its cell tells more."""
-FEW = 3
+FEW = 8
 """Settings left that are all tried: that costs less than the confirmation does, and a
-model of the few that ran may be wrong of them."""
+model of the few that ran may be wrong of them. Of twelve settings one alone that gains
+2 % was found in 15 of 24 simulated searches with 3, in 22 with 6, in all with 8 and
+with 9 (benchmarks/search/aa.py, seeds 0 to 23)."""
 LEVELS = 8
 """Most values of a knob whose every value is to be seen once."""
 

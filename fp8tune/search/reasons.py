@@ -134,9 +134,19 @@ def _where(record: Record) -> Iterator[str]:
     where = record.more.get("environment")
     if isinstance(where, str):
         rehearsed = record.more.get("rehearsal") is True
+        where += "".join(f", {name} {said}" for name, said in _versions(record))
         yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
     if record.more.get("made_up_data") is True:
         yield "trials trained on made-up text"
+
+
+def _versions(record: Record) -> Iterator[tuple[str, str]]:
+    """The software beside torch, which the environment names."""
+    said = record.more.get("versions")
+    told = said if isinstance(said, dict) else {}
+    for name in ("torchao", "driver"):
+        if isinstance(version := told.get(name), str) and version:
+            yield name, version
 
 
 def _learning(plan: Plan, found: Answer) -> Iterator[str]:

@@ -33,7 +33,9 @@ def reasons(*records, steps=4, study="a-1", text=CONFIG, gpus=0):
 
 
 def test_the_whole_reason():
-    more = {"capacity_gib": 139.8, "environment": "H200, torch 2.13"}
+    versions = {"torch": "2.13", "torchao": "0.18.0", "cuda": "13.0", "driver": ""}
+    where = {"environment": "H200, torch 2.13", "versions": versions}
+    more = {"capacity_gib": 139.8, **where}
     best = ran((2, 0, 1, 1), 15000, peak_gib=80.7, more=more)
     made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), best)
     gain = "with the other changes +50.0 % tokens/s (+45.9 to +54.2)"
@@ -41,7 +43,7 @@ def test_the_whole_reason():
         "unsure: not both measured again",
         "peak memory 80.7 of 139.8 GiB",
         f"runner-up: {BATCH} = 4",
-        "H200, torch 2.13",
+        "H200, torch 2.13, torchao 0.18.0",
         "study a-1, trial 3 of 3",
     )
     speeds = "10,000 tokens/s -> 15,000 tokens/s"
