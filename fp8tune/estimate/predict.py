@@ -122,11 +122,18 @@ def _told(gain: Gain | None) -> list[str]:
 
 
 def _scaled(parts: dict[str, float], peak: float) -> dict[str, float]:
-    """The parts of a corrected peak: what is arithmetic of dtypes stays as it is."""
+    """The parts of a corrected peak: what is arithmetic of dtypes stays as it is.
+
+    Unless it alone is more: then all parts alike are less.
+    """
     exact = sum(gib for name, gib in parts.items() if name in EXACT)
-    rest = sum(parts.values()) - exact
+    whole = sum(parts.values())
+    rest = whole - exact
     by = (peak - exact) / rest if rest and peak else 1.0
-    found = {n: gib if n in EXACT else gib * by for n, gib in parts.items()}
+    fixed: tuple[str, ...] = EXACT
+    if by < 0:
+        by, fixed = peak / whole, ()
+    found = {n: gib if n in fixed else gib * by for n, gib in parts.items()}
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fp8tune.facts.bands import CALIBRATED
-from fp8tune.facts.runs import MEMORY, BadCalibration, Run, of_job
+from fp8tune.facts.runs import MEMORY, SLACK, BadCalibration, Run, of_job
 from fp8tune.job import Job
 
 FARTHEST = 1.25
@@ -14,6 +14,7 @@ memory (70B with TP 8); nvidia-smi shows 1.40 times what is allocated (73,300 Mi
 51.3 GiB are). Both in ``docs/accuracy.md``.
 """
 
+OTHER = "another config, another number of GPUs, or not the peak of one GPU?"
 COUNTED = "what counts is torch.cuda.max_memory_allocated of one GPU"
 CACHED = (
     "; nvidia-smi shows the allocator's cache, the CUDA context and NCCL too: 71.6 GiB "
@@ -38,11 +39,18 @@ def _check(job: Job, gib: float) -> None:
     low, peak, high = (job[f"memory.{name}_gib"] for name in ("low", "peak", "high"))
     least = _exact_gib(job)
     said = f"--measured {gib:g}"
+    built = (1 - SLACK) * job["memory.init_gib"]
+    if least <= gib < built:
+        raise BadCalibration(
+            f"{said}: the whole model alone is {job['memory.init_gib']:.1f} GiB while "
+            "it is built, before it is sharded, and no run can have allocated less: "
+            f"was it {OTHER}"
+        )
     if gib < least:
         raise BadCalibration(
-            f"{said}: weights, optimizer state and gradients alone are {least:.1f} GiB "
-            f"per GPU, and no run can have allocated less: was it another "
-            "config, another number of GPUs, or not the peak of one GPU?"
+            f"{said}: weights, optimizer state, gradients, logits and what else "
+            f"is known by its number format alone are {least:.1f} GiB per GPU, "
+            f"and no run can have allocated less: was it {OTHER}"
         )
     if not min(low, peak / FARTHEST) <= gib <= max(high, peak * FARTHEST):
         raise BadCalibration(
@@ -55,7 +63,8 @@ def _exact_gib(job: Job) -> float:
     """What every run holds at once by its dtypes and shards [GiB]."""
     gradients = max(job["memory.gradients_gib"], job["memory.reduced_gradients_gib"])
     margin = 1 - max(CALIBRATED[""])
-    return float(margin * (job["memory.state_gib"] + gradients))
+    held = max(job["memory.state_gib"] + gradients, job["memory.exact_gib"])
+    return float(margin * held)
 
 
 def _counted(more: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fp8tune.facts.bands import CALIBRATED
 from fp8tune.facts.off import Factors, Measured, limited, median, parts
 from fp8tune.facts.peak import fit
-from fp8tune.facts.runs import MEMORY, OUT, SPEED, Run, family, of_family
+from fp8tune.facts.runs import MEMORY, OUT, SPEED, Run, config_of, family, of_family
 from fp8tune.job import Job, Unknown
 
 WIDTHS = {MEMORY: CALIBRATED, SPEED: {"": (0.14, 0.10)}}
@@ -109,7 +109,7 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
     built = job["memory.init_gib"]
     found = found._replace(**{n: max(built, getattr(found, n)) for n in ENDS})
     if whole:
-        same = any(math.isclose(run.predicted, band.value) for run in whole)
+        same = any(r.quantity == MEMORY and r.config == config_of(job) for r in mine)
         return found if same else _routed(job, found, band)
     others = of_family(job, (MEMORY,), alike, any_family=True)
     beside = [
@@ -123,12 +123,13 @@ def memory(job: Job, runs: Sequence[Run]) -> Band:
 def _routed(job: Job, found: Band, before: Band) -> Band:
     """Experts of another config may be routed otherwise than those that ran.
 
-    Its band stays.
+    Its band stays, and what it is between the most and the least that routing needs.
     """
     if not job["moe_layers"]:
         return found
     ends = min(found.low, before.low), max(found.high, before.high)
-    return found._replace(low=ends[0], high=ends[1])
+    value = min(max(found.value, before.low), before.high)
+    return found._replace(value=value, low=ends[0], high=ends[1])
 
 
 def _is_small(family: str) -> bool:
@@ -177,9 +178,11 @@ class Gain(NamedTuple):
 def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     """FP8's gain where configs like this one ran in both precisions.
 
-    It moves by what their speeds were off by, its band with it: upwards only where
-    gains of whole models are published, downwards also where tables of single products
-    promise more. None where either has no run, or other versions. Raises ``Unknown``.
+    It moves by what their speeds were off by: upwards only where gains of whole models
+    are published. Its band moves with it where this config itself ran in both;
+    else other shapes may gain as before, so that end of the band stays, and no model
+    gains more than its linears may. None where either precision has no run, or other
+    versions. Raises ``Unknown``.
     """
     name, own = family(job, SPEED), f", {job['precision']}"
     fp8, bf16 = (
@@ -191,15 +194,27 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     low, value, high = (job[f"speed.fp8_gain{end}"] for end in ("_low", "", "_high"))
     one, other = (median(list(map(_measured, some))).rest for some in (fp8, bf16))
     by = one / other if job["fp8.published"] else min(1.0, one / other)
-    found = value * by
+    found, itself = value * by, _ran_itself(job, fp8) and _ran_itself(job, bf16)
+    if not itself:
+        found = min(found, max(value, job["fp8.linear_gain_high"]))
+    ends = [found - (value - low), found + (high - value)]
+    if not itself:
+        ends = [min(low, ends[0]), max(high, ends[1])]
     facts = {
         "speed.fp8_gain": found,
-        "speed.fp8_gain_low": found - (value - low),
-        "speed.fp8_gain_high": found + (high - value),
+        "speed.fp8_gain_low": ends[0],
+        "speed.fp8_gain_high": ends[1],
     }
-    if by < 1:
+    if itself and by < 1:
         facts["fp8.linear_gain_low"] = 0.0
     return Gain(facts, len(fp8) + len(bf16), by)
+
+
+def _ran_itself(job: Job, runs: Sequence[Run]) -> bool:
+    """Whether some run is of this job, in whatever precision it ran."""
+    precisions = ("fp8", "bf16")
+    mine = {config_of(job.with_values({"precision": one})) for one in precisions}
+    return any(run.config in mine for run in runs)
 
 
 def _differ(versions: dict[str, str], others: dict[str, str]) -> bool:

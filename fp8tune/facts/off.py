@@ -20,7 +20,7 @@ class Measured(NamedTuple):
     """A value as predicted and as measured, of one family of configs.
 
     ``exact`` is how much of what is predicted is arithmetic of number formats: weights,
-    moments and gradients.
+    moments, gradients and logits.
     """
 
     family: str

@@ -90,6 +90,7 @@ EXACT = (
     "weights",
     "optimizer state",
     "gradients",
+    "logits",
     "embedding and head",
     "cuBLAS workspaces",
     GATHERED,

@@ -20,6 +20,9 @@ MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
 SMALL = 1024
 """Smaller hidden sizes are a family of their own: their errors are, too."""
 
+SLACK = 0.005
+"""How far above what building needs a measured peak may still be that."""
+
 PLAUSIBLE = 3.0
 """A value further off than this factor was not measured on the config that is meant."""
 
@@ -28,7 +31,7 @@ class Run(NamedTuple):
     """A measured run: memory in GiB, speed in tokens/s of all GPUs.
 
     One out of memory has ``measured`` what there was, and may have needed all of it.
-    ``exact`` is as in `Measured`.
+    ``exact`` is as in `Measured`, ``config`` what tells one config from others.
     """
 
     gpu: str
@@ -38,10 +41,19 @@ class Run(NamedTuple):
     measured: float
     versions: dict[str, str]
     exact: float = 0.0
+    config: str = ""
 
 
 class BadCalibration(Exception):
     """A file holds no calibration; ``args[0]`` says where and why."""
+
+
+def config_of(job: Job) -> str:
+    """What tells a job's config from others: a digest of its values and GPUs."""
+    from hashlib import sha256
+
+    said = (sorted(job.given.items()), job["world_size"])
+    return sha256(repr(said).encode()).hexdigest()[:16]
 
 
 def family(job: Job, quantity: str) -> str:
@@ -107,11 +119,8 @@ def of_job(
     ``versions`` are those of torch and the like. Raises ``Unknown``, and
     ``BadCalibration`` for a value that cannot be this job's, or says nothing of others.
     """
-    if (peak_gib or ran_out) and job["memory.peak_at"] == "init":
-        raise BadCalibration(
-            "the most memory is there while the model is built, which is known to the "
-            "byte: a measured peak of this config corrects nothing"
-        )
+    if peak_gib or ran_out:
+        _check_steps(job, peak_gib)
     names = {MEMORY: "memory.peak_gib", SPEED: "speed.tokens_per_second"}
     known = {"fp8tune": __version__, **(versions or {})}
     limit = job["gpu.memory_gib"] if ran_out else 0.0
@@ -125,6 +134,7 @@ def of_job(
             measured,
             known,
             0.0 if what == SPEED else job["memory.exact_gib"],
+            config_of(job),
         )
         for what, measured in values
         if measured
@@ -137,6 +147,17 @@ def of_job(
                 "speed is tokens/s of all GPUs"
             )
     return runs
+
+
+def _check_steps(job: Job, peak_gib: float) -> None:
+    """Refuse a peak that may be of the building of the model: no step has so little."""
+    built = job["memory.init_gib"]
+    if job["memory.peak_at"] == "init" or 0 < peak_gib <= built * (1 + SLACK):
+        raise BadCalibration(
+            f"the most memory is there while the model is built, {built:.1f} GiB, "
+            "which is known to the byte: a measured peak of this config corrects "
+            "nothing"
+        )
 
 
 def is_plausible(run: Run) -> bool:

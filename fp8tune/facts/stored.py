@@ -82,7 +82,7 @@ def parse(path: str, number: int, line: str) -> Run:
 
 def _is_sound(run: Run) -> bool:
     """Whether all fields are what they should be: anybody may have written them."""
-    words = (run.gpu, run.family, *run.versions, *run.versions.values())
+    words = (run.gpu, run.family, run.config, *run.versions, *run.versions.values())
     numbers = (run.predicted, run.measured)
     return (
         run.quantity in (*WIDTHS, OUT)

@@ -73,7 +73,7 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
         (("--measured", "50"), "nothing says: name it with --gpu"),
         (("--measured", "50", *H200[:2]), "give that number with --world-size"),
         (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
-        (("--measured", "9", *H200), "alone are 31.8 GiB per GPU"),
+        (("--measured", "9", *H200), "alone are 62.2 GiB per GPU"),
         (("--measured", "100", *H200), "--measured 100 is too far from the estimate"),
         (("--measured", "100", *H200), "nvidia-smi shows the allocator's cache"),
         (("--measured-speed", "9", *H200), "a speed of 9.0 is too far from"),
@@ -91,6 +91,39 @@ def test_what_cannot_correct_it(fp8tune, project, arguments, said):
     outcome = fp8tune("estimate", "a.toml", *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
+
+
+SHARDED = ("--gpu", "h200", "--world-size", "64", "--measured")
+
+
+@pytest.mark.parametrize(
+    ("gib", "code", "said"),
+    [
+        ("14", 2, "the whole model alone is 15.0 GiB while it is built"),
+        ("14.96", 2, "the most memory is there while the model is built, 15.0 GiB"),
+        ("15.6", 0, ""),
+    ],
+)
+def test_what_may_be_the_building_corrects_nothing(fp8tune, project, gib, code, said):
+    sizes = {"batch_size = 8": "batch_size = 3", "steps = 4": "steps = 1"}
+    text = SEVEN_B
+    for old, new in sizes.items():
+        text = text.replace(old, new)
+    project({"a.toml": text})
+    outcome = fp8tune("estimate", "a.toml", *SHARDED, gib)
+    assert outcome.code == code
+    assert said in outcome.err
+
+
+def test_no_part_is_less_than_nothing(fp8tune, project):
+    """Where a peak was measured that is less than what arithmetic has."""
+    project({"a.toml": SEVEN_B.replace("batch_size = 8", "batch_size = 1")})
+    command = ("estimate", "a.toml", *H200, *JSON)
+    exact = sum(json.loads(fp8tune(*command).out)["memory"]["breakdown_gib"].values())
+    outcome = fp8tune(*command, "--measured", f"{0.972 * exact:.2f}")
+    found = json.loads(outcome.out)["memory"]["breakdown_gib"]
+    assert min(found.values()) >= 0
+    assert sum(found.values()) == pytest.approx(0.972 * exact, rel=1e-3)
 
 
 def test_nothing_was_measured_of_what_cannot_run(fp8tune, project):

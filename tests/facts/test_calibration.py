@@ -163,6 +163,18 @@ def test_what_building_needs_is_exact(job):
         of_job(built, ran_out=True)
 
 
+def test_a_peak_that_may_be_of_the_building_corrects_nothing(config):
+    """Where the steps are predicted to need hardly more than building did."""
+    one = config(world_size=64)
+    one = one.with_values({"micro_batch": 3, "grad_accum": 1})
+    built = one["memory.init_gib"]
+    assert built < one["memory.peak_gib"] < 1.05 * built
+    for peak in (0.97 * built, built, 1.004 * built):
+        with pytest.raises(BadCalibration, match="while the model is built"):
+            of_job(one, peak)
+    assert of_job(one, 1.01 * built)
+
+
 EXPERTS = {"ac": "full", "precision": "bf16", "batch": 1}
 
 
@@ -195,6 +207,20 @@ def test_the_band_of_other_experts_stays(experts, ratio):
     assert found.low <= other["memory.low_gib"]
     again = calibration.memory(one, runs)
     assert again.high < 1.04 * again.value
+
+
+def test_experts_that_are_routed_otherwise_keep_what_routing_needs(job):
+    """All predict the same while routing has collapsed; balanced ones need more."""
+    text = "[model]\ndim = 2048\nn_layers = 24\nn_heads = 16\nn_kv_heads = 4\n"
+    text += "vocab_size = 128256\nnum_experts = 8\nmoe_packed_experts = true\nmoe_top_k"
+    text += " = {}\n[train]\nbatch_size = 8\nseq_len = 4096\nmixed_precision = 'bf16'"
+    text += "\nactivation_checkpointing = 'full'\ncompile_model = false\n"
+    one, other = (job(text.format(n), gpu="h200", world_size=8) for n in (1, 8))
+    assert one["memory.peak_gib"] == other["memory.peak_gib"]
+    runs = of_job(one, one["memory.low_gib"])
+    found = calibration.memory(other, runs)
+    assert found.value >= other["memory.low_gib"] > one["memory.low_gib"]
+    assert found.high >= other["memory.high_gib"]
 
 
 def test_state_is_not_corrected_by_what_activations_were_off_by(job):
@@ -235,6 +261,19 @@ def test_runs_in_both_precisions_say_whether_fp8_pays(config, bf16, fp8, pays):
     assert calibration.gain(config(), [runs[0], other]).runs == 2
 
 
+@pytest.mark.parametrize(("fp8", "pays"), [(0.6, "marginal"), (1.1, "yes")])
+def test_runs_of_other_configs_leave_an_end_of_the_gains_band(config, fp8, pays):
+    """Another shape may gain as before, and no more than its linears."""
+    runs = in_both(config, bf16=0.9, fp8=fp8)
+    other = config(precision="fp8").with_values({"micro_batch": 2})
+    gain = calibration.gain(other, runs)
+    low, value, high = (other[f"speed.fp8_gain{end}"] for end in ("_low", "", "_high"))
+    found, least, most = gain.facts.values()
+    assert (least <= low, high <= most) == (True, True)
+    assert found == min(value * fp8 / 0.9, other["fp8.linear_gain_high"])
+    assert str(other.with_values(gain.facts)["fp8.pays"]) == pays
+
+
 def test_runs_of_a_large_model_make_fp8_pay_for_no_small_one(config):
     runs = in_both(config, bf16=0.8, fp8=1.1)
     small = config(precision="fp8", dim=1024)
@@ -249,6 +288,26 @@ def test_the_verdict_follows_the_correction(config):
     runs = of_job(one, 2.5 * one["memory.peak_gib"])
     found = calibration.memory(one, runs)
     assert calibration.memory_fit(one, found) == "out-of-memory"
+
+
+def without_spare(job):
+    """The job whose compiled blocks keep nothing that they need not keep."""
+    each = job["activation_bytes"] - job["spare_bytes"] / job["layers"]
+    return job.with_values({"activation_bytes": each})
+
+
+def test_logits_are_arithmetic_too(job):
+    """What a run's activations are off by is not laid on another's logits."""
+    text = f"{CONFIG.format(**FULL | {'precision': 'fp8', 'ac': 'none'})}"
+    sizes = {"batch_size = 8": "batch_size = 2", "steps = 4": "steps = 1"}
+    for old, new in sizes.items():
+        assert old in text
+        text = text.replace(old, new)
+    one = job(text, gpu="h100", world_size=8)
+    other = one.with_values({"layers": 16, "micro_batch": 5, "grad_accum": 4})
+    true = [without_spare(each)["memory.peak_gib"] for each in (one, other)]
+    found = calibration.memory(other, of_job(one, true[0]))
+    assert found.low <= true[1] <= found.high
 
 
 @pytest.mark.parametrize("ratio", [0.3, 3.1])
