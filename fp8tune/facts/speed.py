@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fp8tune.facts.on_gpu import SWITCHED, is_hopper, seconds_on
 from fp8tune.job import Job, Unknown
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ SPEED_ERROR, FAR_SPEED_ERROR = 0.12, 0.30
 
 NEAR_GPUS, MOST_GPUS = 64, 512
 """GPUs of the largest published runs: on H200s, and of all (70B and 405B on H100s)."""
-
-SWITCHED = ("h100-sxm", "h200")
-"""GPUs whose published runs tell what several of them lose to communication.
-
-They have NVSwitch. PCIe boards and the NVL have NVLink in pairs, H800 less of it, and
-GH200 are joined in several ways.
-"""
 
 SUSPICIOUS = 1.5
 """Hardly any published gain is larger."""
@@ -94,7 +88,7 @@ def step(
 
 def bf16_seconds(gpu: str, speed_step: Any) -> Any:
     """Seconds of one micro-batch in bf16, by part [s]."""
-    return _seconds(gpu, speed_step, "")
+    return seconds_on(gpu, speed_step, "")
 
 
 def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
@@ -104,17 +98,7 @@ def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
     """
     if not compile:
         raise Unknown("speed.fp8_seconds")
-    return _seconds(gpu, speed_step, "tensorwise")
-
-
-def _seconds(gpu: str, step: Any, recipe: str, *, gather: bool = True) -> Any:
-    from fp8tune.facts.gpus import find
-    from fp8tune.facts.steptime import Rates, seconds
-
-    chip = _chip(gpu)
-    if _gpus(step) > 1 and find(gpu).name not in SWITCHED:
-        raise Unknown("speed.switched")
-    return seconds(step, chip, recipe, Rates(), gather=gather)
+    return seconds_on(gpu, speed_step, "tensorwise")
 
 
 def fp8_gather_gain(gpu: str, speed_step: Any, speed_fp8_seconds: Any) -> float:
@@ -123,19 +107,8 @@ def fp8_gather_gain(gpu: str, speed_step: Any, speed_fp8_seconds: Any) -> float:
     The weights of FP8 linears take half the bytes; at most as much as their products
     save is counted on.
     """
-    plain = _seconds(gpu, speed_step, "tensorwise", gather=False)
+    plain = seconds_on(gpu, speed_step, "tensorwise", gather=False)
     return float(plain.total / speed_fp8_seconds.total)
-
-
-def _chip(gpu: str) -> Any:
-    from fp8tune.facts.gpus import find
-    from fp8tune.facts.steptime import Chip
-
-    found = find(gpu)
-    peak, memory = found.bf16_tflops or 0.0, found.hbm_gb_per_s or 0.0
-    if not on_hopper(gpu) or not peak or not memory:
-        raise Unknown("speed.bf16_seconds")
-    return Chip(found.bf16_measured_tflops or 0.803 * peak, memory)
 
 
 def on_hopper(gpu: str) -> bool:
@@ -143,11 +116,7 @@ def on_hopper(gpu: str) -> bool:
 
     An H20 has a seventh of the matmul rate at more bandwidth: other shapes pay.
     """
-    from fp8tune.facts.gpus import find
-
-    found = find(gpu)
-    hopper = found.vendor == "nvidia" and found.compute_capability == 9.0
-    return hopper and (found.bf16_tflops or 0.0) >= 700
+    return is_hopper(gpu)
 
 
 def fp8_gain(speed_bf16_seconds: Any, speed_fp8_seconds: Any) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import product
 
 from fp8tune.search.record import Record, positive
 
@@ -11,25 +12,39 @@ from fp8tune.search.record import Record, positive
 def left_open(one: Record, other: Record) -> float:
     """By how much the ratio of two records' tokens/s may be wrong (log).
 
-    The collectives of both go over one network, so that the times predicted for them
-    are wrong by one factor: what takes both the same share of a step leaves nothing
-    open. 0 where all was measured.
+    The collectives of both go over one network: where the trials tell their times on
+    slower and faster ones, the worst of these for both alike; else each may be wrong by
+    itself. 0 where all was measured.
     """
-    shares = _share(one), _share(other)
-    known = [_error(r) for r in (one, other) if _share(r)]
-    wrong = min(known, default=0.0)
-    moved = ([1 + sign * wrong * share for share in shares] for sign in (1, -1))
-    return max(abs(math.log(mine / theirs)) for mine, theirs in moved)
+    steps, added = zip(*map(_times, (one, other)), strict=True)
+    if not any(added) or not all(steps):
+        return 0.0
+    expected = _ratio(steps, added)
+    mine, theirs = (_ends(r, ms) for r, ms in zip((one, other), added, strict=True))
+    alike = len(mine) == len(theirs) > 0
+    pairs = zip(mine, theirs, strict=True) if alike else _each(*added)
+    return max(abs(math.log(_ratio(steps, pair) / expected)) for pair in pairs)
 
 
-def _share(record: Record) -> float:
-    """Of a step: the time of the collectives."""
-    added, times = record.more.get("communication_ms"), record.step_ms
-    measured = statistics.median(times) if times else 0.0
-    return added / (measured + added) if positive(added) and measured else 0.0
+def _times(record: Record) -> tuple[float, float]:
+    """What a step took and what collectives add to it [ms]."""
+    added = record.more.get("communication_ms")
+    measured = statistics.median(record.step_ms) if record.step_ms else 0.0
+    return measured, added if positive(added) else 0.0
 
 
-def _error(record: Record) -> float:
-    """Relative error of that time: it is wrong by itself at most."""
-    told = record.more.get("communication_error")
-    return min(1.0, told) if positive(told) else 1.0
+def _ends(record: Record, added: float) -> list[float]:
+    """What they may add as well [ms], in one order for all trials."""
+    told = record.more.get("communication_ends_ms")
+    ends = told if isinstance(told, list) else []
+    sound = all(type(ms) in (int, float) and 0 <= ms < math.inf for ms in ends)
+    return [*ends, added] if ends and sound else []
+
+
+def _each(mine: float, theirs: float) -> product[tuple[float, float]]:
+    """Between nothing and twice the time, each by itself."""
+    return product((0.0, 2 * mine), (0.0, 2 * theirs))
+
+
+def _ratio(steps: tuple[float, ...], added: tuple[float, ...]) -> float:
+    return (steps[0] + added[0]) / (steps[1] + added[1])

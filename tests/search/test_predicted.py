@@ -18,10 +18,9 @@ STEP_MS = 1000.0
 
 def many(point, share, speed=10_000.0, error=1.0):
     """A rank of that speed, with collectives that take a share of a step."""
-    more = {
-        "communication_ms": STEP_MS * share / (1 - share),
-        "communication_error": error,
-    }
+    added = STEP_MS * share / (1 - share)
+    ends = [(1 + error) * added, (1 - error) * added]
+    more = {"communication_ms": added, "communication_ends_ms": ends}
     return ran(point, speed * (1 - share), step_ms=(STEP_MS,), more=more)
 
 
@@ -57,6 +56,11 @@ def test_a_verdict_is_sure_if_no_prediction_turns_it(plan, given, best, verdict)
     assert (said.unmeasured > 0.2) == (verdict == "unsure")
 
 
+def network(added, *ends):
+    """What a record tells of its collectives."""
+    return {"communication_ms": added, "communication_ends_ms": list(ends)}
+
+
 def runs_to_the_end(more):
     """How often settings are measured again; the given one communicates a lot."""
     speeds = {GIVEN: (0.3,), BEST: (0.03, 8_000), TWIN: (0.3, 9_000)}
@@ -78,18 +82,22 @@ def test_no_more_runs_are_made_for_what_is_predicted():
     ("mine", "theirs", "left"),
     [
         ({}, {}, 0.0),
-        ({"communication_ms": 500.0}, {"communication_ms": 500.0}, 0.0),
-        ({"communication_ms": 1000.0}, {}, math.log(2)),
-        ({"communication_ms": 1000.0}, {"communication_ms": None}, math.log(2)),
-        ({"communication_ms": "x"}, {"communication_ms": -1}, 0.0),
+        (network(500.0, 900.0, 300.0), network(500.0, 900.0, 300.0), 0.0),
+        (network(500.0), network(500.0), math.log(2)),  # each by itself
+        (network(500.0), network(500.0, 900.0), math.log(2)),
+        (network(500.0, "x"), network(500.0, 500.0), math.log(2)),
+        (network(500.0, math.nan), network(500.0, 500.0), math.log(2)),
+        (network(1000.0), {}, math.log(2)),
+        (network(1000.0), network(None), math.log(2)),
+        (network("x"), network(-1), 0.0),
         (
-            {"communication_ms": 1000.0, "communication_error": 0.1},
-            {"communication_ms": 250.0, "communication_error": 0.5},
-            math.log(0.98 / 0.95),
+            network(1000.0, 3000.0, 500.0),
+            network(250.0, 500.0, 200.0),
+            math.log(4000 / 1500) - math.log(2000 / 1250),
         ),
     ],
 )
-def test_what_a_common_factor_leaves_open(mine, theirs, left):
+def test_what_another_network_leaves_open(mine, theirs, left):
     one, other = (Record({}, "ok", 1.0, (STEP_MS,), more=m) for m in (mine, theirs))
     assert left_open(one, other) == pytest.approx(left)
     assert left_open(other, one) == pytest.approx(left)

@@ -13,11 +13,17 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from fp8tune.facts.on_gpu import seconds_on
 from fp8tune.job import Job, Unknown
 from fp8tune.search.record import Record
 
 MEDIAN = math.sqrt(math.pi / 2)
 """Deviation of a median over that of a mean, of many normal values."""
+
+SLOWER = math.exp(2 * 0.3)
+"""How many times as slow or as fast as fitted the collectives may be: two deviations of
+their rates, as the fit holds them (``HOLD`` in benchmarks/estimates/fit.py). Without
+one of its sources the fitted network is 16 % slower."""
 
 
 def communication_ms(job: Job) -> float | None:
@@ -35,6 +41,27 @@ def communication_ms(job: Job) -> float | None:
         except Unknown:
             continue
     return None
+
+
+def communication_ends_ms(job: Job) -> list[float]:
+    """The same if collectives are slower or faster than fitted; [] where unknown.
+
+    In one order for all settings, and with FP8 weights gathered in FP8 and in bf16: of
+    what that saves one report saw nothing (``speed.fp8_gather_gain``).
+    """
+    compiled = job["precision"] == "fp8" and job["compile"]
+    recipe = "tensorwise" if compiled else ""
+    try:
+        parts = [
+            seconds_on(
+                job["gpu"], job["speed.step"], recipe, gather=gather, slower=slower
+            )
+            for slower in (SLOWER, 1.0, 1 / SLOWER)
+            for gather in (True, False)
+        ]
+    except Unknown:
+        return []
+    return [float(part.communication * job["grad_accum"] * 1e3) for part in parts]
 
 
 def depths(layers: int, period: int) -> list[tuple[int, int]]:
@@ -87,15 +114,13 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
     """The record of one rank as that of all, with the time of their collectives.
 
     ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.
-    ``communication_error`` is that of the time of the collectives alone.
     """
     if ranks < 2 or not record.ok:
         return record
     step_ms = statistics.median(record.step_ms)
     added = communication_ms(job)
-    wrong = _communication_error(job, step_ms, added)
     share = (added or 0.0) / (step_ms + (added or 0.0))
-    error = _combined(record.more, None if wrong is None else wrong * share)
+    error = _combined(record.more, _communication_error(job, share, added))
     how = "without communication: no bandwidth is known for this job"
     if added is not None:
         how = f"plus {added:.1f} ms of communication a step by published bandwidths"
@@ -110,25 +135,23 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
             **record.more,
             "extrapolated": f"{said}; {alone}" if alone else said,
             "communication_ms": added,
-            "communication_error": wrong,
+            "communication_ends_ms": communication_ends_ms(job),
             "extrapolation_error": error,
         },
     )
 
 
-def _communication_error(job: Job, step_ms: float, added: float | None) -> float | None:
-    """Relative error of the time of the collectives.
+def _communication_error(job: Job, share: float, added: float | None) -> float | None:
+    """What the collectives' share of a step leaves open of tokens/s, relative.
 
-    It is wrong by itself at most, and moves tokens/s by no more than predicted speeds
-    are wrong.
+    They are wrong by themselves at most, and move tokens/s by no more than predicted
+    speeds are wrong.
     """
     try:
         predicted: float = job["speed.tokens_error"]
     except Unknown:
         return None
-    if added is None:
-        return None
-    return min(1.0, predicted * (step_ms + added) / added) if added else 1.0
+    return None if added is None else min(share, predicted)
 
 
 def _combined(more: dict[str, Any], error: float | None) -> float | None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.live_bytes import LiveBytes
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build, checkpoint, to_float8
 from fp8tune.runners.builtin.data import batches
@@ -113,6 +114,21 @@ def test_a_chunked_loss_is_the_same():
     chunked = made._replace(loss="chunked_cross_entropy", loss_chunk=7)
     whole, parts = (cross_entropy(logits, labels, one) for one in (made, chunked))
     assert torch.allclose(whole, parts)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 8])
+def test_a_chunked_loss_needs_what_the_trainers_needs(chunks):
+    """4 - 1/chunks times the logits, as ``python -m benchmarks.loss_bytes`` prints."""
+    tokens, entries = 512, 1024
+    made = spec()._replace(loss="chunked_cross_entropy", loss_chunk=tokens // chunks)
+    head = torch.randn(entries, 8, dtype=torch.bfloat16, requires_grad=True)
+    hidden = torch.randn(1, tokens, 8, dtype=torch.bfloat16)
+    labels = torch.randint(0, entries, (1, tokens))
+    with LiveBytes("loss") as live:
+        logits = hidden @ head.t()
+        cross_entropy(logits, labels, made).backward()
+    needed = live.peaks["loss"] / logits.nbytes
+    assert needed == pytest.approx(4.0 if chunks == 1 else 4 - 1 / chunks, abs=0.1)
 
 
 def test_warmup_starts_at_nothing():

@@ -14,6 +14,7 @@ from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.runner import WORKER, Builtin, Setup
 from fp8tune.runners.builtin.standin import (
     as_many,
+    communication_ends_ms,
     communication_ms,
     depths,
     extrapolated,
@@ -126,9 +127,8 @@ def test_all_ranks_with_their_collectives():
     assert many.more["communication_ms"] == added
     share = added / (200 + added)
     predicted = job["speed.tokens_error"]
-    wrong = many.more["communication_error"]
-    assert wrong == pytest.approx(min(1.0, predicted / share))
-    assert wrong * share == pytest.approx(many.more["extrapolation_error"])
+    assert many.more["extrapolation_error"] == pytest.approx(min(share, predicted))
+    assert many.more["communication_ends_ms"] == communication_ends_ms(job)
     in_part = one._replace(more={"extrapolated": "a", "extrapolation_error": 0.03})
     error = as_many(in_part, job, 16).more["extrapolation_error"]
     assert error == pytest.approx((min(share, predicted) ** 2 + 0.03**2) ** 0.5)
@@ -159,6 +159,22 @@ def test_all_settings_of_a_search_have_communication_or_none(gpu):
         )
         assert eager == others[0]
         assert {type(ms) for ms in (eager, *others)} == {float if gpu else type(None)}
+
+
+@pytest.mark.parametrize(
+    ("precision", "compiled"), [("bf16", True), ("fp8", True), ("fp8", False)]
+)
+def test_collectives_on_other_networks(precision, compiled):
+    """Slower and faster than fitted, and without what FP8 saves of them."""
+    knobs = {"train.mixed_precision": precision, "train.compile_model": compiled}
+    job = runner(LARGE, 16, "h100-sxm").job(knobs)
+    ends = communication_ends_ms(job)
+    slow, fitted, fast = (ends[i : i + 2] for i in (0, 2, 4))
+    assert fitted[0] == pytest.approx(communication_ms(job))
+    for place, _ in enumerate(fitted):
+        assert slow[place] > fitted[place] > fast[place] > 0
+    saves = precision == "fp8" and compiled
+    assert all((with_fp8 < without) == saves for with_fp8, without in (slow, fitted))
 
 
 def test_no_bandwidth_is_known():
