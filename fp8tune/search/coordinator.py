@@ -7,13 +7,12 @@ a search that was killed goes on as if it had not been.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.anew import counting, lost_s
+from fp8tune.search.anew import counting, latest, lost_s
 from fp8tune.search.answer import (
     LARGER_BUDGET,
     NOTHING_MORE,
@@ -23,7 +22,15 @@ from fp8tune.search.answer import (
     answer,
 )
 from fp8tune.search.confirm import again, reason, settings
-from fp8tune.search.cutoff import is_cut_off, least, marked, never_began, was_given_up
+from fp8tune.search.cutoff import (
+    ENDING,
+    has_ended,
+    least,
+    marked,
+    never_began,
+    was_cut_short,
+    was_given_up,
+)
 from fp8tune.search.deadline import deadline, extended, is_late, typical
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
@@ -38,9 +45,6 @@ from fp8tune.search.works import PASSING
 
 TRIES = 4
 """Trials that may fail before they build anything, until none is taken to start."""
-
-ENDING = ("confirm", "stability")
-"""Stages after which the search proposes nothing new."""
 
 
 class Limits(NamedTuple):
@@ -85,7 +89,7 @@ class Search:
         self.watch = watch
         self.aim = aim
         self.stage = Stage(space, conditions, limits.budget) if conditions else None
-        self.interrupted = False
+        self.interrupted = self._ended = False
         self._whole: bool | None = None
         self._begun = runner.now() - study.spent
 
@@ -107,14 +111,16 @@ class Search:
 
     @property
     def _counting(self) -> list[Trial]:
-        """The trials that count under this budget."""
-        known = counting(self.study.trials, self.study.process)
-        return [trial for trial in known if not self._was_cut_short(trial)]
+        """The trials that count under this budget.
 
-    def _was_cut_short(self, trial: Trial) -> bool:
-        """Whether a trial was given up for a smaller budget than there is now."""
-        given_up = trial.stage not in ENDING or is_cut_off(trial.record)
-        return given_up and _budget(trial) < self.limits.budget
+        What is told at the end is as the last process saw it that tried something: one
+        that finds no time left takes nothing back.
+        """
+        every = self.study.trials
+        now = latest(every) if self._ended else self.study.process
+        known = counting(every, now)
+        budget = self.limits.budget
+        return [trial for trial in known if not was_cut_short(trial, budget)]
 
     @property
     def _too_late(self) -> bool:
@@ -133,6 +139,7 @@ class Search:
             self.interrupted = True
         finally:
             self.runner.close()
+        self._ended = True
         found = answer(self.space, self.given, self._counting, self._spent, self.aim)
         found = found._replace(more=self._more(found), trials=len(self.study.trials))
         if self.stage is None:
@@ -196,8 +203,7 @@ class Search:
         One that a smaller budget led to does not end the search of a larger one.
         """
         trials = self._trials
-        ending = [trial for trial in trials if trial.stage in ENDING]
-        if self._too_late or any(_budget(t) >= self.limits.budget for t in ending):
+        if self._too_late or has_ended(trials, self.limits.budget):
             return False
         if len(trials) >= TRIES and all(never_began(t.record) for t in trials):
             return False
@@ -291,9 +297,3 @@ class Search:
             if self.space.point(record.knobs) == point
         )
         return next((count for count in told if type(count) is int), 0)
-
-
-def _budget(trial: Trial) -> float:
-    """The budget that ended a trial or the search before it [s]; else infinite."""
-    budget = trial.record.more.get("budget_s")
-    return budget if isinstance(budget, (int, float)) else math.inf

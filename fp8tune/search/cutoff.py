@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from fp8tune.search.record import Record
@@ -11,6 +12,8 @@ CUT_OFF = "cut_off"
 """The field of a record that says so."""
 IMPORT = "import_s"
 """The field that says how long the trial's process imported torch [s]."""
+ENDING = ("confirm", "stability")
+"""Stages after which the search proposes nothing new."""
 LATE = ("hang", "compile", "launch")
 """How a trial ends that was not done by its deadline."""
 
@@ -47,3 +50,20 @@ def never_began(record: Record) -> bool:
 def was_given_up(trial: Trial) -> bool:
     """Whether a larger budget tries the setting of a trial once more."""
     return trial.stage == "search" and "budget_s" in trial.record.more
+
+
+def was_cut_short(trial: Trial, budget: float) -> bool:
+    """Whether a trial was given up for a smaller budget than there is now [s]."""
+    given_up = trial.stage not in ENDING or is_cut_off(trial.record)
+    return given_up and _budget(trial) < budget
+
+
+def has_ended(trials: Iterable[Trial], budget: float) -> bool:
+    """Whether a search with that budget [s] or more has come to its confirmation."""
+    return any(t.stage in ENDING and _budget(t) >= budget for t in trials)
+
+
+def _budget(trial: Trial) -> float:
+    """The budget that ended a trial or the search before it [s]; else infinite."""
+    budget = trial.record.more.get("budget_s")
+    return budget if isinstance(budget, (int, float)) else math.inf

@@ -126,6 +126,19 @@ def test_a_machine_that_is_mended_is_searched_as_if_it_had_been_sound(broken):
     assert taken_up(study, broken)[0] == [], "what has ended answers at once"
 
 
+def test_what_finds_no_time_left_takes_nothing_back():
+    """The same command says again how the config failed, and all that follows."""
+    failed = {p: ran(p, outcome="user", cost_s=100.0) for p in (GIVEN, OTHER)}
+    records = [*failed.values(), *(ran(p, cost_s=100.0) for p in (BEST, BEST_TWIN))]
+    study = Study("")
+    first, found = taken_up(study, records, budget=302.0)
+    assert len(first) > 2
+    assert (found.given_outcome, found.chosen) == ("user", BEST)
+    stages, again = taken_up(study, records, budget=302.0)
+    assert stages == []
+    assert again._replace(seconds=found.seconds) == found
+
+
 def test_data_that_was_lost_on_the_way_and_is_back():
     """The config ran before, so that it is not tried again."""
     study = Study("")
