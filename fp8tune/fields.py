@@ -93,6 +93,7 @@ FIELDS: dict[str, str] = {
     "qk_norm_eps": "epsilon of those norms",
     "init_std": "standard deviation of the initial weights",
     "top_k": "experts that a token goes to",
+    "balance_weight": "weight of the loss that balances the experts' load",
     "moe_every": "every so many blocks one is a mixture of experts",
     "packed_experts": "whether all experts of a block are one tensor per projection",
     "loss": "loss function, by the trainer's name",

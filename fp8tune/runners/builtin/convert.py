@@ -107,7 +107,7 @@ def avoid_slow_kernels(spec: Spec) -> None:
 
 def build(
     spec: Spec, built: Callable[[], None] = lambda: None
-) -> tuple[nn.Module, dict[str, int]]:
+) -> tuple[Decoder, dict[str, int]]:
     """The model, ready to train, and counts of what was converted and wrapped.
 
     One rank of many never holds the whole model: it is built without storage, and gets

@@ -1,10 +1,10 @@
 """A mixture of experts: each token goes to its ``top_k`` best experts.
 
-Tokens are sorted by expert and padded to the fullest one, so that all experts are one
-batched matmul; this is the trainer's way too, and its memory is what it costs. Where
-the trainer calls ``torch._grouped_mm`` on the padded tensors, this is ``torch.bmm``:
-the same product by another kernel. The loss that balances the router's load is
-left out.
+As the trainer does it, since what that costs is measured here: tokens are sorted by
+expert and copied, expert by expert, into one tensor that is padded to the fullest one;
+all experts are one grouped matmul. In fp32, which that has not, they run one by one.
+Each router keeps its losses, and with them what they are computed from, until its block
+is run again (model/moe.py, model/router.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,21 @@ from torch.nn import functional
 
 from fp8tune.runners.builtin.spec import Spec
 
+GROUPED = (torch.bfloat16, torch.float16)
+"""What a grouped matmul takes."""
+
+grouped_mm: Callable[[Tensor, Tensor], Tensor] = torch._grouped_mm
+
 
 class Experts(nn.Module):
-    """Router, experts, and a shared expert that every token passes."""
+    """Router, experts, and a shared expert that every token passes.
+
+    ``balance`` is the loss that balances the router's load: 1 where all experts are
+    alike. ``spread`` is that of its logits, computed whether or not it counts.
+    """
+
+    balance: Tensor
+    spread: Tensor
 
     def __init__(self, spec: Spec, dense: Callable[[Spec, int], nn.Module]) -> None:
         super().__init__()
@@ -33,9 +45,14 @@ class Experts(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] to [B, S, D]."""
         flat = x.reshape(-1, x.shape[-1])
-        scores = self.router(flat).softmax(-1)
+        logits = self.router(flat)
+        scores = logits.softmax(-1)
         weights, chosen = scores.topk(self.top_k, dim=-1)
         weights = weights / weights.sum(-1, keepdim=True)
+        count = len(self.experts)
+        tokens = functional.one_hot(chosen, count).float().sum((0, 1))
+        self.balance = count * (tokens / chosen.numel() * scores.mean(0)).sum()
+        self.spread = (logits.logsumexp(-1) ** 2).mean()
         out = self._dispatch(flat, weights, chosen)
         if self.shared_expert is not None:
             out = out + self.shared_expert(flat)
@@ -43,29 +60,59 @@ class Experts(nn.Module):
 
     def _dispatch(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
         """Rows of ``x`` [T, D] through their experts; weights, chosen [T, top_k]."""
+        if x.dtype not in GROUPED:
+            return self._one_by_one(x, weights, chosen)
         expert = chosen.reshape(-1)
         order = expert.argsort(stable=True)
         token = order // self.top_k
-        counts = torch.bincount(expert, minlength=len(self.experts))
-        starts = counts.cumsum(0) - counts
-        slot = torch.arange(len(order), device=x.device) - starts[expert[order]]
-        padded = x.new_zeros(len(self.experts), int(counts.max()), x.shape[1])
-        padded[expert[order], slot] = x[token]
-        done = self._run(padded)[expert[order], slot]
-        done = done * weights.reshape(-1)[order].unsqueeze(-1)
-        return torch.zeros_like(x).index_add(0, token, done.to(x.dtype))
+        counts = torch.bincount(expert, minlength=len(self.experts)).tolist()
+        done = unpadded(self._run(padded(x[token], counts)), counts)
+        done = (done * weights.reshape(-1)[order].unsqueeze(-1)).to(x.dtype)
+        places = token.unsqueeze(-1).expand_as(done)
+        return torch.zeros_like(x).scatter_add_(0, places, done)
+
+    def _one_by_one(self, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            here = chosen == number
+            rows = here.any(dim=-1)
+            if rows.any():
+                weight = (weights * here).sum(dim=-1)[rows].unsqueeze(-1)
+                out[rows] += (weight * expert(x[rows])).to(x.dtype)
+        return out
 
     def _run(self, x: Tensor) -> Tensor:
         """All experts at once: [E, rows, D] to [E, rows, D]."""
-        up = torch.bmm(x, self._stack("up_proj"))
-        gate = getattr(self.experts[0], "gate_proj", None)
-        act = self.experts[0].act
-        if gate is not None:
-            inner = functional.silu(torch.bmm(x, self._stack("gate_proj"))) * up
-        else:
-            inner = act(up)  # type: ignore[operator]
-        return torch.bmm(inner, self._stack("down_proj"))
+        up, down = self._stack("up_proj"), self._stack("down_proj")
+        first = self.experts[0]
+        if getattr(first, "gate_proj", None) is None:
+            act = first.act
+            return grouped_mm(act(grouped_mm(x, up)), down)  # type: ignore[operator]
+        gate = grouped_mm(x, self._stack("gate_proj"))
+        return grouped_mm(functional.silu(gate) * grouped_mm(x, up), down)
 
     def _stack(self, name: str) -> Tensor:
         weights = [getattr(expert, name).weight.t() for expert in self.experts]
         return torch.stack(weights)
+
+
+def padded(rows: Tensor, counts: list[int]) -> Tensor:
+    """Rows [T, D], sorted by expert, as [E, most rows of an expert, D]."""
+    found = rows.new_zeros(len(counts), max(counts), rows.shape[1])
+    start = 0
+    for number, count in enumerate(counts):
+        if count:
+            found[number, :count] = rows[start : start + count]
+        start += count
+    return found
+
+
+def unpadded(found: Tensor, counts: list[int]) -> Tensor:
+    """The inverse of ``padded``."""
+    rows = found.new_zeros(sum(counts), found.shape[2])
+    start = 0
+    for number, count in enumerate(counts):
+        if count:
+            rows[start : start + count] = found[number, :count]
+        start += count
+    return rows

@@ -195,6 +195,14 @@ class Decoder(nn.Module):
         ):
             buffer.copy_(values)
 
+    def balance(self) -> Tensor:
+        """The sum of the losses that balance the routers of the last forward pass."""
+        total = torch.zeros((), device=self.cos.device)
+        for layer in self.layers:
+            if isinstance(layer.mlp, Experts):
+                total = total + layer.mlp.balance
+        return total
+
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of every position."""
         length = tokens.shape[1]

@@ -40,6 +40,7 @@ class Spec(NamedTuple):
     moe_every: int
     expert_size: int
     shared_experts: int
+    balance_weight: float
 
     precision: str
     fp8_recipe: str

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fp8tune.runners.builtin.model import Decoder
 from fp8tune.runners.builtin.spec import Spec
 
 
@@ -28,7 +29,7 @@ class Training:
     """
 
     def __init__(
-        self, model: nn.Module, spec: Spec, data: Iterator[tuple[Tensor, Tensor]]
+        self, model: Decoder, spec: Spec, data: Iterator[tuple[Tensor, Tensor]]
     ) -> None:
         self.model = model
         self.spec = spec
@@ -44,7 +45,7 @@ class Training:
         """
         batch = next(self.data)
         self.data = itertools.chain((batch,), self.data)
-        cross_entropy(self.model(batch[0]), batch[1], self.spec).backward()
+        self._loss(self.model(batch[0]), batch[1]).backward()
         self.optimizer.zero_grad()
 
     def step(self) -> Step:
@@ -55,7 +56,7 @@ class Training:
             self._sync_gradients(last=number == spec.grad_accum - 1)
             tokens, labels = next(self.data)
             logits = self.logits = self.model(tokens)
-            loss = cross_entropy(logits, labels, spec)
+            loss = self._loss(logits, labels)
             told = exact_cross_entropy(logits, labels) if spec.steps else loss
             (loss / spec.grad_accum).backward()
             total += told.item()  # waits for the device, as the trainer does
@@ -66,6 +67,13 @@ class Training:
         self.optimizer.zero_grad()
         self.taken += 1
         return Step(total / spec.grad_accum, float(_whole(norm)))
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy, and what balances the experts (scripts/train.py)."""
+        loss = cross_entropy(logits, labels, self.spec)
+        if not self.spec.experts:
+            return loss
+        return loss + self.spec.balance_weight * self.model.balance()
 
     def _sync_gradients(self, *, last: bool) -> None:
         """Reduce gradients over ranks in the last micro-batch only, where sharded."""
