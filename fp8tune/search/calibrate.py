@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.facts.runs import BadCalibration, Run, of_job
 from fp8tune.facts.stored import add, read
 from fp8tune.job import Job, Unknown
@@ -27,9 +28,9 @@ MOST = 400
 def measured(job: Job, records: Iterable[Record]) -> list[Run]:
     """What trials of a config have measured, once for each of its settings.
 
-    Rehearsals on a CPU say nothing of a GPU, a rank by itself and a trial that ended
-    early nothing of speed, and runs for their losses nothing at all. A trial that ran
-    out of memory says that it needs more than there is.
+    Rehearsals on a CPU say nothing of a GPU, a rank by itself, a trial that ended early
+    and one on another GPU nothing of speed, and runs for their losses nothing at all. A
+    trial that ran out of memory says that it needs more than there is.
     """
     last: dict[str, Record] = {}
     for record in records:
@@ -48,23 +49,22 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
         values.setdefault(key, count)
     changed, versions = with_knobs(job, values), _versions(more)
     whole = record.measured and "extrapolated" not in more
+    with contextlib.suppress(Unknown):
+        whole = whole and not _is_elsewhere(job, record)
     tokens = record.tokens_per_second if whole else 0.0
-    told: list[tuple[float, float]] = [(_peak(changed, record), 0.0), (0.0, tokens)]
+    told = [(record.peak_gib, 0.0), (0.0, tokens)]
     for peak, rate in told if record.ok else [(0.0, 0.0)]:
         with contextlib.suppress(Unknown, BadCalibration):
             yield from of_job(changed, peak, rate, versions, ran_out=not record.ok)
 
 
-def _peak(job: Job, record: Record) -> float:
-    """The peak that a trial tells of [GiB]; 0 where it has not seen the run's.
-
-    A rank by itself never builds the whole model, which may take the most.
-    """
-    with contextlib.suppress(Unknown):
-        whole = job["memory.init_gib"]
-        if "extrapolated" in record.more and record.peak_gib < whole:
-            return 0.0
-    return record.peak_gib
+def _is_elsewhere(job: Job, record: Record) -> bool:
+    """Whether a trial ran on another GPU than its config is for."""
+    name = str(record.more.get("environment", "")).partition(", torch ")[0]
+    try:
+        return bool(name) and resolve(name) != job["gpu"]
+    except UnknownGpu:
+        return True
 
 
 def _versions(more: Mapping[str, Any]) -> dict[str, str]:

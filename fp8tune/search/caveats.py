@@ -27,7 +27,7 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     if found.chosen != plan.given and reached(found).gain and not found.confirmed:
         does = f": {found.more} does" * (found.more == LARGER_BUDGET)
         yield f"not both measured again, so it may be luck{does}"
-    if found.verdict == "unsure" and (said := predicted(found)):
+    if said := unsure(found):
         yield said
     if found.verdict == "same" and found.alike > SAME:
         yield f"up to {100 * found.alike:.0f} % is the same: a CPU tells no more"
@@ -47,6 +47,17 @@ def may_diverge(found: Answer, plan: Plan) -> str:
     alike = found.chosen is not None and len(values) == 1
     said = "the config's loss ended in NaN, and this setting learns alike: watch it"
     return said * (alike and found.given_outcome == "nan")
+
+
+def unsure(found: Answer) -> str:
+    """Why a gain that was measured on both sides is not sure; ``""`` for others."""
+    if found.verdict != "unsure" or found.unmeasured:
+        return predicted(found) if found.verdict == "unsure" else ""
+    doubtful = stability.doubt(found.learns) or not found.confirmed
+    if doubtful or not reached(found).gain:
+        return ""
+    does = f": {found.more} makes them" * (found.more == LARGER_BUDGET)
+    return f"it takes more pairs of runs to tell{does}"
 
 
 def predicted(found: Answer) -> str:

@@ -198,7 +198,7 @@ def _reference(beside: Beside, plan: Plan, *, at_best: bool) -> str:
 
 def _by_few(found: Answer) -> str:
     """Of how few pairs of runs a gain is; ``""`` where they are enough."""
-    few = found.verdict == "faster" and 0 < found.evidence.pairs < ENOUGH
+    few = found.verdict in ("faster", "unsure") and 0 < found.evidence.pairs < ENOUGH
     return (
         f", by {found.evidence.pairs} pair{'s' * (found.evidence.pairs != 1)} of runs"
         if few

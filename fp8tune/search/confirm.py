@@ -242,7 +242,7 @@ def _doubtful(
     """
     others = [p for p in ranked(space, given, trials) if p != given]
     ours = [p for p in others if _times(runs, p)] or others
-    if not ours or not _times(runs, given):
+    if not ours or not _times(runs, given) or _lost(runs, given):
         return None
     gain, same = measured_gap(runs, ours[0], given), usual(runs).same
     left = not _times(runs, ours[0]) and gain and verdict(gain, same) == "slower"

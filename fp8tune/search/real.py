@@ -175,6 +175,22 @@ def larger_gib(job: Job) -> float:
     return float(wanted) if here and wanted > here else 0.0
 
 
+def timed_elsewhere(job: Job) -> str:
+    """That trials are timed on another GPU than the job's; ``""`` where they are not.
+
+    Their speeds are not kept for estimates (``calibrate.measured``).
+    """
+    here = smi.name()
+    try:
+        named = job["gpu"]
+        same = not here or resolve(here) == named
+    except UnknownGpu:
+        same = False
+    except Unknown:
+        return ""
+    return "" if same else f"memory is that of {named}, speeds are of this {here}"
+
+
 def this_gpu(asked: str) -> str:
     """The GPU as the table knows it: the one named, else this machine's.
 

@@ -9,7 +9,7 @@ from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
-from fp8tune.search.caveats import may_diverge, predicted, untied
+from fp8tune.search.caveats import may_diverge, unsure, untied
 from fp8tune.search.closing import no_gain
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS
@@ -88,8 +88,8 @@ def _gained(found: Answer, aim: str) -> str:
 
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if found.verdict == "unsure":
-        yield "unsure" if found.confirmed else "unsure: not both measured again"
-        yield from filter(None, [predicted(found)])
+        why = unsure(found) if found.confirmed else "not both measured again"
+        yield f"unsure: {why}" if why else "unsure"
     if said := no_gain(found, plan.space):
         rehearsed = found.record and found.record.more.get("rehearsal") is True
         yield f"on this CPU {said}" if rehearsed else said
@@ -98,12 +98,12 @@ def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     if found.record is not None:
         yield from _of_trial(found.record)
     yield from _learning(plan, found)
-    if how := WORDS.get(found.given_outcome):
-        yield f"the config as it was failed: {how}"
+    if failed := WORDS.get(found.given_outcome):
+        yield f"the config as it was failed: {failed}"
     if said := may_diverge(found, plan):
         yield said
-    if why := found.unfit.get(plan.given):
-        yield f"the config as it was leaves too little memory: {why}"
+    if little := found.unfit.get(plan.given):
+        yield f"the config as it was leaves too little memory: {little}"
     if found.runner_up is not None:
         yield f"runner-up: {_difference(plan, found.runner_up)}"
     if found.record is not None:

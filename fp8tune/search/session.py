@@ -36,6 +36,7 @@ from fp8tune.search.lock import Busy
 from fp8tune.search.output import as_json
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
+from fp8tune.search.real import timed_elsewhere
 from fp8tune.search.reasons import choices
 from fp8tune.search.record import BadRecord
 from fp8tune.search.refuted import with_measured
@@ -147,6 +148,9 @@ def _before(made: Prepared) -> Iterator[str]:
         yield f"{why}: trials train on made-up text, so losses are not of your data"
     if isinstance(made.runner, Builtin):
         yield standing(made.plan.config)
+        on_gpu = made.runner.setup.device == "cuda"
+        if on_gpu and (said := timed_elsewhere(made.plan.config.job)):
+            yield said
     if isinstance(made.runner, Builtin) and (said := larger(made.plan.config)):
         yield said
     if made.begun.said:

@@ -242,12 +242,12 @@ def settled(gain: Speed, same: float) -> bool:
 def shown(gain: Speed) -> Speed:
     """A gain with the interval to show: the one that decided, where that was close.
 
-    What just passes was likely lucky, so that it looks larger than it is.
+    What just passes was likely lucky, so that it looks larger than it is; and what just
+    does not would look sure.
     """
-    sure = _surely(gain)
-    passed = sure.low > 1 or sure.high < 1
+    differs = gain.low > 1 or gain.high < 1
     close = abs(math.log(gain.value)) < 2 * LOOKS * gain.half
-    return sure if passed and close else gain
+    return _surely(gain) if differs and close else gain
 
 
 def _surely(gain: Speed) -> Speed:

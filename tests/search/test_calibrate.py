@@ -27,17 +27,25 @@ def test_a_speed_that_cannot_be_leaves_the_peak():
 
 
 @pytest.mark.parametrize(
-    ("peak", "more", "counts"),
-    [(45.0, {}, True), (45.0, {"extrapolated": "rank 0 of 64"}, False)],
+    ("device", "counts"),
+    [("NVIDIA H200", True), ("NVIDIA H100 PCIe", False), ("Odd 9", False), ("", True)],
 )
-def test_a_rank_that_never_held_the_whole_model_tells_no_peak_below_it(
-    peak, more, counts
-):
+def test_a_speed_counts_for_the_gpu_that_it_was_measured_on(device, counts):
+    """Where ``--gpu`` names another: its memory is what it is."""
+    more = {"environment": f"{device}, torch 2.13.0"}
+    found = measured(MINE.config.job, [told(BEST, 9100, peak_gib=70.0, more=more)])
+    assert [run.quantity for run in found] == ["memory"] + ["speed"] * counts
+
+
+@pytest.mark.parametrize("peak", [45.0, 70.0])
+@pytest.mark.parametrize("more", [{}, {"extrapolated": "rank 0 of 64"}])
+def test_a_rank_that_never_held_the_whole_model_tells_no_peak_below_it(peak, more):
     target = H200._replace(world_size=64)
     job = plan(config(dim=8192, layers=40), target=target).config.job
-    assert peak < job["memory.init_gib"]
+    whole = peak > job["memory.init_gib"]
     found = measured(job, [told(GIVEN, 9000, peak_gib=peak, more=more)])
-    assert [run.quantity for run in found] == ["memory"] * counts
+    assert [run.quantity for run in found] == ["memory"] * whole
+    assert whole == (peak == 70.0)
 
 
 def test_a_corrected_peak_is_surer():

@@ -287,3 +287,13 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
 
 def is_bf16(trial):
     return trial.record.knobs[PRECISION] == "bf16"
+
+
+def test_nothing_runs_on_beside_a_given_one_that_gives_no_answer():
+    """There is no ratio to come to know, however often the best one runs."""
+    gone = ran(GIVEN, outcome="hang")
+    found = trials(("given", gone), ("search", ran(BEST, 150)))
+    speeds = {GIVEN: [gone], BEST: [ran(BEST, 150)], BEST_TWIN: [ran(BEST_TWIN, 100)]}
+    asked = order(found, speeds)
+    assert asked.count(GIVEN) == 1
+    assert asked.count(BEST) < MOST / 2

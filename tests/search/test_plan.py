@@ -6,9 +6,9 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.plan import CannotPlan, plan_for_records, read_config, study_name
-from fp8tune.search.real import this_gpu
+from fp8tune.search.real import this_gpu, timed_elsewhere
 from fp8tune.search.record import Record
-from tests.runners.fake_smi import script
+from tests.runners.fake_smi import install, script
 from tests.search.tries import BATCH, COMPILE, PRECISION
 
 CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = true\n'
@@ -188,3 +188,22 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
     script(tmp_path, monkeypatch, text)
     with pytest.raises(CannotPlan, match=f"^{why}"):
         this_gpu("h100")
+
+
+@pytest.mark.parametrize(
+    ("here", "named", "said"),
+    [
+        ("NVIDIA H200", "h200", ""),
+        ("NVIDIA H100 PCIe", "h200", "memory is that of h200, speeds are of this NV"),
+        ("Odd 9", "h200", "memory is that of h200, speeds are of this Odd 9"),
+        ("Odd 9", "", ""),
+    ],
+)
+def test_trials_on_another_gpu_than_the_configs(
+    tmp_path, monkeypatch, here, named, said
+):
+    install(tmp_path, monkeypatch, name=here)
+    job = read_config("a.toml", CONFIG, Target(named, 0, "--gpu")).job
+    found = timed_elsewhere(job)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)

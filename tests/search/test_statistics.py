@@ -38,7 +38,8 @@ def runs(*values):
     [
         (1.03, 0.02, True),  # it has just passed
         (1 / 1.03, 0.02, True),
-        (1.03, 0.03, False),  # it has not
+        (1.03, 0.029, True),  # it has just not
+        (1.03, 0.03, False),  # nor nearly
         (1.5, 0.02, False),  # nothing is near
     ],
 )
