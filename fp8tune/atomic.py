@@ -14,9 +14,17 @@ def write(path: str, data: bytes, like: str = "", *, through: bool = True) -> No
 
     A link stays a link: what it points at is replaced, unless it is not to be written
     ``through``; further hard links keep the old bytes. What is no file, such as a pipe
-    or ``/dev/null``, is written to and stays. Raises ``OSError``, and then the file is
-    what it was.
+    or ``/dev/null``, is written to and stays. Raises ``OSError`` that names ``path``,
+    and then the file is what it was.
     """
+    try:
+        _write(path, data, like, through=through)
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def _write(path: str, data: bytes, like: str, *, through: bool) -> None:
     if through and is_stream(path):
         with open(path, "wb") as stream:
             stream.write(data)

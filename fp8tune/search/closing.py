@@ -258,11 +258,12 @@ def _smaller(plan: Plan) -> str:
     return " or ".join(filter(None, options))
 
 
-def mending(trials: Sequence[Trial]) -> Iterator[str]:
+def mending(trials: Sequence[Trial], *, rehearsed: bool) -> Iterator[str]:
     """What to do where real trials failed of what the machine may have caused."""
     if tries_anew(trials, latest(trials) + 1):
         if all(never_began(trial.record) for trial in trials):
-            yield "fp8tune doctor says what is missing on this machine"
+            command = f"fp8tune doctor{' --device cpu' * rehearsed}"
+            yield f"{command} says what is missing on this machine"
         yield "once that is mended, the same command tries your config anew"
 
 

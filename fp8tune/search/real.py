@@ -134,10 +134,13 @@ def ranks(config: Config) -> int:
 def check_host(config: Config) -> None:
     """Raise ``CannotPlan`` where this machine cannot hold the model of a rehearsal.
 
-    A trial builds all its weights in fp32.
+    A trial builds its weights in fp32: those of one rank, or all where they are tied
+    (``convert.build``).
     """
     with suppress(Unknown, ValueError, OSError):
-        needed = 4 * config.job["params.decoder"] / GIB
+        job = config.job
+        ranks = 1 if job["tied_embeddings"] else job["shards"]
+        needed = 4 * job["params.decoder"] / ranks / GIB
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
         if needed > memory:
             raise CannotPlan(

@@ -80,8 +80,9 @@ def _heard(wishes: Wishes) -> int:
         place = f"{wishes.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None
     except OSError as error:  # a full disk, mostly
-        place = f"{error.filename}: " if error.filename else ""
-        raise CannotSearch(f"{place}{error.strerror}") from None
+        place = error.filename or f"in {wishes.studies}"
+        hint = "what ran is kept for the same command; --studies DIR is another place"
+        raise CannotSearch(f"{place}: {error.strerror}; {hint}") from None
 
 
 def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
@@ -224,7 +225,7 @@ def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
         return list(_left_out(study))
     said = list(advice(made.plan, study.trials, parse_duration(wishes.budget)))
     if isinstance(made.runner, Builtin):
-        said += mending(study.trials)
+        said += mending(study.trials, rehearsed=made.runner.setup.device == "cpu")
     if trials := lacking(wishes.objective, (t.record for t in study.trials)):
         said.append(f"{trials}: watts unknown; without --objective they count")
     return said

@@ -76,7 +76,8 @@ class Study:
             atomic.write(place, f"{text}\n".encode(), through=False)
             self.trials = _read(os.path.join(self.folder, "trials.jsonl"))
         except OSError as error:
-            raise BadStudy(f"{error.filename}: {error.strerror}") from None
+            hint = "--studies DIR is another place"
+            raise BadStudy(f"{error.filename}: {error.strerror}; {hint}") from None
 
     def take_up(self) -> None:
         """Tell trials from now on from those so far: the machine may have changed."""

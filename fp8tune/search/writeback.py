@@ -116,7 +116,7 @@ def _reasons(choices: list[Choice]) -> list[str]:
 
 def _comment(text: str, start: int, reasons: list[str]) -> str:
     indent = text[start : len(text) - len(text[start:].lstrip(" \t"))]
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = "\r\n" if text[start:].partition("\n")[0].endswith("\r") else "\n"
     return "".join(
         f"{indent}{MARK}{line}{newline}"
         for reason in reasons

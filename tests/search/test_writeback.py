@@ -102,6 +102,13 @@ def test_comments_of_the_user_stay():
     )
 
 
+def test_a_comment_ends_as_its_line_does():
+    """In a file whose lines end in both ways."""
+    text = CONFIG.replace("\n", "\r\n", 1).encode()
+    after = write_back(text, [Choice("train.batch_size", 4, ("b",))])
+    assert after == text.replace(b"batch_size = 8", f"{MARK}b\nbatch_size = 4".encode())
+
+
 def test_crlf_and_bom_stay():
     data = b"\xef\xbb\xbf" + CONFIG.replace("\n", "\r\n").encode()
     after = write_back(data, [Choice("train.batch_size", 4, ("b",))])

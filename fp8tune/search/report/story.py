@@ -288,4 +288,5 @@ def _failures(case: Case) -> Iterator[str]:
     if any(record.outcome == "oom" for record in failures):
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
     if not case.replay:
-        yield from map(_sentence, mending(case.trials))
+        on_cpu = case.about.get("device") == "cpu"
+        yield from map(_sentence, mending(case.trials, rehearsed=on_cpu))
