@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fp8tune.facts.bands import CALIBRATED
+from fp8tune.facts.gpus import find
 from fp8tune.facts.runs import MEMORY, SLACK, BadCalibration, Run, of_job
 from fp8tune.job import Job
 
@@ -26,6 +27,11 @@ def typed(
     job: Job, peak_gib: float, tokens: float, versions: dict[str, str]
 ) -> list[Run]:
     """The runs to store; raises ``Unknown``, and ``BadCalibration`` with the reason."""
+    if (peak_gib or tokens) and (names := find(job["gpu"]).members):
+        raise BadCalibration(
+            f"{job['gpu']} is not one GPU: name the one that it was measured on, "
+            f"{' or '.join(names)}"
+        )
     runs = of_job(job, 0.0, tokens, versions)
     if peak_gib:
         _check(job, peak_gib)
@@ -35,7 +41,6 @@ def typed(
 
 def _check(job: Job, gib: float) -> None:
     """Refuse a peak that no run of this config can have had."""
-    _ = job["gpu"]  # without it no run can be stored: say so first
     low, peak, high = (job[f"memory.{name}_gib"] for name in ("low", "peak", "high"))
     least = _exact_gib(job)
     said = f"--measured {gib:g}"

@@ -93,7 +93,7 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{named(found.verdict, aim)}: {describe(plan, found.chosen)}"
         yield f"{_interval(given, aim)} -> {_interval(best, aim)}"
         told = " tokens per joule" * (aim == ENERGY)
-        yield f"{change(gain)}{told}{_by_few(found)}{_without(found)}"
+        yield f"{change(gain)}{told}{of_pairs(found)}"
     elif found.chosen == plan.given and found.verdict == "unsure":
         yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
         yield from _second(found, plan)
@@ -194,6 +194,11 @@ def _reference(beside: Beside, plan: Plan, *, at_best: bool) -> str:
         return f"bf16 twin of {'your config' if mine else 'this setting'}"
     alike = plan._replace(given=space.with_precision(fp8, "bf16") or fp8)
     return f"bf16{' at its best' * at_best}, {describe(alike, bf16)},"
+
+
+def of_pairs(found: Answer) -> str:
+    """Of how few pairs of runs a gain is, and how many it leaves out."""
+    return f"{_by_few(found)}{_without(found)}"
 
 
 def _by_few(found: Answer) -> str:

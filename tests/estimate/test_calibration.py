@@ -71,6 +71,7 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
     ("arguments", "said"),
     [
         (("--measured", "50"), "nothing says: name it with --gpu"),
+        (("--measured", "50", "--gpu", "a100"), "measured on, a100-40gb or a100-80gb"),
         (("--measured", "50", *H200[:2]), "give that number with --world-size"),
         (("--measured", "900", *H200), "--measured 900: more than the GPU has, 139.8"),
         (("--measured", "9", *H200), "alone are 62.2 GiB per GPU"),

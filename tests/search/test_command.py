@@ -112,7 +112,10 @@ def test_a_bad_run_is_left_out_and_said(replay):
     done = replay([*given, *best, *RECORDS[1:2], *RECORDS[3:]])
     (gain,) = [line for line in done.out.splitlines() if "pairs of runs" in line]
     assert gain.startswith("+2.0 % (")
-    assert gain.endswith(", 1 of 7 pairs of runs left out as far off")
+    left_out = ", 1 of 7 pairs of runs left out as far off"
+    assert gain.endswith(left_out)
+    (page,) = Path().glob(".fp8tune/*/report.html")
+    assert f"{left_out}." in page.read_text()
 
 
 def test_a_figure_that_may_be_luck_is_said_to_be(replay):

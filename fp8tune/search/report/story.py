@@ -16,6 +16,7 @@ from fp8tune.search.closing import (
     mending,
     no_gain,
     nothing_else,
+    of_pairs,
     short_of_memory,
     standing,
     unfinished,
@@ -190,7 +191,8 @@ def _figures(case: Case) -> Iterator[str]:
         if best
     ]
     first, *rest = told
-    yield f"Your config does {first}." if mine else f"{_changes(case)}: {first}."
+    counted = f"{first}{of_pairs(found)}"
+    yield f"Your config does {first}." if mine else f"{_changes(case)}: {counted}."
     yield from (f"Beside that {line}." for line in rest)
 
 
