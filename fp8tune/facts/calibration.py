@@ -179,10 +179,10 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     """FP8's gain where configs like this one ran in both precisions.
 
     It moves by what their speeds were off by: upwards only where gains of whole models
-    are published. Its band moves with it where this config itself ran in both;
-    else other shapes may gain as before, so that end of the band stays, and no model
-    gains more than its linears may. None where either precision has no run, or other
-    versions. Raises ``Unknown``.
+    are published. Its band moves with it where this config itself ran in both, and then
+    no other run counts; else other shapes may gain as before, so that end of the band
+    stays, and no model gains more than its linears may. None where either precision has
+    no run, or other versions. Raises ``Unknown``.
     """
     name, own = family(job, SPEED), f", {job['precision']}"
     fp8, bf16 = (
@@ -192,9 +192,13 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     if not fp8 or not bf16 or _differ(fp8[-1].versions, bf16[-1].versions):
         return None
     low, value, high = (job[f"speed.fp8_gain{end}"] for end in ("_low", "", "_high"))
+    own_fp8, own_bf16 = _of_itself(job, fp8), _of_itself(job, bf16)
+    itself = bool(own_fp8 and own_bf16)
+    if itself:
+        fp8, bf16 = own_fp8, own_bf16
     one, other = (median(list(map(_measured, some))).rest for some in (fp8, bf16))
     by = one / other if job["fp8.published"] else min(1.0, one / other)
-    found, itself = value * by, _ran_itself(job, fp8) and _ran_itself(job, bf16)
+    found = value * by
     if not itself:
         found = min(found, max(value, job["fp8.linear_gain_high"]))
     ends = [found - (value - low), found + (high - value)]
@@ -210,11 +214,11 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     return Gain(facts, len(fp8) + len(bf16), by)
 
 
-def _ran_itself(job: Job, runs: Sequence[Run]) -> bool:
-    """Whether some run is of this job, in whatever precision it ran."""
+def _of_itself(job: Job, runs: Sequence[Run]) -> list[Run]:
+    """The runs that are of this job, in whatever precision they ran."""
     precisions = ("fp8", "bf16")
     mine = {config_of(job.with_values({"precision": one})) for one in precisions}
-    return any(run.config in mine for run in runs)
+    return [run for run in runs if run.config in mine]
 
 
 def _differ(versions: dict[str, str], others: dict[str, str]) -> bool:

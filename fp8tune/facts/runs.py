@@ -20,6 +20,9 @@ MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
 SMALL = 1024
 """Smaller hidden sizes are a family of their own: their errors are, too."""
 
+DECIDING = ("memory.peak_gib", "memory.low_gib", "speed.tokens_per_second")
+"""What two configs have in common that are the same for measured runs."""
+
 SLACK = 0.005
 """How far above what building needs a measured peak may still be that."""
 
@@ -49,10 +52,16 @@ class BadCalibration(Exception):
 
 
 def config_of(job: Job) -> str:
-    """What tells a job's config from others: a digest of its values and GPUs."""
+    """What tells a job's config from others: a digest of its values and GPUs.
+
+    Of those that memory and speed depend on; with experts of all, since data, router
+    and schedule decide how tokens are routed.
+    """
     from hashlib import sha256
 
-    said = (sorted(job.given.items()), job["world_size"])
+    named = {key for fact in DECIDING for key in job.words.origins(fact)}
+    keys = job.given if job["experts"] else named & job.given.keys()
+    said = (sorted((key, job.given[key]) for key in keys), job["world_size"])
     return sha256(repr(said).encode()).hexdigest()[:16]
 
 

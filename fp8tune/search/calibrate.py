@@ -41,7 +41,10 @@ def measured(job: Job, records: Iterable[Record]) -> list[Run]:
 
 
 def _runs(job: Job, record: Record) -> Iterator[Run]:
-    """What one trial has measured; what cannot be or was not predicted is left out."""
+    """What one trial has measured; what cannot be or was not predicted is left out.
+
+    Made-up text routes tokens to other experts than the config's data do.
+    """
     key, more = job.words.renamed.get("grad_accum"), record.more
     values = dict(record.knobs)
     count = more.get("grad_accum")
@@ -55,7 +58,9 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
     told = [(record.peak_gib, 0.0), (0.0, tokens)]
     for peak, rate in told if record.ok else [(0.0, 0.0)]:
         with contextlib.suppress(Unknown, BadCalibration):
-            yield from of_job(changed, peak, rate, versions, ran_out=not record.ok)
+            runs = of_job(changed, peak, rate, versions, ran_out=not record.ok)
+            routed = job["experts"] > 0 and more.get("made_up_data") is True
+            yield from (run._replace(config="") if routed else run for run in runs)
 
 
 def _is_elsewhere(job: Job, record: Record) -> bool:

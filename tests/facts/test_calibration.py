@@ -274,6 +274,22 @@ def test_runs_of_other_configs_leave_an_end_of_the_gains_band(config, fp8, pays)
     assert str(other.with_values(gain.facts)["fp8.pays"]) == pays
 
 
+def test_what_a_config_itself_gained_counts_alone(config):
+    """Whatever its family did, and wherever its checkpoints lie."""
+    runs = in_both(config, bf16=0.9, fp8=1.1)
+    for precision, ratio in {"bf16": 1.0, "fp8": 0.7}.items():
+        one = config(precision=precision).with_values({"micro_batch": 2})
+        one = one.with_values({"checkpoint.dir": precision})
+        runs += of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
+    mine = config(precision="fp8").with_values({"micro_batch": 2})
+    gain = calibration.gain(mine, runs)
+    assert (gain.runs, gain.factor) == (2, pytest.approx(0.7))
+    assert str(mine.with_values(gain.facts)["fp8.pays"]) == "no"
+    assert calibration.gain(config(precision="fp8"), runs).factor == pytest.approx(
+        1.1 / 0.9
+    )
+
+
 def test_runs_of_a_large_model_make_fp8_pay_for_no_small_one(config):
     runs = in_both(config, bf16=0.8, fp8=1.1)
     small = config(precision="fp8", dim=1024)
