@@ -54,7 +54,10 @@ a run `fits` up to 91.5 % of the GPU, what the fullest run that worked had alloc
 
 {summary}
 
-The band of an estimate, and where the runs of its family lie:
+The band of an estimate, and where the runs of its family lie. It narrows so for runs
+and configs in bf16; with FP8 in either it stays within the pairs' 2 %, which under full
+AC is no narrower than before; with experts only for the config that itself ran, since
+others may be routed otherwise:
 
 {bands}
 

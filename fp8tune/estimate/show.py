@@ -158,7 +158,7 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield ""
         yield from wrapped(f"{first} {_setting(best, kind)}")
     if found.preferred is not None:
-        pays = "pays" if found.said.pays == "yes" else "does not pay"
+        pays = "pays" if found.preferred.precision == "fp8" else "does not pay"
         yield from wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
     if found.instead:
         yield ""

@@ -74,7 +74,7 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         gemms(job) if runs else [],
         cells,
         best,
-        preferred(cells, best.precision if best else "", said.pays),
+        preferred(cells, best.precision, best.prediction.pays) if best else None,
         "" if best else _instead(job, said),
         _savings(variants, said, best),
     )

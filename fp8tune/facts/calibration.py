@@ -129,7 +129,8 @@ def _routed(job: Job, found: Band, before: Band) -> Band:
         return found
     ends = min(found.low, before.low), max(found.high, before.high)
     value = min(max(found.value, before.low), before.high)
-    return found._replace(value=value, low=ends[0], high=ends[1])
+    by = value / before.value
+    return found._replace(value=value, low=ends[0], high=ends[1], factor=by)
 
 
 def _is_small(family: str) -> bool:
@@ -147,15 +148,17 @@ def memory_fit(job: Job, band: Band) -> str:
 def speed(job: Job, runs: Sequence[Run]) -> Band:
     """Tokens/s of a job over all GPUs; raises ``Unknown``.
 
+    Its own runs count alone, where it has any, else those of its family.
     Where only runs of other families are known on the GPU, their factor counts all the
     same, or a slow cluster would make one setting look slow beside others; the band
     stays as wide as it was. Those in the same precision come first.
     """
     names = ("tokens_per_second", "tokens_low", "tokens_high")
     band = Band(*(job[f"speed.{name}"] for name in names))
-    own = list(map(_measured, of_family(job, (SPEED,), runs)))
+    family_runs = of_family(job, (SPEED,), runs)
+    own = [run for run in family_runs if run.config == config_of(job)] or family_runs
     if own:
-        return corrected(SPEED, band, own)
+        return corrected(SPEED, band, list(map(_measured, own)))
     every = of_family(job, (SPEED,), runs, any_family=True)
     alike = [run for run in every if f", {job['precision']}" in run.family]
     others = list(map(_measured, alike or every))
@@ -179,7 +182,7 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     """FP8's gain where configs like this one ran in both precisions.
 
     It moves by what their speeds were off by: upwards only where gains of whole models
-    are published. Its band moves with it where this config itself ran in both, and then
+    are published, or this config itself ran in both. Its band moves with it then, and
     no other run counts; else other shapes may gain as before, so that end of the band
     stays, and no model gains more than its linears may. None where either precision has
     no run, or other versions. Raises ``Unknown``.
@@ -197,7 +200,7 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     if itself:
         fp8, bf16 = own_fp8, own_bf16
     one, other = (median(list(map(_measured, some))).rest for some in (fp8, bf16))
-    by = one / other if job["fp8.published"] else min(1.0, one / other)
+    by = one / other if itself or job["fp8.published"] else min(1.0, one / other)
     found = value * by
     if not itself:
         found = min(found, max(value, job["fp8.linear_gain_high"]))
@@ -211,6 +214,9 @@ def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
     }
     if itself and by < 1:
         facts["fp8.linear_gain_low"] = 0.0
+    elif itself:  # as good as a published one, and its linears gain no less
+        most = max(found, job["fp8.linear_gain_high"])
+        facts |= {"fp8.published": True, "fp8.linear_gain_high": most}
     return Gain(facts, len(fp8) + len(bf16), by)
 
 

@@ -75,6 +75,12 @@ REFUSED = REFUSED.replace("128256", "50257")
 EAGER = SEVEN_B.replace("[train]", "[train]\ncompile_model = false\n{}")
 
 
+SHORT = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'").replace(
+    "size = 8\nseq_len = 4096", "size = 1\nseq_len = 2048"
+)
+"""FP8 does not pay at its own batch, and does at the one to start with."""
+
+
 @pytest.mark.parametrize(
     ("text", "pays", "kept", "preferred", "words"),
     [
@@ -87,6 +93,7 @@ EAGER = SEVEN_B.replace("[train]", "[train]\ncompile_model = false\n{}")
             "bf16",
             "or, as FP8 does not pay here, bf16, micro-batch",
         ),
+        (SHORT, "no", "fp8", None, "start with fp8 (the config's), micro-batch 4"),
         (EAGER.format(""), "no", "bf16", None, "start with bf16 (the config's)"),
         (REFUSED, "no", "bf16", None, "start with bf16 (fp8 cannot run), micro-"),
         (

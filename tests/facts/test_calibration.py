@@ -290,6 +290,37 @@ def test_what_a_config_itself_gained_counts_alone(config):
     )
 
 
+def test_a_gain_measured_where_none_is_published_counts(job):
+    """Of the config itself: fewer tokens than any published run has."""
+    runs, text = [], CONFIG.replace("seq_len = 4096", "seq_len = 2048")
+    for precision, ratio in {"bf16": 1.0, "fp8": 1.2}.items():
+        short = text.format(**FULL | {"precision": precision})
+        one = job(short.replace("size = 8", "size = 1"), gpu="h200", world_size=16)
+        runs += of_job(one, 0.0, ratio * one["speed.tokens_per_second"])
+    assert (one["fp8.published"], str(one["fp8.pays"])) == (False, "no")
+    gain = calibration.gain(one, runs)
+    assert gain.factor == pytest.approx(1.2)
+    assert str(one.with_values(gain.facts)["fp8.pays"]) == "yes"
+    wider = one.with_values({"layers": 16})
+    after = wider.with_values(calibration.gain(wider, runs).facts)
+    assert str(after["fp8.pays"]) == str(wider["fp8.pays"]) == "no"
+
+
+def test_a_well_balanced_mixture_may_have_far_less_than_is_predicted(job):
+    many = "num_experts = 8\nmoe_top_k = 1\n"
+    text = f"[model]\ndim = 2048\nn_heads = 16\n{many}[train]\nbatch_size = 4\n"
+    text += "seq_len = 4096\ncompile_model = false\n"
+    kept, dense = (
+        job(each, gpu="h200", world_size=8) for each in (text, text.replace(many, ""))
+    )
+    low = kept["memory.low_gib"]
+    assert low < kept["memory.peak_gib"] / 3
+    (run,) = of_job(kept, low)
+    assert run.measured == low
+    with pytest.raises(BadCalibration, match="too far from the estimate"):
+        of_job(dense, dense["memory.peak_gib"] / 3.1)
+
+
 def test_runs_of_a_large_model_make_fp8_pay_for_no_small_one(config):
     runs = in_both(config, bf16=0.8, fp8=1.1)
     small = config(precision="fp8", dim=1024)
