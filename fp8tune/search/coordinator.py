@@ -27,13 +27,20 @@ from fp8tune.search.cutoff import (
     has_ended,
     least,
     marked,
-    never_began,
+    never_begins,
     was_cut_short,
     was_given_up,
 )
-from fp8tune.search.deadline import deadline, extended, is_late, typical
+from fp8tune.search.deadline import (
+    counted_matmuls,
+    deadline,
+    extended,
+    is_late,
+    typical,
+)
 from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
+from fp8tune.search.leftover import left_over
 from fp8tune.search.record import Record
 from fp8tune.search.runner import Leeway, Runner
 from fp8tune.search.space import Point, Space
@@ -42,9 +49,6 @@ from fp8tune.search.stability.stage import Stage
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Study, Trial, timed
 from fp8tune.search.works import PASSING
-
-TRIES = 4
-"""Trials that may fail before they build anything, until none is taken to start."""
 
 
 class Limits(NamedTuple):
@@ -205,7 +209,7 @@ class Search:
         trials = self._trials
         if self._too_late or has_ended(trials, self.limits.budget):
             return False
-        if len(trials) >= TRIES and all(never_began(t.record) for t in trials):
+        if never_begins(trials):
             return False
         points = settings(self.space, self.given, trials)
         clocked = timed(trials)
@@ -218,7 +222,7 @@ class Search:
 
     def _endings(self) -> Iterator[Proposal]:
         """Confirmations, then how FP8 learns; both again if that rejects a setting."""
-        steps = (self._unfinished, self._confirmation, self._compared)
+        steps = (self._unfinished, self._confirmation, self._left_over, self._compared)
         while proposal := next(filter(None, (step() for step in steps)), None):
             yield proposal
 
@@ -230,6 +234,10 @@ class Search:
         if self.left <= typical(self.space, timed(trials), point) + self._kept():
             return None
         return Proposal(point, "confirm", reason(self.space, point, trials))
+
+    def _left_over(self) -> Proposal | None:
+        left = self.left - self._kept()
+        return left_over(self.space, self.given, self.strategy, self._trials, left)
 
     def _kept(self) -> float:
         """Time to keep for comparing what FP8 and bf16 learn [s]."""
@@ -281,19 +289,10 @@ class Search:
     def _leeway(self, proposal: Proposal, left: float) -> Leeway:
         """Only what searches may end early: all else is measured in full."""
         trials = timed(self.study.trials)
-        most, matmuls = extended(trials, left), self._matmuls(trials, proposal.point)
+        most = extended(trials, left)
+        matmuls = counted_matmuls(self.space, trials, proposal.point)
         kept = (self.given, self.space.twin(self.given))
         searches = proposal.stage == "search" and proposal.point not in kept
         if not searches or self.aim != SPEED:
             return Leeway(most=most, matmuls=matmuls)
         return Leeway(floor(self.space, self.given, self._trials), most, matmuls)
-
-    def _matmuls(self, trials: Sequence[Trial], point: Point) -> int:
-        """FP8 matmuls that the last trial of a setting counted; 0 where none did."""
-        own = (t.record for t in reversed(trials) if t.record.ok)
-        told = (
-            record.more.get("float8_matmuls")
-            for record in own
-            if self.space.point(record.knobs) == point
-        )
-        return next((count for count in told if type(count) is int), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fp8tune.search.record import Record
 from fp8tune.search.study import Trial
@@ -12,6 +12,8 @@ CUT_OFF = "cut_off"
 """The field of a record that says so."""
 IMPORT = "import_s"
 """The field that says how long the trial's process imported torch [s]."""
+TRIES = 4
+"""Trials that may fail before they build anything, until none is taken to start."""
 ENDING = ("confirm", "stability")
 """Stages after which the search proposes nothing new."""
 LATE = ("hang", "compile", "launch")
@@ -40,6 +42,11 @@ def least(records: Iterable[Record]) -> float:
     took = [s for s in told if isinstance(s, (int, float)) and s > 0]
     vain = [r.cost_s for r in known if is_cut_off(r) and never_began(r)]
     return min(took) if took else max(vain, default=0.0)
+
+
+def never_begins(trials: Sequence[Trial]) -> bool:
+    """Whether no trial is taken to start, by those so far."""
+    return len(trials) >= TRIES and all(never_began(t.record) for t in trials)
 
 
 def never_began(record: Record) -> bool:

@@ -71,3 +71,14 @@ def _costs(space: Space, trials: Sequence[Trial], point: Point) -> list[float]:
         if trial.record.ok
         and (place is None or space.point(trial.record.knobs)[place] == point[place])
     ]
+
+
+def counted_matmuls(space: Space, trials: Sequence[Trial], point: Point) -> int:
+    """FP8 matmuls that the last trial of a setting counted; 0 where none did."""
+    own = (t.record for t in reversed(trials) if t.record.ok)
+    told = (
+        record.more.get("float8_matmuls")
+        for record in own
+        if space.point(record.knobs) == point
+    )
+    return next((count for count in told if type(count) is int), 0)

@@ -39,11 +39,12 @@ RISKS, RISK = 5, 0.25
 how likely it must be to."""
 VAGUE = 0.03
 """Deviation of a setting's memory from which another trial of its cell tells more."""
-FEW = 8
-"""Settings left that are all tried: that costs less than the confirmation does, and a
-model of the few that ran may be wrong of them. Of twelve settings one alone that gains
-2 % was found in 15 of 24 simulated searches with 3, in 22 with 6, in all with 8 and
-with 9 (benchmarks/search/aa.py, seeds 0 to 23)."""
+FEW, FEW_BEFORE_SAME = 3, 8
+"""Settings left that are all tried, since a model of the few that ran may be wrong of
+them; and before the given one is called the best. That costs no more than a
+confirmation does. Of twelve settings one alone that gains 2 % was found in 15 of 24
+simulated searches by the first, in all by both (benchmarks/search/aa.py, seeds 0 to
+23)."""
 LEVELS = 8
 """Most values of a knob whose every value is to be seen once."""
 
@@ -86,9 +87,22 @@ class Guided:
             return _anything(known, points)
         ooms = sum(record.outcome == "oom" for _, record in known.runs)
         ahead = outlook(known, points)
-        sure = ahead.fits >= self._sure[min(ooms, len(self._sure) - 1)]
+        sure = ahead.fits >= self._surely(known)
         found = _promising(known, ahead, sure, ooms)
-        return found or _uncovered(known, ahead, sure) or _left(ahead, sure)
+        return found or _uncovered(known, ahead, sure) or _left(ahead, sure, FEW)
+
+    def left(self, trials: Sequence[Trial]) -> Proposal | None:
+        """The best of the settings left, where they are few and it surely fits."""
+        known, points = self._known(trials)
+        if not points or not any(record.ok for _, record in known.runs):
+            return None
+        ahead = outlook(known, points)
+        return _left(ahead, ahead.fits >= self._surely(known), FEW_BEFORE_SAME)
+
+    def _surely(self, known: Known) -> float:
+        """How sure it must be that a setting fits."""
+        ooms = sum(record.outcome == "oom" for _, record in known.runs)
+        return self._sure[min(ooms, len(self._sure) - 1)]
 
     def leaves(self, trials: Sequence[Trial]) -> bool:
         """Whether what it does not propose promises more than little."""
@@ -198,8 +212,8 @@ def _uncovered(known: Known, ahead: Outlook, sure: Mask) -> Proposal | None:
     return None
 
 
-def _left(ahead: Outlook, sure: Mask) -> Proposal | None:
+def _left(ahead: Outlook, sure: Mask, few: int) -> Proposal | None:
     """The best of the settings left, where these are few and it surely fits."""
-    if _shown(ahead) or len(ahead.points) > FEW or not sure.any():
+    if _shown(ahead) or len(ahead.points) > few or not sure.any():
         return None
     return Proposal(ahead.points[ahead.best(sure)], "search", "few are left")

@@ -33,6 +33,10 @@ class Strategy(Protocol):
         """The next trial, or ``None`` where none is worth its risk."""
         ...
 
+    def left(self, trials: Sequence[Trial]) -> Proposal | None:
+        """One of few settings left, to be tried before the given is called the best."""
+        ...
+
     def leaves(self, trials: Sequence[Trial]) -> bool:
         """Whether what is not worth its risk promises something."""
         ...

@@ -65,6 +65,9 @@ class InOrder:
             return None
         return Proposal(self.points[done], "search", "in order")
 
+    def left(self, _trials):
+        return None
+
     def leaves(self, _trials):
         return False
 
