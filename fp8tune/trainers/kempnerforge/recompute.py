@@ -1,0 +1,117 @@
+"""Bytes per token of one KempnerForge block in its backward pass, beyond what it kept.
+
+Every tensor that is alive at the peaks of eager blocks under full AC, by the allocations
+of the trainer's own steps at commit 5666d0d (``benchmarks/step_memory.py``).
+"""
+
+from __future__ import annotations
+
+FP32 = 4
+NORM_VALUES = 6
+"""fp32 values while RMSNorm is differentiated: its input and five of its gradient.
+
+The gradients of the product and of the mean, and of the square the power, its multiple
+and their product (model/norm.py).
+"""
+
+
+def recomputed_bytes(
+    hidden_size: int,
+    tp: int,
+    sequence_parallel: bool,
+    norm_bytes: float,
+    attention_bytes: float,
+    qk_norm_bytes: float,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token of a block with full AC, eager, computed again before its FFN.
+
+    With sequence parallelism q, k and v each gather their input, and what norms return
+    is not kept beside.
+    """
+    inside = attention_bytes + qk_norm_bytes
+    if not sequence_parallel:
+        return 2 * norm_bytes + inside
+    value = compute_bytes * hidden_size
+    return 2 * (norm_bytes - value) / tp + inside + 3 * value
+
+
+def ffn_backward_bytes(
+    hidden_size: int,
+    ffn_size: int,
+    ffn_matrices: int,
+    tp: int,
+    sequence_parallel: bool,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token that such a block's FFN adds, the most of three instants.
+
+    Its last linear is differentiated: what it kept, and one gradient; then each linear's
+    output and gradient, and as much between. With sequence parallelism linears gather
+    their inputs, and the FFN the gradient of its output, until the first is over; before
+    that the last input is there twice, as it came and put together, beside the residual
+    stream and what the norm returned.
+    """
+    inputs = ffn_matrices - 1
+    wide = compute_bytes * ffn_size / tp
+    last, then = (2 * inputs + 1) * wide, 3 * inputs * wide
+    if not sequence_parallel:
+        return max(last, then)
+    value = compute_bytes * hidden_size
+    gathered, own = inputs * value, 2 * value / tp
+    gathering = 2 * (inputs - 1) * wide + 2 * value + own
+    return gathered + max(gathering, last + value, then)
+
+
+def norm_backward_bytes(
+    hidden_size: int,
+    tp: int,
+    sequence_parallel: bool,
+    norm_bytes: float,
+    model_norm_type: str,
+) -> float:
+    """Bytes per token that the FFN's norm adds while it is differentiated.
+
+    Its FFN is gone, and what the norm had kept; in fp32 but for LayerNorm, which is one
+    operation.
+    """
+    if model_norm_type != "rmsnorm":
+        return 0
+    split = tp if sequence_parallel else 1
+    return (NORM_VALUES * FP32 * hidden_size - norm_bytes) / split
+
+
+def recompute_bytes(
+    ac_applied: str,
+    compile: bool,  # noqa: A002
+    hidden_size: int,
+    ffn_size: int,
+    tp: int,
+    sequence_parallel: bool,
+    recomputed_bytes: float,
+    ffn_backward_bytes: float,
+    norm_backward_bytes: float,
+    qk_norm_bytes: float,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token of one dense block in its backward pass, beyond what it kept.
+
+    With full AC all that it computes again, and gradients of its FFN or of the norm
+    before; a compiled block has no fp32 copies and reuses buffers (not measured: bounded
+    by the trainer's run of 7B on 2 GPUs). Without AC the gradients alone.
+    """
+    if ac_applied == "full" and not compile:
+        return recomputed_bytes + max(ffn_backward_bytes, norm_backward_bytes)
+    gathered = compute_bytes / 2 * _gathered(hidden_size, tp, sequence_parallel)
+    gathered += qk_norm_bytes
+    if ac_applied != "full":
+        return compute_bytes * (2 * ffn_size / tp + hidden_size) + gathered
+    split = tp if sequence_parallel else 1
+    return compute_bytes * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
+
+
+def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
+    """What tensor parallelism gathers and reduces in the backward pass of a block."""
+    if tp == 1:
+        return 0
+    return 11 * hidden if sequence_parallel else 4.5 * hidden
