@@ -169,9 +169,22 @@ def new_logits_gib(head_tokens: int, vocab_size: int, new_logit_bytes: float) ->
     return head_tokens * vocab_size * new_logit_bytes / GIB
 
 
-def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:
-    """What one dense block computes anew in its backward pass, with gradients [GiB]."""
-    return block_tokens * recompute_bytes / GIB
+def recompute_gib(
+    block_tokens: int,
+    recompute_bytes: float,
+    params_block: float,
+    reduce_bytes: int,
+    unsharded_gradient_bytes: int,
+    incoming_bytes: float = 0.0,
+) -> float:
+    """What one dense block computes anew in its backward pass, with gradients [GiB].
+
+    The last block has the gradient of its output beside all inputs; the others have as
+    much less of inputs, but FSDP's buffer for the gradients of the one after.
+    """
+    buffer = 0 if unsharded_gradient_bytes else reduce_bytes * params_block
+    beyond = max(0.0, block_tokens * incoming_bytes - buffer)
+    return (block_tokens * recompute_bytes + beyond) / GIB
 
 
 def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> float:

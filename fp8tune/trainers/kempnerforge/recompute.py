@@ -1,7 +1,8 @@
 """Bytes per token of one KempnerForge block in its backward pass, beyond what it kept.
 
-Every tensor that is alive at the peaks of eager blocks under full AC, by the allocations
-of the trainer's own steps at commit 5666d0d (``benchmarks/step_memory.py``).
+Of eager blocks under full AC every tensor that is alive at the peak, by the allocations
+of the trainer's own steps at commit 5666d0d; their peaks are recorded
+(``benchmarks/step_memory.py``).
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def ffn_backward_bytes(
 ) -> float:
     """Bytes per token that such a block's FFN adds, the most of three instants.
 
-    Its last linear is differentiated: what it kept, and one gradient; then each linear's
-    output and gradient, and as much between. With sequence parallelism linears gather
-    their inputs, and the FFN the gradient of its output, until the first is over; before
-    that the last input is there twice, as it came and put together, beside the residual
-    stream and what the norm returned.
+    While its last linear is differentiated, what it kept and a gradient; then outputs
+    of its linears and of the activation, and as many gradients. With sequence
+    parallelism all but the last have gathered their input, and it the gradient of its
+    output. Before that, while the last input is gathered, it is there twice, as it came
+    and put together, beside the residual stream and what the norm returned.
     """
     inputs = ffn_matrices - 1
     wide = compute_bytes * ffn_size / tp
@@ -97,8 +98,8 @@ def recompute_bytes(
     """Bytes per token of one dense block in its backward pass, beyond what it kept.
 
     With full AC all that it computes again, and gradients of its FFN or of the norm
-    before; a compiled block has no fp32 copies and reuses buffers (not measured: bounded
-    by the trainer's run of 7B on 2 GPUs). Without AC the gradients alone.
+    before; a compiled block has no fp32 copies and reuses buffers (not measured:
+    bounded by the trainer's run of 7B on 2 GPUs). Without AC the gradients alone.
     """
     if ac_applied == "full" and not compile:
         return recomputed_bytes + max(ffn_backward_bytes, norm_backward_bytes)
@@ -108,6 +109,25 @@ def recompute_bytes(
         return compute_bytes * (2 * ffn_size / tp + hidden_size) + gathered
     split = tp if sequence_parallel else 1
     return compute_bytes * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
+
+
+def incoming_bytes(
+    ac_applied: str,
+    compile: bool,  # noqa: A002
+    hidden_size: int,
+    pp: int,
+    tp: int,
+    sequence_parallel: bool,
+    moe_layers: int,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token of the gradient that comes into a block, where not counted yet.
+
+    Without AC and compiled it is among the others; a pipeline has a buffer for it.
+    """
+    if ac_applied != "full" or compile or pp > 1 or moe_layers:
+        return 0
+    return compute_bytes * hidden_size / (tp if sequence_parallel else 1)
 
 
 def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:

@@ -7,7 +7,7 @@ import pytest
 from fp8tune.job import Unknown
 from fp8tune.trainers.kempnerforge import activations
 
-D, F, H = 4096, 14336, 32
+D, F, H, L = 4096, 14336, 32, 16
 NONE = 18 * D + 6 * F + 4 * H
 
 
@@ -101,6 +101,53 @@ def test_without_a_gate_one_input_less_is_gathered(job, ac, each):
     keys = {"distributed_tp": 4, "model_activation": "gelu"}
     own = (4 * F + (4 * H if ac == "none" else 0)) / 4
     assert kept(job, ac, compiled=False, **keys) == each + own
+
+
+@pytest.mark.parametrize(("tp", "bytes_"), [(1, 2 * D), (4, (2 + 6 / L) / 4 * D)])
+def test_the_first_block_keeps_the_whole_embedding(job, tp, bytes_):
+    assert kept(job, "full", distributed_tp=tp, model_n_layers=L) == bytes_
+
+
+NARROW = {"model_activation": "gelu", "model_ffn_hidden_dim": D}
+TIED = {"model_tie_embeddings": True}
+
+
+@pytest.mark.parametrize(
+    ("tp", "keys", "bytes_"),
+    [
+        (1, {}, 30 * D + 4 * H + 12 * F),
+        (1, NARROW, 44 * D + 4 * H),
+        (1, NARROW | {"model_norm_type": "layernorm"}, 22 * D + 4 * H),
+        (4, TIED, 34 * D + (10 * D + 4 * H) / 4),
+        (2, {}, 23 * D + 2 * H + 6 * F),
+        (8, {}, 15.25 * D + H / 2 + 10 * F / 8),
+        (8, {"model_ffn_hidden_dim": D}, 18.25 * D + H / 2),
+        (8, NARROW, 15.75 * D + H / 2),
+    ],
+)
+def test_what_an_eager_block_computes_anew(job, tp, keys, bytes_):
+    """Its FFN differentiated; its norm; with sequence parallelism what it gathers."""
+    keys |= {"distributed_tp": tp, "train_compile_model": False}
+    keys |= {"train_activation_checkpointing": "full"}
+    assert job(config(**keys), world_size=32)["recompute_bytes"] == bytes_
+
+
+@pytest.mark.parametrize(
+    ("ac", "keys", "bytes_"),
+    [
+        ("full", {}, 2 * D),
+        ("full", {"distributed_tp": 4}, D / 2),
+        ("full", TIED | {"distributed_tp": 4}, 2 * D),
+        ("full", {"train_compile_model": True}, 0),
+        ("full", {"distributed_pp": 2}, 0),
+        ("full", {"model_num_experts": 8}, 0),
+        ("none", {}, 0),
+    ],
+)
+def test_the_gradient_that_comes_into_a_block(job, ac, keys, bytes_):
+    keys = {"train_compile_model": False} | keys
+    found = job(config(train_activation_checkpointing=ac, **keys), world_size=32)
+    assert found["incoming_bytes"] == bytes_
 
 
 @pytest.mark.parametrize(
