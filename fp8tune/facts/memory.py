@@ -7,6 +7,8 @@ per token is its adapter's to say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 GIB, MIB = 2**30, 2**20
 WORKSPACES = {9.0: 32 * MIB, 9.4: 128 * MIB}
 """Bytes of a cuBLAS workspace by compute capability (9.4: MI300X); else 8,519,680.
@@ -173,18 +175,17 @@ def recompute_gib(
     block_tokens: int,
     recompute_bytes: float,
     params_block: float,
-    reduce_bytes: int,
-    unsharded_gradient_bytes: int,
-    incoming_bytes: float = 0.0,
+    other_instants: Sequence[tuple[float, float]] = (),
 ) -> float:
     """What one dense block computes anew in its backward pass, with gradients [GiB].
 
-    The last block has the gradient of its output beside all inputs; the others have as
-    much less of inputs, but FSDP's buffer for the gradients of the one after.
+    And how much more there is at another instant of it, of tokens and weights.
     """
-    buffer = 0 if unsharded_gradient_bytes else reduce_bytes * params_block
-    beyond = max(0.0, block_tokens * incoming_bytes - buffer)
-    return (block_tokens * recompute_bytes + beyond) / GIB
+    others = (
+        block_tokens * per_token + params_block * per_weight
+        for per_token, per_weight in other_instants
+    )
+    return (block_tokens * recompute_bytes + max((0.0, *others))) / GIB
 
 
 def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> float:

@@ -82,6 +82,26 @@ def norm_backward_bytes(
     return (NORM_VALUES * FP32 * hidden_size - norm_bytes) / split
 
 
+def kept_backward_bytes(
+    hidden_size: int,
+    ffn_size: int,
+    ffn_matrices: int,
+    tp: int,
+    sequence_parallel: bool,
+    compute_bytes: int,
+) -> float:
+    """Bytes per token that a block that kept its FFN adds, eager.
+
+    The gradient that comes in, and the FFN's beyond what it kept. With sequence
+    parallelism the one that comes in is gathered, at first twice.
+    """
+    value, inputs = compute_bytes * hidden_size, ffn_matrices - 1
+    wide = compute_bytes * ffn_size / tp
+    if not sequence_parallel:
+        return value + inputs * wide
+    return value / tp + max(2 * value, value + wide, inputs * wide)
+
+
 def recompute_bytes(
     ac_applied: str,
     compile: bool,  # noqa: A002
@@ -92,6 +112,7 @@ def recompute_bytes(
     recomputed_bytes: float,
     ffn_backward_bytes: float,
     norm_backward_bytes: float,
+    kept_backward_bytes: float,
     qk_norm_bytes: float,
     compute_bytes: int,
 ) -> float:
@@ -101,8 +122,10 @@ def recompute_bytes(
     before; a compiled block has no fp32 copies and reuses buffers (not measured:
     bounded by the trainer's run of 7B on 2 GPUs). Without AC the gradients alone.
     """
-    if ac_applied == "full" and not compile:
+    if not compile and ac_applied == "full":
         return recomputed_bytes + max(ffn_backward_bytes, norm_backward_bytes)
+    if not compile:
+        return kept_backward_bytes + qk_norm_bytes
     gathered = compute_bytes / 2 * _gathered(hidden_size, tp, sequence_parallel)
     gathered += qk_norm_bytes
     if ac_applied != "full":
@@ -111,27 +134,46 @@ def recompute_bytes(
     return compute_bytes * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
 
 
-def incoming_bytes(
+def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
+    """What tensor parallelism gathers for a compiled block (not measured)."""
+    if tp == 1:
+        return 0
+    return 11 * hidden if sequence_parallel else 4.5 * hidden
+
+
+def other_instants(
     ac_applied: str,
     compile: bool,  # noqa: A002
+    sharded: bool,
     hidden_size: int,
     pp: int,
     tp: int,
     sequence_parallel: bool,
     moe_layers: int,
+    vlm: bool,
+    model_norm_type: str,
+    activation_bytes: float,
+    recompute_bytes: float,
+    gathered_bytes: float,
+    reduce_bytes: int,
+    unsharded_gradient_bytes: int,
     compute_bytes: int,
-) -> float:
-    """Bytes per token of the gradient that comes into a block, where not counted yet.
+) -> list[tuple[float, float]]:
+    """How other instants of eager blocks differ, per token and weight of one.
 
-    Without AC and compiled it is among the others; a pipeline has a buffer for it.
+    Of dense text models: in VLMs fewer tokens reach the head, which was not traced.
+    With full AC the last block has the gradient of its output beside all inputs; the
+    others have as much less of inputs, but FSDP's buffer for gradients of the one
+    after. Without, the final norm is differentiated while all is kept, and only the
+    last block's weights are there; the block before the last has that buffer, and one
+    block less is kept.
     """
-    if ac_applied != "full" or compile or pp > 1 or moe_layers:
-        return 0
-    return compute_bytes * hidden_size / (tp if sequence_parallel else 1)
-
-
-def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
-    """What tensor parallelism gathers and reduces in the backward pass of a block."""
-    if tp == 1:
-        return 0
-    return 11 * hidden if sequence_parallel else 4.5 * hidden
+    if compile or pp > 1 or moe_layers or vlm:
+        return []
+    split = tp if sequence_parallel else 1
+    buffer = 0 if unsharded_gradient_bytes else reduce_bytes
+    if ac_applied == "full":
+        return [(compute_bytes * hidden_size / split, -buffer)]
+    norm = NORM_VALUES * FP32 * hidden_size if model_norm_type == "rmsnorm" else 0
+    released = gathered_bytes - compute_bytes if sharded else 0
+    return [(norm / split - recompute_bytes, -released), (-activation_bytes, buffer)]

@@ -26,6 +26,11 @@ def kept(job, ac, *, compiled=True, **keys):
     return job(config(**keys), world_size=32)["activation_bytes"]
 
 
+def anew(job, ac, **keys):
+    keys |= {"train_activation_checkpointing": ac, "train_compile_model": False}
+    return job(config(**keys), world_size=32)["recompute_bytes"]
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 @pytest.mark.parametrize(
     ("ac", "compiled", "bytes_"),
@@ -127,27 +132,40 @@ TIED = {"model_tie_embeddings": True}
 )
 def test_what_an_eager_block_computes_anew(job, tp, keys, bytes_):
     """Its FFN differentiated; its norm; with sequence parallelism what it gathers."""
-    keys |= {"distributed_tp": tp, "train_compile_model": False}
-    keys |= {"train_activation_checkpointing": "full"}
-    assert job(config(**keys), world_size=32)["recompute_bytes"] == bytes_
+    assert anew(job, "full", distributed_tp=tp, **keys) == bytes_
 
 
 @pytest.mark.parametrize(
-    ("ac", "keys", "bytes_"),
+    ("tp", "keys", "bytes_"),
     [
-        ("full", {}, 2 * D),
-        ("full", {"distributed_tp": 4}, D / 2),
-        ("full", TIED | {"distributed_tp": 4}, 2 * D),
-        ("full", {"train_compile_model": True}, 0),
-        ("full", {"distributed_pp": 2}, 0),
-        ("full", {"model_num_experts": 8}, 0),
-        ("none", {}, 0),
+        (1, {}, 2 * D + 4 * F),
+        (1, NARROW, 4 * D),
+        (2, {}, D + 2 * F),
+        (4, {}, 4.5 * D),
+        (8, {"model_ffn_hidden_dim": D}, 4.25 * D),
     ],
 )
-def test_the_gradient_that_comes_into_a_block(job, ac, keys, bytes_):
+def test_what_an_eager_block_adds_that_kept_all(job, tp, keys, bytes_):
+    assert anew(job, "none", distributed_tp=tp, **keys) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("ac", "keys", "instants"),
+    [
+        ("full", {}, [(2 * D, -4)]),
+        ("full", {"distributed_tp": 4}, [(D / 2, -4)]),
+        ("full", TIED | {"distributed_tp": 4}, [(2 * D, -4)]),
+        ("full", {"train_grad_accum_steps": 2}, [(2 * D, 0)]),
+        ("full", {"train_compile_model": True}, []),
+        ("full", {"distributed_pp": 2}, []),
+        ("full", {"model_num_experts": 8}, []),
+        ("none", NARROW, [(20 * D, -4), (-(34 * D + 4 * H), 4)]),
+    ],
+)
+def test_other_instants(job, ac, keys, instants):
     keys = {"train_compile_model": False} | keys
     found = job(config(train_activation_checkpointing=ac, **keys), world_size=32)
-    assert found["incoming_bytes"] == bytes_
+    assert found["other_instants"] == instants
 
 
 @pytest.mark.parametrize(
