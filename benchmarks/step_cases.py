@@ -52,6 +52,9 @@ MANY_TOKENS: dict[str, tuple[dict[str, Any], int]] = {
     "wide FFN, tp2 fsdp2": ({"distributed.tp": 2, "model.ffn_hidden_dim": 3072}, 4),
     "tp8 fsdp2": ({"distributed.tp": 8}, 16),
     "narrow FFN, tp8 fsdp2": (NARROW | {"distributed.tp": 8}, 16),
+    "no AC, gelu, narrow FFN, fsdp2": (VARIANTS["gelu no AC"] | NARROW, 2),
+    "no AC, tp2 fsdp2": (VARIANTS["no AC"] | {"distributed.tp": 2}, 4),
+    "no AC, tied, tp4 fsdp2": (VARIANTS["no AC"] | TIED | TP, 8),
 }
 
 MUON: tuple[tuple[str, dict[str, Any], int], ...] = (
