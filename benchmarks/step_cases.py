@@ -32,6 +32,31 @@ FEW_TOKENS: dict[str, tuple[dict[str, Any], int]] = {
     "tied lion, one GPU": (VARIANTS["tied"] | VARIANTS["lion"], 1),
 }
 
+MANY = {
+    "model.dim": 512,
+    "model.n_kv_heads": 16,
+    "model.vocab_size": 512,
+    "model.ffn_hidden_dim": 1408,
+    "train.batch_size": 24,
+}
+NARROW = {"model.ffn_hidden_dim": 512}
+TIED = VARIANTS["tied"]
+
+MANY_TOKENS: dict[str, tuple[dict[str, Any], int]] = {
+    "fsdp2": ({}, 2),
+    "gelu, narrow FFN, fsdp2": (VARIANTS["gelu"] | NARROW, 2),
+    "accumulated, fsdp2": (VARIANTS["accumulated"], 2),
+    "one GPU": ({}, 1),
+    "tied, tp2 fsdp2": (TIED | {"distributed.tp": 2}, 4),
+    "tied, tp4 fsdp2": (TIED | TP, 8),
+    "wide FFN, tp2 fsdp2": ({"distributed.tp": 2, "model.ffn_hidden_dim": 3072}, 4),
+    "tp8 fsdp2": ({"distributed.tp": 8}, 16),
+    "narrow FFN, tp8 fsdp2": (NARROW | {"distributed.tp": 8}, 16),
+    "no AC, gelu, narrow FFN, fsdp2": (VARIANTS["gelu no AC"] | NARROW, 2),
+    "no AC, tp2 fsdp2": (VARIANTS["no AC"] | {"distributed.tp": 2}, 4),
+    "no AC, tied, tp4 fsdp2": (VARIANTS["no AC"] | TIED | TP, 8),
+}
+
 MUON: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("muon, one GPU", {}, 1),
     ("muon beside AdamW, one GPU", {"model.vocab_size": 4096}, 1),
@@ -113,8 +138,10 @@ def in_other_precisions() -> Iterator[Case]:
 
 
 def beside_activations() -> Iterator[Case]:
-    """Where embedding and head, or the optimizer's step, are the peak."""
+    """Where embedding and head, one block or the optimizer's step is the peak."""
     for name, (change, gpus) in FEW_TOKENS.items():
         yield case(f"few tokens, {name}", FEW | change, gpus)
+    for name, (change, gpus) in MANY_TOKENS.items():
+        yield case(f"many tokens, {name}", MANY | change, gpus)
     for name, change, gpus in MUON:
         yield case(name, VARIANTS["muon"] | change, gpus)

@@ -7,6 +7,8 @@ per token is its adapter's to say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 GIB, MIB = 2**30, 2**20
 WORKSPACES = {9.0: 32 * MIB, 9.4: 128 * MIB}
 """Bytes of a cuBLAS workspace by compute capability (9.4: MI300X); else 8,519,680.
@@ -169,9 +171,21 @@ def new_logits_gib(head_tokens: int, vocab_size: int, new_logit_bytes: float) ->
     return head_tokens * vocab_size * new_logit_bytes / GIB
 
 
-def recompute_gib(block_tokens: int, recompute_bytes: float) -> float:
-    """What one dense block computes anew in its backward pass, with gradients [GiB]."""
-    return block_tokens * recompute_bytes / GIB
+def recompute_gib(
+    block_tokens: int,
+    recompute_bytes: float,
+    params_block: float,
+    other_instants: Sequence[tuple[float, float]] = (),
+) -> float:
+    """What one dense block computes anew in its backward pass, with gradients [GiB].
+
+    And how much more there is at another instant of it, of tokens and weights.
+    """
+    others = (
+        block_tokens * per_token + params_block * per_weight
+        for per_token, per_weight in other_instants
+    )
+    return (block_tokens * recompute_bytes + max((0.0, *others))) / GIB
 
 
 def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> float:

@@ -10,7 +10,7 @@ STEPS = "benchmarks/results/step_memory.json"
 PHASES = "forward", "loss", "backward", "optimizer"
 LOOSE = {
     "cross_attention AC full, fsdp4": -0.09,
-    "first of 2 stages, 2 micro-batches, tp4 fsdp4": -0.048,
+    "first of 2 stages, 2 micro-batches, tp4 fsdp4": -0.039,
     "gelu, fsdp8": 0.024,
     "MoE accumulated twice, shared, in every other of three blocks, fsdp8": 0.043,
 }

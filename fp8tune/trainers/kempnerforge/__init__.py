@@ -12,6 +12,7 @@ WORDS = (
     "trial",
     "memory",
     "activations",
+    "recompute",
     "experts",
     "rows",
 )

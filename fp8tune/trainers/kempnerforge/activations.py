@@ -8,7 +8,7 @@ trainer's own code at commit 5666d0d; its H200 runs (``docs/accuracy.md``).
 from __future__ import annotations
 
 from fp8tune.job import Unknown
-from fp8tune.trainers.kempnerforge.ffn import computed_values, kept_values
+from fp8tune.trainers.kempnerforge.ffn import kept_values
 
 
 def norm_bytes(hidden_size: int, model_norm_type: str, compute_bytes: int) -> float:
@@ -55,7 +55,8 @@ def activation_bytes(
 ) -> float:
     """Bytes per token that one block keeps for the backward pass, on average.
 
-    Full AC keeps the block's input. Selective AC wraps the attention module alone:
+    Full AC keeps the block's input; with sequence parallelism that of the first is
+    whole, as the embedding returned it. Selective AC wraps the attention module alone:
     norms (computed in fp32) and FFN stay. Exact in eager mode; compiled on the CPU,
     where the compiler recomputes part of it. Tensor parallelism splits all but the
     inputs that linears gather, each its own, in place of what the norm returned; or
@@ -64,7 +65,8 @@ def activation_bytes(
     """
     split = tp if sequence_parallel else 1
     if ac_applied == "full":
-        return compute_bytes * hidden_size / split
+        whole = (1 - 1 / split) / layers
+        return compute_bytes * hidden_size * (1 / split + whole)
     if (model_norm_type, model_qk_norm) != ("rmsnorm", False):
         raise Unknown("activation_bytes.norm")
     if compile:
@@ -129,45 +131,6 @@ def cross_bytes(
         2 * compute_bytes * hidden_size * (vlm_visual_tokens / vlm_max_text_len - 1)
     )
     return cross_blocks * (2 * norm_bytes + attention_bytes + ffn_bytes + images)
-
-
-def recompute_bytes(
-    ac_applied: str,
-    compile: bool,  # noqa: A002
-    hidden_size: int,
-    ffn_size: int,
-    model_activation: str,
-    tp: int,
-    sequence_parallel: bool,
-    norm_bytes: float,
-    attention_bytes: float,
-    qk_norm_bytes: float,
-    compute_bytes: int,
-) -> float:
-    """Bytes per token of one dense block in its backward pass, beyond what it kept.
-
-    With full AC all that it computes again, and gradients of half its FFN; a compiled
-    block has no fp32 copies and reuses buffers (not measured: bounded by the trainer's
-    run of 7B on 2 GPUs). Without AC the gradients alone.
-    """
-    each = compute_bytes
-    gathered = each / 2 * _gathered(hidden_size, tp, sequence_parallel)
-    gathered += qk_norm_bytes
-    if ac_applied != "full":
-        return each * (2 * ffn_size / tp + hidden_size) + gathered
-    if compile:
-        split = tp if sequence_parallel else 1
-        return each * (4 * ffn_size / tp + 7 * hidden_size / split) + gathered
-    norms = 2 * norm_bytes / (tp if sequence_parallel else 1)
-    ffn = each * computed_values(model_activation) * ffn_size / tp
-    return ffn + norms + attention_bytes + gathered
-
-
-def _gathered(hidden: int, tp: int, sequence_parallel: bool) -> float:
-    """What tensor parallelism gathers and reduces in the backward pass of a block."""
-    if tp == 1:
-        return 0
-    return 11 * hidden if sequence_parallel else 4.5 * hidden
 
 
 def spare_bytes(

@@ -7,7 +7,7 @@ import pytest
 from fp8tune.job import Unknown
 from fp8tune.trainers.kempnerforge import activations
 
-D, F, H = 4096, 14336, 32
+D, F, H, L = 4096, 14336, 32, 16
 NONE = 18 * D + 6 * F + 4 * H
 
 
@@ -24,6 +24,11 @@ def config(**keys):
 def kept(job, ac, *, compiled=True, **keys):
     keys |= {"train_activation_checkpointing": ac, "train_compile_model": compiled}
     return job(config(**keys), world_size=32)["activation_bytes"]
+
+
+def anew(job, ac, **keys):
+    keys |= {"train_activation_checkpointing": ac, "train_compile_model": False}
+    return job(config(**keys), world_size=32)["recompute_bytes"]
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
@@ -101,6 +106,66 @@ def test_without_a_gate_one_input_less_is_gathered(job, ac, each):
     keys = {"distributed_tp": 4, "model_activation": "gelu"}
     own = (4 * F + (4 * H if ac == "none" else 0)) / 4
     assert kept(job, ac, compiled=False, **keys) == each + own
+
+
+@pytest.mark.parametrize(("tp", "bytes_"), [(1, 2 * D), (4, (2 + 6 / L) / 4 * D)])
+def test_the_first_block_keeps_the_whole_embedding(job, tp, bytes_):
+    assert kept(job, "full", distributed_tp=tp, model_n_layers=L) == bytes_
+
+
+NARROW = {"model_activation": "gelu", "model_ffn_hidden_dim": D}
+TIED = {"model_tie_embeddings": True}
+
+
+@pytest.mark.parametrize(
+    ("tp", "keys", "bytes_"),
+    [
+        (1, {}, 30 * D + 4 * H + 12 * F),
+        (1, NARROW, 44 * D + 4 * H),
+        (1, NARROW | {"model_norm_type": "layernorm"}, 22 * D + 4 * H),
+        (4, TIED, 34 * D + (10 * D + 4 * H) / 4),
+        (2, {}, 23 * D + 2 * H + 6 * F),
+        (8, {}, 15.25 * D + H / 2 + 10 * F / 8),
+        (8, {"model_ffn_hidden_dim": D}, 18.25 * D + H / 2),
+        (8, NARROW, 15.75 * D + H / 2),
+    ],
+)
+def test_what_an_eager_block_computes_anew(job, tp, keys, bytes_):
+    """Its FFN differentiated; its norm; with sequence parallelism what it gathers."""
+    assert anew(job, "full", distributed_tp=tp, **keys) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("tp", "keys", "bytes_"),
+    [
+        (1, {}, 2 * D + 4 * F),
+        (1, NARROW, 4 * D),
+        (2, {}, D + 2 * F),
+        (4, {}, 4.5 * D),
+        (8, {"model_ffn_hidden_dim": D}, 4.25 * D),
+    ],
+)
+def test_what_an_eager_block_adds_that_kept_all(job, tp, keys, bytes_):
+    assert anew(job, "none", distributed_tp=tp, **keys) == bytes_
+
+
+@pytest.mark.parametrize(
+    ("ac", "keys", "instants"),
+    [
+        ("full", {}, [(2 * D, -4)]),
+        ("full", {"distributed_tp": 4}, [(D / 2, -4)]),
+        ("full", TIED | {"distributed_tp": 4}, [(2 * D, -4)]),
+        ("full", {"train_grad_accum_steps": 2}, [(2 * D, 0)]),
+        ("full", {"train_compile_model": True}, []),
+        ("full", {"distributed_pp": 2}, []),
+        ("full", {"model_num_experts": 8}, []),
+        ("none", NARROW, [(20 * D, -4), (-(34 * D + 4 * H), 4)]),
+    ],
+)
+def test_other_instants(job, ac, keys, instants):
+    keys = {"train_compile_model": False} | keys
+    found = job(config(train_activation_checkpointing=ac, **keys), world_size=32)
+    assert found["other_instants"] == instants
 
 
 @pytest.mark.parametrize(
