@@ -1,12 +1,13 @@
-"""What is tried where few settings are left, before the given one is called the best."""
+"""What is tried of the last few settings, before the given one is called the best."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from fp8tune.search.answer import answer
-from fp8tune.search.confirm import ROUNDS
 from fp8tune.search.deadline import typical
+from fp8tune.search.drift import told
+from fp8tune.search.runs import MOST, by_point
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Trial, timed
@@ -21,8 +22,12 @@ def left_over(
 ) -> Proposal | None:
     """The next of few settings left, if the given one would be called the best now.
 
-    Where ``left`` seconds are enough to try it and to measure both again.
+    Where ``left`` seconds are enough to try it and to measure both half as often as may
+    be needed: else a sure answer would become unsure. Not on a GPU that changed its
+    speed: it would be compared with what ran before that.
     """
+    if told(by_point(space, trials)):
+        return None
     found = answer(space, given, trials, 0.0)
     if found.chosen != given or found.verdict != "same":
         return None
@@ -30,4 +35,4 @@ def left_over(
     if proposal is None:
         return None
     cost = typical(space, timed(trials), proposal.point)
-    return proposal if left > (1 + 2 * ROUNDS) * cost else None
+    return proposal if left > (1 + MOST) * cost else None
