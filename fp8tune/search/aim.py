@@ -12,6 +12,7 @@ from typing import Any
 from fp8tune.runners import smi
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.record import Record
+from fp8tune.search.stability.course import STAGE, course
 from fp8tune.search.study import Trial
 
 SPEED, ENERGY = "tokens-per-second", "tokens-per-joule"
@@ -35,11 +36,17 @@ def named(verdict: str, aim: str) -> str:
 def aimed(trials: Sequence[Trial], aim: str) -> Sequence[Trial]:
     """The trials with the aim in place of tokens/s.
 
-    A trial whose watts are not known did not measure: another one may.
+    A trial whose watts are not known did not measure: another one may. Runs for their
+    losses stay: their speed tells nothing.
     """
     if aim == SPEED:
         return trials
-    return [trial._replace(record=_efficient(trial.record)) for trial in trials]
+    return [
+        trial
+        if trial.stage == STAGE
+        else trial._replace(record=_efficient(trial.record))
+        for trial in trials
+    ]
 
 
 def _efficient(record: Record) -> Record:
@@ -92,12 +99,12 @@ def nonsense(aim: str, records: Iterable[Record]) -> str:
 
 def figure(value: float, aim: str) -> str:
     """A value of the aim, as precise as it is read; its unit stands elsewhere."""
-    return f"{value:,.0f}" if aim == SPEED else f"{value:.3g}"
+    return f"{value:,.0f}" if aim == SPEED else f"{value:#.3g}"
 
 
 def lacking(aim: str, records: Iterable[Record]) -> str:
     """How many records that ran cannot tell the aim; ``""`` where all can."""
-    ran = [record for record in records if record.ok and aim == ENERGY]
+    ran = [r for r in records if r.ok and aim == ENERGY and not course(r)]
     count = sum(not tokens_per_joule(record) for record in ran)
     return f"{count} trial{'s' * (count != 1)}" if count else ""
 

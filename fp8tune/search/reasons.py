@@ -10,7 +10,7 @@ from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.caveats import may_diverge, unsure, untied
-from fp8tune.search.closing import no_gain
+from fp8tune.search.closing import no_gain, of_pairs
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS
 from fp8tune.search.plan import Plan, warmup_key
@@ -83,7 +83,9 @@ def _gained(found: Answer, aim: str) -> str:
     gain, low, high = (100 * (x - 1) for x in by)
     what = "tokens per joule" if aim == ENERGY else UNITS[aim]
     before, after = (f"{figure(s.value, aim)} {UNITS[aim]}" for s in (given, best))
-    return f"{gain:+.1f} % {what} ({low:+.1f} to {high:+.1f}), {before} -> {after}"
+    counted = of_pairs(found) if aim == found.aim else ""
+    sure = f"({low:+.1f} to {high:+.1f}){counted}"
+    return f"{gain:+.1f} % {what} {sure}, {before} -> {after}"
 
 
 def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:

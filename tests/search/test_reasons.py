@@ -142,7 +142,7 @@ def test_the_reasons_of_a_search_for_energy():
     first = choices(plan, found, "a-1")[0]
     gain = "+20.0 % tokens per joule (+16.8 to +23.3)"
     assert first.reasons[:3] == (
-        f"2 -> 4: {gain}, 10 tokens/J -> 12 tokens/J",
+        f"2 -> 4: {gain}, 10.0 tokens/J -> 12.0 tokens/J",
         "unsure: not both measured again",
         "beside that -10.0 % tokens/s (-12.4 to -7.5), 100 tokens/s -> 90 tokens/s",
     )

@@ -95,6 +95,7 @@ class Steps(NamedTuple):
     steps: tuple[tuple[int, float, str], ...]
     tokens: int = 0
     made: bool = False
+    added_ms: float = 0.0
 
     @property
     def kept(self) -> list[float]:
@@ -202,7 +203,7 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
     took_ms = middle(kept) + number(record, "communication_ms")
     tokens = round(record.tokens_per_second * took_ms / 1e3)
     made = len(kept) == 1 < len(every) and extrapolation(record) is not None
-    return Steps(*names, tuple(steps), tokens, made)
+    return Steps(*names, tuple(steps), tokens, made, took_ms - middle(kept))
 
 
 def _left(record: Record, count: int) -> dict[int, str]:

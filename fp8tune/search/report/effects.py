@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED
+from fp8tune.search.closing import change
 from fp8tune.search.report.data import Case, Setting
 from fp8tune.search.report.series import middle
 from fp8tune.search.report.words import clean, percent, rate, worded
@@ -93,9 +94,10 @@ def _line(case: Case, group: Sequence[Setting], place: int, chosen: bool) -> Lin
     )
     lost = [s for s in ordered if s.point not in {**case.before, **case.again}]
     below = [s for s in lost if s.under and case.found.aim == SPEED]
+    known = len(late) >= len(early) and not below  # a bound is of the search
     return Line(
         chosen,
-        tuple(late if len(early) < 2 <= len(late) else early),
+        tuple(late if known and len(late) > 1 else early),
         tuple((s.point[place], _ended(s)) for s in lost if s not in below),
         tuple((s.point[place], s.under) for s in below),
     )
@@ -136,11 +138,12 @@ def _beside(case: Case, place: int, line: Line) -> str:
     other = given if given in rest else max(rest, key=lambda at: rest[at])
     point = (*chosen[:place], other, *chosen[place + 1 :])
     gain = gap(case.goals, chosen, point)
-    change = percent(gain.value if gain else speeds[chosen[place]] / rest[other])
+    ratio = speeds[chosen[place]] / rest[other]
+    told = change(gain) if gain else percent(ratio)
     knob = case.plan.space.knobs[place]
     lost = [_value(knob, at) for at, how in line.failed if how == "oom"]
     end = f"; {', '.join(lost)} out of memory" if lost else ""
-    return f"{_value(knob, chosen[place])} against {_value(knob, other)}: {change}{end}"
+    return f"{_value(knob, chosen[place])} against {_value(knob, other)}: {told}{end}"
 
 
 def _above_bound(case: Case, place: int, line: Line) -> str:

@@ -141,6 +141,8 @@ def _capital(text: str) -> str:
 
 
 def _doubt(found: Answer) -> str:
+    if found.unmeasured:
+        return "and only runs on all GPUs tell"
     if not found.confirmed:
         return "and not both were measured again"
     return "and it takes more runs to tell"
@@ -269,7 +271,7 @@ def _runner_up(case: Case) -> Iterator[str]:
     speed = (case.again if again else case.before)[other.point]
     yield (
         f"Runner-up: {other.label}, {rate(speed.value)} {case.unit}: "
-        f"{percent(behind.value)} beside the chosen one{once}."
+        f"{change(behind)} beside the chosen one{once}."
     )
 
 

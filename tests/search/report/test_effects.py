@@ -18,8 +18,8 @@ def test_effects(whole):
             "train.batch_size",
             False,
             ("2", "4", "8"),
-            (Line(True, ((0, 100.0), (1, 152.0)), ((2, "oom"),)),),
-            "4 against 2: +50.0 %; 8 out of memory",
+            (Line(True, ((0, 100.0), (1, 150.0)), ((2, "oom"),)),),
+            "4 against 2: +50.0 % (+48.1 to +51.9); 8 out of memory",
         ),
         Effect(
             "train.activation_checkpointing",
@@ -39,7 +39,7 @@ def test_effects(whole):
                 Line(False, ((0, 90.0), (1, 100.0)), ()),
                 Line(True, ((0, 120.0), (1, 150.0)), ()),
             ),
-            "FP8 against bf16: +25.0 %",
+            "FP8 against bf16: +25.0 % (+23.4 to +26.6)",
         ),
     ]
 
@@ -70,8 +70,9 @@ def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
         "batch 4, AC full",
     ]
     assert (  # the given one is 7.7 % behind
-        "Runner-up: batch 2, AC none, compiled, FP8, 98 tokens/s: -5.8 % beside the "
-        "chosen one, not measured again, by the trials before the confirmation."
+        "Runner-up: batch 2, AC none, compiled, FP8, 98 tokens/s: -5.8 % "
+        "(-81.7 to +385.4) beside the chosen one, not measured again, by the trials "
+        "before the confirmation."
     ) in story(found).sentences
 
 
@@ -98,13 +99,13 @@ PLAIN = [(stage, record) for stage, record in WHOLE if record.ok]
             "train.compile_model",
             Line(False, ((1, 100.0),), (), ((0, 80.0),)),
             "compiled against eager: at least +25.0 % (one pair, eager ended early)",
-            "batch_size matters most of what ran to its end: up to 1.52 times",
+            "batch_size matters most of what ran to its end: up to 1.50 times",
         ),
         (  # beside what was measured
             [cut(SLOW, 50)],
             "train.batch_size",
             Line(True, ((1, 100.0), (2, 152.0)), (), ((0, 50.0),)),
-            "4 against 2: +50.0 %",
+            "4 against 2: +50.0 % (+48.1 to +51.9)",
             "batch_size matters most: at least 3.04 times",
         ),
     ],

@@ -29,13 +29,13 @@ def test_story(whole):
         "Faster: +50.0 % tokens/s over your config",
         (
             "batch_size = 4: 100 (99.1 to 101) -> 150 (149 to 151) tokens/s, +50.0 % "
-            "(+48.1 to +51.9).",
+            "(+48.1 to +51.9), by 2 pairs of runs.",
             "Peak memory 40.0 of 139.8 GiB allocated, 44.0 reserved.",
             "FP8 against bf16 (batch 4, AC full, compiled, bf16): +25.0 % (+23.4 to "
             "+26.6) tokens/s; bf16 does 120 (119 to 121) tokens/s.",
-            "Runner-up: batch 2, AC none, compiled, FP8, 110 tokens/s: -27.6 % beside "
-            "the chosen one, not measured again, by the trials before the "
-            "confirmation.",
+            "Runner-up: batch 2, AC none, compiled, FP8, 110 tokens/s: -27.6 % "
+            "(-29.0 to -26.2) beside the chosen one, not measured again, by the trials "
+            "before the confirmation.",
             "Stability was not checked: no run compares FP8's losses with bf16's.",
             "11 trials of 6 settings, 1 out of memory, 11 min. Intervals are 95 % and "
             "count the spread between fresh runs.",
@@ -174,7 +174,7 @@ def test_tokens_per_joule(tmp_path):
         "+28.6 %",
     ]
     assert [line.rpartition(" ")[2] for line in gains] == ["tokens/J.", "tokens/s."]
-    assert any("1 tokens/J: -23.1 % beside" in line for line in said.sentences)
+    assert any("1 tokens/J: -23.1 % (-24.0 to -22.1) b" in s for s in said.sentences)
     fast = story(shown(tmp_path / "b", SAVING))
     assert fast.sentences[0].startswith("Your config does 100 (99.1 to 101) tokens/s")
     assert fast.sentences[1].startswith("Beside that 1 (")

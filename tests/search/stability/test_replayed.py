@@ -63,6 +63,23 @@ def test_a_setting_that_diverges_is_not_written(replay, project):
     assert not (project({}) / "a.tuned.toml").exists()
 
 
+@pytest.mark.parametrize(("runs", "code"), [(LOST, 1), (LEARNED, 0)])
+def test_what_fp8_learns_is_compared_whatever_the_aim(replay, runs, code):
+    """Runs for their losses tell no watts."""
+    saving = [
+        record._replace(
+            more={**record.more, "tokens_per_joule": record.tokens_per_second / 500}
+        )
+        for record in RECORDS
+    ]
+    known = [*saving, *map(learned, runs)]
+    aim = ("--objective", "tokens-per-joule")
+    found, said = answered(replay, known, *aim, config=WITH_WARMUP)
+    verdict = "diverged" if code else "inside"
+    assert (found, said["stability"]["verdict"]) == (code, verdict)
+    assert (said["knobs"] is None) == bool(code)
+
+
 LONG = WITH_WARMUP.replace("= 8  # as", "= 2000  # as")
 HARSH, OWN = {"given": 2000}, {"given": 2000, "warmup": 2000}
 

@@ -106,6 +106,7 @@ def _title(case: Case) -> str:
     said = (
         "the fastest of {} that may be chosen" if best == chosen else "chosen from {}"
     )
+    said += ", by the confirmation" * bool(best != chosen and chosen.again)
     among = f", {said.format(plural(len(free), 'setting'))}" if len(free) > 1 else ""
     speed = f"{rate(_speed(chosen))} tokens/s"
     return (

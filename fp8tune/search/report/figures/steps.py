@@ -84,7 +84,8 @@ def _draw(found: list[Steps], style: Style) -> Canvas:
         more = "" if alike else f", {one.tokens / 1e3:,.1f}k tokens a step"
         told = f"{one.label}{more}{', extrapolated' * one.made}"
         label = textwrap.fill(told, 28 if across == 4 and not style.narrow else 52)
-        axes.set_title(f"{one.role}: {duration_ms(one.median)}\n{label}")
+        plus = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
+        axes.set_title(f"{one.role}: {duration_ms(one.median)}{plus}\n{label}")
     label_rows(panels, "time of a step [ms]")
     shared_legend(made, panels, style)
     return made
