@@ -30,7 +30,7 @@ _UNCONFIRMED = {
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    first = stability.doubt(found.learns), no_gain(found, plan.space)
+    first = stability.doubt(found.learns), _rejected(found), no_gain(found, plan.space)
     yield from filter(None, first)
     yield from _chosen(found, plan)
     yield from caveats(found, plan)
@@ -48,6 +48,13 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     yield f"{count}, {short_of_memory(found)}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def _rejected(found: Answer) -> str:
+    """That FP8 was rejected, where something else was chosen; else ``""``."""
+    if not found.rejected or found.chosen is None:
+        return ""
+    return "FP8 is rejected: it diverges where bf16 does not; the best of what is left"
 
 
 def short_of_memory(found: Answer) -> str:

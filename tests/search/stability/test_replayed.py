@@ -111,6 +111,14 @@ def test_bf16_in_its_place_where_that_is_allowed(replay, project):
     assert f"# fp8tune search: {why}" in comments
 
 
+def test_that_fp8_was_rejected_is_said_first(replay):
+    known = records(*LOST)
+    done = replay(known, "--allow", "precision", config=WITH_WARMUP)
+    lines = [line for line in done.out.splitlines() if "rejected" in line]
+    assert lines[0].startswith("FP8 is rejected: it diverges where bf16 does not")
+    assert "rejected" not in replay(records(*LEARNED), config=WITH_WARMUP).out
+
+
 def test_records_of_another_warmup_are_none_of_this_config(replay):
     code, said = told(replay, LEARNED, config=CONFIG)
     assert code == 0
