@@ -94,10 +94,9 @@ def _line(case: Case, group: Sequence[Setting], place: int, chosen: bool) -> Lin
     )
     lost = [s for s in ordered if s.point not in {**case.before, **case.again}]
     below = [s for s in lost if s.under and case.found.aim == SPEED]
-    known = len(late) >= len(early) and not below  # a bound is of the search
     return Line(
         chosen,
-        tuple(late if known and len(late) > 1 else early),
+        tuple(late if len(late) >= max(2, len(early)) else early),
         tuple((s.point[place], _ended(s)) for s in lost if s not in below),
         tuple((s.point[place], s.under) for s in below),
     )

@@ -84,9 +84,9 @@ def _timing(case: Case) -> str:
     if not case.again:
         return ""
     return (
-        "A line joins trials of one time: before the confirmation, or in it where only "
-        "that had both. A change of settings that were both measured again is of the "
-        "confirmation."
+        "A line joins trials of one time: of the confirmation, where that had all of "
+        "it, else before it. A change of settings that were both measured again is of "
+        "the confirmation."
     )
 
 
