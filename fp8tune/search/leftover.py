@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fp8tune.search.answer import answer
 from fp8tune.search.deadline import typical
 from fp8tune.search.drift import told
-from fp8tune.search.runs import MOST, by_point
+from fp8tune.search.runs import by_point, confirmed
 from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
 from fp8tune.search.study import Trial, timed
@@ -22,11 +22,12 @@ def left_over(
 ) -> Proposal | None:
     """The next of few settings left, if the given one would be called the best now.
 
-    Where ``left`` seconds are enough to try it and to measure both half as often as may
-    be needed: else a sure answer would become unsure. Not on a GPU that changed its
+    Where ``left`` seconds are enough to try it and to measure both as often as the
+    given one was: else a sure answer would become unsure. Not on a GPU that changed its
     speed: it would be compared with what ran before that.
     """
-    if told(by_point(space, trials)):
+    runs = by_point(space, trials)
+    if told(runs):
         return None
     found = answer(space, given, trials, 0.0)
     if found.chosen != given or found.verdict != "same":
@@ -35,4 +36,5 @@ def left_over(
     if proposal is None:
         return None
     cost = typical(space, timed(trials), proposal.point)
-    return proposal if left > (1 + MOST) * cost else None
+    times = len(confirmed(runs[given]))
+    return proposal if left > (1 + 2 * times) * cost else None
