@@ -35,6 +35,13 @@ def test_real_runs_on_a_cpu_tell_the_same_from_a_gain(case):
     assert said["reached"], said
 
 
+def test_a_setting_that_alone_gains_is_come_upon():
+    """Before the given one is called the best the few that are left are tried."""
+    case = Case("twelve settings", 0.02, 0.005, lone=True)
+    said = summary(case, [run(case, seed) for seed in SEEDS[:15]])
+    assert said["reached"], said
+
+
 @pytest.mark.parametrize("case", DRIFTING, ids=lambda c: f"{c.gain:.0%}")
 def test_a_gpu_that_becomes_slower_is_no_gain(case):
     said = summary(case, [run(case, seed) for seed in SEEDS[:10]])

@@ -119,8 +119,9 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
         return record
     step_ms = statistics.median(record.step_ms)
     added = communication_ms(job)
-    share = (added or 0.0) / (step_ms + (added or 0.0))
-    error = _combined(record.more, _communication_error(job, share, added))
+    ends = communication_ends_ms(job)
+    left_open = _communication_error(job, step_ms, added, ends)
+    error = _combined(record.more, left_open)
     how = "without communication: no bandwidth is known for this job"
     if added is not None:
         how = f"plus {added:.1f} ms of communication a step by published bandwidths"
@@ -135,23 +136,28 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
             **record.more,
             "extrapolated": f"{said}; {alone}" if alone else said,
             "communication_ms": added,
-            "communication_ends_ms": communication_ends_ms(job),
+            "communication_ends_ms": ends,
             "extrapolation_error": error,
         },
     )
 
 
-def _communication_error(job: Job, share: float, added: float | None) -> float | None:
-    """What the collectives' share of a step leaves open of tokens/s, relative.
+def _communication_error(
+    job: Job, step_ms: float, added: float | None, ends: Sequence[float]
+) -> float | None:
+    """What the collectives' time leaves open of tokens/s, relative.
 
-    They are wrong by themselves at most, and move tokens/s by no more than predicted
-    speeds are wrong.
+    The worst of what they may take as well, and no more than predicted speeds are
+    wrong.
     """
     try:
         predicted: float = job["speed.tokens_error"]
     except Unknown:
         return None
-    return None if added is None else min(share, predicted)
+    if added is None:
+        return None
+    off = [abs((step_ms + added) / (step_ms + end) - 1) for end in ends]
+    return min(max(off, default=0.0), predicted)
 
 
 def _combined(more: dict[str, Any], error: float | None) -> float | None:
