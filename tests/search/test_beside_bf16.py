@@ -52,7 +52,7 @@ def test_tokens_per_joule_as_the_objective(replay):
     records = powered(400.0, 400.0, 700.0, 600.0)
     done = replay(records, *ENERGY)
     assert [line.partition(" (")[0] for line in done.out.splitlines()[-7:-1]] == [
-        "your config is already the best: 0.25 tokens/J",
+        "your config is already the best: 0.250 tokens/J",
         "next best: batch_size = 4: -14.3 %",
         "bf16 twin of your config 0.225 tokens/J",
         "bf16, batch_size = 4, 120 tokens/s",
@@ -74,9 +74,9 @@ def test_bf16_that_is_more_efficient_comes_first(replay):
     assert [line.partition(" (")[0] for line in told] == [
         "bf16 is more efficient: FP8 does not pay here, it reaches 62.5 %",
         "more efficient: batch_size = 4",
-        "0.25 tokens/J",
+        "0.250 tokens/J",
         "+20.0 %",
-        "bf16 twin of this setting 0.48 tokens/J",
+        "bf16 twin of this setting 0.480 tokens/J",
         "bf16 twin of this setting 120 tokens/s",
         "beside that 100 tokens/s",
         "13 trials, 0 out of memory, 13 min",

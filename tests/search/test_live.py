@@ -121,10 +121,10 @@ def test_the_table_by_tokens_per_joule(plan):
     lines = [" ".join(line.split()) for line in drawn(board)]
     assert lines[:5] == [
         "setting tokens/J memory verdict time",
-        "1 your config 20 your config 60 s",
-        "2 batch_size = 4 10 less efficient -50.0 % 60 s",
+        "1 your config 20.0 your config 60 s",
+        "2 batch_size = 4 10.0 less efficient -50.0 % 60 s",
         "3 activation_checkpointing = none watts unknown 60 s",
-        "best so far: your config, 20 tokens/J",
+        "best so far: your config, 20.0 tokens/J",
     ]
 
 
@@ -167,6 +167,6 @@ def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
         watch.event(event._replace(trial=known))
         watch.event(event._replace(trial=TRIALS[0]))
     assert out.getvalue().splitlines() == [
-        "  10,000 tokens/s, 60 s, 20 tokens/J",
+        "  10,000 tokens/s, 60 s, 20.0 tokens/J",
         "  10,000 tokens/s, peak 20.0 GiB, 60 s, does not count: watts unknown",
     ]
