@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fp8tune.facts.bands import CALIBRATED
 from fp8tune.facts.gpus import find
-from fp8tune.facts.runs import MEMORY, SLACK, BadCalibration, Run, of_job
+from fp8tune.facts.off import NOISE
+from fp8tune.facts.runs import MEMORY, BadCalibration, Run, of_job
 from fp8tune.job import Job
 
 FARTHEST = 1.25
@@ -44,7 +45,7 @@ def _check(job: Job, gib: float) -> None:
     low, peak, high = (job[f"memory.{name}_gib"] for name in ("low", "peak", "high"))
     least = _exact_gib(job)
     said = f"--measured {gib:g}"
-    built = (1 - SLACK) * job["memory.init_gib"]
+    built = (1 - NOISE) * job["memory.init_gib"]
     if least <= gib < built:
         raise BadCalibration(
             f"{said}: the whole model alone is {job['memory.init_gib']:.1f} GiB while "

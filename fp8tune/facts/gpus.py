@@ -124,6 +124,14 @@ def find(name: str) -> Gpu:
     return gpu
 
 
+def is_another(device: str, name: str) -> bool:
+    """Whether a device, as its driver calls it, is not the GPU of a resolved name."""
+    try:
+        return resolve(device) != name
+    except UnknownGpu:
+        return True
+
+
 def largest(name: str) -> str:
     """The GPU of a family that has most memory, or "" where one GPU is meant."""
     sizes = {n: find(n).memory_limit_gib or 0.0 for n in find(name).members}

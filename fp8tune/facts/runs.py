@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
+from fp8tune.facts.off import NOISE
 from fp8tune.job import Job
 
 MEMORY, SPEED, OUT = "memory", "speed", "out-of-memory"
@@ -22,9 +23,6 @@ SMALL = 1024
 
 DECIDING = ("memory.peak_gib", "memory.low_gib", "speed.tokens_per_second")
 """What two configs have in common that are the same for measured runs."""
-
-SLACK = 0.005
-"""How far above what building needs a measured peak may still be that."""
 
 PLAUSIBLE = 3.0
 """A value further off than this factor was not measured on the config that is meant."""
@@ -161,7 +159,7 @@ def of_job(
 def _check_steps(job: Job, peak_gib: float) -> None:
     """Refuse a peak that may be of the building of the model: no step has so little."""
     built = job["memory.init_gib"]
-    if job["memory.peak_at"] == "init" or 0 < peak_gib <= built * (1 + SLACK):
+    if job["memory.peak_at"] == "init" or 0 < peak_gib <= built * (1 + NOISE):
         raise BadCalibration(
             f"the most memory is there while the model is built, {built:.1f} GiB, "
             "which is known to the byte: a measured peak of this config corrects "

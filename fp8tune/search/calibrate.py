@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.facts.gpus import UnknownGpu, resolve
+from fp8tune.facts.gpus import is_another
 from fp8tune.facts.runs import BadCalibration, Run, of_job
 from fp8tune.facts.stored import add, read
 from fp8tune.job import Job, Unknown
@@ -65,11 +65,8 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
 
 def _is_elsewhere(job: Job, record: Record) -> bool:
     """Whether a trial ran on another GPU than its config is for."""
-    name = str(record.more.get("environment", "")).partition(", torch ")[0]
-    try:
-        return bool(name) and resolve(name) != job["gpu"]
-    except UnknownGpu:
-        return True
+    device = str(record.more.get("environment", "")).partition(", torch ")[0]
+    return bool(device) and is_another(device, job["gpu"])
 
 
 def _versions(more: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fp8tune import __version__
-from fp8tune.facts.gpus import UnknownGpu, find, resolve
+from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.run import cores
@@ -186,12 +186,11 @@ def timed_elsewhere(job: Job) -> str:
     here = smi.name()
     try:
         named = job["gpu"]
-        same = not here or resolve(here) == named
-    except UnknownGpu:
-        same = False
     except Unknown:
         return ""
-    return "" if same else f"memory is that of {named}, speeds are of this {here}"
+    if not here or not is_another(here, named):
+        return ""
+    return f"memory is that of {named}, speeds are of this {here}"
 
 
 def this_gpu(asked: str) -> str:
