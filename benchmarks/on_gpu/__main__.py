@@ -1,10 +1,10 @@
 """``python -m benchmarks.on_gpu COMMAND CONFIG``: one command each.
 
-``linears`` times every linear of the config in bf16 and FP8. ``landscape`` runs every
-setting once (give it again until it says that nothing is left), ``search`` searches as
-a user would, ``transfer`` does so on a near config as well (give it again until no
-search is left). Results are data under benchmarks/results/on_gpu, with their
-environment.
+``watching`` shows what the driver tells of the GPU (it takes no config). ``linears``
+times every linear of the config in bf16 and FP8. ``landscape`` runs every setting once
+(give it again until it says that nothing is left), ``search`` searches as a user would,
+``transfer`` does so on a near config as well (give it again until no search is left).
+Results are data under benchmarks/results/on_gpu, with their environment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.on_gpu import landscape, linears, predicted, transfer
+from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from benchmarks.process import RESULTS
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one of them; exit code 1 where nothing could be measured."""
     parser = argparse.ArgumentParser(prog="benchmarks.on_gpu", description=__doc__)
     parser.add_argument("what", choices=tuple(COMMANDS))
-    parser.add_argument("config")
+    parser.add_argument("config", nargs="?", default="")
     parser.add_argument("--minutes", type=float, default=9.0, help="wall time to take")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument(
@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--results", type=Path, default=RESULTS / "on_gpu", help="where they go"
     )
     options = parser.parse_args(arguments)
+    if not options.config and options.what != "watching":
+        parser.error(f"{options.what} needs a config")
     options.results.mkdir(parents=True, exist_ok=True)
     return COMMANDS[options.what](options)
 
@@ -64,9 +66,17 @@ def _about(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _name(options: argparse.Namespace, what: str) -> Path:
-    stem = Path(options.config).stem
-    place: Path = options.results / f"{what}_{stem}_{options.device}"
+    parts = what, Path(options.config).stem, options.device
+    place: Path = options.results / "_".join(filter(None, parts))
     return place
+
+
+def _watching(options: argparse.Namespace) -> int:
+    said = watching.measure(options.device, seconds=5.0)
+    _write(_name(options, "watching").with_suffix(".json"), {**_about(options), **said})
+    for name, value in said.items():
+        print(f"{name}: {value}")
+    return int(not said["name"])
 
 
 def _linears(options: argparse.Namespace) -> int:
@@ -171,6 +181,7 @@ def _write(path: Path, said: dict[str, Any]) -> None:
 
 
 COMMANDS = {
+    "watching": _watching,
     "linears": _linears,
     "landscape": _landscape,
     "search": _search,

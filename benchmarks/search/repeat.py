@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.plan import read_config
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.device == "cpu":
         setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
     else:
-        guard = Guard()
+        guard = Guard(current())
     target = config.job.target
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     failed = 0

@@ -1,4 +1,4 @@
-"""What a machine lacks for a search, each with the command that mends it."""
+"""What a machine lacks for a search, each with the command that supplies it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ INSTALL = "pip install 'fp8tune[search]'"
 PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started says"
 NODE = "run it on a GPU node, or rehearse: fp8tune doctor --device cpu"
 DRIVER = (
-    "mend or restart the driver until nvidia-smi lists the GPU, or take another node"
+    "repair or restart the driver until nvidia-smi lists the GPU, or take another node"
+)
+WATCH = (
+    "pip install 'fp8tune[search]'; a container gets the driver's libnvidia-ml.so.1 by "
+    "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 )
 JOB = "srun --gpus=1 --pty fp8tune doctor"
 FP8_FROM = (8, 9)
@@ -49,18 +53,21 @@ def can_search(checks: list[Check]) -> bool:
 
 
 def _driver(machine: Machine) -> Iterator[Check]:
-    row = machine.driver
-    if not row and machine.failure:
-        why = f"nvidia-smi fails: {machine.failure}"
-        yield Check("gpu", "missing", "unknown", why, DRIVER)
+    gpu = machine.gpu
+    if not gpu.name and machine.failed:
+        yield Check("gpu", "missing", "unknown", machine.failed, DRIVER)
         return
-    if not row:
+    if not gpu.name:
         mend = JOB if machine.slurm == "no job" else NODE
-        yield Check("gpu", "missing", "none", "nvidia-smi finds no GPU here", mend)
+        yield Check("gpu", "missing", "none", "no NVIDIA GPU found here", mend)
         return
-    gib = _gib(row.get("memory.total", ""))
-    yield Check("gpu", "ok", f"{row.get('name', '?')}{gib}")
-    yield Check("driver", "ok", row.get("driver_version", "?"))
+    memory = f", {gpu.memory_gib:.1f} GiB" if gpu.memory_gib else ""
+    yield Check("gpu", "ok", f"{gpu.name}{memory}")
+    if machine.unwatched:
+        why = f"trials run unwatched: {machine.unwatched}"
+        yield Check("driver", "warning", gpu.driver, why, WATCH)
+    else:
+        yield Check("driver", "ok", gpu.driver)
     if machine.processes:
         names = ", ".join(f"{p.name} (pid {p.pid})" for p in machine.processes)
         why = "trials beside it measure something else"
@@ -78,11 +85,13 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
             yield Check(name, "missing", found, f"import {name}: {how}", mend)
         else:
             yield Check(name, "ok", found)
-    for name in ("optuna", "rich"):
+    without = {"optuna": "optuna-dashboard shows no study", "rich": "no live table"}
+    if device == "cuda":
+        without["nvidia-ml-py"] = "nvidia-smi is asked instead: no energy counter"
+    for name, what in without.items():
         found = machine.packages.get(name, "")
-        what = {"optuna": "optuna-dashboard shows no study", "rich": "no live table"}
         state = "ok" if found else "warning"
-        why, mend = ("", "") if found else (what[name], INSTALL)
+        why, mend = ("", "") if found else (what, INSTALL)
         yield Check(name, state, found or "not installed", why, mend)
     if device == "cuda" and "torch" in machine.probe:
         yield _cuda(machine)
@@ -101,7 +110,7 @@ def _cuda(machine: Machine) -> Check:
 
 def _fp8(machine: Machine, device: str) -> Iterator[Check]:
     capability = str(machine.probe.get("capability", ""))
-    capability = capability or machine.driver.get("compute_cap", "")
+    capability = capability or machine.gpu.capability
     if machine.probe.get("fp8"):
         value = f"yes, compute capability {capability}" if capability else "yes"
         if device == "cpu":
@@ -124,19 +133,14 @@ def _around(machine: Machine) -> Iterator[Check]:
         why = "torch.compile needs one"
         mend = "install g++, or load the cluster's gcc module"
         yield Check("c++ compiler", "warning", "none", why, mend)
-    if machine.driver:
+    if machine.gpu.name:
         triton = machine.packages.get("triton", "")
         why, mend = ("", "") if triton else ("compile on a GPU needs it", PIP_TORCH)
         state = "ok" if triton else "warning"
         yield Check("triton", state, triton or "not installed", why, mend)
+    if machine.allocator:
+        yield Check("allocator", "info", machine.allocator)
     yield Check("slurm", "info", machine.slurm or "none")
-
-
-def _gib(mib: str) -> str:
-    try:
-        return f", {float(mib) / 1024:.1f} GiB"
-    except ValueError:
-        return ""
 
 
 def _parts(capability: str) -> tuple[int, ...]:

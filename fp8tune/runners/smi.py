@@ -1,4 +1,4 @@
-"""What nvidia-smi tells of the GPU that trials run on; nothing where it cannot.
+"""nvidia-smi's answers as data, where NVML itself cannot be asked.
 
 Its CSV is read by its header, so that neither order nor units matter. Fields are those
 of ``nvidia-smi --help-query-gpu``; a driver that lacks one, or a container that hides
@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import NamedTuple
 
-from fp8tune.runners.visible import Visible, found
+from fp8tune.runners.gpu import Gpu, Process, Sample
+from fp8tune.runners.visible import found, listed, wanted
 
-DEADLINE_S = 10.0
-"""An answer of a driver that hangs is not waited for [s]."""
 LONGEST = 200
 """Of a driver's complaint [characters]."""
 
@@ -35,92 +32,99 @@ STATE = (
 )
 OLD_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
 """Names before driver 535."""
-
-REASONS = {
-    0x01: "idle",
-    0x02: "application clocks",
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clocks",
-}
-"""Bits of the reasons for lower clocks (NVML, nvmlClocksEventReasons)."""
-HARMFUL = 0x08 | 0x20 | 0x40 | 0x80
-"""Those that tell of a GPU that is too hot or badly fed; a power cap is usual."""
+ABOUT = ("name", "driver_version", "memory.total", "compute_cap")
 
 Row = Mapping[str, str]
 
 
-class Sample(NamedTuple):
-    """The GPU at one moment; what is unknown is ``None``.
-
-    ``busy`` is the share of the last moments in which something computed.
-    """
-
-    time: float | None = None
-    sm_mhz: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    used_gib: float | None = None
-    reasons: int | None = None
-    busy: float | None = None
-
-
-class Process(NamedTuple):
-    """A process that computes on the GPU; ``gib`` is ``None`` where it is hidden."""
-
-    pid: int
-    name: str
-    gib: float | None
-
-
-def device(environment: Mapping[str, str] = os.environ) -> Visible:
-    """The GPU that torch takes as its first, or the slice of one."""
-    wanted = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    return found(wanted or "0", _listing(environment.get("PATH", "")).text or "")
-
-
-class Said(NamedTuple):
+class Answer(NamedTuple):
     """What a command printed, ``None`` where it failed, and how it ``failed``."""
 
     text: str | None
     failed: str = ""
 
 
-def failure() -> str:
-    """Why nvidia-smi tells of no GPU, in its own words; ``""`` if it just has none."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    listed = _listing(os.environ.get("PATH", ""))
-    how = listed.failed or _output(command(program, "gpu", ("name",))).failed
-    return "" if how.lower().startswith("no devices") else how
+class Smi:
+    """``nvidia-smi`` of this machine, for the GPU that torch takes as its first.
+
+    ``failed`` says why it tells of none, in its own words: ``""`` where it is not
+    installed or there just is no GPU; ``installed`` tells these apart.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.installed = shutil.which("nvidia-smi") is not None
+        listing = self._run(["-L"], deadline)
+        self.failed = _complaint(listing)
+        self.visible = found(wanted(), listed(listing.text or ""))
+        self.gpu = self._gpu(deadline) if self.visible else Gpu()
+
+    def _gpu(self, deadline: float) -> Gpu:
+        told = self.ask("gpu", ABOUT, deadline)
+        self.failed = _complaint(told)
+        row = next(iter(rows(told.text or "")), {})
+        if not row.get("name"):
+            return Gpu()
+        whole = Gpu(
+            row["name"],
+            row.get("driver_version", ""),
+            (_number(row.get("memory.total")) or 0.0) / 1024,
+            row.get("compute_cap", ""),
+            "nvidia-smi",
+        )
+        if not self.sliced:
+            return whole
+        profile = self.visible.profile if self.visible else ""
+        return whole._replace(name=f"{whole.name} MIG {profile}", memory_gib=0.0)
+
+    @property
+    def sliced(self) -> bool:
+        """Whether torch sees a slice: nvidia-smi tells of whole GPUs only."""
+        return bool(self.visible and self.visible.profile)
+
+    def stream(self, every_ms: int, deadline: float) -> list[str]:
+        """Return the command that prints the state again and again, as CSV."""
+        names = list(STATE)
+        if self.ask("gpu", names, deadline).text is None:
+            names = [OLD_NAMES.get(name, name) for name in names]
+        return [*self._line("gpu", names), "-lms", str(every_ms)]
+
+    def processes(self, deadline: float) -> tuple[Process, ...]:
+        """Return the processes that compute on the GPU, as far as they are shown."""
+        fields = ("pid", "process_name", "used_gpu_memory")
+        told = self.ask("compute-apps", fields, deadline).text or ""
+        return tuple(one for row in rows(told) for one in _process(row))
+
+    def ask(self, query: str, fields: Sequence[str], deadline: float) -> Answer:
+        """Answer ``--query-gpu`` or ``--query-compute-apps``."""
+        return self._run(self._line(query, fields)[1:], deadline)
+
+    def _line(self, query: str, fields: Sequence[str]) -> list[str]:
+        name = self.visible.name if self.visible else "0"
+        what = f"--query-{query}={','.join(fields)}"
+        return ["nvidia-smi", "-i", name, what, "--format=csv,nounits"]
+
+    def _run(self, arguments: Sequence[str], deadline: float) -> Answer:
+        program = shutil.which("nvidia-smi")
+        return _output([program, *arguments], deadline) if program else Answer(None)
 
 
-@cache
-def _listing(_path: str) -> Said:
-    """What ``nvidia-smi -L`` prints, asked once for each ``PATH``."""
-    program = shutil.which("nvidia-smi")
-    return Said(None) if program is None else _output([program, "-L"])
+class Reader:
+    """Lines of ``Smi.stream`` as samples; the first is the header."""
+
+    def __init__(self) -> None:
+        self._header = ""
+
+    def __call__(self, line: str) -> Sample | None:
+        """Return the sample of a line; ``None`` where it is none."""
+        if not self._header:
+            self._header = line
+            return None
+        row = next(iter(rows(f"{self._header}\n{line}")), None)
+        return sample(row) if row else None
 
 
-def ask(query: str, fields: Sequence[str]) -> list[dict[str, str]]:
-    """The rows of ``--query-gpu`` or ``--query-compute-apps``; none on any failure."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    said = _output(command(program, query, fields)).text
-    old = [OLD_NAMES.get(field, field) for field in fields]
-    if said is None and list(fields) != old:
-        said = _output(command(program, query, old)).text
-    return rows(said or "")
-
-
-def _output(line: Sequence[str]) -> Said:
-    """What a command prints; ``""`` where it hangs."""
+def _output(line: Sequence[str], deadline: float) -> Answer:
+    """Run a command for its output; one that hangs is killed."""
     try:
         process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
             line,
@@ -130,35 +134,35 @@ def _output(line: Sequence[str]) -> Said:
             errors="replace",
         )
     except OSError as error:
-        return Said(None, str(error.strerror))
+        return Answer(None, str(error.strerror))
     try:
-        said, wrong = process.communicate(timeout=DEADLINE_S)
+        text, wrong = process.communicate(timeout=deadline)
     except subprocess.TimeoutExpired:
         for pipe in filter(None, (process.stdout, process.stderr)):
             pipe.close()
         end(process)
-        return Said("", f"no answer in {DEADLINE_S:g} s")
+        return Answer(None, f"no answer in {deadline:g} s")
     if process.returncode == 0:
-        return Said(said)
-    words = " ".join(f"{said} {wrong}".split())[:LONGEST]
-    return Said(None, words or f"exit code {process.returncode}")
+        return Answer(text)
+    words = " ".join(f"{text} {wrong}".split())[:LONGEST]
+    return Answer(None, words or f"exit code {process.returncode}")
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill a process; a driver may hold it for ever, so it is not waited for long."""
+    """Kill a process; a driver may hold it for ever, so the wait is short."""
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1.0)
 
 
-def command(program: str, query: str, fields: Sequence[str]) -> list[str]:
-    """The command line of a query."""
-    wanted = f"--query-{query}={','.join(fields)}"
-    return [program, "-i", device().name, wanted, "--format=csv,nounits"]
+def _complaint(answer: Answer) -> str:
+    """Return how a command failed; that there is no GPU is no failure."""
+    how = answer.failed
+    return "" if how.lower().startswith("no devices") else how
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """CSV with its header: values by the fields' names, without their units."""
+    """Read CSV with its header: values by the fields' names, without their units."""
     lines = [line for line in text.splitlines() if line.strip()]
     header, *others = csv.reader(lines, skipinitialspace=True) if lines else [[]]
     names = [name.partition(" [")[0] for name in header]
@@ -170,7 +174,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def sample(row: Row) -> Sample:
-    """A row of ``STATE``."""
+    """Read a row of ``STATE``."""
     used, busy = (_number(row.get(k)) for k in ("memory.used", "utilization.gpu"))
     return Sample(
         _time(row.get("timestamp", "")),
@@ -183,42 +187,6 @@ def sample(row: Row) -> Sample:
     )
 
 
-def processes() -> list[Process]:
-    """The processes that compute on the GPU, as far as they are shown.
-
-    None of a slice: they may be on others.
-    """
-    if device().profile:
-        return []
-    fields = ("pid", "process_name", "used_gpu_memory")
-    return [one for row in ask("compute-apps", fields) for one in _process(row)]
-
-
-def name() -> str:
-    """The GPU's name, with the profile of a slice; ``""`` where there is none."""
-    said = ask("gpu", ("name",))
-    profile = device().profile
-    whole = said[0].get("name", "") if said else ""
-    return f"{whole} MIG {profile}" if whole and profile else whole
-
-
-def driver() -> str:
-    """The version of the driver; ``""`` where it is unknown."""
-    said = ask("gpu", ("driver_version",))
-    return said[0].get("driver_version", "") if said else ""
-
-
-def state() -> Sample:
-    """The GPU now; nothing of a slice, because it would be of the whole GPU."""
-    said = ask("gpu", STATE) if not device().profile else []
-    return sample(said[0]) if said else Sample()
-
-
-def named_reasons(bits: int) -> list[str]:
-    """The reasons that are set."""
-    return [name for bit, name in REASONS.items() if bits & bit]
-
-
 def _process(row: Row) -> list[Process]:
     pid, mib = row.get("pid", ""), _number(row.get("used_gpu_memory"))
     if not pid.isdigit():
@@ -228,7 +196,7 @@ def _process(row: Row) -> list[Process]:
 
 
 def _number(text: str | None) -> float | None:
-    """A number without its unit; ``[N/A]`` and ``[Not Supported]`` are none."""
+    """Read a number without its unit; ``[N/A]`` and ``[Not Supported]`` are none."""
     try:
         return float((text or "").split(" ")[0])
     except ValueError:
@@ -245,7 +213,7 @@ def _bits(row: Row) -> int | None:
 
 
 def _time(text: str) -> float | None:
-    """Seconds since 1970 of the driver's local time."""
+    """Read the driver's local time as seconds since 1970."""
     try:
         return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").timestamp()
     except ValueError:

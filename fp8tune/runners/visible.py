@@ -1,52 +1,66 @@
-"""Which GPU, or which slice of one, torch takes as its first.
+"""Which GPU, or which slice (MIG) of one, torch takes as its first.
 
-``CUDA_VISIBLE_DEVICES`` names GPUs by number or UUID, and slices (MIG) by a UUID of
-their own, which ``nvidia-smi -i`` does not take; ``nvidia-smi -L`` says whose they are.
+``CUDA_VISIBLE_DEVICES`` names GPUs by number, UUID or the beginning of one, and slices
+by a UUID of their own.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 _GPU = re.compile(r"GPU (\d+): .*\(UUID: ([^)]+)\)")
 _SLICE = re.compile(r"\s+MIG (\S+) .*\(UUID: ([^)]+)\)")
-_OLD_SLICE = re.compile(r"MIG-(GPU-[^/]+)/")
-"""Names of slices before driver 470: ``MIG-GPU-UUID/1/0``."""
+
+
+class Listed(NamedTuple):
+    """A GPU as the driver lists it, with the profile and UUID of each of its slices."""
+
+    number: str
+    uuid: str
+    slices: tuple[tuple[str, str], ...] = ()
 
 
 class Visible(NamedTuple):
-    """A GPU as ``nvidia-smi -i`` names it, and the profile of a slice of it.
+    """A GPU as ``nvidia-smi -i`` names it, and the slice of it.
 
-    ``profile`` is ``""`` for a whole GPU: what the driver tells of one with slices
-    (memory, watts, processes) is of all of them.
+    ``profile`` and ``uuid`` are the slice's, ``""`` for a whole GPU: what the driver
+    tells of a GPU with slices (watts, clocks, use) is of all of them.
     """
 
     name: str
     profile: str = ""
+    uuid: str = ""
 
 
-def found(wanted: str, listing: str) -> Visible:
-    """What a name stands for, by what ``nvidia-smi -L`` lists."""
-    for index, uuid, slices in _gpus(listing):
-        named = wanted == index or uuid.startswith(wanted)
+def wanted(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the first GPU or slice that ``CUDA_VISIBLE_DEVICES`` names, else ``0``."""
+    names = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return names[0].strip() or "0"
+
+
+def found(name: str, gpus: Iterable[Listed]) -> Visible | None:
+    """Return the GPU or slice that a name of ``wanted`` stands for, if it is listed."""
+    for number, uuid, slices in gpus:
+        named = name == number or uuid.startswith(name)
         for profile, own in slices:
-            # a GPU with slices has no whole: torch takes the first
-            if named or own.startswith(wanted):
-                return Visible(index, profile)
+            # a GPU with slices cannot be used whole: torch takes the first
+            if named or own.startswith(name):
+                return Visible(number, profile, own)
         if named:
-            return Visible(wanted if wanted == index else uuid)
-    old = _OLD_SLICE.match(wanted)
-    return Visible(old[1], "slice") if old else Visible(wanted)
+            return Visible(number)
+    return None
 
 
-def _gpus(listing: str) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Each GPU's number and UUID, with profile and UUID of its slices."""
-    gpus: list[tuple[str, str, list[tuple[str, str]]]] = []
-    for line in listing.splitlines():
+def listed(text: str) -> Iterator[Listed]:
+    """Yield each GPU in the output of ``nvidia-smi -L``."""
+    gpus: list[Listed] = []
+    for line in text.splitlines():
         if gpu := _GPU.match(line):
-            gpus.append((gpu[1], gpu[2], []))
+            gpus.append(Listed(gpu[1], gpu[2]))
         elif gpus and (part := _SLICE.match(line)):
-            gpus[-1][2].append((part[1], part[2]))
+            slices = (*gpus[-1].slices, (part[1], part[2]))
+            gpus[-1] = gpus[-1]._replace(slices=slices)
     yield from gpus

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import statistics
-import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fp8tune.runners import smi
-from fp8tune.runners.smi import Process, Sample
+from fp8tune.runners.driver import Driver
+from fp8tune.runners.gpu import (
+    CROWDED_GIB,
+    HARMFUL,
+    Sample,
+    able_to_compute,
+    named_reasons,
+)
 from fp8tune.search.record import Record
 
-EVERY_MS = 250
 WAIT_S = 20.0
 """How long to wait for a killed trial's memory [s]."""
 SLACK_GIB = 0.5
-"""Memory that may be in use beyond what was before the first trial."""
-CROWDED_GIB = 2.0
-"""Memory in use before a trial, more than a driver takes alone, from which running out
-of it says nothing of the setting."""
+"""Memory that may be in use beyond what was when no trial ran."""
 BUSY = 0.25
 """Share of the time in which something computes, from which it slows a trial."""
 LOOKS = 4
@@ -32,70 +30,70 @@ SHARE = 0.1
 
 
 class Guard:
-    """Sees to it that trials have the GPU to themselves, or says who else is on it.
+    """Sees to it that trials have the GPU to themselves, or says who else is on it."""
 
-    ``look`` and ``others`` are what asks the driver.
-    """
-
-    def __init__(
-        self,
-        look: Callable[[], Sample] = smi.state,
-        others: Callable[[], list[Process]] = smi.processes,
-        wait: float = WAIT_S,
-    ) -> None:
-        self._look = look
-        self._others = others
+    def __init__(self, driver: Driver, wait: float = WAIT_S) -> None:
+        self.driver = driver
         self._wait = wait
-        self._before = look().used_gib
+        self._idle_gib = driver.look().used_gib
 
-    @property
-    def sees(self) -> bool:
-        """Whether the driver answers."""
-        return self._before is not None
+    def free(
+        self, limit: float, before: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Wait for the memory of ended trials; return what the record should say.
 
-    def free(self, limit: float) -> dict[str, Any]:
-        """Wait for memory of ended trials; what the record should say.
-
-        Not longer than ``limit`` [s]; nothing where nothing is known.
+        Not longer than ``limit`` [s], once the driver answers. Asked while no trial
+        runs: ahead of one, and after it with what was said ``before``.
         """
-        if not self.sees:
-            return {}
         until = time.monotonic() + min(self._wait, limit)
-        used = self._look().used_gib
-        while used is not None and used > (self._before or 0.0) + SLACK_GIB:
-            if time.monotonic() >= until:
-                break
+        seen = self.driver.look()
+        while self._holds_more(seen) and time.monotonic() < until:
             time.sleep(0.5)
-            used = self._look().used_gib
-        if used is None:  # it does not answer any more: ask no further
-            self._before = None
-            return {}
-        return {"gpu_used_gib": round(used, 2), **self.beside({})}
+            seen = self.driver.look()
+        if seen.used_gib is None:
+            why = self.driver.unwatched or "the memory in use is not told"
+            return {**(before or {}), "unwatched": why}
+        self._idle_gib = seen.used_gib  # what stays is another's, and not waited for
+        return self._with_others(seen, before or {})
 
-    def beside(self, before: dict[str, Any]) -> dict[str, Any]:
-        """The other processes now and what they do, and what ``before`` tells of them.
+    def _holds_more(self, seen: Sample) -> bool:
+        """Whether more memory is in use than when no trial ran."""
+        if seen.used_gib is None or self._idle_gib is None:
+            return False
+        return seen.used_gib > self._idle_gib + SLACK_GIB
 
-        Asked while no trial runs.
-        """
+    def _with_others(self, seen: Sample, before: dict[str, Any]) -> dict[str, Any]:
+        """Add who else is on the GPU now, and what they do, to what was before."""
         known = {other["pid"]: other for other in before.get("others", [])}
-        if not self.sees:
-            return {"others": list(known.values())} if known else {}
-        known = {p.pid: p._asdict() for p in self._others()} | known
-        busy = max(self._busy(), before.get("gpu_busy", 0.0))
+        large = able_to_compute(seen.processes or ())
+        known = {process.pid: process._asdict() for process in large} | known
+        used = max(seen.used_gib or 0.0, before.get("gpu_used_gib", 0.0))
+        busy = max(self._busy(seen), before.get("gpu_busy", 0.0))
         return {
+            "gpu_used_gib": round(used, 2),
             **({"others": list(known.values())} if known else {}),
             **({"gpu_busy": round(busy, 2)} if busy > BUSY else {}),
         }
 
-    def _busy(self) -> float:
-        """The share of the time in which others compute, while no trial runs."""
-        least = 1.0
-        for look in range(LOOKS):
-            time.sleep(0.5 * bool(look))
-            least = min(least, self._look().busy or 0.0)
+    def _busy(self, seen: Sample) -> float:
+        """Return the share of the time in which others compute, while no trial runs."""
+        least = _use_by_others(seen)
+        for _ in range(LOOKS - 1):
             if least <= BUSY:
                 break
+            time.sleep(0.5)
+            least = min(least, _use_by_others(self.driver.look()))
         return least
+
+
+def _use_by_others(seen: Sample) -> float:
+    """Return the GPU's use while no trial runs, if a process is there that computes.
+
+    A driver that has just started tells of 99 % on an idle GPU.
+    """
+    large = [p for p in able_to_compute(seen.processes or ()) if p.gib is not None]
+    hidden = (seen.used_gib or 0.0) > CROWDED_GIB
+    return (seen.busy or 0.0) if large or hidden else 0.0
 
 
 def sharers(record_more: dict[str, Any]) -> str:
@@ -114,70 +112,23 @@ def _sharer(told: Any) -> str:
     return ""
 
 
-class Sampler:
-    """Samples of the GPU while something runs; none where there is no nvidia-smi."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Sample until the end of the block."""
-        program = shutil.which("nvidia-smi")
-        if program is None:
-            yield
-            return
-        fields = _fields()
-        command = [*smi.command(program, "gpu", fields), "-lms", str(EVERY_MS)]
-        # by a pipe, so that it ends by itself when nobody reads any more
-        process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        reader = threading.Thread(target=self._read, args=(process,), daemon=True)
-        reader.start()
-        try:
-            yield
-        finally:
-            smi.end(process)
-            reader.join(1.0)
-
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            self._lines.extend(lines)
-
-    def samples(self) -> list[Sample]:
-        """What was sampled so far."""
-        return [smi.sample(row) for row in smi.rows("".join(list(self._lines)))]
-
-
-def _fields() -> Sequence[str]:
-    """The names by which this driver knows the state's fields."""
-    known = smi.ask("gpu", smi.STATE)
-    names = known[0].keys() if known else smi.STATE
-    return [
-        name if name in names else smi.OLD_NAMES.get(name, name) for name in smi.STATE
-    ]
-
-
-def between(samples: Sequence[Sample], start: float, end: float) -> list[Sample]:
-    """The samples of a stretch of time [s since 1970]."""
-    return [s for s in samples if s.time is not None and start <= s.time <= end]
-
-
 def slows(sample: Sample) -> bool:
     """Whether a sample tells of a harmful reason for lower clocks."""
-    return sample.reasons is not None and bool(sample.reasons & smi.HARMFUL)
+    return sample.reasons is not None and bool(sample.reasons & HARMFUL)
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """What a record says of the GPU in its steady time; what is unknown is left out.
+    """Return what a record says of the GPU in its steady time, without the unknown.
 
-    ``slowed`` is the share of the time with a harmful reason for lower clocks.
+    ``slowed`` is the share of the time with a harmful reason for lower clocks,
+    ``sm_mhz_thirds`` the medians of the clock in the first and the last third.
     """
     said: dict[str, Any] = {}
     if clocks := [s.sm_mhz for s in samples if s.sm_mhz is not None]:
         said["sm_mhz"] = statistics.median(clocks)
+        if third := len(clocks) // 3:
+            ends = clocks[:third], clocks[-third:]
+            said["sm_mhz_thirds"] = list(map(statistics.median, ends))
     if heat := [s.temperature_c for s in samples if s.temperature_c is not None]:
         said["temperature_c"] = max(heat)
     if reasons := [s.reasons for s in samples if s.reasons is not None]:
@@ -185,22 +136,26 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         every = 0
         for bits in reasons:
             every |= bits
-        said |= {"slowed": round(slowed, 3), "clock_reasons": smi.named_reasons(every)}
+        said |= {"slowed": round(slowed, 3), "clock_reasons": named_reasons(every)}
     return said
 
 
-def beside(found: Record, before: dict[str, Any], steady: dict[str, Any]) -> Record:
-    """A record with what was seen of the GPU, and what that makes of its outcome.
+def beside(
+    found: Record, before: dict[str, Any], steady: dict[str, Any], driver: str = ""
+) -> Record:
+    """Return a record with what was seen of the GPU, which may change its outcome.
 
     Out of memory or short of it beside another process, and a figure of a GPU that
     slowed itself down or that others computed on, say nothing of the setting: all may
     pass.
     """
     more = {**found.more, **before, **steady}
+    if driver and "versions" in more:
+        more["versions"] = {**more["versions"], "driver": driver}
     others = sharers(more)
     used = before.get("gpu_used_gib", 0.0)
-    crowded = others or used > CROWDED_GIB
-    taken = others or f"{used:.1f} GiB that were in use before"
+    crowded = used > CROWDED_GIB
+    taken = others or f"{used:.1f} GiB of a process that is not shown"
     if found.outcome == "oom" and crowded:
         more["message"] = f"out of memory beside {taken}"
         return found._replace(outcome="launch", more=more)

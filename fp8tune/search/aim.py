@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fp8tune.runners import smi
+from fp8tune.runners.driver import current
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.record import Record
 from fp8tune.search.stability.course import STAGE, course
@@ -130,8 +130,9 @@ def check_machine(aim: str, device: str) -> None:
         return
     if device == "cpu":
         raise CannotPlan(f"--objective {aim}: a rehearsal on the CPU knows no watts")
-    if smi.state().power_w is None:
+    seen = current().look()
+    if seen.power_w is None and seen.energy_j is None:
         raise CannotPlan(
-            f"--objective {aim}: nvidia-smi does not tell this GPU's watts; "
+            f"--objective {aim}: the driver does not tell this GPU's watts; "
             "see `nvidia-smi --query-gpu=power.draw --format=csv`"
         )

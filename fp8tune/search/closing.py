@@ -16,6 +16,7 @@ from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
+from fp8tune.search.record import Record
 from fp8tune.search.runs import ENOUGH
 from fp8tune.search.space import Space
 from fp8tune.search.stability import words as stability
@@ -44,10 +45,19 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     if said := sentence(found.record):
         yield said
     yield from learning(found, plan)
+    if said := _allocator(found.record):
+        yield f"measured with {said}: set it for the run too"
     count = f"{found.trials} trial{'s' * (found.trials != 1)}"
     yield f"{count}, {short_of_memory(found)}, {shown(found.seconds)}"
     if output:
         yield f"wrote {output}"
+
+
+def _allocator(record: Record | None) -> str:
+    """What the environment told torch's allocator in a trial; ``""`` for nothing."""
+    versions = record.more.get("versions") if record else None
+    said = versions.get("allocator") if isinstance(versions, dict) else None
+    return said[:200] if isinstance(said, str) and said != "default" else ""
 
 
 def _rejected(found: Answer) -> str:

@@ -12,8 +12,10 @@ CUT_OFF = "cut_off"
 """The field of a record that says so."""
 IMPORT = "import_s"
 """The field that says how long the trial's process imported torch [s]."""
+BEFORE = ("start", "import", "gpu")
+"""Stages of a trial before it builds its model: nothing in them is of its setting."""
 TRIES = 4
-"""Trials that may fail before they build anything, until none is taken to start."""
+"""Trials in a row that may fail in these stages, until none is taken to start."""
 ENDING = ("confirm", "stability")
 """Stages after which the search proposes nothing new."""
 LATE = ("hang", "compile", "launch")
@@ -45,13 +47,14 @@ def least(records: Iterable[Record]) -> float:
 
 
 def never_begins(trials: Sequence[Trial]) -> bool:
-    """Whether no trial is taken to start, by those so far."""
-    return len(trials) >= TRIES and all(never_began(t.record) for t in trials)
+    """Whether no trial is taken to start, by the last ones: a GPU may break."""
+    last = [never_began(trial.record) for trial in trials[-TRIES:]]
+    return len(last) == TRIES and all(last)
 
 
 def never_began(record: Record) -> bool:
     """Whether a trial failed before its setting could matter."""
-    return record.more.get("stage_reached") in ("start", "import")
+    return record.more.get("stage_reached") in BEFORE
 
 
 def was_given_up(trial: Trial) -> bool:

@@ -62,19 +62,25 @@ def _printer(plan: Plan, out: TextIO, aim: str) -> Callable[[Event], None]:
 
 
 def _keeper(plan: Plan, study: Study) -> Callable[[Event], None]:
-    """Optuna's journal, and a word on stderr about who else is on the GPU."""
+    """Write Optuna's journal, and notes on the GPU to stderr, each once."""
     journal = Journal(study.folder, plan.space)
-    named: set[str] = set()
+    told: set[str] = set()
 
     def keep(event: Event) -> None:
         if event.trial is None:
             return
         journal.write(study.trials)
-        others = sharers(event.trial.record.more)
-        if others and others not in named:
-            named.add(others)
-            note = f"note: on the GPU besides: {others}; figures may be low"
-            print(plain(note), file=sys.stderr)
+        more = event.trial.record.more
+        if others := sharers(more):
+            note(f"on the GPU besides: {others}; figures may be low")
+        if why := more.get("unwatched"):
+            lost = "clocks, watts and other processes are unknown"
+            note(f"the GPU is not watched: {why}: {lost}")
+
+    def note(what: str) -> None:
+        if what not in told:
+            told.add(what)
+            print(plain(f"note: {what}"), file=sys.stderr)
 
     return keep
 

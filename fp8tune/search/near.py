@@ -21,7 +21,7 @@ from fp8tune.search.study import BadStudy
 
 SETTING = ("trainer", "device", "machine", "gpu", "world_size")
 """What ``study.json`` has to say alike: where trials run, and what for."""
-VERSIONS = ("fp8tune", "torch", "torchao", "driver")
+VERSIONS = ("fp8tune", "torch", "torchao", "driver", "allocator")
 SAME = (
     "precision",
     "fp8_recipe",

@@ -15,6 +15,7 @@ from fp8tune.job import Target
 from fp8tune.lint.directive import asked
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
+from fp8tune.runners.driver import current
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aim import ENERGY, SPEED, check_machine, check_records
@@ -129,7 +130,7 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     else:
         setup = setup._replace(larger_gib=larger_gib(config.job))
     target = config.job.target
-    guard = Guard() if wishes.device == "cuda" else None
+    guard = Guard(current()) if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     guide = strategy(plan, about, begun, wishes.objective)
     conditions = for_trials(config, wishes.allow, standing_for)

@@ -13,7 +13,9 @@ from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.run import cores
-from fp8tune.runners import cpu, smi
+from fp8tune.runners import cpu
+from fp8tune.runners.driver import current
+from fp8tune.runners.gpu import allocator
 from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_names
 from fp8tune.search.space import Knob, Space
 
@@ -83,11 +85,13 @@ def circumstances(
 ) -> dict[str, Any]:
     """What trials depend on beside the config: machine, software and data.
 
-    Figures of one GPU, driver, torch or data set do not answer for another's.
+    Figures of one GPU, driver, torch, allocator setting or data set do not answer for
+    another's.
     """
     machine = {"machine": f"{cpu.name()}, {cores()} cores"}
     if device == "cuda":
-        machine = {"machine": smi.name(), "driver": smi.driver()}
+        gpu = current().gpu
+        machine = {"machine": gpu.name, "driver": gpu.driver, "allocator": allocator()}
     return {
         "device": device,
         **machine,
@@ -156,7 +160,7 @@ def _has_fp8(config: Config, device: str) -> bool:
     except Unknown:
         known = []
     try:
-        here = resolve(smi.name()) if device == "cuda" else ""
+        here = resolve(current().gpu.name) if device == "cuda" else ""
         known += [find(here).fp8_matmul] if here else []
     except UnknownGpu:
         pass
@@ -172,7 +176,8 @@ def _allowed(config: Config, role: str) -> tuple[str, ...]:
 def larger_gib(job: Job) -> float:
     """Memory of the job's GPU [GiB] where this machine's has less; else 0."""
     try:
-        here, wanted = find(resolve(smi.name())).memory_gib, job["gpu.memory_gib"]
+        here = find(resolve(current().gpu.name)).memory_gib
+        wanted = job["gpu.memory_gib"]
     except (Unknown, UnknownGpu):
         return 0.0
     return float(wanted) if here and wanted > here else 0.0
@@ -183,7 +188,7 @@ def timed_elsewhere(job: Job) -> str:
 
     Their speeds are not kept for estimates (``calibrate.measured``).
     """
-    here = smi.name()
+    here = current().gpu.name
     try:
         named = job["gpu"]
     except Unknown:
@@ -198,11 +203,11 @@ def this_gpu(asked: str) -> str:
 
     Raises ``CannotPlan`` where the machine has none.
     """
-    found = smi.name()
+    driver = current()
+    found, rehearse = driver.gpu.name, "or rehearse with --device cpu"
+    if not found and driver.failed:
+        raise CannotPlan(f"{driver.failed}; repair the driver, {rehearse}")
     if not found:
-        how, rehearse = smi.failure(), "or rehearse with --device cpu"
-        if how:
-            raise CannotPlan(f"nvidia-smi fails: {how}; mend the driver, {rehearse}")
         raise CannotPlan(f"no NVIDIA GPU found; run on a GPU node, {rehearse}")
     try:
         return resolve(asked or found)

@@ -146,8 +146,9 @@ def _versions(record: Record) -> Iterator[tuple[str, str]]:
     """The software beside torch, which the environment names."""
     said = record.more.get("versions")
     told = said if isinstance(said, dict) else {}
-    for name in ("torchao", "driver"):
-        if isinstance(version := told.get(name), str) and version:
+    for name in ("torchao", "driver", "allocator"):
+        version = told.get(name)
+        if isinstance(version, str) and version not in ("", "default"):
             yield name, version
 
 

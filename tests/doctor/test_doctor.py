@@ -5,22 +5,19 @@ import sys
 import pytest
 
 from fp8tune.doctor.judge import Check, can_search, judge
-from fp8tune.doctor.machine import Machine, ask_torch, slurm
-from fp8tune.runners.smi import Process
-from tests.runners.fake_smi import install
+from fp8tune.doctor.machine import Machine, slurm
+from fp8tune.runners import probe
+from fp8tune.runners.gpu import Gpu, Process
+from tests.runners import fake_nvml
 
 # made up: what such a node would say
 NODE = Machine(
     python="3.12.3",
-    driver={
-        "name": "NVIDIA H200",
-        "memory.total": "143771",
-        "driver_version": "580.82.07",
-        "compute_cap": "9.0",
-    },
+    gpu=Gpu("NVIDIA H200", "580.82.07", 140.4, "9.0", "NVML"),
     processes=(),
     packages={
         "numpy": "2.4.6",
+        "nvidia-ml-py": "13.590.44",
         "optuna": "5.0.0",
         "rich": "15.0.0",
         "torch": "2.13.0",
@@ -39,6 +36,7 @@ NODE = Machine(
     stopped=("", ""),
     compiler="/usr/bin/c++",
     slurm="job 12",
+    allocator="default",
 )
 
 
@@ -62,10 +60,12 @@ def test_a_node_that_has_everything():
         Check("numpy", "ok", "2.4.6"),
         Check("optuna", "ok", "5.0.0"),
         Check("rich", "ok", "15.0.0"),
+        Check("nvidia-ml-py", "ok", "13.590.44"),
         Check("cuda", "ok", "13.0"),
         Check("fp8", "ok", "yes, compute capability 9.0"),
         Check("c++ compiler", "ok", "/usr/bin/c++"),
         Check("triton", "ok", "3.7.0"),
+        Check("allocator", "info", "default"),
         Check("slurm", "info", "job 12"),
     ]
 
@@ -73,12 +73,14 @@ def test_a_node_that_has_everything():
 @pytest.mark.parametrize(
     ("machine", "name", "why", "mend"),
     [
-        (NODE._replace(driver={}), "gpu", "nvidia-smi finds no GPU", "GPU node"),
-        (NODE._replace(driver={}, slurm="no job"), "gpu", "no GPU", "srun --gpus=1"),
+        (NODE._replace(gpu=Gpu()), "gpu", "no NVIDIA GPU found", "GPU node"),
+        (NODE._replace(gpu=Gpu(), slurm="no job"), "gpu", "no NV", "srun --gpus=1"),
         (
-            NODE._replace(driver={}, failure="no answer in 10 s", slurm="no job"),
+            NODE._replace(
+                gpu=Gpu(), failed="NVML fails: Unknown Error", slurm="no job"
+            ),
             "gpu",
-            "nvidia-smi fails: no answer in 10 s",
+            "NVML fails: Unknown Error",
             "restart the driver",
         ),
         (without("torch"), "torch", "", "pip install 'fp8tune[search]'"),
@@ -137,7 +139,9 @@ def test_what_is_missing(machine, name, why, mend):
         (without("optuna"), "optuna"),
         (without("triton"), "triton"),
         (NODE._replace(compiler=""), "c++ compiler"),
+        (without("nvidia-ml-py"), "nvidia-ml-py"),
         (NODE._replace(processes=(Process(7, "python", 3.0),)), "other processes"),
+        (NODE._replace(unwatched="no answer in 10 s"), "driver"),
     ],
 )
 def test_what_a_search_can_do_without(machine, name):
@@ -149,7 +153,7 @@ def test_what_a_search_can_do_without(machine, name):
 
 
 def test_a_rehearsal_needs_no_gpu():
-    machine = NODE._replace(driver={}, probe={"torch": "2.13.0+cpu", "fp8": True})
+    machine = NODE._replace(gpu=Gpu(), probe={"torch": "2.13.0+cpu", "fp8": True})
     assert can_search(judge(machine, "cpu"))
 
 
@@ -176,7 +180,8 @@ def test_a_rehearsal_needs_no_gpu():
     ],
 )
 def test_a_torch_that_hangs_or_breaks(code, said, stopped):
-    assert ask_torch("cpu", (sys.executable, "-c", code), 1.0) == (said, stopped)
+    command = (sys.executable, "-c", code)
+    assert probe.ask("cpu", (), command, 1.0) == (said, stopped)
 
 
 @pytest.mark.parametrize(
@@ -191,26 +196,56 @@ def test_slurm(environment, installed, said):
     assert slurm(environment, installed) == said
 
 
+TORCH = """
+import json
+said = {"torch": "2.13.0", "torch_cuda": "13.0", "device": "NVIDIA H200",
+        "capability": "9.0", "memory_gib": 139.8, "driver_cuda": "13.0", "fp8": True}
+print(json.dumps(said))
+"""
+
+
+def checked(fp8tune):
+    """Every check by its name, as JSON tells it, without what is empty."""
+    said = fp8tune("doctor", "--output-format", "json").json
+    kept = ({k: v for k, v in check.items() if v} for check in said["checks"])
+    return said["can_search"], {check.pop("name"): check for check in kept}
+
+
 def test_the_command_without_a_gpu(fp8tune, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
+    fake_nvml.hide(tmp_path, monkeypatch)
     done = fp8tune("doctor")
     assert done.code == 1
     assert "gpu           none" in done.out
     assert done.out.endswith("\na search on this GPU cannot run yet\n")
-    said = fp8tune("doctor", "--output-format", "json")
-    assert (said.code, said.json["version"], said.json["can_search"]) == (1, 1, False)
-    checks = {check["name"]: check for check in said.json["checks"]}
+    able, checks = checked(fp8tune)
+    assert not able
     assert checks["gpu"]["state"] == "missing"
-    assert checks["gpu"].keys() == set(Check._fields)
 
 
-def test_the_command_names_the_gpu(fp8tune, tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, apps=[("7", "python", "10")])
-    said = fp8tune("doctor", "--output-format", "json").json
-    checks = {check["name"]: check for check in said["checks"]}
-    assert checks["gpu"]["value"] == "NVIDIA H100 80GB HBM3, 79.6 GiB"
-    assert checks["driver"]["value"] == "580.82.07"
-    assert checks["other processes"]["value"] == "python (pid 7)"
+def test_the_command_names_the_gpu_and_the_allocator(fp8tune, tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, apps="7:10 8:3072", used_mib=3082)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setattr(probe, "COMMAND", (sys.executable, "-c", TORCH))
+    _, checks = checked(fp8tune)
+    assert checks["gpu"] == {"state": "ok", "value": "NVIDIA H100 80GB HBM3, 79.6 GiB"}
+    assert checks["driver"] == {"state": "ok", "value": "580.82.07"}
+    assert checks["other processes"]["value"] == "program-8 (pid 8)"
+    value = "PYTORCH_ALLOC_CONF=expandable_segments:True"
+    assert checks["allocator"] == {"state": "info", "value": value}
+
+
+def test_the_command_where_torch_alone_knows_the_gpu(fp8tune, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fake_nvml.hide(tmp_path, monkeypatch)
+    monkeypatch.setattr(probe, "COMMAND", (sys.executable, "-c", TORCH))
+    _, checks = checked(fp8tune)
+    assert checks["gpu"] == {"state": "ok", "value": "NVIDIA H200, 139.8 GiB"}
+    assert (checks["driver"]["state"], checks["driver"]["value"]) == (
+        "warning",
+        "CUDA 13.0",
+    )
+    assert checks["fp8"]["value"] == "yes, compute capability 9.0"
 
 
 def test_a_rehearsal_with_a_real_torch(fp8tune):

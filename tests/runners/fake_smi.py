@@ -8,6 +8,8 @@ import os
 import stat
 import sys
 
+from tests.runners.fake_nvml import hide
+
 SCRIPT = """\
 #!{python}
 import sys, time
@@ -57,14 +59,19 @@ VALUES = {
     "clocks_event_reasons.active": "0x0000000000000004",
     "clocks_throttle_reasons.active": "0x0000000000000004",
 }
+LISTING = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11aa)"
 APPS = ("pid", "process_name", "used_gpu_memory")
 
 
-def install(folder, monkeypatch, apps=(), unknown=(), listing="", wanted="", **changed):
-    """Put the program first on PATH; ``unknown`` are fields that it does not have.
+def install(
+    folder, monkeypatch, apps=(), unknown=(), listing=LISTING, wanted="", **changed
+):
+    """Put the program first on PATH, and hide NVML, which would be asked before.
 
+    ``unknown`` are fields that it does not have.
     ``listing`` is what -L prints; ``wanted`` the only GPU that it knows, if not any.
     """
+    hide(folder, monkeypatch)
     changed = {name.replace("__", "."): value for name, value in changed.items()}
     known = [n for n in (*VALUES, *APPS, "timestamp") if n not in unknown]
     text = SCRIPT.format(
@@ -83,6 +90,7 @@ def install(folder, monkeypatch, apps=(), unknown=(), listing="", wanted="", **c
 
 def script(folder, monkeypatch, text):
     """Put a shell script in its place."""
+    hide(folder, monkeypatch)
     path = folder / "nvidia-smi"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)

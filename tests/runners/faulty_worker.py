@@ -106,6 +106,7 @@ def talks_without_end(_):
 
 
 def out_of_memory(_):
+    say(stage="first_step")
     say(failed={"kind": "oom", "error": "E", "message": "CUDA out of memory"})
 
 

@@ -1,35 +1,190 @@
-"""What is said of a driver that fails."""
+"""What the driver tells, through the real pynvml and a fake library, or nvidia-smi."""
+
+import sys
+import time
+from contextlib import closing
 
 import pytest
 
-from fp8tune.runners import smi
-from tests.runners.fake_smi import script
+from fp8tune.runners import driver, probe
+from fp8tune.runners.driver import Driver, current, watched
+from fp8tune.runners.gpu import Gpu, Process, Sample
+from tests.runners import fake_nvml, fake_smi
 
-MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+H100 = Gpu("NVIDIA H100 80GB HBM3", "580.82.07", 81559 / 1024, "9.0", "NVML")
+IDLE = Sample(None, 345, 70.0, 30, 3 / 1024, 1, 0.0, None, ())
+
+
+@pytest.fixture
+def no_smi(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+def until(look, condition):
+    """Look again until something holds; a limit that no machine comes near."""
+    end = time.monotonic() + 120
+    while not condition(seen := look()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return seen
+
+
+def test_an_idle_gpu(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch)
+    found = current()
+    assert (found.gpu, found.failed, found.answered) == (H100, "", True)
+    first = found.look()
+    second = found.look()
+    assert first._replace(time=None, energy_j=None) == IDLE
+    took = second.time - first.time
+    assert took > 0
+    assert second.energy_j - first.energy_j == pytest.approx(70 * took, rel=0.2)
+    assert found.samples(first.time, second.time) == [first, second]
+    assert current() is found
+
+
+def test_what_a_driver_does_not_tell_is_unknown(tmp_path, monkeypatch):
+    names = ("milliwatts", "counter_watts", "celsius", "mhz", "use", "reasons", "apps")
+    fake_nvml.install(tmp_path, monkeypatch, **dict.fromkeys(names))
+    assert current().look()._replace(time=None) == Sample(used_gib=3 / 1024)
+
+
+def test_others_on_the_gpu(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, apps="12:3072 1300:-", used_mib=5000)
+    seen = current().look()
+    assert seen.processes == (
+        Process(12, "program-12", 3.0),
+        Process(1300, "unknown", None),
+    )
+    assert seen.used_gib == 5000 / 1024  # without what the driver reserves
+
+
+def test_a_slice_is_told_by_itself(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, slices=2, used_mib=8192, apps="12:1024")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-101")
+    found = current()
+    assert found.gpu == H100._replace(
+        name="NVIDIA H100 80GB HBM3 MIG 1g.10gb", memory_gib=10194 / 1024
+    )
+    seen = found.look()._replace(time=None)
+    others = (Process(12, "program-12", 1.0),)
+    assert seen == Sample(used_gib=1.0, processes=others)
+
+
+def test_a_first_answer_may_take_longer_than_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "ANSWER_S", 0.01)
+    fake_nvml.install(tmp_path, monkeypatch, init_s=1.5)
+    assert current().gpu == H100
+
+
+def test_a_driver_that_never_answers(tmp_path, monkeypatch):
+    fake_smi.script(tmp_path, monkeypatch, "exec sleep 1000")  # is not asked
+    fake_nvml.install(tmp_path, monkeypatch, hangs=1)
+    monkeypatch.setattr(driver, "START_S", 1.0)
+    with closing(watched()) as found:
+        assert (found.gpu, found.answered) == (Gpu(), False)
+        assert found.failed == "NVML gives no answer in 1 s"
+        assert found.look() == Sample()
+
+
+def test_a_driver_that_is_silent_for_a_while(tmp_path, monkeypatch):
+    tell = fake_nvml.install(tmp_path, monkeypatch)
+    found = current()
+    assert found.look().used_gib == 3 / 1024
+    tell(hangs=1)
+    until(lambda: found.look(3.0), lambda seen: seen == Sample())
+    assert found.unwatched == "no answer in 3 s"
+    assert found.look(1000.0) == Sample()  # it is not waited for again
+    tell(hangs=None)
+    until(found.look, lambda seen: seen.used_gib == 3 / 1024)
+    assert found.unwatched == ""
+
+
+def test_a_watching_process_that_ends(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch)
+    found = current()
+    found.look()
+    found.close()
+    assert (found.look(1000.0), found.unwatched) == (
+        Sample(),
+        "the process that watches it ended",
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "failure"),
+    ("state", "failed", "answered"),
     [
-        (f"echo {MISMATCH}; exit 18", MISMATCH),
-        (
-            f"echo {MISMATCH}; echo; echo 'library: 5'; exit 18",
-            f"{MISMATCH} library: 5",
-        ),
-        ("echo no libnvidia-ml.so >&2; exit 127", "no libnvidia-ml.so"),
-        ("exit 9", "exit code 9"),
-        ("printf '\\377'; exit 1", "\ufffd"),
-        ("printf '%0999d' 7; exit 1", "0" * smi.LONGEST),
-        ("echo No devices were found; exit 6", ""),
-        ('test "$1" = -L && exit 0; echo the GPU is lost; exit 15', "the GPU is lost"),
-        ("exit 0", ""),
+        ({"init_error": 9}, "NVML fails: Driver Not Loaded", False),
+        ({"init_error": 12}, "", False),
+        ({"count": 0}, "", True),
     ],
 )
-def test_a_driver_that_fails_is_quoted(tmp_path, monkeypatch, text, failure):
-    script(tmp_path, monkeypatch, text)
-    assert (smi.name(), smi.failure()) == ("", failure)
+def test_nvml_without_a_gpu(tmp_path, monkeypatch, no_smi, state, failed, answered):
+    fake_nvml.install(tmp_path, monkeypatch, **state)
+    with closing(watched()) as found:
+        said = (found.gpu, found.failed, found.answered)
+    assert said == (Gpu(), failed, answered)
 
 
-def test_no_program_is_no_failure(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert smi.failure() == ""
+def test_another_environment_is_another_gpu(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, count=2)
+    first = current()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    second = current()
+    assert second.gpu == H100
+    assert first is not second
+    assert first.look(1000.0) == Sample()
+
+
+@pytest.mark.parametrize("unknown", [(), ("clocks_event_reasons.active",)])
+def test_nvidia_smi_where_nvml_cannot_be_asked(tmp_path, monkeypatch, unknown):
+    apps = [("12", "other", "3072")]
+    fake_smi.install(tmp_path, monkeypatch, apps=apps, unknown=unknown)
+    found = current()
+    assert found.gpu == H100._replace(source="nvidia-smi")
+    first = found.look()
+    assert first._replace(time=None) == Sample(
+        None, 1755, 652.31, 61, 520 / 1024, 4, 0.0, None, (Process(12, "other", 3.0),)
+    )
+    assert found.look().time > first.time
+
+
+def test_nvidia_smi_tells_nothing_of_a_slice(tmp_path, monkeypatch):
+    listing = (
+        "GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22bb)\n"
+        "  MIG 2g.20gb     Device  0: (UUID: MIG-44dd)"
+    )
+    fake_smi.install(tmp_path, monkeypatch, [("12", "other", "9")], (), listing, "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-44dd")
+    found = current()
+    assert found.gpu == Gpu(
+        "NVIDIA H100 80GB HBM3 MIG 2g.20gb", "580.82.07", 0.0, "9.0", "nvidia-smi"
+    )
+    assert (found.look(), found.unwatched) == (Sample(), driver.OF_SLICE)
+
+
+SAID = {"device": "NVIDIA H200", "capability": "9.0", "memory_gib": 139.8}
+
+
+@pytest.mark.parametrize(
+    ("said", "gpu"),
+    [
+        (f"print({SAID})", Gpu()),  # no JSON: it said nothing
+        (
+            f"import json; print(json.dumps({SAID | {'driver_cuda': '13.0'}}))",
+            Gpu("NVIDIA H200", "CUDA 13.0", 139.8, "9.0", "torch"),
+        ),
+    ],
+)
+def test_torch_where_no_driver_can_be_asked(tmp_path, monkeypatch, no_smi, said, gpu):
+    fake_nvml.hide(tmp_path, monkeypatch)
+    monkeypatch.setattr(probe, "COMMAND", (sys.executable, "-c", said))
+    found = current()
+    assert (found.gpu, found.failed, found.answered) == (gpu, "", False)
+    assert (found.look(), found.unwatched) == (Sample(), driver.UNWATCHED)
+
+
+def test_nothing_is_asked_of_a_gpu_that_is_not_watched():
+    found = Driver(H100)
+    found.close()
+    assert (found.look(), found.samples(0.0, time.time())) == (Sample(), [])

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from fp8tune.runners.driver import current
 from fp8tune.search.aim import (
     AIMS,
     ENERGY,
@@ -15,6 +16,7 @@ from fp8tune.search.aim import (
 )
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan
+from tests.runners.fake_nvml import install
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, confirmed, ran, trials
 
 
@@ -87,8 +89,11 @@ def test_a_rehearsal_knows_no_watts(aim):
             check_machine(aim, "cpu")
 
 
-def test_a_gpu_without_watts(monkeypatch):
-    monkeypatch.setenv("PATH", "")
+def test_a_gpu_without_watts(tmp_path, monkeypatch):
+    tell = install(tmp_path, monkeypatch, milliwatts=None)
+    check_machine(ENERGY, "cuda")  # its energy is counted
+    tell(counter_watts=None)
+    current().look()  # the one that was on its way
     check_machine(SPEED, "cuda")
     with pytest.raises(CannotPlan, match="does not tell this GPU's watts"):
         check_machine(ENERGY, "cuda")

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.closing import advice
-from fp8tune.search.cutoff import is_cut_off, least, marked
+from fp8tune.search.cutoff import is_cut_off, least, marked, never_begins
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.record import Record
 from fp8tune.search.study import Trial
@@ -81,3 +81,20 @@ def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
     failed = Trial(0, "given", ran(GIVEN, outcome="compile"))
     told = list(advice(plan, [failed, Trial(1, "given", late, 1)], 30.0))
     assert told[-1] == "no trial ended within 30 s; give a larger --budget"
+
+
+@pytest.mark.parametrize(
+    ("stages", "none"),
+    [
+        (["gpu"] * 3, False),
+        (["start", "import", "gpu", "gpu"], True),
+        ([None, "gpu", "gpu", "gpu", "gpu"], True),  # a GPU that broke on the way
+        (["gpu", "gpu", "gpu", "gpu", None], False),
+    ],
+)
+def test_where_no_trial_reaches_its_model_any_more_none_is_tried(stages, none):
+    trials = [
+        Trial(n, "search", ran(GIVEN, outcome="launch", more={"stage_reached": stage}))
+        for n, stage in enumerate(stages)
+    ]
+    assert never_begins(trials) == none

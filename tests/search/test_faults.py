@@ -10,6 +10,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
+from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
@@ -17,7 +18,7 @@ from fp8tune.search.plan import read_config
 from fp8tune.search.real import plan_for_trials
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
-from tests.runners.fake_smi import install
+from tests.runners import fake_nvml
 from tests.sample import SMALL_MODEL
 
 WORKER = Path(__file__).parent.parent / "runners" / "faulty_worker.py"
@@ -53,34 +54,47 @@ def searched(fault, batch=2, study=None):
     return plan, found, study.trials, time.monotonic() - start
 
 
+OTHER = {"pid": 7, "name": "program-7", "gib": 0.5}
+
+
+def watched_trial():
+    """A sound trial of 2.5 s of steps, on a GPU that the driver tells of."""
+    text = CONFIG.format(batch=1, steps=8)
+    known, target = trainer("kempnerforge"), Target("", 1)
+    worker = (sys.executable, str(WORKER), "takes_a_while")
+    loaded = known.load(tomllib.loads(text))
+    guard = Guard(current())
+    return Builtin(known, loaded, target, Setup("cpu"), worker, guard).run({}, 60.0)
+
+
+COUNTED = {"energy_counter": True, "slowed": 0.0}
+
+
 @pytest.mark.parametrize(
-    ("reasons", "outcome", "told"),
+    ("state", "outcome", "watts", "told"),
     [
-        ("0x0000000000000004", "ok", {"power_w": 652.3, "slowed": 0.0}),
-        ("0x0000000000000044", "throttled", {"slowed": 1.0}),  # no step counts
+        ({}, "ok", 650.0, COUNTED),
+        ({"counter_watts": None}, "ok", 652.31, {"slowed": 0.0}),
+        ({"reasons": 0x44}, "throttled", None, {"slowed": 1.0}),  # no step counts
+        # beside a process of half a GiB that computes
+        ({"use": 90}, "throttled", 650.0, {**COUNTED, "gpu_busy": 0.9}),
+        # a driver that has just started, and a process too small to compute
+        ({"use": 99, "apps": "7:100"}, "ok", 650.0, COUNTED),
     ],
 )
 def test_the_gpu_is_watched_while_a_trial_is_steady(
-    tmp_path, monkeypatch, reasons, outcome, told
+    tmp_path, monkeypatch, state, outcome, watts, told
 ):
-    install(
-        tmp_path,
-        monkeypatch,
-        apps=[("7", "other", "512")],
-        clocks_event_reasons__active=reasons,
-    )
-    text = CONFIG.format(batch=1, steps=8)
-    loaded = trainer("kempnerforge").load(tomllib.loads(text))
-    worker = (sys.executable, str(WORKER), "takes_a_while")
-    setup = Setup("cpu")
-    known, target = trainer("kempnerforge"), Target("", 1)
-    runner = Builtin(known, loaded, target, setup, worker, Guard())
-    found = runner.run({}, 60.0)
+    usual = {"apps": "7:512", "mhz": 1755, "celsius": 61, "reasons": 4}
+    power = {"milliwatts": 652310, "counter_watts": 650, "used_mib": 520}
+    fake_nvml.install(tmp_path, monkeypatch, **usual | power | state)
+    found = watched_trial()
     assert (found.outcome, found.tokens_per_second) == (outcome, 100.0)
-    assert ("power_w" in found.more) == ("power_w" in told)
-    seen = {"sm_mhz": 1755.0, "temperature_c": 61.0, **told}
-    other = {"pid": 7, "name": "other", "gib": 0.5}
-    assert found.more.items() >= {**seen, "others": [other]}.items()
+    seen = {"sm_mhz": 1755, "sm_mhz_thirds": [1755, 1755], "temperature_c": 61, **told}
+    assert found.more.items() >= seen.items()
+    assert found.more.get("power_w") == (watts and pytest.approx(watts, rel=0.01))
+    assert found.more.get("others", []) == [OTHER] * ("apps" not in state)
+    assert found.more["versions"]["driver"] == "580.82.07"
 
 
 @pytest.mark.parametrize(("word", "last"), [("", ""), ("why", "a line of its own")])

@@ -180,7 +180,7 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("echo NVML is broken; exit 18", "nvidia-smi fails: NVML is broken; mend the"),
+        ("echo NVML is broken; exit 18", "nvidia-smi fails: NVML is broken; repair"),
         ("exit 0", "no NVIDIA GPU found; run on a GPU node, or rehearse with"),
     ],
 )

@@ -34,6 +34,7 @@ def reasons(*records, steps=4, study="a-1", text=CONFIG, gpus=0):
 
 def test_the_whole_reason():
     versions = {"torch": "2.13", "torchao": "0.18.0", "cuda": "13.0", "driver": ""}
+    versions["allocator"] = "PYTORCH_ALLOC_CONF=expandable_segments:True"
     where = {"environment": "H200, torch 2.13", "versions": versions}
     more = {"capacity_gib": 139.8, **where}
     best = ran((2, 0, 1, 1), 15000, peak_gib=80.7, more=more)
@@ -43,7 +44,8 @@ def test_the_whole_reason():
         "unsure: not both measured again",
         "peak memory 80.7 of 139.8 GiB",
         f"runner-up: {BATCH} = 4",
-        "H200, torch 2.13, torchao 0.18.0",
+        "H200, torch 2.13, torchao 0.18.0, allocator "
+        "PYTORCH_ALLOC_CONF=expandable_segments:True",
         "study a-1, trial 3 of 3",
     )
     speeds = "10,000 tokens/s -> 15,000 tokens/s"

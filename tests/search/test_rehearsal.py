@@ -94,13 +94,18 @@ def test_a_study_is_of_one_target_machine_and_data_set(tmp_path, monkeypatch):
     assert len({first, *others}) == 6
 
 
-def test_a_study_is_of_one_gpu_and_driver(tmp_path, monkeypatch):
-    text, one = PATH.read_text(), Target("", 1)
+def test_a_study_is_of_one_gpu_driver_and_allocator(tmp_path, monkeypatch):
+    text, one, conf = PATH.read_text(), Target("", 1), "expandable_segments:True"
     names = []
     for name in ("NVIDIA H100 80GB HBM3", "NVIDIA H200"):
         install(tmp_path, monkeypatch, name=name)
         names.append(identity(text, one, "cuda"))
-    assert names[0] != names[1]
+    rehearsal = identity(text, one, "cpu")
+    for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        monkeypatch.setenv(variable, conf)
+        names.append(identity(text, one, "cuda"))
+    assert len(set(names)) == 4
+    assert identity(text, one, "cpu") == rehearsal
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ HERE = {
     "device": "cuda",
     "machine": "NVIDIA H200",
     "driver": "570.1",
+    "allocator": "default",
     "torch": "2.13.0",
     "torchao": "0.18.0",
     "fp8tune": __version__,
@@ -130,7 +131,7 @@ def test_what_is_not_near(studies, how):
     assert begun(studies(**how)) == Start()
 
 
-@pytest.mark.parametrize("name", ["torch", "torchao", "driver", "fp8tune"])
+@pytest.mark.parametrize("name", ["torch", "torchao", "driver", "allocator", "fp8tune"])
 def test_what_is_stale_is_said_and_not_used(studies, name):
     found = begun(studies(**{name: "0.0.9"}))
     said = f"old is not used: it was measured with {name} 0.0.9; here is {HERE[name]}"

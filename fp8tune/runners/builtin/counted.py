@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fp8tune.runners.smi import Sample
+from fp8tune.runners.gpu import Sample
 from fp8tune.runners.steady import LEAST, interval
 from fp8tune.runners.watch import slows
 from fp8tune.search.record import Record
@@ -17,6 +17,11 @@ MOST_SLOWED = 0.5
 AVERAGE_S = 1.0
 """The time before a sample that its watts are the mean of [s] (NVML reference,
 nvmlDeviceGetPowerUsage: on Ampere but GA100, and newer)."""
+
+METERED_S = 1.0
+"""The least time whose energy the driver's counter tells [s]: it is updated every 20 to
+100 ms (PETSc manual, PetscLogGpuEnergyMeter), so a second is known within 10 %, and ten
+within 1 %."""
 
 
 def without_slowed(
@@ -62,18 +67,43 @@ def _within(times: Sequence[float | None], end: float, seconds: float) -> bool:
 def power(
     found: Record, events: Sequence[dict[str, Any]], samples: Sequence[Sample]
 ) -> dict[str, Any]:
-    """``power_w``, the mean watts of the counted steps; empty where that is unknown.
+    """Return ``power_w``, the mean watts of the counted steps; nothing if unknown.
 
-    A sample is of the time before it: it counts where all of that is counted steps.
+    By the driver's energy counter, which ``energy_counter`` says, else by its watts. A
+    sample of these is of the time before it: it counts where all of that is counted
+    steps.
     """
     stretches = list(_stretches(found, _ends(events)))
-    watts = [
+    metered = [_metered(samples, start, end) for start, end in stretches]
+    seconds = sum(took for took, _ in metered)
+    if seconds >= METERED_S:
+        watts = sum(joules for _, joules in metered) / seconds
+        return {"power_w": round(watts, 1), "energy_counter": True}
+    drawn = [
         sample.power_w
         for sample in samples
         if sample.time is not None and sample.power_w is not None
         if any(start + AVERAGE_S <= sample.time <= end for start, end in stretches)
     ]
-    return {"power_w": round(statistics.fmean(watts), 1)} if watts else {}
+    return {"power_w": round(statistics.fmean(drawn), 1)} if drawn else {}
+
+
+def _metered(
+    samples: Sequence[Sample], start: float, end: float
+) -> tuple[float, float]:
+    """Return the seconds between a stretch's first and last sample, and its joules.
+
+    Zeros where the counter is not told or starts again, as with another driver.
+    """
+    told = [
+        (sample.time, sample.energy_j)
+        for sample in samples
+        if sample.time is not None and sample.energy_j is not None
+        if start <= sample.time <= end
+    ]
+    if not told or told[-1][1] < told[0][1]:
+        return 0.0, 0.0
+    return told[-1][0] - told[0][0], told[-1][1] - told[0][1]
 
 
 def _stretches(

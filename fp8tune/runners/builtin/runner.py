@@ -19,7 +19,7 @@ from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
 from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.builtin.told import record, span
 from fp8tune.runners.process import listen, own
-from fp8tune.runners.watch import Guard, Sampler, beside, between, summary
+from fp8tune.runners.watch import Guard, beside, summary
 from fp8tune.search.record import Record, tight
 from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.search.stability.course import STAGE, Course
@@ -29,6 +29,7 @@ from fp8tune.trainers.trainer import Trainer
 SILENCE_S = {
     "start": 60.0,
     "import": 300.0,
+    "gpu": 300.0,
     "build": 600.0,
     "convert": 600.0,
     "compile": 1800.0,
@@ -211,9 +212,9 @@ class Builtin:
                 before_stage = said.stat().st_size
             self.hear(line)
 
+        began = time.time()
         before = self.guard.free(deadline / 2) if self.guard else {}
         waited = time.monotonic() - start
-        sampler = Sampler() if self.guard and self.guard.sees else None
         with ExitStack() as held:
             where = self.setup.scratch or None
             made = tempfile.TemporaryDirectory(prefix=SCRATCH, dir=where)
@@ -221,21 +222,20 @@ class Builtin:
             path, said = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
             errors = held.enter_context(said.open("wb"))
-            if sampler:
-                held.enter_context(sampler.running())
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
             heard = listen(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(said, before_stage)
             found = record(knobs, spec, heard, cause, leeway.matmuls)
-        if self.guard:
-            before |= self.guard.beside(before)
         found = found._replace(cost_s=found.cost_s + waited)
-        samples = sampler.samples() if sampler else []
+        if not self.guard:
+            return found
+        before = self.guard.free(deadline, before)
+        samples = self.guard.driver.samples(began, time.time())
         found = without_slowed(found, heard.events, samples)
-        steady = between(samples, *span(heard, "steady", "profile"))
+        steady = self.guard.driver.samples(*span(heard, "steady", "profile"))
         seen = summary(steady) | power(found, heard.events, samples)
-        return beside(found, before, seen)
+        return beside(found, before, seen, self.guard.driver.gpu.driver)
 
     def close(self) -> None:
         """Every trial has ended with its own call."""

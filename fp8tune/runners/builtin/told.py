@@ -8,7 +8,7 @@ from typing import Any
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.process import Heard
-from fp8tune.search.cutoff import IMPORT
+from fp8tune.search.cutoff import BEFORE, IMPORT
 from fp8tune.search.record import OUTCOMES, BadRecord, Record, parse
 from fp8tune.search.stability.course import series
 
@@ -27,12 +27,13 @@ KEPT = (
 )
 """What the worker says at its end that goes into the record as it is."""
 
-VERSIONS = ("torch", "torchao", "cuda", "driver")
-"""What the worker says of its software."""
+VERSIONS = ("torch", "torchao", "cuda", "allocator")
+"""What the worker says of its software and of the allocator's environment."""
 
 _LATE = {
     "start": "launch",
     "import": "launch",
+    "gpu": "launch",
     "build": "launch",
     "convert": "launch",
     "compile": "compile",
@@ -97,7 +98,7 @@ def _told(
 def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
     more: dict[str, Any] = {"message": message[:500], "stage_reached": heard.stage}
-    kind = "launch" if heard.stage == "import" else failed["kind"]
+    kind = "launch" if heard.stage in BEFORE else failed["kind"]
     if heard.stage == "compile" and kind == "user":
         kind = "compile"
     if kind not in OUTCOMES:
@@ -115,7 +116,7 @@ def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
     if heard.ended in _BROKEN:
         return "launch", f"the worker {_BROKEN[heard.ended]} {where}"
     if code == -signal.SIGKILL:
-        loaded = heard.stage not in ("start", "import")
+        loaded = heard.stage not in BEFORE
         kind = "oom" if device == "cpu" and loaded else "launch"
         return kind, f"killed {where}, probably by the system for host memory"
     kind = "compile" if heard.stage == "compile" else "launch"

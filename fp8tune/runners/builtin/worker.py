@@ -1,8 +1,9 @@
 """The process of one trial: reads a spec, trains, tells what happens line by line.
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
-line: ``{"stage": ...}`` when a stage begins (import, build, convert, compile where that
-is asked for, first_step, steady, and profile with all that was ``measured``),
+line: ``{"stage": ...}`` when a stage begins (import, gpu where there is one, build,
+convert, compile where that is asked for, first_step, steady, and profile with all that
+was ``measured``),
 ``{"step": ...}`` after each step, and at the end ``{"done": ...}`` or
 ``{"failed": ...}``. The parent, whose process id it gets, holds the stages to
 deadlines.
@@ -16,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-from fp8tune.runners import smi
+from fp8tune.runners.gpu import allocator
 from fp8tune.runners.orphan import die_with
 
 
@@ -38,7 +39,7 @@ def main(path: str, parent: int) -> None:
 
 def _run(path: str) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # others may need the cores
-    # as nvidia-smi counts GPUs
+    # as NVML counts GPUs
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
     from fp8tune.runners.builtin.convert import build
@@ -55,6 +56,9 @@ def _run(path: str) -> None:
 
     with open(path, encoding="utf-8") as file:
         spec = from_json(json.load(file))
+    if spec.device == "cuda":
+        say(stage="gpu")
+        touch()
     device = Device(spec.device)
     say(stage="build", device=device.name, **_versions())
     model, counts = build(spec, lambda: say(stage="convert"))
@@ -81,16 +85,32 @@ def _versions() -> dict[str, Any]:
     names = {name: version(name) for name in ("torch", "torchao")}
     if not torch.version.cuda:
         return names
-    return {**names, "cuda": torch.version.cuda, "driver": smi.driver()}
+    return {**names, "cuda": torch.version.cuda, "allocator": allocator()}
+
+
+def touch() -> None:
+    """Compute on the GPU once: one that is busy or broken fails here, not in a model.
+
+    The product makes cuBLAS allocate its workspace, as the first one of a model would.
+    """
+    import torch
+
+    ones = torch.ones(64, 64, dtype=torch.bfloat16, device="cuda")
+    product = ones @ ones
+    torch.cuda.synchronize()
+    if product.ne(64).any():
+        raise RuntimeError("the GPU multiplies wrongly: 64 times 1 is not 64 on it")
 
 
 def _failure(error: BaseException) -> dict[str, str]:
-    """The kind of a failure and its first line."""
+    """Return the kind of a failure and its first words."""
     name = type(error).__name__
     text = " ".join(str(error).split())[:500]
     kind = "user"
     if _is_memory(error, text):
         kind = "oom"
+    elif any(words in text for words in BROKEN):
+        kind = "launch"
     elif isinstance(error, ArithmeticError) and "NaN" in text:
         kind = "nan"
     elif "torch._dynamo" in type(error).__module__ or "torch._inductor" in (
@@ -103,10 +123,32 @@ def _failure(error: BaseException) -> dict[str, str]:
 MEMORY = (
     "out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "can't allocate memory",
 )
-"""What says in a message that memory was short: cuBLAS, cuDNN and torch's CPU too."""
+"""What says in a message that memory was short: cuBLAS, cuDNN and torch's CPU too.
+
+torch raises ``CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling
+`cublasCreate(handle)``` where the handle of a thread finds no memory
+(discuss.pytorch.org/t/125450); that cuBLAS works at all is known from stage ``gpu``.
+"""
+BROKEN = (
+    "uncorrectable ECC error encountered",
+    "uncorrectable NVLink error detected during the execution",
+    "Invalid access of peer GPU memory over nvlink or a hardware error",
+    "unspecified launch failure",
+    "CUDA-capable device(s) is/are busy or unavailable",
+    "all CUDA-capable devices are busy or unavailable",
+    "exclusive-thread device already in use by a different thread",
+    "CUDA error: unknown error",
+)
+"""What says in a message that the GPU failed or was taken, which is not the setting.
+
+These are words of ``cudaGetErrorString`` (libcudart 13.0; the second of the busy
+devices until CUDA 10.2), which torch raises as ``AcceleratorError`` after ``CUDA error:
+``.
+"""
 
 
 def _is_memory(error: BaseException, text: str) -> bool:

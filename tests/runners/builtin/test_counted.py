@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
-from fp8tune.runners.smi import Sample
+from fp8tune.runners.gpu import Sample
 from fp8tune.search.record import Record
 
 ALL = [500.0, 100.0, 100.0, 110.0, 100.0, 100.0, 100.0]
@@ -105,6 +105,43 @@ def test_watts_are_of_the_steps_that_count(seconds, left, seen, told):
     record = ran(all_step_ms=times, discarded=left)
     expected = {} if told is None else {"power_w": told}
     assert power(record, steps(*seconds), watts(*seen)) == expected
+
+
+def metered(*stretches, every=4):
+    """Samples of a GPU whose counter tells its energy, whatever its watts say."""
+    each = [
+        power for seconds, power in stretches for _ in range(round(every * seconds))
+    ]
+    joules = itertools.accumulate(power / every for power in each)
+    return [
+        Sample((n + 1) / every, power_w=1.0, energy_j=7e9 + spent)
+        for n, spent in enumerate(joules)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "seen", "watts"),
+    [
+        ([0.5, 1, 5], [{**LATE, "last": 0}], [(0.5, 400), (6, 700)], 700.0),
+        # 1.25 s at 600 W and 3 s at 700 W, between samples
+        (
+            [1.5, 1, 3],
+            [{"first": 1, "last": 1, "why": "throttled"}],
+            [(1.5, 600), (1, 100), (3, 700)],
+            670.6,
+        ),
+    ],
+)
+def test_the_energy_counter_is_preferred_to_watts(seconds, left, seen, watts):
+    times = [1e3 * took for took in seconds]
+    record = ran(all_step_ms=times, discarded=left)
+    told = {"power_w": watts, "energy_counter": True}
+    assert power(record, steps(*seconds), metered(*seen)) == told
+
+
+def test_a_counter_that_starts_again_tells_nothing():
+    seen = [Sample(12.0, energy_j=9.0), Sample(15.0, energy_j=1.0)]
+    assert power(ran(), EVENTS, seen) == {}
 
 
 def test_samples_without_time_or_watts_tell_no_power():

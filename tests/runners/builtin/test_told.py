@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from fp8tune.runners.builtin.runner import last_line
 from fp8tune.runners.builtin.told import record
@@ -10,6 +11,9 @@ from fp8tune.runners.builtin.worker import _failure
 from fp8tune.runners.process import Heard
 from fp8tune.search import output
 from tests.runners.builtin.small import spec
+
+ECC = "uncorrectable ECC error encountered"
+BUSY = "CUDA-capable device(s) is/are busy or unavailable"
 
 
 @pytest.mark.parametrize(
@@ -19,6 +23,20 @@ from tests.runners.builtin.small import spec
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "oom"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "oom"),
         (RuntimeError("CUDA out of memory. Tried"), "oom"),
+        (
+            RuntimeError(
+                "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+                "`cublasCreate(handle)`"
+            ),
+            "oom",
+        ),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), "oom"),
+        (torch.AcceleratorError(f"CUDA error: {ECC}\nCUDA kernel errors"), "launch"),
+        (torch.AcceleratorError("CUDA error: unspecified launch failure\n"), "launch"),
+        (torch.AcceleratorError(f"CUDA error: {BUSY}\n"), "launch"),
+        (RuntimeError("all CUDA-capable devices are busy or unavailable"), "launch"),
+        (torch.AcceleratorError("CUDA error: unknown error\n"), "launch"),
+        (torch.AcceleratorError("CUDA error: device-side assert triggered"), "user"),
         (MemoryError(), "oom"),
         (ArithmeticError("NaN or infinity in loss"), "nan"),
         (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"), "user"),
@@ -45,6 +63,8 @@ def said(*events, ended="exit", stage="steady", code=1):
         (said(ended="late", stage="first_step"), "hang"),
         (said({"failed": USER}), "user"),
         (said({"failed": USER}, stage="import"), "launch"),
+        (said({"failed": {**USER, "kind": "oom"}}, stage="gpu"), "launch"),
+        (said(ended="late", stage="gpu"), "launch"),
         (said({"failed": USER}, stage="compile"), "compile"),
         (said({"failed": {**USER, "kind": "oom"}}, stage="compile"), "oom"),
         (said(ended="late", stage="convert"), "launch"),

@@ -1,0 +1,236 @@
+"""What the driver tells of the GPU that trials run on, from one process that stays.
+
+NVML is asked first (``nvml``), then nvidia-smi (``smi``), then torch (``probe``), which
+knows the GPU but not what happens on it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from fp8tune.runners import nvml, probe, smi
+from fp8tune.runners.gpu import Gpu, Sample
+from fp8tune.runners.smi import Smi
+
+START_S = 60.0
+"""How long to wait for a driver's first answer [s]: without persistence mode it starts
+each GPU for it, in 1 to 3 s (docs.nvidia.com/deploy/driver-persistence)."""
+ANSWER_S = 10.0
+"""How long to wait for a later one [s]; after one that is missing, not at all until the
+driver speaks again."""
+KEPT = 20_000
+"""Samples that are kept: those of 80 minutes."""
+UNWATCHED = "neither NVML nor nvidia-smi tells of it"
+OF_SLICE = "nvidia-smi tells of whole GPUs, not of a slice (MIG)"
+ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+"""Variables that decide which driver answers, and of which GPU."""
+
+
+class Driver:
+    """A GPU that is known, but not watched.
+
+    ``failed`` says why no GPU is known, ``""`` where there just is none; ``answered``
+    whether something that knows of GPUs told either; ``unwatched`` why the GPU's state
+    is unknown, ``""`` while it is known.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        failed: str = "",
+        unwatched: str = UNWATCHED,
+        *,
+        answered: bool = False,
+    ) -> None:
+        self.gpu = gpu
+        self.failed = failed
+        self.unwatched = unwatched
+        self.answered = answered
+
+    def look(self, wait: float = ANSWER_S) -> Sample:  # noqa: ARG002
+        """Return the GPU's state from now on; unknown where it is not told in time.
+
+        ``wait`` is in seconds.
+        """
+        return Sample()
+
+    def samples(self, start: float, end: float) -> list[Sample]:  # noqa: ARG002
+        """Return the samples of a stretch of time [s since 1970]."""
+        return []
+
+    def close(self) -> None:
+        """End the process that watches, if there is one."""
+
+
+class Watched(Driver):
+    """A GPU whose state a process prints again and again, a line each.
+
+    ``read`` reads a line: what the GPU is, a sample of it, or why nothing is told.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        read: Callable[[str], Gpu | Sample | nvml.Failed | None],
+        gpu: Gpu | None = None,
+    ) -> None:
+        super().__init__(gpu or Gpu(), unwatched="", answered=gpu is not None)
+        self.absent = self.hung = False
+        self._read = read
+        self._news = threading.Condition()
+        self._samples: deque[Sample] = deque(maxlen=KEPT)
+        self._ended = self._silent = False
+        # a session of its own: Ctrl-C ends the search, which still measures
+        self._process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+        self._meet()
+
+    def _meet(self) -> None:
+        """Wait until it is told what the GPU is, or why not."""
+        with self._news:
+            known = self._news.wait_for(
+                lambda: self.answered or self.failed or self._ended, START_S
+            )
+            self.hung = not known
+            if not self.answered and not self.failed:
+                self.failed = f"no answer in {START_S:g} s" if self.hung else "it ended"
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._take(self._read(line))
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def _take(self, said: Gpu | Sample | nvml.Failed | None) -> None:
+        with self._news:
+            match said:
+                case Gpu():
+                    self.gpu, self.answered = said, True
+                case nvml.Failed():
+                    self.failed, self.absent = said
+                    self.answered = not said.failed
+                case Sample():
+                    self._samples.append(said)
+                    self._silent = False
+            self._news.notify_all()
+
+    def look(self, wait: float = ANSWER_S) -> Sample:
+        """Return the first sample that is taken from now on."""
+        asked = time.time()
+        with self._news:
+            # a driver that starts for its first sample needs longer for it
+            patience = wait if self._samples else START_S
+            patience = 0.0 if self._silent else patience
+            self._news.wait_for(lambda: self._ended or self._last() >= asked, patience)
+            if self._last() >= asked:
+                self.unwatched = ""
+                return self._samples[-1]
+            if not self._silent:
+                self.unwatched = f"no answer in {patience:g} s"
+            if self._ended:
+                self.unwatched = "the process that watches it ended"
+            self._silent = True
+            return Sample()
+
+    def _last(self) -> float:
+        return (self._samples[-1].time or 0.0) if self._samples else 0.0
+
+    def samples(self, start: float, end: float) -> list[Sample]:
+        """Return the samples of a stretch of time [s since 1970]."""
+        with self._news:
+            return [s for s in self._samples if s.time and start <= s.time <= end]
+
+    def close(self) -> None:
+        """End the process; one that the driver holds is left to it."""
+        smi.end(self._process)
+        self._reader.join(1.0)
+
+
+class BySmi(Watched):
+    """A GPU that nvidia-smi watches; the processes on it are asked for when looked."""
+
+    def __init__(self, found: Smi) -> None:
+        every_ms = round(1000 * nvml.EVERY_S)
+        command = found.stream(every_ms, START_S)
+        super().__init__(command, smi.Reader(), found.gpu)
+        self._smi = found
+
+    def look(self, wait: float = ANSWER_S) -> Sample:
+        """Return the first sample that is taken from now on."""
+        seen = super().look(wait)
+        if seen.time is None:
+            return seen
+        return seen._replace(processes=self._smi.processes(wait))
+
+
+def watched() -> Driver:
+    """Ask NVML, then nvidia-smi; the caller closes what it gets."""
+    first = Watched([*nvml.COMMAND, str(os.getpid())], nvml.read)
+    if first.answered:
+        return first
+    first.close()
+    if first.hung:  # as nvidia-smi would, which asks NVML
+        return Driver(Gpu(), f"NVML gives {first.failed}")
+    second = Smi(START_S)
+    if second.gpu.name and second.sliced:
+        return Driver(second.gpu, unwatched=OF_SLICE, answered=True)
+    if second.gpu.name:
+        return BySmi(second)
+    if second.failed:
+        return Driver(Gpu(), f"nvidia-smi fails: {second.failed}")
+    failed = "" if first.absent or second.installed else f"NVML fails: {first.failed}"
+    return Driver(Gpu(), failed, answered=second.installed)
+
+
+def _asked() -> Driver:
+    """Ask NVML, nvidia-smi, and last torch, unless one knows that there is no GPU."""
+    found = watched()
+    if found.answered:
+        return found
+    told, _ = probe.ask("cuda", probe.GPU_STAGES)
+    return Driver(probe.gpu(told), found.failed)
+
+
+_current: tuple[tuple[str | None, ...], Driver] | None = None
+
+
+def current() -> Driver:
+    """Return the driver of the GPU that trials run on, asked once for this process.
+
+    And again where the environment names another.
+    """
+    global _current
+    key = tuple(map(os.environ.get, ENVIRONMENT))
+    if _current is None or _current[0] != key:
+        close()
+        _current = key, _asked()
+    return _current[1]
+
+
+def close() -> None:
+    """End the process that watches; ``current`` then starts another."""
+    global _current
+    if _current is not None:
+        _current[1].close()
+        _current = None
+
+
+atexit.register(close)

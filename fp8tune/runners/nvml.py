@@ -1,0 +1,174 @@
+"""The process that asks NVML of the GPU for as long as a search lasts.
+
+``python -m fp8tune.runners.nvml PARENT`` prints one JSON object per line: ``gpu``, or
+``failed`` with the reason, then a ``sample`` every ``EVERY_S``. Nothing is sent to it.
+It is a process of its own, because a driver that hangs would hang whoever asks it; and
+one for the whole search, because a driver without persistence mode unloads when the
+last process that uses it ends. The next one then waits for its start, 1 to 3 s per GPU
+(docs.nvidia.com/deploy/driver-persistence), and reads a high use of an idle GPU, whose
+memory is scrubbed (NVML reference, nvmlDeviceGetUtilizationRates).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from fp8tune.runners.gpu import Gpu, Process, Sample
+from fp8tune.runners.orphan import die_with
+from fp8tune.runners.process import own
+from fp8tune.runners.visible import Listed, found, wanted
+
+COMMAND = own("fp8tune.runners.nvml")
+EVERY_S = 0.25
+"""Time between two samples [s]."""
+GIB = 2**30
+
+
+class Failed(NamedTuple):
+    """Why NVML tells of no GPU: ``""`` where it knows that there is none.
+
+    ``absent`` says that NVML or its Python module is not on this machine.
+    """
+
+    failed: str
+    absent: bool = False
+
+
+def read(line: str) -> Gpu | Sample | Failed | None:
+    """Read a line of the process; ``None`` where it says something else."""
+    try:
+        said: Any = json.loads(line)
+        if "gpu" in said:
+            return Gpu(**said["gpu"])
+        if "failed" in said:
+            return Failed(**said)
+        shown = said["sample"]["processes"]
+        every = None if shown is None else tuple(Process(*one) for one in shown)
+        return Sample(**{**said["sample"], "processes": every})
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def say(**fields: Any) -> None:
+    """Print one line to the parent."""
+    print(json.dumps(fields), flush=True)
+
+
+def main() -> None:
+    """Tell of the GPU until the parent is gone."""
+    try:
+        import pynvml
+    except ImportError:
+        say(failed="nvidia-ml-py is not installed", absent=True)
+        return
+    try:
+        pynvml.nvmlInit()
+        asked = Asked(pynvml)
+    except pynvml.NVMLError_LibraryNotFound:
+        say(failed="this machine has no libnvidia-ml.so.1", absent=True)
+    except pynvml.NVMLError as error:
+        say(failed=str(error), absent=False)
+    else:
+        asked.tell()
+
+
+class Asked:
+    """The GPU that torch takes as its first, as NVML knows it."""
+
+    def __init__(self, nvml: ModuleType) -> None:
+        self._nvml = nvml
+        self._handles: dict[str, Any] = {}
+        every = [self._listed(number) for number in range(nvml.nvmlDeviceGetCount())]
+        self.visible = found(wanted(), filter(None, every))
+
+    def _listed(self, number: int) -> Listed | None:
+        """List a GPU with its slices and keep their handles; ``None`` if forbidden."""
+        nvml = self._nvml
+        with suppress(nvml.NVMLError):
+            whole = nvml.nvmlDeviceGetHandleByIndex(number)
+            self._handles[str(number)] = whole
+            slices = []
+            for own in range(self._or(0, nvml.nvmlDeviceGetMaxMigDeviceCount, whole)):
+                with suppress(nvml.NVMLError):
+                    part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, own)
+                    uuid = nvml.nvmlDeviceGetUUID(part)
+                    name = nvml.nvmlDeviceGetName(part)  # NVIDIA H100 MIG 1g.10gb
+                    self._handles[uuid] = part
+                    slices.append((name.rpartition("MIG ")[2], uuid))
+            return Listed(str(number), nvml.nvmlDeviceGetUUID(whole), tuple(slices))
+        return None
+
+    def _or(self, otherwise: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """Ask; ``otherwise`` where this driver or GPU does not tell."""
+        with suppress(self._nvml.NVMLError):
+            return ask(*arguments)
+        return otherwise
+
+    def tell(self) -> None:
+        """Print what the GPU is, then its state for ever."""
+        if self.visible is None:
+            say(failed="", absent=False)
+            return
+        whole = self._handles[self.visible.name]
+        own = self._handles[self.visible.uuid or self.visible.name]
+        say(gpu=self._gpu(whole, own)._asdict())
+        while True:
+            # clocks, watts and use are not told of a slice: they are of the whole GPU
+            state = Sample() if self.visible.profile else self._state(whole)
+            state = state._replace(time=time.time(), used_gib=self._used(own))
+            say(sample=state._replace(processes=self._processes(own))._asdict())
+            time.sleep(EVERY_S)
+
+    def _gpu(self, whole: Any, own: Any) -> Gpu:
+        nvml, slice_ = self._nvml, self.visible.profile if self.visible else ""
+        name = nvml.nvmlDeviceGetName(whole) + f" MIG {slice_}" * bool(slice_)
+        memory = self._or(None, nvml.nvmlDeviceGetMemoryInfo, own)
+        capability = self._or((), nvml.nvmlDeviceGetCudaComputeCapability, whole)
+        driver = self._or("", nvml.nvmlSystemGetDriverVersion)
+        total = memory.total / GIB if memory else 0.0
+        return Gpu(name, driver, total, ".".join(map(str, capability)), "NVML")
+
+    def _state(self, gpu: Any) -> Sample:
+        nvml, ask = self._nvml, self._or
+        watts = ask(None, nvml.nvmlDeviceGetPowerUsage, gpu)
+        joules = ask(None, nvml.nvmlDeviceGetTotalEnergyConsumption, gpu)
+        use = ask(None, nvml.nvmlDeviceGetUtilizationRates, gpu)
+        heat = nvml.nvmlDeviceGetTemperature
+        return Sample(
+            sm_mhz=ask(None, nvml.nvmlDeviceGetClockInfo, gpu, nvml.NVML_CLOCK_SM),
+            power_w=None if watts is None else watts / 1e3,
+            temperature_c=ask(None, heat, gpu, nvml.NVML_TEMPERATURE_GPU),
+            # the name that all drivers know
+            reasons=ask(None, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, gpu),
+            busy=None if use is None else use.gpu / 100,
+            energy_j=None if joules is None else joules / 1e3,
+        )
+
+    def _used(self, gpu: Any) -> float | None:
+        """Return what processes hold [GiB], without what the driver reserves."""
+        nvml = self._nvml
+        newer = (nvml.nvmlDeviceGetMemoryInfo, gpu, nvml.nvmlMemory_v2)
+        memory = self._or(None, *newer)
+        memory = memory or self._or(None, nvml.nvmlDeviceGetMemoryInfo, gpu)
+        return None if memory is None else memory.used / GIB
+
+    def _processes(self, gpu: Any) -> tuple[Process, ...] | None:
+        nvml = self._nvml
+        running = self._or(None, nvml.nvmlDeviceGetComputeRunningProcesses, gpu)
+        return None if running is None else tuple(map(self._process, running))
+
+    def _process(self, one: Any) -> Process:
+        name = self._or("unknown", self._nvml.nvmlSystemGetProcessName, one.pid)
+        held = one.usedGpuMemory
+        return Process(one.pid, name[:100], None if held is None else held / GIB)
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[1]))
+    main()

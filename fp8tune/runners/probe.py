@@ -1,0 +1,149 @@
+"""Ask torch of the machine, in a process of its own: a broken torch may hang.
+
+``python -m fp8tune.runners.probe DEVICE PARENT STAGE...`` prints one JSON object per
+line: the stage that begins, then what was found in it; it ends where something fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from fp8tune.runners.gpu import Gpu
+from fp8tune.runners.orphan import die_with
+from fp8tune.runners.process import listen, own
+
+COMMAND = own("fp8tune.runners.probe")
+LONGEST_S = 180.0
+"""How long torch may take [s]; some cluster file systems need minutes."""
+SILENCE_S = 90.0
+GPU_STAGES = ("torch", "device")
+"""The stages that tell of the GPU; the others are torchao and fp8."""
+SIZE = 64
+"""Of the matrices that are multiplied in FP8, a multiple of 16."""
+
+
+def ask(
+    device: str,
+    stages: Sequence[str] = (),
+    command: Sequence[str] = (),
+    silence: float = SILENCE_S,
+) -> tuple[dict[str, Any], tuple[str, str]]:
+    """Return what torch tells, and the stage in which it failed and how.
+
+    ``stages`` are all of them if none is named; ``command`` is what runs in the other
+    process, and ``silence`` how long one stage may take [s].
+    """
+    stages = stages or tuple(_STAGES)
+    deadlines = dict.fromkeys(("start", *stages), silence)
+    line = [*(command or COMMAND), device, str(os.getpid()), *stages]
+    heard = listen(line, deadlines, LONGEST_S)
+    said: dict[str, Any] = {}
+    for event in heard.events:
+        said |= event
+    failed = said.pop("failed", None)
+    said.pop("stage", None)
+    if heard.ended == "late":
+        return said, (heard.stage, f"no answer within {heard.seconds:.0f} s")
+    if isinstance(failed, dict):
+        return said, (heard.stage, f"{failed.get('error')}: {failed.get('message')}")
+    if heard.code != 0:
+        return said, (heard.stage, f"ended with code {heard.code}")
+    return said, ("", "")
+
+
+def gpu(said: dict[str, Any]) -> Gpu:
+    """Return the GPU that torch tells of; empty where it reaches none."""
+    if "capability" not in said:
+        return Gpu()
+    return Gpu(
+        str(said.get("device", "")),
+        f"CUDA {said.get('driver_cuda') or 'unknown'}",
+        float(said.get("memory_gib", 0.0)),
+        str(said["capability"]),
+        "torch",
+    )
+
+
+def say(**fields: Any) -> None:
+    """Print one line to the parent."""
+    print(json.dumps(fields), flush=True)
+
+
+def main(device: str, stages: Sequence[str]) -> None:
+    """Look at torch, the device, torchao and FP8, as far as asked, in this order."""
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as NVML counts GPUs
+    stage = ""
+    try:
+        for stage, look in _STAGES.items():
+            if stage not in stages:
+                continue
+            say(stage=stage)
+            say(**look(device))
+    except BaseException as error:  # whatever it is, the parent must hear of it
+        text = " ".join(str(error).split())[:300]
+        say(failed={"stage": stage, "error": type(error).__name__, "message": text})
+        raise SystemExit(1) from None
+
+
+def _torch(_device: str) -> dict[str, Any]:
+    import torch
+
+    return {"torch": torch.__version__, "torch_cuda": torch.version.cuda}
+
+
+def _device(device: str) -> dict[str, Any]:
+    if device == "cpu":
+        return {"device": "CPU"}
+    import torch
+
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    about = torch.cuda.get_device_properties(0)
+    capability = f"{about.major}.{about.minor}"
+    memory = about.total_memory / 2**30
+    found = {"device": about.name, "capability": capability, "memory_gib": memory}
+    return {**found, "driver_cuda": _driver_cuda()}
+
+
+def _driver_cuda() -> str:
+    """Return the CUDA version that the driver is for; ``""`` where it does not tell."""
+    version = ctypes.c_int()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    number = version.value  # 13000 for CUDA 13.0
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+
+
+def _torchao(_device: str) -> dict[str, Any]:
+    import torchao
+    from torchao.float8 import convert_to_float8_training  # noqa: F401
+
+    return {"torchao": torchao.__version__}
+
+
+def _fp8(device: str) -> dict[str, Any]:
+    """One FP8 matmul, which torch refuses on GPUs that have none."""
+    import torch
+
+    a = torch.ones(SIZE, SIZE, device=device).to(torch.float8_e4m3fn)
+    one = torch.ones((), device=device)
+    out = torch._scaled_mm(a, a.t(), one, one, out_dtype=torch.bfloat16)
+    return {"fp8": bool((out == SIZE).all())}
+
+
+_STAGES = {
+    "torch": _torch,
+    "device": _device,
+    "torchao": _torchao,
+    "fp8": _fp8,
+}
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[2]))
+    main(sys.argv[1], sys.argv[3:])
