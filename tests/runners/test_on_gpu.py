@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.on_gpu import landscape, linears, predicted, transfer
+from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import read_config
 from fp8tune.search.real import plan_for_trials
 from fp8tune.search.record import Record, parse_all
 from fp8tune.search.stability.course import Course
+from tests.runners import fake_nvml
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
 
@@ -120,3 +121,19 @@ def test_the_near_config_differs_in_its_layers_alone(plan, tmp_path):
     job = plan.config.job
     assert (job["layers"], near["layers"]) == (32, 24)
     assert {k for k in job.given if job.given[k] != near.given[k]} == {"model.n_layers"}
+
+
+def test_what_the_driver_tells_of_a_gpu(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, apps="12:3072")
+    monkeypatch.setenv("PATH", str(tmp_path))  # without nvidia-smi
+    monkeypatch.setattr(watching, "BUSY", "print('touched'); input(); input()")
+    said = watching.measure("cpu", 1.0)
+    assert (said["source"], said["context_gib"], said["one_shots"]) == (
+        "NVML",
+        None,
+        [],
+    )
+    for name in ("idle", "with_context", "busy"):
+        seen = said[name]
+        assert (seen["use"], seen["power_w"], seen["used_gib"]) == (0.0, 70.0, 3 / 1024)
+        assert seen["counter_w"] == pytest.approx(70.0, rel=0.2)

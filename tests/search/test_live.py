@@ -139,24 +139,27 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(
     ("out", "term", "lines"),
-    [(io.StringIO(), "xterm", 2), (Terminal(), "dumb", 2)],
+    [(io.StringIO(), "xterm", 3), (Terminal(), "dumb", 3)],
 )
 def test_plain_lines_without_a_terminal(
     plan, tmp_path, monkeypatch, capsys, out, term, lines
 ):
     monkeypatch.setenv("TERM", term)
     other = {"pid": 7, "name": "python", "gib": 1.0}
-    trial = TRIALS[0]._replace(
-        record=TRIALS[0].record._replace(more={"others": [other]})
-    )
+    more = {"others": [other], "unwatched": "no answer in 10 s"}
+    trial = TRIALS[0]._replace(record=TRIALS[0].record._replace(more=more))
     study = Study(str(tmp_path))
     with display(plan, study, out) as watch:
         watch.line({"stage": "import"})
         watch.event(Event(Proposal(GIVEN, "given", "your config"), None, 60.0))
-        watch.event(Event(Proposal(GIVEN, "given", "your config"), trial, 60.0))
+        for _ in range(2):  # what is noted once is not noted again
+            watch.event(Event(Proposal(GIVEN, "given", "your config"), trial, 60.0))
     assert len(out.getvalue().splitlines()) == lines
-    said = "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err.splitlines() == [
+        "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low",
+        "note: the GPU is not watched: no answer in 10 s: clocks, watts and other "
+        "processes are unknown",
+    ]
 
 
 def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):

@@ -137,3 +137,20 @@ def test_bf16_that_lacks_memory_is_no_reference():
         9.0,
     )
     assert (found.chosen, found.twin.value, found.fp8_gain) == (BEST, 88, 1.25)
+
+
+@pytest.mark.parametrize(
+    ("allocator", "said"),
+    [
+        ("PYTORCH_ALLOC_CONF=a:1", ["measured with PYTORCH_ALLOC_CONF=a:1: set it"]),
+        ("default", []),
+        (7, []),
+    ],
+)
+def test_what_the_allocator_was_told_is_said(allocator, said):
+    plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+    more = {"versions": {"allocator": allocator}}
+    tried = trials(("given", ran(GIVEN)), ("search", ran(BEST, 120, more=more)))
+    lines = closing(answer(SPACE, GIVEN, tried, 1.0), plan, "")
+    told = [line for line in lines if line.startswith("measured with")]
+    assert told == [f"{line} for the run too" for line in said]

@@ -88,17 +88,15 @@ def _versions() -> dict[str, Any]:
     return {**names, "cuda": torch.version.cuda, "allocator": allocator()}
 
 
-def touch() -> None:
+def touch(device: str = "cuda") -> None:
     """Compute on the GPU once: one that is busy or broken fails here, not in a model.
 
     The product makes cuBLAS allocate its workspace, as the first one of a model would.
     """
     import torch
 
-    ones = torch.ones(64, 64, dtype=torch.bfloat16, device="cuda")
-    product = ones @ ones
-    torch.cuda.synchronize()
-    if product.ne(64).any():
+    ones = torch.ones(64, 64, dtype=torch.bfloat16, device=device)
+    if (ones @ ones).ne(64).any():  # which waits for the product
         raise RuntimeError("the GPU multiplies wrongly: 64 times 1 is not 64 on it")
 
 

@@ -7,7 +7,7 @@ import torch
 
 from fp8tune.runners.builtin.runner import last_line
 from fp8tune.runners.builtin.told import record
-from fp8tune.runners.builtin.worker import _failure
+from fp8tune.runners.builtin.worker import _failure, touch
 from fp8tune.runners.process import Heard
 from fp8tune.search import output
 from tests.runners.builtin.small import spec
@@ -44,6 +44,12 @@ BUSY = "CUDA-capable device(s) is/are busy or unavailable"
 )
 def test_what_a_worker_failed_of(error, kind):
     assert _failure(error)["kind"] == kind
+
+
+def test_a_device_that_computes_is_touched():
+    touch("cpu")
+    with pytest.raises((AssertionError, RuntimeError)):
+        touch("xpu")  # which is not here
 
 
 USER = {"kind": "user", "error": "E", "message": "m"}
