@@ -84,25 +84,28 @@ class Asked:
     def __init__(self, nvml: ModuleType) -> None:
         self._nvml = nvml
         self._handles: dict[str, Any] = {}
-        every = [self._listed(number) for number in range(nvml.nvmlDeviceGetCount())]
-        self.visible = found(wanted(), filter(None, every))
+        self._listed: list[Listed] = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            # those that this job may not use do not count: torch does not see them
+            with suppress(nvml.NVMLError):
+                self._list(nvml.nvmlDeviceGetHandleByIndex(index))
+        self.visible = found(wanted(), self._listed)
 
-    def _listed(self, number: int) -> Listed | None:
-        """List a GPU with its slices and keep their handles; ``None`` if forbidden."""
-        nvml = self._nvml
-        with suppress(nvml.NVMLError):
-            whole = nvml.nvmlDeviceGetHandleByIndex(number)
-            self._handles[str(number)] = whole
-            slices = []
-            for own in range(self._or(0, nvml.nvmlDeviceGetMaxMigDeviceCount, whole)):
-                with suppress(nvml.NVMLError):
-                    part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, own)
-                    uuid = nvml.nvmlDeviceGetUUID(part)
-                    name = nvml.nvmlDeviceGetName(part)  # NVIDIA H100 MIG 1g.10gb
-                    self._handles[uuid] = part
-                    slices.append((name.rpartition("MIG ")[2], uuid))
-            return Listed(str(number), nvml.nvmlDeviceGetUUID(whole), tuple(slices))
-        return None
+    def _list(self, whole: Any) -> None:
+        """List a GPU with its slices, and keep their handles."""
+        nvml, number = self._nvml, str(len(self._listed))
+        slices = []
+        for index in range(self._or(0, nvml.nvmlDeviceGetMaxMigDeviceCount, whole)):
+            with suppress(nvml.NVMLError):
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, index)
+                uuid = nvml.nvmlDeviceGetUUID(part)
+                name = nvml.nvmlDeviceGetName(part)  # NVIDIA H100 MIG 1g.10gb
+                self._handles[uuid] = part
+                slices.append((name.rpartition("MIG ")[2], uuid))
+        self._handles[number] = whole
+        self._listed.append(
+            Listed(number, nvml.nvmlDeviceGetUUID(whole), tuple(slices))
+        )
 
     def _or(self, otherwise: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
         """Ask; ``otherwise`` where this driver or GPU does not tell."""

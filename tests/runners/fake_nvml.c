@@ -8,7 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4 };
+enum { NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
 enum { FIRST_SLICE = 100 };
 typedef unsigned long long u64;
 
@@ -51,7 +52,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **gpu) {
     *gpu = (void *)(u64)(index + 1);
-    return SUCCESS;
+    return index < number("forbidden", 0) ? NO_PERMISSION : SUCCESS;
 }
 
 int nvmlDeviceGetMaxMigDeviceCount(void *gpu, unsigned *count) {

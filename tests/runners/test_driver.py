@@ -71,6 +71,15 @@ def test_a_slice_is_told_by_itself(tmp_path, monkeypatch):
     assert seen == Sample(used_gib=1.0, processes=others)
 
 
+def test_gpus_that_a_job_may_not_use_do_not_count(tmp_path, monkeypatch):
+    fake_nvml.install(tmp_path, monkeypatch, count=3, forbidden=2)
+    assert current().gpu == H100
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-3")  # the third of the machine
+    assert current().gpu == H100
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert current().gpu == Gpu()
+
+
 def test_a_first_answer_may_take_longer_than_others(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "ANSWER_S", 0.01)
     fake_nvml.install(tmp_path, monkeypatch, init_s=1.5)
@@ -117,6 +126,7 @@ def test_a_watching_process_that_ends(tmp_path, monkeypatch):
         ({"init_error": 9}, "NVML fails: Driver Not Loaded", False),
         ({"init_error": 12}, "", False),
         ({"count": 0}, "", True),
+        ({"count": 2, "forbidden": 2}, "", True),
     ],
 )
 def test_nvml_without_a_gpu(tmp_path, monkeypatch, no_smi, state, failed, answered):
