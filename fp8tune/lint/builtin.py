@@ -10,7 +10,7 @@ from typing import Any
 from fp8tune.lint.rules import CATEGORIES, Rule, read_text
 from fp8tune.lint.syntax import KNOWN
 
-_HEAD = r"""(?m)^(name|code|severity|trainer|fault|when) = (["'])(.*)\2$"""
+_HEAD = r"""(?m)^(name|code|severity|trainer|fault|when|same|differs) = (["'])(.*)\2$"""
 
 
 def builtin_folder() -> str:

@@ -90,6 +90,7 @@ class Report(NamedTuple):
     - ``patch``: the diff that would do so; ``text``: the new text of stdin
     - ``baseline``: the file with findings to live with
     - ``applied``: the rules selected; ``known``: all rules that there are
+    - ``compared``: by rule on two files, what must be the same and what must differ
     """
 
     path: str
@@ -104,3 +105,4 @@ class Report(NamedTuple):
     baseline: str = ""
     applied: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
+    compared: dict[str, tuple[str, str]] = {}

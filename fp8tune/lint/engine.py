@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.expression import Expression
+from fp8tune.lint.places import Places
 from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
-from fp8tune.toml import Path, Span
+from fp8tune.lint.wording import plain
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
@@ -32,13 +34,15 @@ def check(
     *,
     only: str = "",
     explicit: bool = True,
+    others: Mapping[str, str] | None = None,
 ) -> Report:
     """Check the bytes of one file.
 
     ``target`` is what the command line says; the file's own header comment fills
     what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
     ``only`` names the trainer instead of recognising it, ``explicit`` tells that
-    the user named the file. Raises ``Unreadable``.
+    the user named the file. ``others`` are the rules on two files that another file of
+    the run makes true, with its path (``compare``). Raises ``Unreadable``.
     """
     try:
         document = parse(data)
@@ -50,7 +54,7 @@ def check(
     name = only or kind.trainer
     if not only and (not name or (kind.fragment and not explicit)):
         return Report(path, [], skipped=kind.description)
-    return _Case(path, document, trainer(name), rules, target).report()
+    return _Case(path, document, trainer(name), rules, target, others or {}).report()
 
 
 def _invalid(path: str, error: InvalidToml, rules: Rules) -> Report:
@@ -108,8 +112,11 @@ class _Case:
         known: Trainer,
         rules: Rules,
         target: Target,
+        others: Mapping[str, str],
     ) -> None:
         self.path = path
+        self.others = others
+        self.compared: dict[str, tuple[str, str]] = {}
         self.document = document
         self.rules = rules
         directive = read_directive(document.text)
@@ -118,6 +125,7 @@ class _Case:
         self.loaded: Loaded = known.load(document.values)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.trainer = known.name
+        self.places = Places(document, self.job)
         self.unjudged: dict[str, str] = {}
 
     def report(self) -> Report:
@@ -134,7 +142,14 @@ class _Case:
             for number in (label.region.line,)
         }
         held = tuple(sieve.held)
-        return Report(self.path, found, self.unjudged, lines=lines, suppressed=held)
+        return Report(
+            self.path,
+            found,
+            self.unjudged,
+            lines=lines,
+            suppressed=held,
+            compared=self.compared,
+        )
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
         """The rules whose silence means that there is nothing to ignore.
@@ -151,7 +166,8 @@ class _Case:
             for rule in self.rules.named(named if asked else ())
             if not asked.isdisjoint(rule.targets)
         }
-        return self.rules.selected - self.unjudged.keys() - passing
+        alone = self.rules.on_two_files - self.others.keys()
+        return self.rules.selected - self.unjudged.keys() - passing - alone
 
     def _faults(self) -> Iterator[Diagnostic]:
         own = _own_faults(self.document, self.directive)
@@ -179,8 +195,17 @@ class _Case:
             if name in ("", self.trainer):
                 held = self._held(rules[0]) if guard else None
                 for rule in rules if held is not False else ():
-                    if self._fires(rule, rule.rest if held else rule.when):
+                    if self._fires(rule, rule.rest if held else rule.when) and (
+                        not rule.same or self._compares(rule)
+                    ):
                         yield from self._finding(rule, self.job, None)
+
+    def _compares(self, rule: Rule) -> bool:
+        """Note what a rule on two files compares; whether it fires beside another."""
+        with suppress(Unknown, ValueError, RecursionError):  # repr of what is odd
+            same, differs = (repr(e.evaluate(self.job)) for e in rule.compared)
+            self.compared[rule.name] = same, differs
+        return rule.name in self.others
 
     def _held(self, rule: Rule) -> bool | None:
         """Whether the guard of a rule holds; ``None`` where that is unknown."""
@@ -209,6 +234,8 @@ class _Case:
         """The finding, unless its texts need a fact that is unknown."""
         try:
             message = rule.message.fill(scope) + self._origin(rule)
+            if rule.same:
+                message += f" ({plain(self.others[rule.name])})"
             labels = tuple(self._labels(rule, scope, fault))
             help_line = rule.help.fill(scope)
         except Unknown as missing:
@@ -243,52 +270,16 @@ class _Case:
             note = ""
             if at.names == ["fault"] and fault is not None:
                 key = str(fault.facts.get("key", ""))
-                region = self._fault_region(fault, at.mark)
+                region = self.places.of_fault(fault, at.mark)
             elif at.names == ["fault.key"] and fault is not None:
                 named = At([str(fault.facts["key"])], at.mark, at.label)
-                key, region, note = self._place(named)
+                key, region, note = self.places.of(named)
             else:
-                key, region, note = self._place(at)
+                key, region, note = self.places.of(at)
             if index and (region in taken or note):
                 continue
             taken.add(region)
             yield Label(key, region, note + rule.label(index).fill(scope))
-
-    def _place(self, at: At) -> tuple[str, Region, str]:
-        """The key of a span, where it stands, and a note if it does not stand.
-
-        A key that is not written points at the first of the other names that is,
-        else at its section, else at line 1.
-        """
-        wanted = self.job.key(at.names[0])
-        for name in at.names:
-            for key in self.job.keys_of(name):
-                region = self._region(tuple(key.split(".")), at.mark)
-                if region is not None:
-                    same = at.any or name == at.names[0]
-                    note = "" if same else f"`{wanted}` is not set: "
-                    return key if same else wanted, region, note
-        section = self._region((wanted.partition(".")[0],), "key")
-        return wanted, section or Region(1, 1, 1, 1), f"`{wanted}` is not set: "
-
-    def _region(self, path: Path, mark: str) -> Region | None:
-        span = self.document.span(path, mark)
-        return None if span is None else self._at(span)
-
-    def _at(self, span: Span) -> Region:
-        start = self.document.lines.position(span[0])
-        end = self.document.lines.position(span[1])
-        return Region(*start, *end)
-
-    def _fault_region(self, fault: Fault, mark: str) -> Region:
-        """Where a fault stands: its key, or the nearest table that is written."""
-        if fault.span is not None:
-            return self._at(fault.span)
-        for length in range(len(fault.path), 0, -1):
-            region = self._region(fault.path[:length], mark)
-            if region is not None:
-                return region
-        return Region(1, 1, 1, 1)
 
 
 def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:

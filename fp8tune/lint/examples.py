@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fp8tune.job import Target
+from fp8tune.lint.compare import conflicts
 from fp8tune.lint.diagnostic import Diagnostic, Region, Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Example, Rule
@@ -51,9 +52,14 @@ def plain_config(example: Example) -> str:
 
 
 def lint_example(example: Example, against: Rules) -> Report:
-    """What the rules find in an example."""
-    text = plain_config(example)
-    return check("example.toml", text.encode(), against, Target())
+    """What the rules find in an example, beside its second config if it has one."""
+    text = plain_config(example).encode()
+    report = check("example.toml", text, against, Target())
+    if not example.beside:
+        return report
+    other = check("beside.toml", example.beside.encode(), against, Target())
+    others = conflicts([report, other]).get(report.path)
+    return check(report.path, text, against, Target(), others=others)
 
 
 def _bad(rule: Rule, example: Example, against: Rules) -> Iterator[str]:

@@ -43,6 +43,7 @@ OBSERVED = {
     "failed_at": "the line of the training script that the error left; else empty",
     "steps": "optimizer steps taken",
     "step_ms": "median time of the later half of the steps [ms]",
+    "last_rate": "learning rate of the last optimizer step",
     "tokens_per_step": "tokens that the trainer counts per optimizer step",
     "all_parameters": "elements of all parameters, each counted once",
     "local_parameters": "elements of them that rank 0 holds",

@@ -24,7 +24,9 @@ def source() -> str:
             whole = tomllib.load(file)
         front = {key: value for key, value in whole.items() if key not in _LEFT_OUT}
         rule = Rule(path, category, front)
-        for condition in filter(None, {rule.source, *rule.parts}):
+        for condition in filter(
+            None, {rule.source, rule.same, rule.differs, *rule.parts}
+        ):
             trees[condition] = parse(condition)
         entry = {**front, "guard": rule.guard}
         rules.append((category, os.path.basename(path), entry))

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fp8tune.lint import experiment
@@ -43,6 +44,8 @@ _TEXTS = (
     "status",
     "trainer",
     "when",
+    "same",
+    "differs",
     "fault",
     "help",
     "why",
@@ -68,8 +71,8 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "header": "table",
         "remove": "names",
     },
-    "bad": {"config": "text", "also": "list", "fixed": "text"},
-    "good": {"config": "text", "also": "list"},
+    "bad": {"config": "text", "also": "list", "fixed": "text", "beside": "text"},
+    "good": {"config": "text", "also": "list", "beside": "text"},
     "experiment": experiment.FIELDS,
 }
 """The fields of each array of tables, and what they may hold."""
@@ -172,6 +175,10 @@ class _Reader:
                 raise self.fail((), f"the rule lacks `{key}`")
         if ("when" in values) == ("fault" in values):
             raise self.fail((), "a rule has either `when` or `fault`")
+        if ("same" in values) != ("differs" in values) or (
+            "same" in values and "fault" in values
+        ):
+            raise self.fail((), "`same` and `differs` go together, beside `when`")
         if not values.get("references"):
             raise self.fail((), "the rule lacks `references`: name its evidence")
         if not values.get("at"):
@@ -230,19 +237,14 @@ class _Reader:
             raise self.fail((*here, "mark"), "mark is key or value")
 
     def _expressions(self, rule: Rule) -> None:
-        parts: list[tuple[Path, str]] = [(("message",), "message"), (("help",), "help")]
-        if rule.source:
-            parts.insert(0, (("when",), "when"))
-        for place, attribute in parts:
-            try:
-                getattr(rule, attribute)
-            except ExpressionError as error:
-                raise self._expression(rule, place, error) from None
+        for key in ("when", "same", "differs"):
+            if source := rule.data.get(key):
+                self._compiles(rule, (key,), partial(rule.compiled, source))
+        for key in ("message", "help"):
+            self._compiles(rule, (key,), partial(getattr, rule, key))
         for index, at in enumerate(rule.at):
-            try:
-                rule.label(index)
-            except ExpressionError as error:
-                raise self._expression(rule, ("at", index, "label"), error) from None
+            label = partial(rule.label, index)
+            self._compiles(rule, ("at", index, "label"), label)
             for number, name in enumerate(at.names):
                 many = ("at", index, "any" if at.any else "key", number)
                 listed = many in self.document.spans.values
@@ -252,14 +254,17 @@ class _Reader:
         for place, fault, words in experiment.faults(rule):
             raise self._expression(rule, place, fault, words)
 
+    def _compiles(self, rule: Rule, place: Path, attempt: Callable[[], Any]) -> None:
+        try:
+            attempt()
+        except ExpressionError as error:
+            raise self._expression(rule, place, error) from None
+
     def _fix(self, rule: Rule, here: Path, entry: dict[str, Any]) -> None:
         for place, reason in mistakes(rule, entry):
             raise self.fail((*here, *place), reason)
         for place, part in parts(entry):
-            try:
-                rule.repair(part)
-            except ExpressionError as error:
-                raise self._expression(rule, (*here, *place), error) from None
+            self._compiles(rule, (*here, *place), partial(rule.repair, part))
 
     def _known(self, rule: Rule, name: str, place: Path) -> None:
         if name != "fault" and not rule.knows(name):

@@ -63,12 +63,14 @@ class At(NamedTuple):
 class Example(NamedTuple):
     """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
 
-    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one.
+    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one;
+    ``beside`` is a second config of the same run, for a rule on several files.
     """
 
     config: str
     also: list[str]
     fixed: str = ""
+    beside: str = ""
 
 
 class Rule:
@@ -90,6 +92,8 @@ class Rule:
         self.trainer = head.get("trainer", "")
         self.fault = head.get("fault", "")
         self.source = head.get("when", "")
+        self.same = head.get("same", "")
+        self.differs = head.get("differs", "")
         self._given = text
 
     def __getstate__(self) -> dict[str, Any]:
@@ -186,27 +190,32 @@ class Rule:
     @cached_property
     def guarding(self) -> Expression:
         """The compiled guard."""
-        return self._compile(self.guard)
+        return self.compiled(self.guard)
 
     @cached_property
     def rest(self) -> Expression:
         """The compiled condition without its guard."""
-        return self._compile(self.parts[1])
+        return self.compiled(self.parts[1])
 
     @cached_property
     def when(self) -> Expression:
         """The compiled condition."""
-        return self._compile(self.source)
+        return self.compiled(self.source)
+
+    @cached_property
+    def compared(self) -> tuple[Expression, Expression]:
+        """The compiled ``same`` and ``differs`` of a rule on two files."""
+        return self.compiled(self.same), self.compiled(self.differs)
 
     @cached_property
     def message(self) -> Template:
         """The compiled message."""
-        return compile_template(self.front["message"], self._compile)
+        return compile_template(self.front["message"], self.compiled)
 
     @cached_property
     def help(self) -> Template:
         """The compiled help line."""
-        return compile_template(self.front.get("help", ""), self._compile)
+        return compile_template(self.front.get("help", ""), self.compiled)
 
     @cached_property
     def _labels(self) -> dict[int, Template]:
@@ -215,7 +224,7 @@ class Rule:
     def label(self, index: int) -> Template:
         """The compiled label of one span."""
         if index not in self._labels:
-            template = compile_template(self.at[index].label, self._compile)
+            template = compile_template(self.at[index].label, self.compiled)
             self._labels[index] = template
         return self._labels[index]
 
@@ -228,7 +237,7 @@ class Rule:
         """Compile one ``[[fix]]``, or a part of one."""
         from fp8tune.lint.repair import compile_repair
 
-        return compile_repair(entry, self._compile)
+        return compile_repair(entry, self.compiled)
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -260,7 +269,8 @@ class Rule:
         else:
             yield from (*FIELDS, *FACTS)
 
-    def _compile(self, source: str) -> Expression:
+    def compiled(self, source: str) -> Expression:
+        """An expression that may speak of what the rule knows."""
         return compile_expression(source, self.knows, ON_SCOPE)
 
 
@@ -275,7 +285,12 @@ def _at(entry: dict[str, Any]) -> At:
 
 
 def _example(entry: dict[str, Any]) -> Example:
-    return Example(entry["config"], entry.get("also", []), entry.get("fixed", ""))
+    return Example(
+        entry["config"],
+        entry.get("also", []),
+        entry.get("fixed", ""),
+        entry.get("beside", ""),
+    )
 
 
 def read_text(path: str) -> str:

@@ -22,6 +22,7 @@ class Rules:
     ) -> None:
         self.rules = rules
         self.selected = frozenset(rule.name for rule in rules)
+        self.on_two_files = frozenset(rule.name for rule in rules if rule.same)
         self.names = {rule.name: rule.code for rule in every or rules}
         self.known = frozenset(self.names)
         self.by_fault: dict[str, list[Rule]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -50,12 +50,30 @@ class Result(NamedTuple):
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
     """Check everything that ``paths`` mean; raises ``Problem``."""
-    result = _run_all(list(discover(paths)), options)
+    found = list(discover(paths))
+    result = _with_others(found, _run_all(found, options), options)
     if any(report.baseline for report in result.reports):
         return _with_baseline(result, options)
     if options.update_baseline and not result.unread:
         raise Problem("no baseline to update: name it with --baseline FILE")
     return result
+
+
+def _with_others(found: list[Found], result: Result, options: Options) -> Result:
+    """Add the findings of rules on two files, which no file shows alone."""
+    if not any(report.compared for report in result.reports):
+        return result
+    from fp8tune.lint.compare import conflicts, merged
+
+    others = conflicts(result.reports)
+    files = [file for file in found if file.path in others]
+    if not files:
+        return result
+    rules = tuple({rule for named in others.values() for rule in named})
+    alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
+    again = _run(files, alone, others)
+    reports = list(merged(result.reports, again.reports))
+    return result._replace(reports=reports, rules={**result.rules, **again.rules})
 
 
 def _with_baseline(result: Result, options: Options) -> Result:
@@ -96,8 +114,13 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _run(files: list[Found], options: Options) -> Result:
-    runner = _Runner(options)
+def _run(
+    files: list[Found],
+    options: Options,
+    others: Mapping[str, dict[str, str]] | None = None,
+) -> Result:
+    """Check files; ``others`` are what ``compare.conflicts`` found of them."""
+    runner = _Runner(options, others or {})
     reports, unread = [], []
     for found in files:
         try:
@@ -120,8 +143,9 @@ def _run(files: list[Found], options: Options) -> Result:
 
 
 class _Runner:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, others: Mapping[str, dict[str, str]]) -> None:
         self.options = options
+        self.others = others
         try:
             self.target = asked(options.gpu, options.world_size)
         except BadTarget as error:
@@ -166,6 +190,7 @@ class _Runner:
             target=settings.complete(self.target),
             only=self.options.trainer or settings.trainer * found.explicit,
             explicit=found.explicit,
+            others=self.others.get(path),
         )
         data = read(found.path)
         if self.options.fix or self.options.add_ignore:

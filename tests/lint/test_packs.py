@@ -180,6 +180,16 @@ def test_unreadable(tmp_path, text, said):
         ('"here"', "5", ":12:1: label is a string"),
         ('"here"', '["here"]', ":12:1: label is a string"),
         ("label", 'mark = "both"\nlabel', ":12:1: mark is key or value"),
+        (
+            "message = ",
+            "same = 'tp'\nmessage = ",
+            ":1:1: `same` and `differs` go together, beside `when`",
+        ),
+        (
+            "message = ",
+            "same = 'tp'\ndiffers = 'nosuch'\nmessage = ",
+            ":9:12: unknown name `nosuch`",
+        ),
     ],
 )
 def test_shape(tmp_path, old, new, said):

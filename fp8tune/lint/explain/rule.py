@@ -112,7 +112,7 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         trainer=trainer(rule.trainer).schema.title if rule.trainer else "",
         summary=rule.summary,
         why=rule.why.strip(),
-        when=" ".join(rule.source.split()),
+        when=_when(rule),
         fault=rule.fault,
         bad=bad,
         good=[_text(example) for example in rule.good],
@@ -121,6 +121,17 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         references=rule.references,
         myths=about(rule.name),
         verdict=_verdict(rule, config) if config else None,
+    )
+
+
+def _when(rule: Rule) -> str:
+    """The condition, and for a rule on two files what it compares."""
+    said = " ".join(rule.source.split())
+    if not rule.same:
+        return said
+    return (
+        f"{said}\nand another config that is linted with it has the same {rule.same} "
+        f"and another {rule.differs}"
     )
 
 

@@ -1,0 +1,56 @@
+"""Where a finding stands in its file."""
+
+from __future__ import annotations
+
+from fp8tune.job import Job
+from fp8tune.lint.diagnostic import Region
+from fp8tune.lint.rules import At
+from fp8tune.toml import Path, Span
+from fp8tune.toml.document import Document
+from fp8tune.trainers.faults import Fault
+
+TOP = Region(1, 1, 1, 1)
+
+
+class Places:
+    """Finds the spans of one document that findings point at."""
+
+    def __init__(self, document: Document, job: Job) -> None:
+        self.document = document
+        self.job = job
+
+    def of(self, at: At) -> tuple[str, Region, str]:
+        """The key of a span, where it stands, and a note if it does not stand.
+
+        A key that is not written points at the first of the other names that is,
+        else at its section, else at line 1.
+        """
+        wanted = self.job.key(at.names[0])
+        for name in at.names:
+            for key in self.job.keys_of(name):
+                region = self._region(tuple(key.split(".")), at.mark)
+                if region is not None:
+                    same = at.any or name == at.names[0]
+                    note = "" if same else f"`{wanted}` is not set: "
+                    return key if same else wanted, region, note
+        section = self._region((wanted.partition(".")[0],), "key")
+        return wanted, section or TOP, f"`{wanted}` is not set: "
+
+    def of_fault(self, fault: Fault, mark: str) -> Region:
+        """Where a fault stands: its key, or the nearest table that is written."""
+        if fault.span is not None:
+            return self._at(fault.span)
+        for length in range(len(fault.path), 0, -1):
+            region = self._region(fault.path[:length], mark)
+            if region is not None:
+                return region
+        return TOP
+
+    def _region(self, path: Path, mark: str) -> Region | None:
+        span = self.document.span(path, mark)
+        return None if span is None else self._at(span)
+
+    def _at(self, span: Span) -> Region:
+        start = self.document.lines.position(span[0])
+        end = self.document.lines.position(span[1])
+        return Region(*start, *end)
