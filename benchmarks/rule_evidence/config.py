@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from fp8tune.job import Unknown
+from fp8tune.trainers.kempnerforge.data import tokenizer_ids
 
 SMALL: dict[str, dict[str, Any]] = {
     "model": {
@@ -66,42 +71,56 @@ def _add(text: str, section: str, lines: list[str]) -> str:
 def with_data(text: str, folder: Path) -> str:
     """The config with data of our own in place of the data that it names.
 
-    Paths below /data, tokenizers and hub data sets, for training and evaluation.
+    Paths below /data, tokenizers and hub data sets, for training and evaluation. The
+    end of a document has the largest id that the tokenizer has, where that is known.
     Raises ``NoData`` where a package that reads such data is missing.
     """
-    hub = _images if "vlm" in tomllib.loads(text) else _texts
-    for keys, value, package, make in (
-        ("dataset_path|path", "/data/", "numpy", _tokens),
-        ("tokenizer_path", "", "transformers", _tokenizer),
-        ("hf_dataset_name|hf_name", "", "datasets", hub),
+    values = tomllib.loads(text)
+    hub = _images if "vlm" in values else _texts
+    end = _last_id(values.get("data", {}).get("tokenizer_path", ""))
+    for keys, value, package, name, make in (
+        ("dataset_path|path", "/data/", "numpy", "tokens", _tokens),
+        ("tokenizer_path", "", "transformers", "tokenizer", partial(_tokenizer, end)),
+        ("hf_dataset_name|hf_name", "", "datasets", "hub", hub),
     ):
         line = re.compile(rf'^({keys}) *= *"{value}.+"$', re.MULTILINE)
         if not line.search(text):
             continue
         if find_spec(package) is None:
             raise NoData(f"needs the package {package}")
-        place = folder / make.__name__.strip("_")
+        place = folder / name
         if not place.exists():
             make(place)
         text = line.sub(rf"\1 = {json.dumps(str(place))}", text)
     return text
 
 
+def _last_id(tokenizer: str) -> int:
+    """The largest id of a tokenizer that is known, else a small one."""
+    with suppress(Unknown):
+        return tokenizer_ids(tokenizer) - 1
+    return 1
+
+
 def _tokens(place: Path) -> None:
     numpy: Any = import_module("numpy")
     place.mkdir(parents=True)
     numpy.save(place / "tokens.npy", (numpy.arange(1 << 16) % 200).astype("uint16"))
+    (place / "text.jsonl").write_text('{"text": "no tokens"}\n')
 
 
-def _tokenizer(place: Path) -> None:
-    """A tokenizer of whole words, as the files that transformers reads."""
+def _tokenizer(end: int, place: Path) -> None:
+    """A tokenizer of whole words, as the files that transformers reads.
+
+    ``end`` is the id of the end of a document.
+    """
     place.mkdir(parents=True)
     special = [
         {"id": i, "content": word, "special": True, "single_word": False}
         | dict.fromkeys(("lstrip", "rstrip", "normalized"), False)
-        for i, word in enumerate(("<unk>", "<eos>"))
+        for word, i in (("<unk>", 0), ("<eos>", end))
     ]
-    numbers = {word: i for i, word in enumerate(("<unk>", "<eos>", *WORDS))}
+    numbers = {word: i for i, word in enumerate(WORDS, 2)} | {"<unk>": 0, "<eos>": end}
     model = {"type": "WordLevel", "vocab": numbers, "unk_token": "<unk>"}
     split = {"type": "Whitespace"}
     parts = {"added_tokens": special, "pre_tokenizer": split, "model": model}

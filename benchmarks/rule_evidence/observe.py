@@ -30,6 +30,7 @@ class Observer:
         self.unset = 0
         self.ends: list[float] = []
         self.tokens: list[int] = []
+        self.rate: float | None = None
         self.gemms: set[Gemm] = set()
         self.kept = Kept()
 
@@ -39,6 +40,8 @@ class Observer:
         training: Any = import_module("kempnerforge.training")
         tracker: Any = import_module("kempnerforge.metrics.tracker")
         look_at(training, "build_optimizer", self._model)
+        if "last_rate" in self.names:
+            look_at(training, "build_scheduler", self._optimizer)
         look_at(tracker.MetricsTracker, "end_step", self._step)
         if self.names & {"refused_forward", "refused_backward"}:
             float8: Any = import_module("torchao.float8.float8_linear")
@@ -54,6 +57,12 @@ class Observer:
         self.kept.know(model)
         weights = (p for n, p in model.named_parameters() if n.endswith("norm.weight"))
         self.unset = sum(bool((_local(p) != 1).any()) for p in weights)
+
+    def _optimizer(self, optimizer: Any, *_rest: Any, **_options: Any) -> None:
+        optimizer.register_step_pre_hook(self._before_step)
+
+    def _before_step(self, optimizer: Any, *_rest: Any) -> None:
+        self.rate = float(optimizer.param_groups[0]["lr"])
 
     def _step(self, _tracker: Any, *_rest: Any, **values: Any) -> None:
         self.ends.append(time.perf_counter())
@@ -76,6 +85,9 @@ class Observer:
         times = [b - a for a, b in zip(self.ends, self.ends[1:], strict=False)]
         later = times[len(times) // 2 :]
         return round(1000 * statistics.median(later), 2) if later else None
+
+    def _last_rate(self) -> float | None:
+        return self.rate
 
     def _tokens_per_step(self) -> int | None:
         return self.tokens[-1] if self.tokens else None

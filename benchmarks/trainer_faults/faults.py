@@ -127,11 +127,66 @@ def muon_gradients_add_up(lab: Lab) -> Iterator[Figure]:
     yield Figure(f"{what}; {control}", *states)
 
 
+def muon_on_shards(lab: Lab) -> Iterator[Figure]:
+    """Muon's first step on 2 FSDP ranks differs from its first step on one."""
+    updates: list[float] = []
+    for optimizer in ("muon", "adamw"):
+        keys = {"optimizer.name": optimizer, "optimizer.lr": 0.01, **UNCLIPPED}
+        once = {**keys, "optimizer.weight_decay": 0.0, "train.max_steps": 1}
+        whole = lab.train(1, {**once, "train.batch_size": 4}).ranks[0]
+        parts = lab.train(2, {**once, "train.batch_size": 2}).ranks[0]
+        steps = [
+            {n: run["end"][n] - run["start"][n] for n in run["end"] if "_proj" in n}
+            for run in (whole, parts)
+        ]
+        inside = {n: step for n, step in steps[0].items() if "output_head" not in n}
+        updates.append(min(distance(g, steps[1][n]) for n, g in inside.items()))
+    what = "least distance of a block's first update on 2 ranks from that on 1"
+    yield Figure(f"{what}; control: AdamW", *updates)
+
+
+def checkpoint_folder_of_another_model(lab: Lab) -> Iterator[Figure]:
+    """A run that finds the checkpoint of another model in its folder."""
+    for key, value in (("model.n_kv_heads", 2), ("model.n_layers", 4)):
+        errors = []
+        for other in ({key: value}, {}):
+            folder = str(lab.train(1, {"train.max_steps": 2}).checkpoints)
+            again = {"checkpoint.dir": folder, "train.max_steps": 4}
+            errors.append(lab.attempt(1, {**again, **other}).error or "none")
+        yield Figure(f"error with another {key}; control: the same model", *errors)
+    large = lab.train(1, {"model.n_layers": 4, "train.seed": 1})
+    own: dict[str, Any] = {"train.max_steps": 3, "model.n_layers": 2}
+    taken = []
+    for keys in ({**own, "checkpoint.dir": str(large.checkpoints)}, own):
+        start = lab.train(1, keys).ranks[0]["start"]
+        held = large.ranks[0]["end"]
+        taken.append(sum(bool(held[n].equal(start[n])) for n in start if "_proj" in n))
+    what = "matrices that a model with 2 layers takes from the 4 of the other one"
+    yield Figure(f"{what}; control: a folder of its own", *taken)
+
+
+def checkpoint_folder_of_another_run(lab: Lab) -> Iterator[Figure]:
+    """A second run in the same folder, with a learning rate of its own."""
+    counts = []
+    for shared in (True, False):
+        folder = str(lab.train(1, {"train.max_steps": 2}).checkpoints)
+        again = {"optimizer.lr": 1e-2, "train.max_steps": 2}
+        own = {"checkpoint.dir": folder} if shared else {}
+        counts.append(len(lab.train(1, {**again, **own}).ranks[0]["norms"]))
+    what = (
+        "steps that the second of two runs of 2 steps takes in the folder of the first"
+    )
+    yield Figure(f"{what}; control: a folder of its own", *counts)
+
+
 FAULTS: dict[str, Callable[[Lab], Iterator[Figure]]] = {
     "clipping-per-expert-group": clipping_per_expert_group,
     "expert-parallel-checkpoint": expert_parallel_checkpoint,
     "checkpoint-never-loads": checkpoint_never_loads,
     "qk-norm-with-tensor-parallel": qk_norm_with_tensor_parallel,
     "muon-gradients-add-up": muon_gradients_add_up,
+    "muon-on-shards": muon_on_shards,
+    "checkpoint-folder-of-another-model": checkpoint_folder_of_another_model,
+    "checkpoint-folder-of-another-run": checkpoint_folder_of_another_run,
 }
 """By the rule that speaks of them."""

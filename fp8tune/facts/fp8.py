@@ -120,15 +120,22 @@ def too_narrow(hidden_size: int, fp8_linear_gain: float) -> bool:
     return hidden_size <= NARROW and fp8_linear_gain < 1
 
 
-def kv_gain(gemms: tuple[Gemm, ...]) -> float:
-    """Speed of the key and value projections against bf16, on an H100 [ratio]."""
-    return linear_gain(tuple(gemm for gemm in gemms if gemm.name == "k_proj"))
+def slower_linears(gemms: tuple[Gemm, ...]) -> str:
+    """Converted linears that are slower than in bf16 on an H100, by ``gemm.table``."""
+    return Words(", ".join(gemm.name for gemm, _ in _slower(gemms)))
 
 
-def kv_share(gemms: tuple[Gemm, ...]) -> float:
-    """Share of the linears' FLOPs in the key and value projections."""
-    mine = sum(gemm.flops for gemm in gemms if gemm.name in ("k_proj", "v_proj"))
-    return mine / sum(gemm.flops for gemm in gemms)
+def slower_cost(gemms: tuple[Gemm, ...]) -> float:
+    """What their FP8 costs, in the time that all linears together take in bf16."""
+    lost = sum(gemm.flops * (1 / gain - 1) for gemm, gain in _slower(gemms))
+    return lost / sum(gemm.flops for gemm in gemms)
+
+
+def _slower(gemms: tuple[Gemm, ...]) -> list[tuple[Gemm, float]]:
+    from fp8tune.facts.gemm_speed import tensorwise
+
+    gains = ((gemm, tensorwise(gemm.m, gemm.k, gemm.n)) for gemm in gemms if gemm.fp8)
+    return [(gemm, gain) for gemm, gain in gains if gain < 1]
 
 
 def obstacle(
@@ -209,6 +216,8 @@ def reasons(
     speed_on_hopper: bool | None = None,
     fp8_linear_share: float | None = None,
     fp8_linear_gain: float | None = None,
+    fp8_slower_linears: str = "",
+    fp8_slower_cost: float = 0.0,
     fp8_limit: float | None = None,
     gemm_attention_share: float | None = None,
     speed_fp8_gather_gain: float = 1.0,
@@ -218,6 +227,7 @@ def reasons(
     """Why FP8 pays or not, most decisive first, one clause each."""
     if fp8_obstacle:
         return [fp8_obstacle]
+    all_gain = (fp8_linear_gain or 0) >= 1 and speed_on_hopper is not False
     sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
         (not compile, "without compile the casts are kernels of their own"),
@@ -241,6 +251,11 @@ def reasons(
         ),
         (speed_beyond_published, "no published gain is of more than 512 GPUs"),
         *_of_the_rest(gemm_attention_share or 0, speed_fp8_gather_gain, fp8_limit),
+        (
+            all_gain and fp8_slower_cost >= 0.005,
+            f"{fp8_slower_linears} run slower in FP8 and cost {fp8_slower_cost:.1%} of "
+            "the linears' time; the trainer has no key that keeps them in bf16",
+        ),
         (
             speed_fp8_gain_suspicious,
             "a gain above 1.5 is suspicious, hardly any published one is: measure it",

@@ -29,7 +29,7 @@ num_tokens = 64
 arch = "mot"
 [data]
 hf_dataset_name = "x/y"
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 """
 
 

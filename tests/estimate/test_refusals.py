@@ -153,7 +153,7 @@ compile_model = false
 activation_checkpointing = "full"
 [data]
 hf_dataset_name = "sayakpaul/coco-30-val-2014"
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 """
 
 

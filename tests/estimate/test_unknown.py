@@ -75,7 +75,7 @@ VLM = """[vision_encoder]
 max_text_len = 512
 [data]
 hf_dataset_name = "x/y"
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 """
 
 
@@ -174,7 +174,7 @@ num_tokens = {tokens}
 [vlm]
 [data]
 hf_dataset_name = "sayakpaul/coco-30-val-2014"
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 """
 
 

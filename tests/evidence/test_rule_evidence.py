@@ -35,7 +35,9 @@ def flag(value):
     "kempnerforge/training.py": """
 import torch
 def build_optimizer(model, name):
-    return {"sgd": torch.optim.SGD}[name](model.parameters(), lr=0.1)
+    return {"sgd": torch.optim.SGD}[name](model.parameters(), lr=0.5)
+def build_scheduler(optimizer):
+    return torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
 """,
     "scripts/train.py": """
 import sys
@@ -44,18 +46,20 @@ import torch
 from kempnerforge.distributed.setup import init_distributed
 from kempnerforge.metrics.tracker import MetricsTracker
 from kempnerforge.resilience.health import flag
-from kempnerforge.training import build_optimizer
+from kempnerforge.training import build_optimizer, build_scheduler
 
 def main():
     config = tomllib.load(open(sys.argv[1], "rb"))
     init_distributed()
     model = torch.nn.Linear(8, 256, bias=False)
     optimizer = build_optimizer(model, config["optimizer"]["name"])
+    scheduler = build_scheduler(optimizer)
     tracker = MetricsTracker()
     for step in range(config["train"]["max_steps"]):
         hidden = model(torch.ones(4, 8))
         (hidden * hidden).sum().backward()
         optimizer.step()
+        scheduler.step()
         assert flag(1.0).item() == 1.0
         tracker.end_step(step=step + 1, tokens_in_step=4)
 
@@ -89,14 +93,15 @@ def run(checkout, config, *names):
 
 def test_a_run_is_watched(checkout, tmp_path):
     config = '[optimizer]\nname = "sgd"\n[train]\nmax_steps = 3\n'
-    names = ("tokens_per_step", "all_parameters", "kept_gib", "graph_breaks", "step_ms")
-    seen = launch(run(checkout, config, *names), tmp_path / "run")
+    names = "tokens_per_step all_parameters kept_gib graph_breaks step_ms last_rate"
+    seen = launch(run(checkout, config, *names.split()), tmp_path / "run")
     assert seen.pop("step_ms") > 0
     assert seen == {
         "error": "",
         "failed_at": "",
         "steps": 3,
         "tokens_per_step": 4,
+        "last_rate": 0.125,
         "all_parameters": 8 * 256,
         "kept_gib": round((4 * 8 + 4 * 256) * 4 / 2**30, 6),
         "graph_breaks": 0,

@@ -34,3 +34,17 @@ def test_tokens(micro_batch, grad_accum, replicas, shards, seq_len, tokens):
     ranks = step.ranks(replicas, shards)
     sequences = step.sequences(micro_batch, grad_accum, ranks)
     assert step.tokens(sequences, seq_len) == tokens
+
+
+@pytest.mark.parametrize(
+    ("count", "highest", "usual"),
+    [
+        (3e8, 3e-3, 3e-4),
+        (8.03e9, 2e-3, 3e-4),
+        (1.48e10, 9e-4, 3e-4),
+        (7.06e10, 3.2e-4, 1.5e-4),
+        (4.05e11, 2.2e-4, 8e-5),
+    ],
+)
+def test_learning_rates_fall_with_size(count, highest, usual):
+    assert (step.published_peak(count), step.usual_peak(count)) == (highest, usual)

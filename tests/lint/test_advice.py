@@ -46,6 +46,9 @@ KNOWN = {
     ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
         "so with any pp, but said only of a run that starts"
     ),
+    ("learning-rate-below-bf16", "tight-memory"): (
+        "fp32 needs twice the memory, which the help line says"
+    ),
 }
 """The rule that advises and the one that warns then, with the reason."""
 

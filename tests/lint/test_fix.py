@@ -164,7 +164,7 @@ SWAPPED = """\
 [vision_encoder]
 [data]
 hf_dataset_name = "x/y"
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 [vlm]
 arch = "mot"
 mot_modalities = [

@@ -6,7 +6,7 @@ careless rule would flag.
 
 import pytest
 
-DATA = '[data]\nhf_dataset_name = "x/y"\ntokenizer_path = "gpt2"\n'
+DATA = '[data]\nhf_dataset_name = "x/y"\ntokenizer_path = "/data/tokenizer"\n'
 TOKENS = '[data]\ndataset_path = "/data/tokens"\n'
 
 

@@ -5,6 +5,7 @@ WORDS = (
     "vlm",
     "freezing",
     "mixture",
+    "data",
     "optim",
     "matrices",
     "gemms",

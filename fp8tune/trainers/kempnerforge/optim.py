@@ -34,6 +34,11 @@ def state_step(state_bits: int) -> float:
     return float(2.0 ** -(state_bits + 1))
 
 
+def beta1(optimizer_betas: Any) -> float:
+    """Decay of the first moment."""
+    return float(_number(optimizer_betas[0]))
+
+
 def beta2(optimizer_betas: Any) -> float:
     """Decay of the second moment (of lion: of its only moment)."""
     return float(_number(optimizer_betas[1]))

@@ -7,8 +7,42 @@ Source: KempnerForge at commit 5666d0d, files named in each docstring.
 
 from __future__ import annotations
 
+import math
 import posixpath
 from typing import Any
+
+from fp8tune.job import Job, Unknown
+
+SHAPES = (
+    "dim",
+    "n_layers",
+    "n_heads",
+    "n_kv_heads",
+    "vocab_size",
+    "activation",
+    "norm_type",
+    "tie_embeddings",
+    "qk_norm",
+    "num_experts",
+    "moe_frequency",
+    "moe_packed_experts",
+    "moe_expert_ffn_multiplier",
+)
+"""Keys of [model] that decide which parameters there are."""
+
+RECIPE = (
+    "optimizer.",
+    "scheduler.",
+    "train.mixed_precision",
+    "train.seed",
+    "train.data_seed",
+    "train.loss_fn",
+    "train.z_loss_weight",
+    "data.dataset_path",
+    "data.datasets",
+    "data.hf_dataset_name",
+)
+"""Beginnings of keys that experiments with one model differ in."""
 
 
 def checkpoints(checkpoint_interval: int, max_steps: int) -> int:
@@ -53,6 +87,107 @@ def wsd_stable_steps(
     rest = max_steps - warmup_steps
     decay = scheduler_decay_steps or 0
     return rest - decay if 0 < decay < rest else max(rest - max_steps // 10, rest // 2)
+
+
+def steps_to_decay(
+    schedule: str,
+    max_steps: int,
+    warmup_steps: int,
+    scheduler_stable_steps: int | None,
+) -> int:
+    """Steps of the run that warmup and a stable phase leave to the decay [steps].
+
+    Source: training/scheduler.py.
+    """
+    stable = (scheduler_stable_steps or 0) if schedule == "wsd" else 0
+    return max_steps - warmup_steps - stable
+
+
+def schedule_end(
+    schedule: str,
+    steps_to_decay: int,
+    scheduler_decay_steps: int | None,
+    scheduler_min_lr_ratio: float,
+    scheduler_wsd_decay_type: str,
+    scheduler_rex_alpha: float,
+) -> float:
+    """Share of the peak learning rate in the last step of a run that decays.
+
+    Unknown where the decay is not reached. Source: training/scheduler.py.
+    """
+    length = scheduler_decay_steps or steps_to_decay
+    if steps_to_decay < 1 or length < 1:
+        raise Unknown("schedule_end")
+    done = min(1.0, (steps_to_decay - 1) / length)
+    low = scheduler_min_lr_ratio
+    shape = scheduler_wsd_decay_type if schedule == "wsd" else schedule
+    if shape == "rex":
+        return float(max(low, (1 - done) ** scheduler_rex_alpha))
+    falls = {
+        "cosine": (1 + math.cos(math.pi * done)) / 2,
+        "linear": 1 - done,
+        "sqrt": math.sqrt(1 - done),
+    }
+    if shape not in falls:
+        raise Unknown("schedule_end")
+    return low + (1 - low) * falls[shape]
+
+
+def checkpoint_bytes(
+    vlm: bool,
+    ep: int,
+    pp: int,
+    params_decoder: int,
+    optimizer: str,
+    weight_bytes: int,
+    optimizer_bytes: float,
+) -> float:
+    """Bytes of one checkpoint: weights and optimizer state, without its index.
+
+    Of Muon the momentum alone is saved, not the state of the AdamW inside. Unknown for
+    vision-language models, and where ranks overwrite each other's parts. Source:
+    checkpoint/manager.py, save; within 2 % of checkpoints written by the trainer.
+    """
+    if vlm or ep > 1 or pp > 1:
+        raise Unknown("checkpoint_bytes")
+    state = optimizer_bytes
+    if optimizer == "muon":
+        state = 2 * weight_bytes - optimizer_bytes
+    return params_decoder * (weight_bytes + state)
+
+
+def kept_checkpoints(checkpoints: int, checkpoint_keep_last_n: int) -> int:
+    """Checkpoints that lie in the folder at the end, without those of a dense window.
+
+    All of them with ``keep_last_n`` of 0 or less (checkpoint/manager.py, _cleanup).
+    """
+    kept = checkpoint_keep_last_n
+    return min(checkpoints, kept) if kept > 0 else checkpoints
+
+
+def run_hours(max_steps: int, step_tokens: int, speed_tokens_high: float) -> float:
+    """Shortest time of the whole run by the estimate of its speed [h]."""
+    return max_steps * step_tokens / speed_tokens_high / 3600
+
+
+def checkpoint_folder(checkpoint_dir: str) -> str:
+    """The folder for checkpoints, without what leaves it the same folder."""
+    return posixpath.normpath(checkpoint_dir)
+
+
+def model_shape(job: Job) -> tuple[Any, ...]:
+    """What tells the names and shapes of a model's parameters from another model's.
+
+    A checkpoint is loaded by them (checkpoint/manager.py).
+    """
+    said = tuple(job[f"model.{name}"] for name in SHAPES)
+    return (*said, job["ffn_size"], job["vlm_arch_name"])
+
+
+def recipe(job: Job) -> tuple[Any, ...]:
+    """What two runs of one model may be compared by: how they learn, and from what."""
+    named = sorted(key for key in job.given if key.startswith(RECIPE))
+    return tuple((key, job[key]) for key in named)
 
 
 def resumes_from_own_folder(checkpoint_dir: str, checkpoint_load_path: str) -> bool:

@@ -33,7 +33,7 @@ warmup_steps = 10
 min_lr_ratio = 0.1
 
 [data]
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 phases = [{ start_step = 0 }, { start_step = 20, dataset_weights = { web = 0.5 } }]
 
 [[data.datasets]]
@@ -86,7 +86,7 @@ text = 4
 max_frames = 8
 
 [data]
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 """
 DEEP = 20_000
 MANY = 5_000

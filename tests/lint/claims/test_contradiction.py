@@ -172,7 +172,7 @@ type = "random"
 arch = "cross_attention"
 [data]
 hf_dataset_name = "coco"
-tokenizer_path = "gpt2"
+tokenizer_path = "/data/tokenizer"
 """
 
 

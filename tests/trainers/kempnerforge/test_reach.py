@@ -84,3 +84,29 @@ def test_load_path_step(path, step):
 )
 def test_wsd_stable_steps(warmup, decay, stable):
     assert reach.wsd_stable_steps(1000, warmup, decay) == stable
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shape", "alpha", "end"),
+    [
+        ("linear", "cosine", 1.0, 0.55),
+        ("cosine", "linear", 1.0, 0.55),
+        ("wsd", "linear", 1.0, 0.55),
+        ("wsd", "sqrt", 1.0, 0.1 + 0.9 * 0.5**0.5),
+        ("rex", "cosine", 2.0, 0.25),
+        ("rex", "cosine", 4.0, 0.1),
+    ],
+)
+def test_the_share_of_the_peak_in_the_last_step(schedule, shape, alpha, end):
+    """The step before the last is number 50 of a decay of 100."""
+    found = reach.schedule_end(schedule, 51, 100, 0.1, shape, alpha)
+    assert found == pytest.approx(end)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "state", "size"),
+    [("adamw", 4, 6e9), ("lion", 2, 4e9), ("muon", 2.5, 3.5e9)],
+)
+def test_the_size_of_a_checkpoint(optimizer, state, size):
+    found = reach.checkpoint_bytes(False, 1, 1, 10**9, optimizer, 2, state)
+    assert found == pytest.approx(size)

@@ -1,0 +1,99 @@
+"""Rules on two files: what one config says is wrong only because of another one."""
+
+import pytest
+
+from fp8tune.lint.run import run
+from fp8tune.lint.settings import Options
+
+MODEL, RUN = "checkpoint-folder-of-another-model", "checkpoint-folder-of-another-run"
+
+
+def config(folder, model="", optimizer=""):
+    return (
+        f"[model]\n{model}\n[optimizer]\n{optimizer}\n"
+        f'[train]\ncompile_model = true\n[checkpoint]\ndir = "{folder}"\n'
+    )
+
+
+SMALL, LARGE = "n_layers = 8", "n_layers = 16"
+
+
+@pytest.fixture
+def findings(project):
+    """What ``run`` finds in files: path, rule and the other file that is named."""
+
+    def lint(files, **options):
+        project(files)
+        found = run((".",), Options(**options)).diagnostics
+        return [(d.path, d.rule, d.message.rpartition(" (")[2][:-1]) for d in found]
+
+    return lint
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param(
+            {"a.toml": config("runs", SMALL), "b.toml": config("runs/", LARGE)},
+            [("a.toml", MODEL, "b.toml"), ("b.toml", MODEL, "a.toml")],
+            id="two models",
+        ),
+        pytest.param(
+            {
+                "a.toml": config("runs", "", "lr = 1e-3"),
+                "b.toml": config("runs", "", "lr = 2e-3"),
+            },
+            [("a.toml", RUN, "b.toml"), ("b.toml", RUN, "a.toml")],
+            id="two learning rates",
+        ),
+        pytest.param(
+            {"a.toml": config("runs", SMALL), "b.toml": config("runs", SMALL)},
+            [],
+            id="the same run",
+        ),
+        pytest.param(
+            {"x/a.toml": config("runs", SMALL), "y/b.toml": config("runs", LARGE)},
+            [],
+            id="relative, of two folders",
+        ),
+        pytest.param(
+            {"x/a.toml": config("/runs", SMALL), "y/b.toml": config("/runs", LARGE)},
+            [("x/a.toml", MODEL, "y/b.toml"), ("y/b.toml", MODEL, "x/a.toml")],
+            id="absolute",
+        ),
+        pytest.param(
+            {
+                "a.toml": config("runs", SMALL).partition("[checkpoint]")[0],
+                "b.toml": config("checkpoints", LARGE),
+            },
+            [],
+            id="the default folder",
+        ),
+    ],
+)
+def test_configs_that_share_a_checkpoint_folder(findings, files, expected):
+    assert findings(files) == expected
+
+
+def test_an_ignore_comment_holds_it_back_and_is_used_in_any_case(findings):
+    ignored = config("runs", SMALL).replace(
+        "dir =", f"# fp8tune: ignore[{MODEL}] -- one is never run\ndir ="
+    )
+    assert findings({"a.toml": ignored}) == []
+    files = {"a.toml": ignored, "b.toml": config("runs", LARGE)}
+    assert findings(files) == [("b.toml", MODEL, "a.toml")]
+
+
+def test_a_fix_of_another_finding_is_written_once(findings, tmp_path):
+    files = {
+        "a.toml": config("runs", f'{SMALL}\nactivation = "SiLU"'),
+        "b.toml": config("runs", LARGE),
+    }
+    expected = [("a.toml", MODEL, "b.toml"), ("b.toml", MODEL, "a.toml")]
+    assert findings(files, fix=True) == expected
+    assert 'activation = "silu"' in (tmp_path / "a.toml").read_text()
+
+
+def test_it_can_be_left_out_of_the_selection(findings):
+    files = {"a.toml": config("runs", SMALL), "b.toml": config("runs", LARGE)}
+    assert findings(files, ignore=(MODEL,)) == []
