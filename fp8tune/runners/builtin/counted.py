@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fp8tune.runners.gpu import Sample
-from fp8tune.runners.steady import LEAST, interval
+from fp8tune.runners.steady import LEAST, interval, step_samples
 from fp8tune.runners.watch import slows
 from fp8tune.search.record import Record
 
@@ -45,14 +45,24 @@ def without_slowed(
         return found
     left = [{"first": n, "last": n, "why": "throttled"} for n in slowed]
     more = {**found.more, "discarded": [*found.more.get("discarded", ()), *left]}
-    pairs = zip(counted, found.step_ms, strict=True)
-    kept = tuple(took for number, took in pairs if number not in slowed)
-    if len(slowed) > MOST_SLOWED * len(found.step_ms) or len(kept) < LEAST:
+    keep = [number not in slowed for number in counted]
+    kept = tuple(itertools.compress(found.step_ms, keep))
+    micro = list(itertools.compress(micro_batches(found), keep))
+    if micro_batches(found):
+        more["micro_batch_ms"] = micro
+    many_slowed = len(slowed) > MOST_SLOWED * len(found.step_ms)
+    if many_slowed or len(step_samples(kept, micro)) < LEAST:
         more["message"] = f"{len(slowed)} of {len(counted)} steps were throttled"
         return found._replace(outcome="throttled", more=more)
     gain = statistics.median(found.step_ms) / statistics.median(kept)
     speed = found.tokens_per_second * gain
     return found._replace(tokens_per_second=speed, step_ms=kept, more=more)
+
+
+def micro_batches(found: Record) -> list[list[float]]:
+    """Times of the micro-batches of each counted step, if they are the samples [ms]."""
+    micro: list[list[float]] = found.more.get("micro_batch_ms", [])
+    return micro
 
 
 def _ends(events: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float]]:
@@ -134,9 +144,10 @@ def summed_up(found: Record, ranks: int) -> Record:
     if not found.ok:
         return found
     more = dict(found.more)
-    if len(found.step_ms) > 1:
+    times = step_samples(found.step_ms, micro_batches(found))
+    if len(times) > 1:
         more["median_step_ms"] = statistics.median(found.step_ms)
-        more["median_step_ms_95"] = list(interval(found.step_ms))
+        more["median_step_ms_95"] = list(interval(times))
     watts = more.get("power_w")
     if isinstance(watts, (int, float)) and watts > 0 and found.measured:
         added = more.get("communication_ms") or 0

@@ -141,6 +141,8 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         **spec.source(),
         **{name: done[name] for name in KEPT if name in done},
     }
+    if micro := done.get("micro_batch_ms"):
+        more["micro_batch_ms"] = _micro_batches(spec, micro, len(done["step_ms"]))
     outcome = "ok"
     if why := _missing_float8(spec, more):
         outcome, more["message"] = "user", why
@@ -152,6 +154,14 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         reserved_gib=done["reserved_gib"],
         more=more,
     )
+
+
+def _micro_batches(spec: Spec, micro: Any, steps: int) -> list[list[float]]:
+    """Times of the micro-batches of each counted step [ms]; raises ``ValueError``."""
+    times = [[float(time) for time in step] for step in micro]
+    if [len(step) for step in times] != [spec.grad_accum] * steps:
+        raise ValueError("micro_batch_ms")
+    return times
 
 
 def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:

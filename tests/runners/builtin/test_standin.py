@@ -19,7 +19,7 @@ from fp8tune.runners.builtin.standin import (
     depths,
     extrapolated,
 )
-from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.builtin.step import Training, cross_entropy
 from fp8tune.search.record import Record, capacity_gib
 from fp8tune.trainers.trainer import trainer
 from tests.runners import faulty_worker
@@ -75,6 +75,27 @@ def test_a_rank_is_built_without_the_whole(made, precision):
         spread = (float(w.detach().float().std()) for w in (share, weight))
         assert next(spread) == pytest.approx(next(spread), rel=0.3, abs=2e-3)
     assert all(4 < loss < 6 for loss in losses)  # ln 128 = 4.85
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+def test_ranks_that_do_not_exist_hold_what_this_one_holds(made):
+    """Gradients are those of a whole model whose weights repeat this rank's share."""
+    batch = next(batches(made))
+    whole, _ = build(made._replace(dp_shard=1))
+    model, _ = build(made)
+    shares = {name: w.to_local() for name, w in model.named_parameters()}
+    with torch.no_grad():
+        for name, weight in whole.named_parameters():
+            weight.copy_(shares[name].repeat(4, *[1] * (weight.dim() - 1)))
+    losses = [cross_entropy(m(batch[0]), batch[1], made) for m in (whole, model)]
+    assert losses[0] == losses[1]
+    for loss in losses:
+        loss.backward()
+    gradients = {name: w.grad for name, w in whole.named_parameters()}
+    for name, weight in model.named_parameters():
+        share = weight.grad.to_local()
+        assert torch.equal(share, gradients[name][: len(share)])
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])

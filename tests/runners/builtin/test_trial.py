@@ -1,9 +1,13 @@
 """Whole trials on the CPU: their stages, and when they end."""
 
 import json
+import math
+import statistics
 import subprocess
 import sys
 import time
+
+import pytest
 
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
@@ -65,7 +69,7 @@ def test_compiling_teaches_the_model_nothing():
     made = spec(mixed_precision="bf16")
     plain = Training(build(made)[0], made, batches(made))
     compiled = Training(build(made)[0], made, batches(made))
-    compiled.compile()
+    compiled.try_micro_batch()
     assert [compiled.step() for _ in range(2)] == [plain.step() for _ in range(2)]
 
 
@@ -89,6 +93,26 @@ def test_where_time_is_short_the_fewest_steps_have_to_do():
     assert found.measured
     assert len(found.step_ms) >= 6
     assert len(found.more["all_step_ms"]) < 2 + 40
+
+
+def test_long_steps_are_sampled_by_their_micro_batches():
+    made = runner(SMALL.replace("grad_accum_steps = 2", "grad_accum_steps = 8"))
+    made.setup = made.setup._replace(
+        min_steps=12, max_steps=40, warm_steps=3, enough_s=0.0
+    )
+    found = made.run({}, 300)
+    steps, micro = found.step_ms, found.more["micro_batch_ms"]
+    assert found.outcome == "ok", found.more
+    # two steps of warm-up; two to six have 12 to 40 micro-batches that are not the last
+    assert 2 + 2 <= len(found.more["all_step_ms"]) <= 2 + 6
+    assert [len(step) for step in micro] == [8] * len(steps)
+    assert [math.fsum(step) for step in micro] == pytest.approx(list(steps))
+    tokens = 8 * 2 * 32
+    assert found.tokens_per_second == tokens / statistics.median(steps) * 1e3
+    low, high = found.more["median_step_ms_95"]
+    assert low <= found.more["median_step_ms"] <= high
+    # 14 linears of blocks, which are computed twice, and the head
+    assert found.more["float8_matmuls"] == 8 * (14 * 4 + 3)
 
 
 def test_steps_go_on_as_long_as_watts_are_sampled():
