@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fp8tune.runners.builtin.told import MICRO_BATCHES
 from fp8tune.runners.gpu import Sample
 from fp8tune.runners.steady import LEAST, interval, step_samples
 from fp8tune.runners.watch import slows
@@ -47,9 +48,9 @@ def without_slowed(
     more = {**found.more, "discarded": [*found.more.get("discarded", ()), *left]}
     keep = [number not in slowed for number in counted]
     kept = tuple(itertools.compress(found.step_ms, keep))
-    micro = list(itertools.compress(micro_batches(found), keep))
-    if micro_batches(found):
-        more["micro_batch_ms"] = micro
+    micro = list(itertools.compress(found.more.get(MICRO_BATCHES, ()), keep))
+    if micro:
+        more[MICRO_BATCHES] = micro
     many_slowed = len(slowed) > MOST_SLOWED * len(found.step_ms)
     if many_slowed or len(step_samples(kept, micro)) < LEAST:
         more["message"] = f"{len(slowed)} of {len(counted)} steps were throttled"
@@ -57,12 +58,6 @@ def without_slowed(
     gain = statistics.median(found.step_ms) / statistics.median(kept)
     speed = found.tokens_per_second * gain
     return found._replace(tokens_per_second=speed, step_ms=kept, more=more)
-
-
-def micro_batches(found: Record) -> list[list[float]]:
-    """Times of the micro-batches of each counted step, if they are the samples [ms]."""
-    micro: list[list[float]] = found.more.get("micro_batch_ms", [])
-    return micro
 
 
 def _ends(events: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float]]:
@@ -144,7 +139,7 @@ def summed_up(found: Record, ranks: int) -> Record:
     if not found.ok:
         return found
     more = dict(found.more)
-    times = step_samples(found.step_ms, micro_batches(found))
+    times = step_samples(found.step_ms, found.more.get(MICRO_BATCHES, ()))
     if len(times) > 1:
         more["median_step_ms"] = statistics.median(found.step_ms)
         more["median_step_ms_95"] = list(interval(times))

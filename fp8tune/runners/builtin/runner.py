@@ -182,7 +182,7 @@ class Builtin:
                 if not part.ok or tight(part):
                     break
             if all(part.ok and not tight(part) for _, part in found):
-                made = extrapolated(found, spec.layers)
+                made = extrapolated(found, spec.layers, self.job(knobs))
                 fits = made.peak_gib <= self.setup.larger_gib
                 return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
             if found[0][1].outcome not in ("oom", "ok"):

@@ -126,15 +126,43 @@ def test_depths(layers, period, pairs):
         assert 0 < low < high < layers
 
 
-def test_a_line_over_depth():
-    shallow = Record({}, "ok", 4000.0, (100.0, 102.0, 98.0), 10.0, 11.0, 5.0)
-    deep = Record({}, "ok", 2500.0, (160.0, 164.0, 156.0), 16.0, 18.0, 6.0)
-    found = extrapolated([(8, shallow), (16, deep)], 32)
+def measured_at(depths, peaks):
+    """Two shallow trials of these peaks [GiB], with 1 GiB more reserved."""
+    speeds = ((4000.0, (100.0, 102.0, 98.0)), (2500.0, (160.0, 164.0, 156.0)))
+    return [
+        (depth, Record({}, "ok", *speed, peak, peak + 1, 5.0))
+        for depth, speed, peak in zip(depths, speeds, peaks, strict=True)
+    ]
+
+
+def test_time_is_a_line_over_depth():
+    job = runner(LARGE, 8).job({})
+    found = extrapolated(measured_at((8, 16), (10.0, 16.0)), 32, job)
     assert found.step_ms == (280.0,)
     assert found.tokens_per_second == pytest.approx(2500.0 * 160 / 280)
-    assert (found.peak_gib, found.reserved_gib, found.cost_s) == (28.0, 32.0, 11.0)
+    assert found.cost_s == 10.0
     assert found.more["extrapolated"].startswith("from 8 and 16 of 32 blocks")
     assert 0 < found.more["extrapolation_error"] < 0.1
+
+
+@pytest.mark.parametrize("ac", ["full", "none"])
+def test_memory_follows_the_closed_form_where_its_peak_moves(ac):
+    """With full AC from the loss to the last block, else it stays at the loss."""
+    values = {"grad_accum": 1, "ac": ac, "init_bytes": 0}
+    job = runner(LARGE).job({}).with_values(values)
+    closed = {n: job.with_values({"layers": n})["memory.peak_gib"] for n in (8, 16, 32)}
+    low, high, whole = (1 + 1.03 * closed[n] for n in (8, 16, 32))
+    line = high + 2 * (high - low)
+    found = extrapolated(measured_at((8, 16), (low, high)), 32, job)
+    assert line == pytest.approx(whole * (0.965 if ac == "full" else 1), rel=1e-3)
+    assert found.peak_gib == pytest.approx(whole)
+    assert found.reserved_gib == pytest.approx(whole + 1)
+
+
+def test_memory_is_a_line_where_no_closed_form_covers_the_job():
+    job = runner(LARGE).job({}).with_values({"vlm": True})
+    found = extrapolated(measured_at((8, 16), (10.0, 16.0)), 32, job)
+    assert (found.peak_gib, found.reserved_gib) == (28.0, 29.0)
 
 
 def test_all_ranks_with_their_collectives():
