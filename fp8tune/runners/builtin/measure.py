@@ -41,10 +41,10 @@ class Device:
             torch.cuda.synchronize()
 
     def forget_building(self) -> None:
-        """Begin memory's peaks again, without what building the model left cached.
+        """Start the memory peaks again, without what building the model left cached.
 
-        The trainer builds it on the host, or as shards (parallel.py,
-        build_parallel_model); a trial builds it in fp32 on the GPU, which is faster.
+        The trainer builds it on the host and moves it to the GPU (parallel.py,
+        build_parallel_model); a trial builds it there in fp32, which is faster.
         """
         if self.cuda:
             torch.cuda.empty_cache()
