@@ -134,13 +134,13 @@ class Builtin:
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
         until = self.now() + deadline
-        asked = _asked(spec, leeway)
-        found = self._trial(knobs, asked, deadline, leeway)
-        if found.ok and not found.measured and found.tokens_per_second >= asked.floor:
+        wanted = asked(spec, leeway)
+        found = self._trial(knobs, wanted, deadline, leeway)
+        if found.ok and not found.measured and found.tokens_per_second >= wanted.floor:
             # without its throttled steps it is not that slow
             found = found._replace(outcome="throttled")
         if self.setup.larger_gib:
-            found = self._on_larger(knobs, asked._replace(floor=0.0), found, until)
+            found = self._on_larger(knobs, wanted._replace(floor=0.0), found, until)
         found = as_many(found, self.job(knobs), spec.dp_shard)
         return summed_up(found, spec.dp_shard)
 
@@ -240,7 +240,7 @@ class Builtin:
         """Every trial has ended with its own call."""
 
 
-def _asked(spec: Spec, leeway: Leeway) -> Spec:
+def asked(spec: Spec, leeway: Leeway) -> Spec:
     """The spec of a trial with that leeway.
 
     Communication is added later: without it a rank is the faster. A rehearsal on a CPU

@@ -11,6 +11,7 @@ import pytest
 
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.runner import asked
 from fp8tune.runners.builtin.step import Training
 from fp8tune.search.runner import Leeway
 from tests.conftest import REPOSITORY
@@ -87,7 +88,7 @@ def test_a_slow_trial_ends_before_its_full_sample():
 
 
 def test_where_time_is_short_the_fewest_steps_have_to_do():
-    made = runner()
+    made = runner(SMALL.replace("grad_accum_steps = 2", "grad_accum_steps = 1"))
     made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
     found = made.run({}, 300)
     assert found.measured
@@ -120,6 +121,15 @@ def test_steps_go_on_as_long_as_watts_are_sampled():
     made.setup = made.setup._replace(min_steps=1, max_steps=2, least_s=1.0)
     times = made.run({}, 300).more["all_step_ms"]
     assert sum(times[1 + made.setup.warm_steps :]) >= 1000.0
+
+
+@pytest.mark.parametrize(
+    ("device", "own", "least"),
+    [("cuda", 3.0, 10.0), ("cuda", 12.0, 12.0), ("cpu", 0, 0)],
+)
+def test_only_on_a_gpu_does_a_trial_take_the_time_it_is_asked_for(device, own, least):
+    made = spec()._replace(device=device, least_s=own)
+    assert asked(made, Leeway(least_s=10.0)) == made._replace(least_s=least)
 
 
 def test_a_trial_that_is_given_no_time():
