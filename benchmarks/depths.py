@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import sys
 from multiprocessing import get_context
@@ -59,18 +60,18 @@ def main(arguments: list[str] | None = None) -> int:
 def cases() -> list[Case]:
     """Small configs whose peak stands at different instants."""
     found = []
-    for name, shape in SHAPES.items():
-        for gpus in (1, 8):
-            for accumulated in (1, 2):
-                for ac in ("none", "full"):
-                    change = {
-                        "train.grad_accum_steps": accumulated,
-                        "train.activation_checkpointing": ac,
-                        **shape,
-                    }
-                    many = f"{gpus} GPU{'s' * (gpus > 1)}"
-                    title = f"{name}, AC {ac}, accumulation {accumulated}, {many}"
-                    found.append(case(title, change, gpus))
+    sizes = itertools.product(SHAPES.items(), (1, 8), (1, 2), ("none", "full"))
+    for (name, shape), gpus, accumulated, ac in sizes:
+        if gpus * accumulated > 8 and "model.vocab_size" in shape:
+            continue  # on the CPU their gradients are added up row by row
+        change = {
+            "train.grad_accum_steps": accumulated,
+            "train.activation_checkpointing": ac,
+            **shape,
+        }
+        many = f"{gpus} GPU{'s' * (gpus > 1)}"
+        title = f"{name}, AC {ac}, accumulation {accumulated}, {many}"
+        found.append(case(title, change, gpus))
     return found
 
 
