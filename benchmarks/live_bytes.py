@@ -22,7 +22,9 @@ class LiveBytes:
         self._first = phase
         self._torch: Any = import_module("torch.profiler")
         cpu = self._torch.ProfilerActivity.CPU
-        self._profile = self._torch.profile(activities=[cpu], profile_memory=True)
+        self._profile = self._torch.profile(
+            activities=[cpu], profile_memory=True, acc_events=True
+        )
 
     def enter(self, phase: str) -> None:
         """The code does something else from here on."""

@@ -1,10 +1,12 @@
 """``python -m benchmarks.on_gpu COMMAND CONFIG``: one command each.
 
-``watching`` shows what the driver tells of the GPU (it takes no config). ``linears``
-times every linear of the config in bf16 and FP8. ``landscape`` runs every setting once
-(give it again until it says that nothing is left), ``search`` searches as a user would,
-``transfer`` does so on a near config as well (give it again until no search is left).
-Results are data under benchmarks/results/on_gpu, with their environment.
+``watching`` shows what the driver tells of the GPU (it takes no config). ``trial`` runs
+the config once, as it is; one GPU stands for all of its ranks. ``linears`` times every
+linear of the config in bf16 and FP8, ``landscape`` runs every setting once: both go on
+where they were cut off, so repeat the command until it says ``0 left``. ``search``
+searches as a user would, ``transfer`` does so on a near config as well (repeat it until
+no search is left). Results are data under benchmarks/results/on_gpu, with their
+environment.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,10 @@ from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from benchmarks.process import RESULTS
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin
+from fp8tune.runners.driver import current
+from fp8tune.runners.watch import Guard
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.real import plan_for_trials
+from fp8tune.search.real import plan_for_trials, ranks
 from fp8tune.search.record import Record, parse_all
 
 
@@ -36,6 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument(
         "--gpu", default="", help="as in fp8tune lint; else the config's"
+    )
+    parser.add_argument(
+        "--world-size", type=int, default=0, help="of trial; else the config's"
     )
     parser.add_argument("--largest", type=int, default=linears.LARGE, help="largest M")
     parser.add_argument(
@@ -79,17 +87,51 @@ def _watching(options: argparse.Namespace) -> int:
     return int(not said["name"])
 
 
+ALIKE = ("gpu", "torch", "torchao", "config")
+"""What rows of one file have in common."""
+
+
 def _linears(options: argparse.Namespace) -> int:
-    rows = []
-    for row in linears.measure(
-        _plan(options).config.job, options.device, options.largest
-    ):
-        rows.append(row)
-        said = f"{row.name} M {row.m} K {row.k} N {row.n}: {row.gain:.2f} x"
-        print(f"{said} (predicted {row.predicted:.2f} x)", flush=True)
-    text = {"about": _about(options), "rows": [row._asdict() for row in rows]}
-    _write(_name(options, "linears").with_suffix(".json"), text)
+    """Write each row as soon as it is measured; those that are there are not again."""
+    end = time.monotonic() + options.minutes * 60
+    place, about = _name(options, "linears").with_suffix(".json"), _about(options)
+    kept = json.loads(place.read_text()) if place.exists() else {}
+    alike = all(kept.get("about", {}).get(name) == about[name] for name in ALIKE)
+    rows = kept["rows"] if alike else []
+    known = {linears.Row(**row)[: len(linears.Shape._fields)] for row in rows}
+    every = list(linears.shapes(_plan(options).config.job, options.largest))
+    left = [shape for shape in every if shape not in known]
+    for row in linears.measure(left, options.device):
+        rows.append(row._asdict())
+        _write(place, {"about": about, "rows": rows})
+        said = f"{row.gain:.2f} x" if row.gain else "out of memory"
+        what = f"{row.name} M {row.m} K {row.k} N {row.n}"
+        print(f"{what}: {said} (predicted {row.predicted:.2f} x)", flush=True)
+        if time.monotonic() > end:
+            break
+    print(f"{len(rows)} linears recorded, {len(every) - len(rows)} left")
     return int(not rows)
+
+
+def _trial(options: argparse.Namespace) -> int:
+    """One trial of the config as it is, on one GPU that stands for all of its ranks."""
+    target = Target(options.gpu, options.world_size)
+    config = read_config(options.config, Path(options.config).read_bytes(), target)
+    setup = landscape.setup(options.device, ranks(config))
+    guard = Guard(current()) if options.device == "cuda" else None
+    target = config.job.target
+    runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
+    record = runner.run({}, options.minutes * 60)
+    place = _name(options, "trial").with_suffix(".json")
+    predicted_gib = float(config.job["memory.peak_gib"])
+    said = {"record": json.loads(record.line()), "predicted_gib": predicted_gib}
+    _write(place, {"about": _about(options), **said})
+    print(f"{record.outcome}: {record.tokens_per_second:,.0f} tokens/s")
+    peak = f"{record.peak_gib:.2f} GiB allocated, {record.reserved_gib:.2f} reserved"
+    print(f"{peak}, {predicted_gib:.2f} predicted")
+    for name in ("message", "losses", "grad_norms", "alloc_retries", "discarded"):
+        print(f"{name}: {record.more.get(name)}")
+    return int(not record.ok)
 
 
 def _landscape(options: argparse.Namespace) -> int:
@@ -182,6 +224,7 @@ def _write(path: Path, said: dict[str, Any]) -> None:
 
 COMMANDS = {
     "watching": _watching,
+    "trial": _trial,
     "linears": _linears,
     "landscape": _landscape,
     "search": _search,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.facts import gemm_speed
@@ -19,8 +19,20 @@ SMALL, LARGE = 512, 32768
 REPEATS, INNER = 7, 20
 
 
+class Shape(NamedTuple):
+    """A linear [M, K] @ [K, N] and its name."""
+
+    name: str
+    m: int
+    k: int
+    n: int
+
+
 class Row(NamedTuple):
-    """One linear: times of forward and backward [ms], and the gain of FP8 [ratio]."""
+    """One linear: times of forward and backward [ms], and the gain of FP8 [ratio].
+
+    All are 0 where the linear does not fit into the GPU's memory.
+    """
 
     name: str
     m: int
@@ -32,28 +44,29 @@ class Row(NamedTuple):
     predicted: float
 
 
-def shapes(job: Job, largest: int) -> Iterator[tuple[str, int, int, int]]:
+def shapes(job: Job, largest: int) -> Iterator[Shape]:
     """Every different linear that FP8 converts, for each M."""
     seen = {(gemm.k, gemm.n): gemm.name for gemm in job["gemms"] if gemm.fp8}
     m = SMALL
     while m <= largest:
         for (k, n), name in seen.items():
-            yield name, m, k, n
+            yield Shape(name, m, k, n)
         m *= 2
 
 
-def measure(job: Job, device: str, largest: int = LARGE) -> Iterator[Row]:
-    """Time every shape in turn; one that does not fit is passed over."""
+def measure(todo: Iterable[Shape], device: str) -> Iterator[Row]:
+    """Time the shapes, one after the other."""
     import torch
 
-    for name, m, k, n in shapes(job, largest):
+    for name, m, k, n in todo:
+        predicted = gemm_speed.tensorwise(m, k, n)
         try:
             bf16 = _milliseconds(m, k, n, device, fp8=False)
             fp8 = _milliseconds(m, k, n, device, fp8=True)
         except torch.OutOfMemoryError:
-            continue
-        predicted = gemm_speed.tensorwise(m, k, n)
-        yield Row(name, m, k, n, bf16, fp8, bf16 / fp8, predicted)
+            yield Row(name, m, k, n, 0.0, 0.0, 0.0, predicted)
+        else:
+            yield Row(name, m, k, n, bf16, fp8, bf16 / fp8, predicted)
 
 
 def _milliseconds(m: int, k: int, n: int, device: str, *, fp8: bool) -> float:

@@ -7,19 +7,29 @@ from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.runners.early import ended_early
-from fp8tune.search.record import Record
+from fp8tune.search.record import Record, capacity_gib
 from fp8tune.search.runner import WHOLE, Leeway
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.course import STAGE, Course, course
 
 
 class Replay:
-    """A runner that answers from records, each setting's in turn and over again."""
+    """A runner that answers from records, each setting's in turn and over again.
+
+    Records that do not say how much memory their GPU has are taken for trials on one of
+    ``card_gib``, the target's, so that the share that may be reserved holds for them
+    too; 0 where that is unknown.
+    """
 
     def __init__(
-        self, records: Iterable[Record], space: Space, learned: Iterable[Record] = ()
+        self,
+        records: Iterable[Record],
+        space: Space,
+        learned: Iterable[Record] = (),
+        card_gib: float = 0.0,
     ) -> None:
         self.space = space
+        self._card_gib = card_gib
         self._records: dict[Point, list[Record]] = defaultdict(list)
         self._asked: dict[Point, int] = defaultdict(int)
         self._now = 0.0
@@ -51,7 +61,10 @@ class Replay:
         if record.cost_s > longest:
             record = Record(knobs, "hang", cost_s=longest)
         self._now += record.cost_s
-        return record._replace(knobs=knobs)
+        more = record.more
+        if self._card_gib and not capacity_gib(record):
+            more = {**more, "capacity_gib": self._card_gib}
+        return record._replace(knobs=knobs, more=more)
 
     def offers(self, knobs: dict[str, Any], how: Course) -> bool:
         """Whether a run for its losses was recorded."""

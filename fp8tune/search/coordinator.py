@@ -42,7 +42,7 @@ from fp8tune.search.failed import wrong_data
 from fp8tune.search.floor import floor
 from fp8tune.search.leftover import left_over
 from fp8tune.search.record import Record
-from fp8tune.search.runner import Leeway, Runner
+from fp8tune.search.runner import CONFIRMED_S, Leeway, Runner
 from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stability.stage import Stage
@@ -294,5 +294,6 @@ class Search:
         kept = (self.given, self.space.twin(self.given))
         searches = proposal.stage == "search" and proposal.point not in kept
         if not searches or self.aim != SPEED:
-            return Leeway(most=most, matmuls=matmuls)
+            least_s = CONFIRMED_S if proposal.stage == "confirm" else 0.0
+            return Leeway(most=most, matmuls=matmuls, least_s=least_s)
         return Leeway(floor(self.space, self.given, self._trials), most, matmuls)

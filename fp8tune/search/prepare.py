@@ -31,6 +31,7 @@ from fp8tune.search.plan import (
     warmup_key,
     warmup_names,
 )
+from fp8tune.search.prior import card_gib
 from fp8tune.search.real import (
     check_host,
     circumstances,
@@ -166,7 +167,7 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
         records=found.digest, budget=wishes.budget, allow=list(wishes.allow)
     )
     study, begun = _opened(wishes, plan, about, held)
-    runner = Replay(speeds, plan.space, learned)
+    runner = Replay(speeds, plan.space, learned, card_gib(config.job))
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
     keys = {knob.key for knob in plan.space.knobs}

@@ -150,6 +150,10 @@ def _record(data: dict[str, Any]) -> Record:
         raise BadRecord("`knobs` maps config keys to plain values")
     if outcome not in OUTCOMES:
         raise BadRecord(f"`outcome` is one of {', '.join(OUTCOMES)}")
+    if outcome != "ok":  # null: not measured
+        absent = [name for name in (*_NUMBERS, "step_ms") if data.get(name, 0) is None]
+        for name in absent:
+            del data[name]
     numbers = {name: _number(name, data.pop(name, 0.0)) for name in _NUMBERS}
     steps = data.pop("step_ms", [])
     if not isinstance(steps, list):

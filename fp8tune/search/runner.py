@@ -14,16 +14,24 @@ class Leeway(NamedTuple):
     Slower than ``floor`` tokens/s it need go no further, and is then ``censored``;
     while it makes steps it may take up to ``most`` seconds. ``matmuls`` FP8 matmuls ran
     in a step of an earlier trial of the setting: where all is measured but their count,
-    when the time is up, that one holds.
+    when the time is up, that one holds. On a GPU its steps last ``least_s`` seconds.
     """
 
     floor: float = 0.0
     most: float = 0.0
     matmuls: int = 0
+    least_s: float = 0.0
 
 
 WHOLE = Leeway()
 """All steps, and not a second more than the deadline."""
+CONFIRMED_S = 10.0
+"""Least time of a confirmation's steps on a GPU [s].
+
+The driver sets clocks by power, which it averages over a second (NVML reference,
+nvmlDeviceGetPowerUsage). Each third of ten seconds has three such averages, so clocks
+that still change show between the first and the last.
+"""
 
 
 class Runner(Protocol):

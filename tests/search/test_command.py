@@ -118,6 +118,24 @@ def test_a_bad_run_is_left_out_and_said(replay):
     assert f"{left_out}." in page.read_text()
 
 
+@pytest.mark.parametrize(
+    ("gpu", "capacity_gib", "best"),
+    [
+        ("", {}, 4),
+        # 133.5 of 139.8 GiB are 95.5 %: by the target, or by the record
+        ("h200", {}, 2),
+        ("", {"capacity_gib": 139.8}, 2),
+        # the record knows better
+        ("h200", {"capacity_gib": 178.4}, 4),
+    ],
+)
+def test_recorded_settings_have_to_leave_memory_too(replay, gpu, capacity_gib, best):
+    full = ran(BEST, 150, peak_gib=120.0, reserved_gib=133.5, more=capacity_gib)
+    target = ("--gpu", gpu) if gpu else ()
+    _, said = answered(replay, [ran(GIVEN, 100, peak_gib=20.0), full], *target)
+    assert said["knobs"][BATCH] == best
+
+
 def test_a_figure_that_may_be_luck_is_said_to_be(replay):
     """The budget was too short to measure again."""
     done = replay(RECORDS, budget="4m")

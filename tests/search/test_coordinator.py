@@ -5,6 +5,7 @@ import pytest
 from fp8tune.runners.replay import Replay
 from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.runner import CONFIRMED_S
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
@@ -55,6 +56,18 @@ def test_given_twin_search_and_confirmation():
     assert (found.trials, found.oom_trials, found.fp8_gain) == (len(stages), 1, 1.25)
     assert found.more == NOTHING_MORE
     assert not search.interrupted
+
+
+def test_confirmations_take_their_time():
+    least = []
+
+    class Asked(Replay):
+        def run(self, knobs, deadline, leeway):
+            least.append(leeway.least_s)
+            return super().run(knobs, deadline, leeway)
+
+    _, _, stages = searched(runner=Asked)
+    assert least == [CONFIRMED_S * (stage == "confirm") for stage, _ in stages]
 
 
 def test_only_what_ran_before_is_measured_again():

@@ -28,9 +28,15 @@ def test_a_whole_record_comes_back_as_it_was_written():
     assert parse(record.line()) == record
 
 
-@pytest.mark.parametrize("outcome", [name for name in OUTCOMES if name != "ok"])
-def test_what_failed_needs_nothing_but_its_outcome(outcome):
-    record = parse(json.dumps({"knobs": {}, "outcome": outcome}))
+NULL = dict.fromkeys(
+    ("tokens_per_second", "step_ms", "peak_gib", "reserved_gib", "cost_s")
+)
+
+
+@pytest.mark.parametrize("figures", [{}, NULL])
+@pytest.mark.parametrize("outcome", OUTCOMES[1:])
+def test_what_failed_needs_nothing_but_its_outcome(outcome, figures):
+    record = parse(json.dumps({"knobs": {}, "outcome": outcome} | figures))
     assert record == Record({}, outcome, more={})
     assert not record.ok
 
@@ -46,6 +52,7 @@ def test_what_failed_needs_nothing_but_its_outcome(outcome):
         ({"outcome": "slow"}, "`outcome` is one of ok, oom"),
         ({"outcome": None}, "`outcome`"),
         ({"tokens_per_second": 0}, "an ok trial has `tokens_per_second`"),
+        ({"tokens_per_second": None}, "`tokens_per_second` is a number"),
         ({"tokens_per_second": True}, "`tokens_per_second` is a number"),
         ({"tokens_per_second": float("inf")}, "`tokens_per_second` is a number"),
         ({"cost_s": -1}, "`cost_s` is a number of at least 0"),

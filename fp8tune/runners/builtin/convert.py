@@ -70,13 +70,14 @@ def checkpoint(model: nn.Module, spec: Spec) -> int:
 
 
 def shard(model: Decoder, spec: Spec) -> None:
-    """FSDP2 over ``dp_shard`` ranks, of which this process is the first.
+    """Shard the model with FSDP2 over ``dp_shard`` ranks; this process is rank 0.
 
-    The other ranks are pretended (a fake process group): parameters, gradients and
-    optimizer state are this rank's true share, collectives move nothing, so that
-    memory and compute are real and the loss is not. After the forward pass the root's
-    weights are freed as the blocks' are: that is the trainer's choice (parallel.py,
-    apply_fsdp2), not torch's for a root.
+    The other ranks do not exist: their process group is a fake one, and the collectives
+    act as if every rank held this rank's weights and gradients (``pretend``).
+    Parameters, gradients, optimizer state and buffers have their true sizes, so memory
+    and compute are real; the loss is not that of the run. After the forward pass the
+    root's weights are freed as the blocks' are: that is the trainer's choice
+    (parallel.py, apply_fsdp2), not torch's for a root.
     """
     if spec.dp_shard < 2:
         return
@@ -84,6 +85,8 @@ def shard(model: Decoder, spec: Spec) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    from fp8tune.runners.builtin.pretend import OwnShare, RepeatedShare
 
     init_process_group("fake", rank=0, world_size=spec.dp_shard, store=FakeStore())
     mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
@@ -93,7 +96,11 @@ def shard(model: Decoder, spec: Spec) -> None:
         cast_forward_inputs=True,
     )
     for module in (*model.layers, model):
-        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+        sharded = fully_shard(
+            module, mesh=mesh, mp_policy=policy, reshard_after_forward=True
+        )
+        sharded.set_custom_all_gather(RepeatedShare())
+        sharded.set_custom_reduce_scatter(OwnShare())
 
 
 def avoid_slow_kernels(spec: Spec) -> None:

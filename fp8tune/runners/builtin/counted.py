@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fp8tune.runners.builtin.told import MICRO_BATCHES
 from fp8tune.runners.gpu import Sample
-from fp8tune.runners.steady import LEAST, interval
+from fp8tune.runners.steady import LEAST, interval, step_samples
 from fp8tune.runners.watch import slows
 from fp8tune.search.record import Record
 
@@ -45,9 +46,13 @@ def without_slowed(
         return found
     left = [{"first": n, "last": n, "why": "throttled"} for n in slowed]
     more = {**found.more, "discarded": [*found.more.get("discarded", ()), *left]}
-    pairs = zip(counted, found.step_ms, strict=True)
-    kept = tuple(took for number, took in pairs if number not in slowed)
-    if len(slowed) > MOST_SLOWED * len(found.step_ms) or len(kept) < LEAST:
+    keep = [number not in slowed for number in counted]
+    kept = tuple(itertools.compress(found.step_ms, keep))
+    micro = list(itertools.compress(found.more.get(MICRO_BATCHES, ()), keep))
+    if micro:
+        more[MICRO_BATCHES] = micro
+    many_slowed = len(slowed) > MOST_SLOWED * len(found.step_ms)
+    if many_slowed or len(step_samples(kept, micro)) < LEAST:
         more["message"] = f"{len(slowed)} of {len(counted)} steps were throttled"
         return found._replace(outcome="throttled", more=more)
     gain = statistics.median(found.step_ms) / statistics.median(kept)
@@ -134,9 +139,10 @@ def summed_up(found: Record, ranks: int) -> Record:
     if not found.ok:
         return found
     more = dict(found.more)
-    if len(found.step_ms) > 1:
+    times = step_samples(found.step_ms, found.more.get(MICRO_BATCHES, ()))
+    if len(times) > 1:
         more["median_step_ms"] = statistics.median(found.step_ms)
-        more["median_step_ms_95"] = list(interval(found.step_ms))
+        more["median_step_ms_95"] = list(interval(times))
     watts = more.get("power_w")
     if isinstance(watts, (int, float)) and watts > 0 and found.measured:
         added = more.get("communication_ms") or 0

@@ -32,7 +32,7 @@ def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and labels, both [micro_batch, seq_len], without end."""
     stream = shards(spec) if spec.data_files else made_up(spec)
     for tokens in stream:
-        moved = tokens.to(spec.device, non_blocking=True)
+        moved = tokens.to(spec.device)  # waits, as scripts/train.py:804 does
         yield moved[:, :-1].contiguous(), moved[:, 1:].contiguous()
 
 

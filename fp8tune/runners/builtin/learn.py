@@ -6,7 +6,12 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from fp8tune.runners.builtin.measure import Device, check_finite, timed_step
+from fp8tune.runners.builtin.measure import (
+    Device,
+    Timed,
+    check_finite,
+    timed_step,
+)
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Training
 
@@ -16,17 +21,17 @@ def learn(
     device: Device,
     spec: Spec,
     say: Callable[..., None],
-    first_ms: float,
+    first: Timed,
 ) -> dict[str, Any]:
-    """Train to the end of ``spec.steps``; ``first_ms`` is the time of step 0.
+    """Train to the end of ``spec.steps``; ``first`` is step 0.
 
     Raises ``ArithmeticError`` where loss or gradient is not finite.
     """
-    times = [first_ms]
+    times = [first.ms]
     for number in range(1, spec.steps):
-        took_ms, step = timed_step(training, device, number, say)
-        times.append(took_ms)
-        check_finite(step)
+        timed = timed_step(training, device, number, say)
+        times.append(timed.ms)
+        check_finite(timed.step)
     middle = statistics.median(times)
     return {
         "step_ms": times[1:] or times,

@@ -196,8 +196,12 @@ class Decoder(nn.Module):
             buffer.copy_(values)
 
     def balance(self) -> Tensor:
-        """The sum of the losses that balance the routers of the last forward pass."""
-        total = torch.zeros((), device=self.cos.device)
+        """The sum of the losses that balance the routers of the last forward pass.
+
+        It begins with a number of the host's, whose copy to the device waits for the
+        loss, as in the trainer (model/transformer.py:266).
+        """
+        total = torch.tensor(0.0, device=self.cos.device)
         for layer in self.layers:
             if isinstance(layer.mlp, Experts):
                 total = total + layer.mlp.balance

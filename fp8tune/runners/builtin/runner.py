@@ -134,14 +134,13 @@ class Builtin:
         except CannotBuild as error:
             return Record(knobs, "launch", more={"message": str(error)})
         until = self.now() + deadline
-        # without communication, which is added later, a rank is the faster
-        slow = spec._replace(floor=leeway.floor / max(1, spec.dp_shard))
-        found = self._trial(knobs, slow, deadline, leeway)
-        if found.ok and not found.measured and found.tokens_per_second >= slow.floor:
+        wanted = asked(spec, leeway)
+        found = self._trial(knobs, wanted, deadline, leeway)
+        if found.ok and not found.measured and found.tokens_per_second >= wanted.floor:
             # without its throttled steps it is not that slow
             found = found._replace(outcome="throttled")
         if self.setup.larger_gib:
-            found = self._on_larger(knobs, spec, found, until)
+            found = self._on_larger(knobs, wanted._replace(floor=0.0), found, until)
         found = as_many(found, self.job(knobs), spec.dp_shard)
         return summed_up(found, spec.dp_shard)
 
@@ -183,7 +182,7 @@ class Builtin:
                 if not part.ok or tight(part):
                     break
             if all(part.ok and not tight(part) for _, part in found):
-                made = extrapolated(found, spec.layers)
+                made = extrapolated(found, spec.layers, self.job(knobs))
                 fits = made.peak_gib <= self.setup.larger_gib
                 return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
             if found[0][1].outcome not in ("oom", "ok"):
@@ -239,6 +238,19 @@ class Builtin:
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
+
+
+def asked(spec: Spec, leeway: Leeway) -> Spec:
+    """The spec of a trial with that leeway.
+
+    Communication is added later: without it a rank is the faster. A rehearsal on a CPU
+    has no clocks to wait for.
+    """
+    least_s = spec.least_s
+    if spec.device == "cuda":
+        least_s = max(least_s, leeway.least_s)
+    floor = leeway.floor / max(1, spec.dp_shard)
+    return spec._replace(floor=floor, least_s=least_s)
 
 
 def still_needed(spec: Spec, line: dict[str, Any]) -> float:

@@ -3,7 +3,8 @@
 A trial of many ranks is rank 0's true share of memory and compute with collectives that
 move nothing. The time that they would take comes from published bandwidths. Where the
 model does not fit this GPU but may fit the one it is for, two shallower ones are
-measured: blocks are alike, so memory and time are lines over depth.
+measured. Blocks are alike, so time is a line over depth. Memory is one too while its
+peak stands at the same instant of a step; the facts ``memory.*`` say where it moves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 from fp8tune.facts.on_gpu import seconds_on
 from fp8tune.job import Job, Unknown
+from fp8tune.runners.builtin.told import MICRO_BATCHES
+from fp8tune.runners.steady import step_samples
 from fp8tune.search.record import Record
 
 MEDIAN = math.sqrt(math.pi / 2)
@@ -78,11 +81,12 @@ def depths(layers: int, period: int) -> list[tuple[int, int]]:
     return found
 
 
-def extrapolated(pair: Sequence[tuple[int, Record]], layers: int) -> Record:
-    """The record of a model of ``layers`` blocks from those of two shallower ones.
+def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> Record:
+    """The record of a job with ``layers`` blocks from those of two shallower models.
 
-    Step times and memory lie on a line through both. ``extrapolation_error`` is half of
-    the 95 % interval of the step time, relative, from the spread of the steps alone.
+    Step times lie on a line through both. Memory is the larger of such a line and of
+    ``peak_by_shape``. ``extrapolation_error`` is half of the 95 % interval of the step
+    time, relative, from the spread of the steps alone.
     """
     (low, shallow), (high, deep) = pair
     reach = (layers - low) / (high - low)
@@ -90,24 +94,49 @@ def extrapolated(pair: Sequence[tuple[int, Record]], layers: int) -> Record:
     def line(one: float, other: float) -> float:
         return one + reach * (other - one)
 
+    peak_gib = line(shallow.peak_gib, deep.peak_gib)
+    peaks = [(count, record.peak_gib) for count, record in pair]
+    more_gib = max(0.0, peak_by_shape(peaks, layers, job) - peak_gib)
     middles = [statistics.median(record.step_ms) for record in (shallow, deep)]
     step_ms = line(*middles)
     tokens = deep.tokens_per_second * middles[1]
-    errors = [_error_ms(record.step_ms) for record in (shallow, deep)]
+    errors = [_error_ms(record) for record in (shallow, deep)]
     error = math.hypot((1 - reach) * errors[0], reach * errors[1]) / step_ms
     said = f"from {low} and {high} of {layers} blocks, which fit this GPU"
     return deep._replace(
         tokens_per_second=tokens / step_ms,
         step_ms=(step_ms,),
-        peak_gib=line(shallow.peak_gib, deep.peak_gib),
-        reserved_gib=line(shallow.reserved_gib, deep.reserved_gib),
+        peak_gib=peak_gib + more_gib,
+        reserved_gib=line(shallow.reserved_gib, deep.reserved_gib) + more_gib,
         cost_s=shallow.cost_s + deep.cost_s,
         more={
-            **deep.more,
+            **{key: kept for key, kept in deep.more.items() if key != MICRO_BATCHES},
             "extrapolated": said,
             "extrapolation_error": error,
         },
     )
+
+
+def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> float:
+    """Peak memory of a job with ``layers`` blocks by the shape of the facts [GiB].
+
+    ``peaks`` are those of two depths, as measured: ``memory.peak_gib`` over depth is
+    shifted and scaled to go through both. Without the building of the model, which no
+    trial sees. 0 where that is unknown, or the same for both depths. How far both ways
+    are off: benchmarks/results/depths.md.
+    """
+    steps = job.with_values({"init_bytes": 0})
+    (low, one), (high, other) = peaks
+    try:
+        first, second, whole = (
+            float(steps.with_values({"layers": count})["memory.peak_gib"])
+            for count in (low, high, layers)
+        )
+    except Unknown:
+        return 0.0
+    if second <= first:
+        return 0.0
+    return other + (whole - second) * (other - one) / (second - first)
 
 
 def as_many(record: Record, job: Job, ranks: int) -> Record:
@@ -167,8 +196,9 @@ def _combined(more: dict[str, Any], error: float | None) -> float | None:
     return math.hypot(error, more.get("extrapolation_error", 0.0))
 
 
-def _error_ms(times: Sequence[float]) -> float:
+def _error_ms(record: Record) -> float:
     """Half of the 95 % interval of the median of step times [ms]."""
+    times = step_samples(record.step_ms, record.more.get(MICRO_BATCHES, ()))
     if len(times) < 2:
         return 0.0
     return 1.96 * MEDIAN * statistics.stdev(times) / math.sqrt(len(times))

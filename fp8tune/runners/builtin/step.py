@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,8 +25,12 @@ class Step(NamedTuple):
 class Training:
     """A model with its optimizer and data; each call of ``step`` trains on.
 
+    The host waits for the device where the trainer's does, since that is part of a
+    step's time: in the loss and after each backward pass, then before the optimizer.
     ``logits`` stay until the next ones are there, as in the trainer (scripts/train.py):
     through the backward pass and the optimizer's step.
+    ``read_at`` says when the last step read the loss of each micro-batch
+    [s of ``perf_counter``].
     """
 
     def __init__(
@@ -37,11 +42,12 @@ class Training:
         self.optimizer = adamw(model, spec)
         self.logits: Tensor | None = None
         self.taken = 0
+        self.read_at: list[float] = []
 
-    def compile(self) -> None:
-        """Forward and backward of one micro-batch, for the compiler to do its work.
+    def try_micro_batch(self) -> None:
+        """Run forward and backward of the next micro-batch, and learn nothing.
 
-        The gradients are dropped and the batch comes again: nothing is learned.
+        The gradients are dropped and the batch comes again.
         """
         batch = next(self.data)
         self.data = itertools.chain((batch,), self.data)
@@ -49,9 +55,9 @@ class Training:
         self.optimizer.zero_grad()
 
     def step(self) -> Step:
-        """Accumulate, clip, update; waits for the device."""
+        """Accumulate, clip, update; the optimizer may still run on the device."""
         spec = self.spec
-        total = 0.0
+        total, self.read_at = 0.0, []
         for number in range(spec.grad_accum):
             self._sync_gradients(last=number == spec.grad_accum - 1)
             tokens, labels = next(self.data)
@@ -59,14 +65,16 @@ class Training:
             loss = self._loss(logits, labels)
             told = exact_cross_entropy(logits, labels) if spec.steps else loss
             (loss / spec.grad_accum).backward()
-            total += told.item()  # waits for the device, as the trainer does
+            total += told.item()  # waits for the backward pass (scripts/train.py:851)
+            self.read_at.append(time.perf_counter())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
+        grad_norm = float(_whole(norm))  # waits too (scripts/train.py:857)
         for group in self.optimizer.param_groups:
             group["lr"] = spec.learning_rate * warmup(self.taken, spec.warmup_steps)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.taken += 1
-        return Step(total / spec.grad_accum, float(_whole(norm)))
+        return Step(total / spec.grad_accum, grad_norm)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy, and what balances the experts (scripts/train.py)."""
@@ -101,22 +109,43 @@ def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
     )
 
 
+IGNORED = -100
+"""The label of a token that does not count."""
+
+
 def cross_entropy(logits: Tensor, labels: Tensor, spec: Spec) -> Tensor:
     """Mean cross-entropy of logits [B, S, V]; in chunks of tokens if asked.
+
+    Before it computes anything it reads from the device whether any label counts, so
+    the host waits for the forward pass: in every micro-batch, but for a chunked loss of
+    a single chunk (training/loss.py:28, 64 and 69). Small micro-batches pay most.
+    """
+    flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
+    if spec.loss == "chunked_cross_entropy":
+        return _chunked_cross_entropy(flat, wanted, size)
+    if (wanted == IGNORED).all():
+        return torch.tensor(0.0, device=flat.device)
+    return functional.cross_entropy(flat, wanted, ignore_index=IGNORED)
+
+
+def _chunked_cross_entropy(flat: Tensor, wanted: Tensor, size: int) -> Tensor:
+    """The same of [T, V], ``size`` tokens at a time.
 
     Chunks are slices, as the trainer's are: backward, each fills a whole gradient of
     the logits with zeros but for its own, which is what they cost.
     """
-    flat, wanted, size = logits.flatten(0, 1), labels.flatten(), spec.loss_chunk
-    if spec.loss != "chunked_cross_entropy" or len(wanted) <= size:
-        return functional.cross_entropy(flat, wanted)
-    total = torch.zeros((), device=flat.device)
+    if len(wanted) <= size:
+        return functional.cross_entropy(flat, wanted, ignore_index=IGNORED)
+    counted = (wanted != IGNORED).sum()
+    total = torch.tensor(0.0, device=flat.device)
+    if counted == 0:
+        return total
     for first in range(0, len(wanted), size):
         chunk = slice(first, first + size)
         total = total + functional.cross_entropy(
-            flat[chunk], wanted[chunk], reduction="sum"
+            flat[chunk], wanted[chunk], ignore_index=IGNORED, reduction="sum"
         )
-    return total / len(wanted)
+    return total / counted
 
 
 EXACT_CHUNK = 256

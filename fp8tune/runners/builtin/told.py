@@ -12,6 +12,10 @@ from fp8tune.search.cutoff import BEFORE, IMPORT
 from fp8tune.search.record import OUTCOMES, BadRecord, Record, parse
 from fp8tune.search.stability.course import series
 
+MICRO_BATCHES = "micro_batch_ms"
+"""The field of a record with the times of the micro-batches of each counted step [ms],
+where these are the samples of its step time."""
+
 EARLIER = "float8_matmuls_counted_earlier"
 """The field of a record whose FP8 matmuls another trial of the setting counted."""
 
@@ -141,6 +145,8 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         **spec.source(),
         **{name: done[name] for name in KEPT if name in done},
     }
+    if micro := done.get(MICRO_BATCHES):
+        more[MICRO_BATCHES] = _micro_batches(spec, micro, len(done["step_ms"]))
     outcome = "ok"
     if why := _missing_float8(spec, more):
         outcome, more["message"] = "user", why
@@ -152,6 +158,14 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
         reserved_gib=done["reserved_gib"],
         more=more,
     )
+
+
+def _micro_batches(spec: Spec, micro: Any, steps: int) -> list[list[float]]:
+    """Times of the micro-batches of each counted step [ms]; raises ``ValueError``."""
+    times = [[float(time) for time in step] for step in micro]
+    if [len(step) for step in times] != [spec.grad_accum] * steps:
+        raise ValueError(MICRO_BATCHES)
+    return times
 
 
 def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:

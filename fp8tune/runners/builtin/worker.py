@@ -63,15 +63,16 @@ def _run(path: str) -> None:
     say(stage="build", device=device.name, **_versions())
     model, counts = build(spec, lambda: say(stage="convert"))
     training = Training(model, spec, batches(spec))
+    device.forget_building()
     if spec.compile:
         say(stage="compile")
-        training.compile()
+        training.try_micro_batch()
         device.wait()
     say(stage="first_step", **counts)
-    first_ms, _ = timed_step(training, device, 0, say)
+    first = timed_step(training, device, 0, say)
     say(stage="steady")
     run = learn if spec.steps else measure
-    measured = run(training, device, spec, say, first_ms)
+    measured = run(training, device, spec, say, first)
     say(stage="profile", measured={**measured, **device.memory()})
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
     say(done={**measured, **device.memory(), "float8_matmuls": matmuls})

@@ -191,7 +191,7 @@ def test_attention_takes_the_kernel_of_the_config(backend, kernel):
     line = f'sdpa_backend = "{backend}"\n'
     made = spec(SMALL.replace("[model]\n", f"[model]\n{line}"))
     model = Decoder(made).to(torch.bfloat16)
-    with torch.profiler.profile() as seen:
+    with torch.profiler.profile(acc_events=True) as seen:
         model(torch.zeros(1, 32, dtype=torch.long))
     attention = [e.key for e in seen.key_averages() if "dot_product" in e.key]
     assert kernel in attention
@@ -205,27 +205,58 @@ def test_the_optimizer_is_fused_as_the_config_says(fused):
     assert adamw(Decoder(made), made).defaults["fused"] is False
 
 
-class Reads(TorchDispatchMode):
-    """Counts how often a number is read from the device."""
+SEEN = {
+    "aten._local_scalar_dense": "read",
+    "aten._log_softmax": "loss",
+    "aten._log_softmax_backward_data": "backward",
+    "aten.lerp_": "optimizer",
+}
 
-    count = 0
+
+class Order(TorchDispatchMode):
+    """When a number is read from the device, among a step's parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += func is torch.ops.aten._local_scalar_dense.default
+        part = SEEN.get(str(func.overloadpacket))
+        if part and (part == "read" or self.seen[-1:] != [part]):
+            self.seen.append(part)
         return func(*args, **(kwargs or {}))
 
 
-def test_the_loss_is_read_after_each_micro_batch_as_the_trainer_does():
+WAITS = ["read", "loss", "backward", "read"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "chunk", "micro_batch"),
+    [
+        ("cross_entropy", 4096, WAITS),
+        ("chunked_cross_entropy", 7, WAITS),
+        ("chunked_cross_entropy", 4096, WAITS[1:]),
+    ],
+)
+def test_the_host_waits_where_the_trainers_does(loss, chunk, micro_batch):
+    """As the trainer's own loss and clip_grad_norm_ are seen by the same mode."""
     made = spec(mixed_precision="bf16", activation_checkpointing="none")
-    counts = []
-    for accumulated in (1, 5):
-        now = made._replace(grad_accum=accumulated)
-        training = Training(build(now)[0], now, batches(now))
+    made = made._replace(loss=loss, loss_chunk=chunk)
+    training = Training(build(made)[0], made, batches(made))
+    training.step()
+    with Order() as order:
         training.step()
-        with Reads() as reads:
-            training.step()
-        counts.append(reads.count)
-    assert counts[1] - counts[0] == 4
+    assert made.grad_accum == 2
+    before = order.seen[: order.seen.index("optimizer") + 1]
+    assert before == [*micro_batch, *micro_batch, "read", "optimizer"]
+
+
+def test_the_loss_of_labels_that_do_not_count_is_zero():
+    """As the trainer's, which would else be not a number."""
+    logits, labels = torch.randn(1, 8, 16), torch.full((1, 8), -100)
+    for loss, chunk in (("cross_entropy", 4), ("chunked_cross_entropy", 4)):
+        made = spec()._replace(loss=loss, loss_chunk=chunk)
+        assert cross_entropy(logits, labels, made) == 0
 
 
 def test_logits_stay_until_the_next_ones_as_in_the_trainer():

@@ -1,6 +1,5 @@
 """A trial's step has allocated what the trainer's own step has."""
 
-import gc
 import json
 
 import pytest
@@ -8,17 +7,12 @@ import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 
+from benchmarks.depths import MIB, trial_mib
 from benchmarks.fake_mesh import reduce_without_temporaries
-from benchmarks.live_bytes import LiveBytes
 from benchmarks.process import RESULTS
 from fp8tune.job import Target
-from fp8tune.runners.builtin.convert import build
-from fp8tune.runners.builtin.data import batches
-from fp8tune.runners.builtin.spec import from_job
-from fp8tune.runners.builtin.step import Training
 from fp8tune.search.plan import read_config
 
-MIB = 2**20
 TABLE = 1.2
 """Made-up text's own tables on the host [MiB]."""
 REDUCTIONS = (
@@ -41,34 +35,6 @@ def one_thread():
     torch.set_num_threads(count)
 
 
-def first_experts(_router, _inputs, logits):
-    return logits * 0 - torch.arange(logits.shape[-1])
-
-
-def trial_mib(case):
-    """The peak of a trial's second step [MiB].
-
-    All tokens go to the first experts, as in the recorded steps of the trainer.
-    """
-    target = Target("h100-sxm", case["world_size"])
-    job = read_config("a.toml", case["config"].encode(), target).job
-    given = {"device": "cpu", "dp_shard": job["shards"], "seed": 0}
-    spec = from_job(job, **given, min_steps=3, max_steps=6, warm_steps=1)
-    gc.collect()  # or what other tests have left would be freed meanwhile
-    with LiveBytes("build") as live:
-        model, _ = build(spec)
-        for layer in model.layers if spec.experts else ():
-            router = getattr(layer.mlp, "router", None)
-            if router is not None:
-                router.register_forward_hook(first_experts)
-        training = Training(model, spec, batches(spec))
-        live.enter("step")
-        training.step()
-        training.step()
-    torch.distributed.destroy_process_group()
-    return live.peaks["step"] / MIB
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -86,6 +52,8 @@ def test_a_trial_needs_what_the_trainer_needs(name, monkeypatch, one_thread):
         monkeypatch.setattr(module, function, getattr(module, function))
     reduce_without_temporaries()
     case = CASES[name]
+    target = Target("h100-sxm", case["world_size"])
+    trial = trial_mib(read_config("a.toml", case["config"].encode(), target).job)
     step = (bytes_ for phase, bytes_ in case["peaks"].items() if phase != "init")
     needed = max(step) / MIB
-    assert needed <= trial_mib(case) <= needed + TABLE
+    assert needed <= trial <= needed + TABLE

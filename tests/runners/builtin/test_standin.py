@@ -19,7 +19,7 @@ from fp8tune.runners.builtin.standin import (
     depths,
     extrapolated,
 )
-from fp8tune.runners.builtin.step import Training
+from fp8tune.runners.builtin.step import Training, cross_entropy
 from fp8tune.search.record import Record, capacity_gib
 from fp8tune.trainers.trainer import trainer
 from tests.runners import faulty_worker
@@ -79,6 +79,27 @@ def test_a_rank_is_built_without_the_whole(made, precision):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+def test_ranks_that_do_not_exist_hold_what_this_one_holds(made):
+    """Gradients are those of a whole model whose weights repeat this rank's share."""
+    batch = next(batches(made))
+    whole, _ = build(made._replace(dp_shard=1))
+    model, _ = build(made)
+    shares = {name: w.to_local() for name, w in model.named_parameters()}
+    with torch.no_grad():
+        for name, weight in whole.named_parameters():
+            weight.copy_(shares[name].repeat(4, *[1] * (weight.dim() - 1)))
+    losses = [cross_entropy(m(batch[0]), batch[1], made) for m in (whole, model)]
+    assert losses[0] == losses[1]
+    for loss in losses:
+        loss.backward()
+    gradients = {name: w.grad for name, w in whole.named_parameters()}
+    for name, weight in model.named_parameters():
+        share = weight.grad.to_local()
+        assert torch.equal(share, gradients[name][: len(share)])
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
 def test_no_weights_stay_gathered_after_the_forward_pass(made):
     """The trainer reshards blocks and root alike (parallel.py, apply_fsdp2)."""
     model, _ = build(made)
@@ -105,15 +126,43 @@ def test_depths(layers, period, pairs):
         assert 0 < low < high < layers
 
 
-def test_a_line_over_depth():
-    shallow = Record({}, "ok", 4000.0, (100.0, 102.0, 98.0), 10.0, 11.0, 5.0)
-    deep = Record({}, "ok", 2500.0, (160.0, 164.0, 156.0), 16.0, 18.0, 6.0)
-    found = extrapolated([(8, shallow), (16, deep)], 32)
+def measured_at(depths, peaks):
+    """Two shallow trials of these peaks [GiB], with 1 GiB more reserved."""
+    speeds = ((4000.0, (100.0, 102.0, 98.0)), (2500.0, (160.0, 164.0, 156.0)))
+    return [
+        (depth, Record({}, "ok", *speed, peak, peak + 1, 5.0))
+        for depth, speed, peak in zip(depths, speeds, peaks, strict=True)
+    ]
+
+
+def test_time_is_a_line_over_depth():
+    job = runner(LARGE, 8).job({})
+    found = extrapolated(measured_at((8, 16), (10.0, 16.0)), 32, job)
     assert found.step_ms == (280.0,)
     assert found.tokens_per_second == pytest.approx(2500.0 * 160 / 280)
-    assert (found.peak_gib, found.reserved_gib, found.cost_s) == (28.0, 32.0, 11.0)
+    assert found.cost_s == 10.0
     assert found.more["extrapolated"].startswith("from 8 and 16 of 32 blocks")
     assert 0 < found.more["extrapolation_error"] < 0.1
+
+
+@pytest.mark.parametrize("ac", ["full", "none"])
+def test_memory_follows_the_closed_form_where_its_peak_moves(ac):
+    """With full AC from the loss to the last block, else it stays at the loss."""
+    values = {"grad_accum": 1, "ac": ac, "init_bytes": 0}
+    job = runner(LARGE).job({}).with_values(values)
+    closed = {n: job.with_values({"layers": n})["memory.peak_gib"] for n in (8, 16, 32)}
+    low, high, whole = (1 + 1.03 * closed[n] for n in (8, 16, 32))
+    line = high + 2 * (high - low)
+    found = extrapolated(measured_at((8, 16), (low, high)), 32, job)
+    assert line == pytest.approx(whole * (0.965 if ac == "full" else 1), rel=1e-3)
+    assert found.peak_gib == pytest.approx(whole)
+    assert found.reserved_gib == pytest.approx(whole + 1)
+
+
+def test_memory_is_a_line_where_no_closed_form_covers_the_job():
+    job = runner(LARGE).job({}).with_values({"vlm": True})
+    found = extrapolated(measured_at((8, 16), (10.0, 16.0)), 32, job)
+    assert (found.peak_gib, found.reserved_gib) == (28.0, 29.0)
 
 
 def test_all_ranks_with_their_collectives():

@@ -1,12 +1,17 @@
 """Whole trials on the CPU: their stages, and when they end."""
 
 import json
+import math
+import statistics
 import subprocess
 import sys
 import time
 
+import pytest
+
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
+from fp8tune.runners.builtin.runner import asked
 from fp8tune.runners.builtin.step import Training
 from fp8tune.search.runner import Leeway
 from tests.conftest import REPOSITORY
@@ -65,7 +70,7 @@ def test_compiling_teaches_the_model_nothing():
     made = spec(mixed_precision="bf16")
     plain = Training(build(made)[0], made, batches(made))
     compiled = Training(build(made)[0], made, batches(made))
-    compiled.compile()
+    compiled.try_micro_batch()
     assert [compiled.step() for _ in range(2)] == [plain.step() for _ in range(2)]
 
 
@@ -83,7 +88,7 @@ def test_a_slow_trial_ends_before_its_full_sample():
 
 
 def test_where_time_is_short_the_fewest_steps_have_to_do():
-    made = runner()
+    made = runner(SMALL.replace("grad_accum_steps = 2", "grad_accum_steps = 1"))
     made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
     found = made.run({}, 300)
     assert found.measured
@@ -91,11 +96,40 @@ def test_where_time_is_short_the_fewest_steps_have_to_do():
     assert len(found.more["all_step_ms"]) < 2 + 40
 
 
+def test_long_steps_are_sampled_by_their_micro_batches():
+    made = runner(SMALL.replace("grad_accum_steps = 2", "grad_accum_steps = 8"))
+    made.setup = made.setup._replace(
+        min_steps=12, max_steps=40, warm_steps=3, enough_s=0.0
+    )
+    found = made.run({}, 300)
+    steps, micro = found.step_ms, found.more["micro_batch_ms"]
+    assert found.outcome == "ok", found.more
+    # two steps of warm-up; two to six have 12 to 40 micro-batches that are not the last
+    assert 2 + 2 <= len(found.more["all_step_ms"]) <= 2 + 6
+    assert [len(step) for step in micro] == [8] * len(steps)
+    assert [math.fsum(step) for step in micro] == pytest.approx(list(steps))
+    tokens = 8 * 2 * 32
+    assert found.tokens_per_second == tokens / statistics.median(steps) * 1e3
+    low, high = found.more["median_step_ms_95"]
+    assert low <= found.more["median_step_ms"] <= high
+    # 14 linears of blocks, which are computed twice, and the head
+    assert found.more["float8_matmuls"] == 8 * (14 * 4 + 3)
+
+
 def test_steps_go_on_as_long_as_watts_are_sampled():
     made = runner()
     made.setup = made.setup._replace(min_steps=1, max_steps=2, least_s=1.0)
     times = made.run({}, 300).more["all_step_ms"]
     assert sum(times[1 + made.setup.warm_steps :]) >= 1000.0
+
+
+@pytest.mark.parametrize(
+    ("device", "own", "least"),
+    [("cuda", 3.0, 10.0), ("cuda", 12.0, 12.0), ("cpu", 0, 0)],
+)
+def test_only_on_a_gpu_does_a_trial_take_the_time_it_is_asked_for(device, own, least):
+    made = spec()._replace(device=device, least_s=own)
+    assert asked(made, Leeway(least_s=10.0)) == made._replace(least_s=least)
 
 
 def test_a_trial_that_is_given_no_time():
