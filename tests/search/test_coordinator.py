@@ -8,6 +8,7 @@ from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
+from tests.each import each
 from tests.search.tries import (
     BEST,
     GIVEN,
@@ -92,9 +93,9 @@ def test_what_is_wrong_with_all_data_ends_the_search(failing, more, tried):
         assert search.run().trials == tried, "nor does it go on from there"
 
 
-@pytest.mark.parametrize("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
-@pytest.mark.parametrize("outcome", ["ok", "hang", "launch", "compile"])
-@pytest.mark.parametrize("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
+@each("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
+@each("outcome", ["ok", "hang", "launch", "compile"])
+@each("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
 def test_the_budget_is_kept_whatever_trials_do(budget, outcome, never):
     records = [
         r for r in RECORDS if r.knobs not in [Space(KNOBS).values(p) for p in never]
