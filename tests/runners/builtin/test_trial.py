@@ -50,7 +50,7 @@ def stages(text, floor=0.0):
     return [stage for stage in heard if stage], found
 
 
-def test_a_trial_tells_its_stages():
+def test_a_trial_tells_its_stages(in_this_process):
     eager, found = stages(SMALL)
     assert found.ok
     assert eager == ["import", "build", "convert", "first_step", "steady", "profile"]
@@ -72,7 +72,7 @@ def test_compiling_teaches_the_model_nothing():
     assert [compiled.step() for _ in range(2)] == [plain.step() for _ in range(2)]
 
 
-def test_a_slow_trial_ends_before_its_full_sample():
+def test_a_slow_trial_ends_before_its_full_sample(in_this_process):
     made = runner()
     whole = made.run({}, LONG)
     # a sample that is precise by chance does not end it before the floor does
@@ -85,7 +85,7 @@ def test_a_slow_trial_ends_before_its_full_sample():
     assert 0 < cut.least <= cut.tokens_per_second
 
 
-def test_where_time_is_short_the_fewest_steps_have_to_do():
+def test_where_time_is_short_the_fewest_steps_have_to_do(in_this_process):
     made = runner()
     made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
     found = made.run({}, LONG)
@@ -94,7 +94,7 @@ def test_where_time_is_short_the_fewest_steps_have_to_do():
     assert len(found.more["all_step_ms"]) < 2 + 40
 
 
-def test_steps_go_on_as_long_as_watts_are_sampled():
+def test_steps_go_on_as_long_as_watts_are_sampled(in_this_process):
     made = runner()
     made.setup = made.setup._replace(min_steps=1, max_steps=2, least_s=1.0)
     times = made.run({}, LONG).more["all_step_ms"]
