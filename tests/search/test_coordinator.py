@@ -152,7 +152,7 @@ def test_each_trial_is_heard_of_twice():
     assert heard[0].left == 7198
 
 
-@pytest.mark.parametrize("kept", range(11))
+@each("kept", range(11))
 def test_a_search_goes_on_where_it_was_killed(kept):
     space = space_of(RECORDS)
     whole = Study("")

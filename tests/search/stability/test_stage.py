@@ -133,9 +133,14 @@ def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, 
     assert (found.unchecked, stages(study)[1]) == ("", 10)
 
 
-@pytest.mark.parametrize("kept", range(21))
-def test_a_search_goes_on_where_it_was_killed(kept):
-    found, whole = searched()
+@pytest.fixture(scope="module")
+def uncut():
+    return searched()
+
+
+@each("kept", range(21))
+def test_a_search_goes_on_where_it_was_killed(uncut, kept):
+    found, whole = uncut
     resumed = Study("")
     resumed.trials = whole.trials[:kept]
     assert searched(study=resumed)[0] == found
