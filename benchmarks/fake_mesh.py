@@ -5,6 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+PIECE = 1 << 14
+"""Numbers of a gradient that are added at once."""
+
 
 def build_mesh(config: Any, world_size: int) -> Any:
     """The trainer's device mesh, on the CPU and without a network."""
@@ -82,19 +85,17 @@ def reduce_without_temporaries() -> None:
             return
         if hasattr(kept, "to_local"):
             kept, new = kept.to_local(), new.to_local()
-        _add_rows(kept, new)
+        for sums, more in zip(*map(_pieces, (kept, new)), strict=True):
+            sums.add_(more)
         self.unsharded_param.grad = None
 
     fsdp.foreach_reduce_scatter_copy_in = copy_in
     parameter.accumulate_unsharded_grad_if_needed = accumulate
 
 
-def _add_rows(kept: Any, new: Any) -> None:
-    if kept.ndim == 1:
-        kept.add_(new)
-        return
-    for row, more in zip(kept, new, strict=True):
-        _add_rows(row, more)
+def _pieces(gradient: Any) -> Any:
+    """Views of a few kilobytes: what converts them is small, and they are not many."""
+    return gradient.view(-1).split(PIECE)
 
 
 class _Patched:

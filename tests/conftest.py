@@ -24,6 +24,10 @@ from fp8tune.trainers.trainer import Trainer, trainer
 
 REPOSITORY = Path(__file__).parent.parent
 
+os.environ["OMP_NUM_THREADS"] = "1"
+"""One thread of torch for each test, whatever the number of cores: tensors are small,
+and the suite has a process for each core already."""
+
 for name in ("GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
     os.environ.pop(name, None)  # or every test would see the annotations of a CI job
 

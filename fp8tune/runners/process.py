@@ -80,7 +80,7 @@ def listen(
     seconds there have to be, if more than that. The worker gets a session of its
     own, which is killed whole, and with it every process that left it.
     """
-    start = time.monotonic()
+    start = _now()
     mark = uuid.uuid4().hex
     process = subprocess.Popen(  # noqa: S603, the command is ours
         list(command),
@@ -103,7 +103,7 @@ def listen(
             process.wait(KILL_S)
         assert process.stdout is not None
         process.stdout.close()
-    seconds = time.monotonic() - start
+    seconds = _now() - start
     return Heard(hearing.events, ended, hearing.stage, process.returncode, seconds)
 
 

@@ -191,7 +191,7 @@ def middle_of(values: Sequence[float]) -> float:
     one bad run does not carry it away.
     """
     pairs = itertools.combinations_with_replacement(values, 2)
-    return statistics.median(math.fsum(pair) / 2 for pair in pairs)
+    return statistics.median((one + other) / 2 for one, other in pairs)
 
 
 def ratio(one: Speed, other: Speed) -> Speed:

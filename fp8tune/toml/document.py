@@ -26,7 +26,7 @@ MAX_KEY_PARTS = 100
 _BOM = "\ufeff"
 _WHERE = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 _KEY = rf"(?:(?<![\w-]){BARE_KEY}|{STRING})"
-_DOTTED = rf"(?:[ \t]*\.[ \t]*{_KEY})"
+_DOTTED = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
 
 
 if TYPE_CHECKING:
@@ -135,12 +135,13 @@ def comments(text: str) -> Iterator[Span]:
 
 
 def _has_long_key(text: str) -> bool:
-    """Whether a dotted key, not a string or comment, has too many parts."""
-    if not re.search(f"{_DOTTED}{{{MAX_KEY_PARTS}}}", text):
-        return False
-    key = f"(?P<key>{_KEY}{_DOTTED}{{{MAX_KEY_PARTS}}})"
+    """Return whether a dotted key, not a string or comment, has too many parts.
+
+    Reads each character once: a run of spaces or of parts is never read again.
+    """
+    key = f"{_KEY}{_DOTTED}{{0,{MAX_KEY_PARTS - 1}}}+(?P<too_long>{_DOTTED})?"
     tokens = re.compile(f"{LONG_STRING}|{key}|{STRING}|{COMMENT}", re.DOTALL)
-    return any(match["key"] for match in tokens.finditer(text))
+    return any(match["too_long"] for match in tokens.finditer(text))
 
 
 def _decode(data: bytes) -> str:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import tomllib
 
 import pytest
@@ -88,7 +87,7 @@ def checkout(tmp_path):
 
 
 def run(checkout, config, *names):
-    return Run(checkout, config, "cpu", 1, list(names), timeout=120)
+    return Run(checkout, config, "cpu", 1, list(names), timeout=600)
 
 
 def test_a_run_is_watched(checkout, tmp_path):
@@ -125,20 +124,21 @@ def test_a_failure_is_told_with_its_line_of_the_script(checkout, tmp_path):
         ("error = ''", ""),
         ("error = 'E: of 2' if rank == 2 else ''", "E: of 2"),
         ("error = f'E: of {rank}' if rank else ''", "E: of 1"),
-        ("error = 'E: x' if rank else time.sleep(60)", "E: x"),
-        ("error = ''; rank or time.sleep(60)", "TimeoutError: no end after 3 s"),
+        ("error = 'E: x' if rank else time.sleep(99)", "E: x"),
+        ("error = ''; rank or time.sleep(99)", "TimeoutError: no end after 3 s"),
         ("error = ''; rank and sys.exit('gone')", "died without a report: gone\n"),
     ],
     ids=["well", "one", "first of two", "others are ended", "late", "dead"],
 )
 def test_ranks_are_one_run(tmp_path, monkeypatch, what, error):
-    monkeypatch.setattr("benchmarks.rule_evidence.launch.GRACE", 0.5)
+    waits = "sleep" in what
+    monkeypatch.setattr("benchmarks.rule_evidence.launch.GRACE", 0.5 if waits else 600)
     command = [sys.executable, "-c", ONE_RANK.format(what=what)]
-    start = time.monotonic()
-    whole = Run(tmp_path, "", "cpu", 3, [], timeout=3)
+    timeout = 3 if error.startswith("TimeoutError") else 600
+    whole = Run(tmp_path, "", "cpu", 3, [], timeout)
     seen = launch(whole, tmp_path / "run", command)
     assert seen["error"] == error
-    assert time.monotonic() - start < 30
+    assert (tmp_path / "run" / "rank0.json").exists() == (not waits)
 
 
 def test_a_config_is_shrunk_where_it_leaves_keys_open():

@@ -10,6 +10,7 @@ from fp8tune.facts.bands import CALIBRATED, band
 from fp8tune.facts.off import EXACT, NOISE, REST, Measured, limited, parts
 from fp8tune.facts.peak import FULLEST
 from fp8tune.facts.steptime import Rates
+from tests.each import each
 
 POINTS = peaks.points()
 OURS = [point for point in POINTS if point.group != "small" and "gpu" in point.job]
@@ -73,13 +74,13 @@ def test_eighteen_runs_without_pipeline(rows):
     assert max(abs(row.error) for row in mine) < 0.015
 
 
-@pytest.mark.parametrize("point", [p for p in OURS if p.measured], **named)
+@each("point", [p for p in OURS if p.measured], **named)
 def test_the_band_holds_the_measured_peak(point):
     low, high = point.job["memory.low_gib"], point.job["memory.high_gib"]
     assert low <= point.measured <= high
 
 
-@pytest.mark.parametrize("point", [p for p in OURS if p.job["pp"] == 1], **named)
+@each("point", [p for p in OURS if p.job["pp"] == 1], **named)
 def test_no_verdict_is_wrong(point):
     wrong = "out-of-memory" if point.measured else "fits"
     assert point.job["memory.fit"] != wrong
@@ -135,7 +136,7 @@ def test_what_is_reserved_is_returned_rather_than_run_out(tables):
     assert point.predicted == kept < point.card_gib < kept + point.freed_gib
 
 
-@pytest.mark.parametrize(
+@each(
     "entry",
     [
         *POINTS,
@@ -149,7 +150,7 @@ def test_every_run_has_a_public_source(entry):
     assert entry.source.startswith("https://")
 
 
-@pytest.mark.parametrize("entry", [*peaks.uncovered(), *speeds.uncovered()])
+@each("entry", [*peaks.uncovered(), *speeds.uncovered()])
 def test_what_is_not_predicted_has_its_reason(entry):
     assert set(entry) == {"what", "why", "source"}
     assert all(entry.values())
@@ -159,9 +160,7 @@ FAR = {"8B, M = 4096", "8B, M = 4096, eager", "8B, full AC, FP8"}
 """Without AC, or at 32768 tokens: more than 30 % slower than predicted, or near it."""
 
 
-@pytest.mark.parametrize(
-    "run", [r for r in speeds.others() if r.name not in FAR], **named
-)
+@each("run", [r for r in speeds.others() if r.name not in FAR], **named)
 def test_the_band_of_other_clusters_holds_their_speed(run):
     from fp8tune.facts.speed import FAR_SPEED_ERROR, tokens_high, tokens_low
 

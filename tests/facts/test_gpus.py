@@ -8,6 +8,7 @@ import pytest
 
 from fp8tune.facts import gpu, gpus
 from fp8tune.job import Unknown
+from tests.each import each
 
 FILE = Path(gpus.__file__).with_name("gpus.toml")
 DATA = tomllib.loads(FILE.read_text(encoding="utf-8"))
@@ -20,10 +21,10 @@ FIGURES = (
     "bf16_measured_tflops",
     "fp8_measured_tflops",
 )
-each = pytest.mark.parametrize("entry", DATA["gpu"], ids=lambda entry: entry["name"])
+each_gpu = each("entry", DATA["gpu"], ids=lambda entry: entry["name"])
 
 
-@each
+@each_gpu
 def test_every_figure_has_its_source(entry):
     figures = {field for field in FIGURES if field in entry}
     assert set(entry["sources"]) == figures
@@ -40,7 +41,7 @@ FIRST_HAND = (
 """The vendor, and reports, code and tables of people who have the GPU."""
 
 
-@each
+@each_gpu
 def test_sources_of_the_wrong_kind_are_marked(entry):
     other = {
         field
@@ -50,7 +51,7 @@ def test_sources_of_the_wrong_kind_are_marked(entry):
     assert other == set(entry.get("second_hand", ()))
 
 
-@each
+@each_gpu
 def test_torch_reports_no_more_memory_than_is_sold(entry):
     sold = [int(n) for n in re.findall(r"(\d+) GB", entry["title"])]
     assert entry.get("memory_gib", 0) <= sold[0]
@@ -65,7 +66,7 @@ def test_a_family_has_no_more_memory_than_its_largest():
     assert gpu.memory_limit_gib("h200") == gpu.memory_gib("h200")
 
 
-@each
+@each_gpu
 def test_figures_are_of_a_believable_size(entry):
     for field, low, high in (
         ("compute_capability", 7.0, 12.5),
@@ -77,27 +78,27 @@ def test_figures_are_of_a_believable_size(entry):
         assert low <= entry.get(field, low) <= high
 
 
-@each
+@each_gpu
 def test_fp8_is_twice_bf16_where_there_is_a_matmul(entry):
     if "fp8_tflops" in entry:
         assert entry["fp8_matmul"]
         assert entry["fp8_tflops"] == pytest.approx(2 * entry["bf16_tflops"], rel=0.02)
 
 
-@each
+@each_gpu
 def test_no_measured_matmul_is_faster_than_the_peak(entry):
     for kind in ("bf16", "fp8"):
         peak = entry.get(f"{kind}_tflops", 0)
         assert 0.5 * peak <= entry.get(f"{kind}_measured_tflops", peak) <= peak
 
 
-@each
+@each_gpu
 def test_fp8_needs_compute_capability_8_9_on_nvidia(entry):
     if entry["vendor"] == "nvidia" and "compute_capability" in entry:
         assert entry["fp8_matmul"] is (entry["compute_capability"] >= 8.9)
 
 
-@each
+@each_gpu
 def test_an_entry_is_found_by_each_of_its_names(entry):
     names = [entry["name"], entry["title"], *entry["aliases"]]
     found = {gpus.resolve(name) for name in names if name != entry["title"]}

@@ -9,8 +9,6 @@ import tomllib
 from functools import cache
 from typing import NamedTuple
 
-import pytest
-
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
@@ -20,6 +18,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply, in_order, set_values
 from fp8tune.toml.literal import CannotEdit
+from tests.each import each
 
 BUILTIN = read_builtin()
 RULES = Rules(BUILTIN, {})
@@ -147,8 +146,8 @@ def test_there_is_advice_of_both_kinds():
     assert len({step.rule for step in STEPS}) > 80
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=["no target", "32 H200"])
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.rule}: {step.advice}")
+@each("target", TARGETS, ids=["no target", "32 H200"])
+@each("step", STEPS, ids=lambda step: f"{step.rule}: {step.advice}")
 def test_advice_brings_in_nothing_that_another_rule_warns_of(step, target):
     new = brought(step, target)
     assert {name for name in new if (step.rule, name) not in KNOWN} == set()

@@ -10,6 +10,7 @@ from fp8tune.lint.builtin import builtin_folder, indexed, read_builtin
 from fp8tune.lint.syntax import parse
 from fp8tune.trainers import schema
 from fp8tune.trainers.trainer import NAMES
+from tests.each import each
 
 BUILTIN = read_builtin()
 SPOKEN = ("message", "help", "at", "references", "fix")
@@ -35,7 +36,7 @@ def test_rules_are_in_order(rules):
     assert list(rules) == [rule.path for rule in BUILTIN]
 
 
-@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+@each("rule", BUILTIN, ids=lambda rule: rule.name)
 def test_rule_is_the_same(rules, rule):
     other = rules[rule.path]
     for name in ("category", "name", "code", "severity", "trainer", "fault", "source"):
@@ -47,7 +48,7 @@ def test_rule_is_the_same(rules, rule):
     assert other.data == rule.data
 
 
-@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+@each("rule", BUILTIN, ids=lambda rule: rule.name)
 def test_conditions_lie_ready(written, rule):
     wanted = [source for source in (rule.source, *rule.parts) if source]
     assert [written["TREES"][source] for source in wanted] == list(map(parse, wanted))

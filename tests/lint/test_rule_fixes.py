@@ -20,6 +20,7 @@ from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
 from fp8tune.trainers.trainer import trainer
+from tests.each import each
 from tests.toml.values import without_empty
 from tests.toml.writer import Writer
 
@@ -69,11 +70,7 @@ CORPUS = [
     *labelled(),
     *samples(),
 ]
-FIXED = [
-    pytest.param(rule, example, id=name)
-    for rule, name, example in examples()
-    if example.fixed
-]
+FIXED = [(rule, example) for rule, _, example in examples() if example.fixed]
 
 
 def the_finding(rule, data):
@@ -82,7 +79,7 @@ def the_finding(rule, data):
     return found
 
 
-@pytest.mark.parametrize(("rule", "example"), FIXED)
+@each(("rule", "example"), FIXED)
 def test_a_fix_makes_what_the_example_says(rule, example):
     before = plain_config(example).encode()
     found = the_finding(rule, before)
@@ -94,7 +91,7 @@ def test_a_fix_makes_what_the_example_says(rule, example):
     assert not left.skipped
 
 
-@pytest.mark.parametrize(("rule", "example"), FIXED)
+@each(("rule", "example"), FIXED)
 def test_only_edited_bytes_change(rule, example):
     before = plain_config(example)
     bom = before.startswith("\ufeff")
@@ -105,7 +102,7 @@ def test_only_edited_bytes_change(rule, example):
     assert text + before[end:] == example.fixed != before
 
 
-@pytest.mark.parametrize(("rule", "example"), FIXED)
+@each(("rule", "example"), FIXED)
 def test_all_fixes_together_come_to_an_end(rule, example):
     case = Case("", plain_config(example))
     once = mend(case.text.encode(), case.look, unsafe=True)
@@ -123,10 +120,8 @@ NO_LAYOUT = {
 """Rules about bytes and comments, which another layout does not have."""
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize(
-    ("rule", "example"), [c for c in FIXED if c.values[0].name not in NO_LAYOUT]
-)
+@each("newline", ["\n", "\r\n"])
+@each(("rule", "example"), [c for c in FIXED if c[0].name not in NO_LAYOUT])
 def test_a_fix_means_the_same_in_every_layout(rule, example, newline):
     """Headers, dotted keys, inline tables, comments: the values are the example's.
 
@@ -162,9 +157,7 @@ def fix_number(rule, found, data):
     raise AssertionError(rule.name)
 
 
-@pytest.mark.parametrize(
-    "rule", [r for r in BUILTIN if r.data.get("fix")], ids=lambda rule: rule.name
-)
+@each("rule", [r for r in BUILTIN if r.data.get("fix")], ids=lambda rule: rule.name)
 def test_every_fix_is_shown_by_an_example(rule):
     shown = set()
     for example in rule.bad:
@@ -174,7 +167,7 @@ def test_every_fix_is_shown_by_an_example(rule):
     assert shown == set(range(len(rule.data["fix"])))
 
 
-@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+@each("rule", BUILTIN, ids=lambda rule: rule.name)
 def test_what_fixes_say(rule):
     for entry in rule.data.get("fix", ()):
         assert ("changes" in entry) is (entry["safety"] == "unsafe")

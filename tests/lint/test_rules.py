@@ -17,6 +17,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import compile_template
 from fp8tune.trainers import faults
+from tests.each import each
 from tests.lint.every_rule import BUILTIN, PACK, each_rule
 
 DIGIT = {
@@ -41,7 +42,7 @@ def test_every_file_below_the_rules_folder_is_a_rule(repository):
     assert files == read
 
 
-@pytest.mark.parametrize("rule", BUILTIN, ids=lambda rule: rule.name)
+@each("rule", BUILTIN, ids=lambda rule: rule.name)
 def test_quick_head_equals_the_full_parse(rule):
     quick = {
         "name": rule.name,
@@ -116,7 +117,7 @@ def test_references_are_addresses_or_files_of_the_repository(rule, repository):
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each(
     "rule",
     [rule for rule in PACK if rule.category != "hygiene"],  # of our own comments
     ids=lambda rule: rule.name,
@@ -125,7 +126,7 @@ def test_a_public_source_is_among_the_references(rule):
     assert [a for a in rule.references if a.startswith("https://")]
 
 
-@pytest.mark.parametrize(
+@each(
     "rule",
     [rule for rule in PACK if rule.category in ("crash", "slow", "memory")],
     ids=lambda rule: rule.name,
@@ -134,13 +135,9 @@ def test_what_stops_or_slows_a_run_can_be_shown_on_a_gpu(rule):
     assert [e for e in experiments(rule) if "cuda" in e.devices]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rule", "number"),
-    [
-        pytest.param(rule, number, id=f"{rule.name}-{number}")
-        for rule in PACK
-        for number in range(len(experiments(rule)))
-    ],
+    [(rule, number) for rule in PACK for number in range(len(experiments(rule)))],
 )
 def test_an_experiment_is_of_its_rule(rule, number, rules):
     """What runs is what the rule fires on, and its control is not.
@@ -190,7 +187,7 @@ def test_every_template_fills_on_its_bad_examples(rule, rules):
         assert [text for text in texts if re.search(r"\{[a-z_.]+[(}]", text)] == []
 
 
-@pytest.mark.parametrize("kind", faults.FACTS)
+@each("kind", faults.FACTS)
 def test_each_fault_has_exactly_one_rule(kind):
     assert len([rule.name for rule in PACK if rule.fault == kind]) == 1
 
@@ -199,9 +196,7 @@ def test_fault_rules_speak_of_known_faults_alone():
     assert {rule.fault for rule in PACK if rule.fault} == set(faults.FACTS)
 
 
-@pytest.mark.parametrize(
-    "rule", [rule for rule in PACK if rule.fault], ids=lambda rule: rule.name
-)
+@each("rule", [rule for rule in PACK if rule.fault], ids=lambda rule: rule.name)
 def test_fault_rules_use_declared_facts(rule):
     declared = {f"fault.{name}" for name in faults.FACTS[rule.fault]}
 

@@ -9,7 +9,14 @@ load_numpy()
 
 
 @pytest.fixture
-def replay(project, fp8tune):
+def without_plots(monkeypatch):
+    """Write reports without their plots, which take most of the time of a replay."""
+    empty = "fp8tune.search.report.page.inline", lambda _figure, _narrow: "<svg />"
+    monkeypatch.setattr(*empty)
+
+
+@pytest.fixture
+def replay(project, fp8tune, without_plots):
     """Search CONFIG on records; the outcome."""
 
     def run(records=RECORDS, *arguments, budget="2h", config=CONFIG):

@@ -1,9 +1,15 @@
-"""Verdicts of whole searches where the truth is known, on a few fixed seeds."""
+"""Verdicts of whole searches where the truth is known.
 
+Their shares are measured by ``benchmarks.search.aa`` on 100 seeds of every case and
+recorded. A few seeds show here that a search still gives such verdicts.
+"""
+
+import json
 import random
 
 import pytest
 
+from benchmarks.process import RESULTS
 from benchmarks.search.aa import Outcome, markdown, run, summary, winners
 from benchmarks.search.aa_cases import (
     CASES,
@@ -15,43 +21,52 @@ from benchmarks.search.aa_cases import (
     measured,
 )
 from fp8tune.search.space import Space
+from tests.each import each
 from tests.search.tries import GIVEN, ran
 
-SEEDS = range(40)
-PAIRS = [c for c in CASES if c.space == "two settings" and not c.bad]
-DRIFTING = [case for case in CASES if case.drift]
-BAD = [case for case in CASES if case.bad]
+SEEDS = range(8)
 
 
-@pytest.mark.parametrize("case", PAIRS, ids=lambda c: f"{c.gain:.0%}-{c.spread:.1%}")
-def test_what_is_the_same_is_called_so_and_a_gain_is_found(case):
+def test_the_recorded_shares_are_of_every_case_and_high_enough():
+    rows = json.loads((RESULTS / "verdicts_aa.json").read_text())["cases"]
+    cases = [*CASES, *measured(REAL)]
+    empty = [summary(case, [Outcome("same", True, 1, 1)]) for case in cases]
+    names = ("space", "gain", "faster", "spread", "real", "drift", "when", "bad_runs")
+    names += ("budget_minutes",)
+    assert [[row[name] for name in names] for row in rows] == [
+        [row[name] for name in names] for row in empty
+    ]
+    assert all(row["reached"] and row["searches"] >= 100 for row in rows)
+
+
+def _is_shown(case):
+    """Return whether a case is run here: one of each kind, those that are the hardest.
+
+    The others have the same knobs and drifts with less noise.
+    """
+    if case.drift:
+        return case.space == "two settings" or case.when == "for 20 min"
+    return case.space == "two settings" and (case.spread == 0.01 or case.bad)
+
+
+SHOWN = [*filter(_is_shown, CASES), *measured(REAL)]
+LONE = Case("twelve settings", GAIN, 0.005, lone=True)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*SHOWN, LONE],
+    ids=lambda case: (
+        f"{case.space} {case.gain:.0%} {case.spread:.1%}"
+        + f" {case.when}" * bool(case.drift)
+        + " bad runs" * bool(case.bad)
+        + " lone" * case.lone
+    ),
+)
+def test_a_verdict_is_right(case):
+    """At most one may be wrong, as rounding of another CPU may lead a search astray."""
     said = summary(case, [run(case, seed) for seed in SEEDS])
-    assert said["reached"], said
-
-
-@pytest.mark.parametrize("case", measured(REAL), ids=lambda c: f"{c.gain:.0%}")
-def test_real_runs_on_a_cpu_tell_the_same_from_a_gain(case):
-    said = summary(case, [run(case, seed) for seed in SEEDS[:20]])
-    assert said["reached"], said
-
-
-def test_a_setting_that_alone_gains_is_come_upon():
-    """Before the given one is called the best the few that are left are tried."""
-    case = Case("twelve settings", 0.02, 0.005, lone=True)
-    said = summary(case, [run(case, seed) for seed in SEEDS[:15]])
-    assert said["reached"], said
-
-
-@pytest.mark.parametrize("case", DRIFTING, ids=lambda c: f"{c.gain:.0%}")
-def test_a_gpu_that_becomes_slower_is_no_gain(case):
-    said = summary(case, [run(case, seed) for seed in SEEDS[:10]])
-    assert said["reached"], said
-
-
-@pytest.mark.parametrize("case", BAD, ids=lambda c: f"{c.gain:.0%}")
-def test_a_bad_run_now_and_then_hides_no_gain_and_makes_none(case):
-    said = summary(case, [run(case, seed) for seed in SEEDS])
-    assert said["reached"], said
+    assert round((1 - said["right"]) * len(SEEDS)) <= 1, said
 
 
 @pytest.mark.parametrize(
@@ -69,8 +84,8 @@ def test_a_row_says_how_many_settings_are_faster(case, truth):
     assert f"| {case.space} | {truth} | 0.5 % |" in markdown([row], 5000)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.gain][-9::2])
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@each("case", [c for c in CASES if c.gain][-9::2])
+@each("seed", SEEDS[:3])
 def test_as_many_settings_gain_as_a_row_says_and_not_the_given_one(case, seed):
     draw, space = random.Random(seed), Space((*SPACES[case.space], PRECISION))
     given = draw.choice([p for p in space.every() if space.twin(p)])
@@ -82,7 +97,7 @@ def test_as_many_settings_gain_as_a_row_says_and_not_the_given_one(case, seed):
 
 def test_more_runs_where_they_differ_more():
     calm, shaky = (
-        summary(case, [run(case, seed) for seed in SEEDS[:10]])["trials"]
+        summary(case, [run(case, seed) for seed in SEEDS])["trials"]
         for case in (Case("two settings", 0.0, 0.003), Case("two settings", 0.0, 0.01))
     )
     assert calm < shaky

@@ -9,6 +9,7 @@ from fp8tune.search.runner import CONFIRMED_S
 from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
+from tests.each import each
 from tests.search.tries import (
     BEST,
     GIVEN,
@@ -105,9 +106,9 @@ def test_what_is_wrong_with_all_data_ends_the_search(failing, more, tried):
         assert search.run().trials == tried, "nor does it go on from there"
 
 
-@pytest.mark.parametrize("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
-@pytest.mark.parametrize("outcome", ["ok", "hang", "launch", "compile"])
-@pytest.mark.parametrize("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
+@each("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
+@each("outcome", ["ok", "hang", "launch", "compile"])
+@each("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
 def test_the_budget_is_kept_whatever_trials_do(budget, outcome, never):
     records = [
         r for r in RECORDS if r.knobs not in [Space(KNOBS).values(p) for p in never]
@@ -164,7 +165,7 @@ def test_each_trial_is_heard_of_twice():
     assert heard[0].left == 7198
 
 
-@pytest.mark.parametrize("kept", range(11))
+@each("kept", range(11))
 def test_a_search_goes_on_where_it_was_killed(kept):
     space = space_of(RECORDS)
     whole = Study("")

@@ -49,7 +49,7 @@ def world(gain=1.2):
 
 
 @pytest.fixture
-def searched(project, fp8tune):
+def searched(project, fp8tune, without_plots):
     def run(records, *arguments, config=CONFIG, budget="2h"):
         lines = "".join(f"{json.dumps(record)}\n" for record in records)
         project({"c.toml": config, "records.jsonl": lines})

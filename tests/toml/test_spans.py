@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fp8tune.toml.spans import scan
+from tests.each import each
 from tests.toml.corpus import VALID
 from tests.toml.values import canonical, walk
 from tests.toml.writer import documents
@@ -59,18 +60,18 @@ def last_name(path):
     return next(part for part in reversed(path) if isinstance(part, str))
 
 
-@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+@each("text", VALID.values(), ids=VALID)
 def test_corpus(text):
     prove(text)
 
 
-@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+@each("text", VALID.values(), ids=VALID)
 def test_corpus_with_other_line_ends(text):
     prove(re.sub(r"\r?\n", "\r\n", text))
     prove(text.replace("\r\n", "\n"))
 
 
-@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
+@each("text", VALID.values(), ids=VALID)
 def test_corpus_after_a_comment_and_before_a_table(text):
     prove(f"# '''\n{text}")
     prove(f"{text}\n[last.'t.u']\nv = [1]")
@@ -78,21 +79,11 @@ def test_corpus_after_a_comment_and_before_a_table(text):
 
 @EXAMPLES
 @given(documents())
-def test_the_writer_writes_what_it_says(document):
+def test_generated_documents(document):
     text, value = document
     assert canonical(tomllib.loads(text)) == canonical(value)
-
-
-@EXAMPLES
-@given(documents())
-def test_generated_documents(document):
-    prove(document[0])
-
-
-@EXAMPLES
-@given(documents())
-def test_generated_documents_with_carriage_returns(document):
-    prove(document[0].replace("\n", "\r\n"))
+    prove(text)
+    prove(text.replace("\n", "\r\n"))
 
 
 @pytest.mark.parametrize(

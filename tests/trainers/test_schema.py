@@ -9,6 +9,7 @@ from fp8tune.fields import FIELDS
 from fp8tune.trainers import schema
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.trainer import NAMES, Trainer, trainer
+from tests.each import each
 
 SCHEMA = trainer("kempnerforge").schema
 KEYS = dict(SCHEMA.dotted_keys())
@@ -27,13 +28,13 @@ def test_a_trainer_is_read_once():
     assert Trainer("kempnerforge").schema == SCHEMA
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each("name", KEYS)
 def test_every_key_is_explained(name):
     assert KEYS[name].doc.endswith(".")
     assert len(KEYS[name].doc.split()) > 1
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each("name", KEYS)
 def test_defaults_have_the_type_of_their_key(name):
     spec = KEYS[name]
     wanted = PYTHON.get(spec.base)
@@ -43,14 +44,14 @@ def test_defaults_have_the_type_of_their_key(name):
         assert spec.effective_default is not None
 
 
-@pytest.mark.parametrize("name", KEYS)
+@each("name", KEYS)
 def test_defaults_are_allowed(name):
     spec = KEYS[name]
     if spec.allowed:
         assert spec.default in spec.allowed
 
 
-@pytest.mark.parametrize("name", [name for name in KEYS if KEYS[name].near])
+@each("name", [name for name in KEYS if KEYS[name].near])
 def test_near_values_lead_to_allowed_ones(name):
     spec = KEYS[name]
     words = [word for words in spec.near.values() for word in words]

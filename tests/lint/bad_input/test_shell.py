@@ -23,7 +23,7 @@ def shell(command, **variables):
         **variables,
     }
     done = subprocess.run(
-        ["/bin/sh", "-c", command], env=environment, capture_output=True, timeout=20
+        ["/bin/sh", "-c", command], env=environment, capture_output=True, timeout=600
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -100,7 +100,7 @@ def test_in_other_surroundings(variables, folder):
         [sys.executable, "-m", "fp8tune", "lint", name, "no\ufffd.toml"],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), **variables},
         capture_output=True,
-        timeout=30,
+        timeout=600,
     )
     assert b"Traceback" not in done.stderr
     assert b"Warning" not in done.stderr

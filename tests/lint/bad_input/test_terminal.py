@@ -4,20 +4,21 @@ import re
 
 import pytest
 
+from tests.each import each
 from tests.lint.bad_input.cases import DEEP, DIGITS, NASTY, PLACES, escaped
 from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
 from tests.toml.clock import soon
 
 
-@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@each("text", NASTY.values(), ids=NASTY)
+@each("place", PLACES.values(), ids=PLACES)
 def test_nothing_acts_on_the_terminal(place, text):
     lint_bytes(place.format(text, text).encode())
     lint_bytes(place.format(escaped(text), escaped(text)).encode())
 
 
-@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
-@pytest.mark.parametrize(
+@each("text", NASTY.values(), ids=NASTY)
+@each(
     "option",
     [
         *("--gpu", "--trainer", "--select", "--ignore", "--rules", "--world-size"),
@@ -44,13 +45,13 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY)
-@pytest.mark.parametrize("place", SETTINGS.values(), ids=SETTINGS)
+@each("text", NASTY.values(), ids=NASTY)
+@each("place", SETTINGS.values(), ids=SETTINGS)
 def test_settings_that_act_on_the_terminal(place, text, folder):
     (folder / "a.toml").write_text("[train]\nbatch_size = 0\n")
     for index, form in enumerate((text, escaped(text))):
         inner = folder / str(index)
-        inner.mkdir()
+        inner.mkdir(exist_ok=True)
         (inner / "pyproject.toml").write_bytes(place.format(form).encode())
         (inner / "a.toml").write_text("[train]\nbatch_size = 0\n")
         lint_all(str(inner / "a.toml"))

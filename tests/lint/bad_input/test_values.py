@@ -1,8 +1,7 @@
 """Odd values at every key."""
 
-import pytest
-
 from fp8tune.trainers.trainer import trainer
+from tests.each import each
 from tests.lint.bad_input.cases import CONFIG, DIGITS, SECTIONS, VALUES, VLM_CONFIG
 from tests.lint.bad_input.running import in_order, lint, lint_bytes
 
@@ -16,7 +15,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=NAMES)
+@each("value", VALUES, ids=NAMES)
 def test_any_value_at_every_key_of_a_section(value):
     """All keys of a section, or of all sections, hold the same odd value."""
     texts = [
@@ -33,15 +32,15 @@ def test_any_value_at_every_key_of_a_section(value):
         in_order(lint("-", stdin=f"{text}{vlm}".encode()))
 
 
-@pytest.mark.parametrize("value", VALUES, ids=NAMES)
+@each("value", VALUES, ids=NAMES)
 def test_any_value_instead_of_a_section(value):
     for section in SECTIONS:
         text = f"{section} = {value}\n"
         in_order(lint("--trainer", "kempnerforge", "-", stdin=text.encode()))
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", DIGITS, f"0x{'f' * 6000}"])
-@pytest.mark.parametrize("key", [name for name, _ in NUMBERS])
+@each("value", ["nan", "inf", "-inf", DIGITS, f"0x{'f' * 6000}"])
+@each("key", [name for name, _ in NUMBERS])
 def test_odd_numbers_for_every_numeric_key(key, value):
     section, _, name = key.partition(".")
     table = {"vlm": VLM_CONFIG, "adapter": VLM_CONFIG, "video": VLM_CONFIG}

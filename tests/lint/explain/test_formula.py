@@ -8,6 +8,7 @@ import pytest
 from fp8tune.job import Unknown, Words, known
 from fp8tune.lint.explain.formula import Formula, formula, unknown_if, working
 from fp8tune.trainers.trainer import trainer
+from tests.each import each
 
 NAMES = {"model_dim": "model.dim", "memory_logits_gib": "memory.logits_gib"}
 WORDS = trainer("kempnerforge").vocabulary
@@ -251,7 +252,7 @@ def test_a_profiler_that_runs_is_left_alone():
         sys.setprofile(None)
 
 
-@pytest.mark.parametrize("name", WORDS.computed)
+@each("name", WORDS.computed)
 def test_every_fact_has_a_formula(name):
     source = WORDS.computed[name]
     lines = formula(source.call, WORDS.spelled).lines

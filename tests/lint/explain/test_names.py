@@ -21,6 +21,7 @@ from fp8tune.lint.explain.myths import myths
 from fp8tune.lint.explain.text import WIDTH, text
 from fp8tune.lint.rules import CONSEQUENCES
 from fp8tune.trainers.trainer import trainer
+from tests.each import each
 
 WORDS = trainer("kempnerforge").vocabulary
 RULES = [word for rule in read_builtin() for word in (rule.name, rule.code)]
@@ -34,7 +35,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind"), EVERY[:-2])
+@each(("name", "kind"), EVERY[:-2])
 def test_every_name_has_a_page_that_fits_80_columns(name, kind):
     page = explain(name)
     assert type(page) is kind

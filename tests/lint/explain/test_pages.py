@@ -14,6 +14,7 @@ from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.trainer import trainer
+from tests.each import each
 from tests.sample import NO_PIPELINE
 
 BUILTIN = {rule.name: rule for rule in read_builtin()}
@@ -43,7 +44,7 @@ pp = «4»
 '''
 
 
-@pytest.mark.parametrize("rule", BUILTIN.values(), ids=lambda rule: rule.name)
+@each("rule", BUILTIN.values(), ids=lambda rule: rule.name)
 def test_the_page_of_every_rule(rule):
     page = rule_page(rule)
     head = (page.name, page.code, page.category, page.severity, page.summary)

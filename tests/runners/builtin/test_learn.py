@@ -95,7 +95,7 @@ def test_a_run_of_its_own_process():
     assert found.more["rehearsal"] is True
 
 
-def test_a_learning_rate_that_ends_in_nan():
+def test_a_learning_rate_that_ends_in_nan(in_this_process):
     text = SMALL.replace("lr = 0.003", "lr = 1e30")
     found = runner(text).learn({PRECISION: "bf16"}, HOW._replace(steps=12), 300)
     assert found.outcome == "nan"
@@ -133,7 +133,7 @@ def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
     } == kept
 
 
-def test_a_whole_stage_on_the_cpu():
+def test_a_whole_stage_on_the_cpu(in_this_process):
     space = Space([Knob(PRECISION, ("fp8", "bf16"), "precision", True)])
     study, conditions = Study(""), Conditions(0, steps=6)
     found = Search(

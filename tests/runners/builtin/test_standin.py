@@ -244,7 +244,7 @@ def test_one_rank_stands_for_itself():
     assert as_many(record, runner().job({}), 1) is record
 
 
-def test_a_trial_of_one_rank_of_four():
+def test_a_trial_of_one_rank_of_four(in_this_process):
     found = runner(ranks=4).run({}, 300)
     assert found.outcome == "ok", found.more
     assert found.more["extrapolated"].startswith("rank 0 of 4, without communication")
@@ -254,7 +254,7 @@ def test_a_trial_of_one_rank_of_four():
     )
 
 
-def test_a_model_that_does_not_fit_is_measured_in_part():
+def test_a_model_that_does_not_fit_is_measured_in_part(in_this_process):
     text = SMALL.replace("n_layers = 2", "n_layers = 8")
     made = runner(text, larger_gib=1000.0)
     spec = made.spec({})

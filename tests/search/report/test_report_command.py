@@ -11,7 +11,7 @@ from tests.search.report.studies import CONFIG, WHOLE, study
 
 
 @pytest.fixture
-def folder(project):
+def folder(project, without_plots):
     other = dict.fromkeys(("a.tuned.toml", "r.jsonl"), "mine\n")
     here = project({"a.toml": CONFIG, ".fp8tune/calibration.jsonl": "{}\n", **other})
     (here / "link").symlink_to(".fp8tune/a-1/study.json")
@@ -35,7 +35,9 @@ def test_an_older_page_is_replaced(folder, fp8tune, tmp_path):
         assert "</main>" in page.read_text()
 
 
-def test_output_and_plots(folder, fp8tune, tmp_path):
+def test_output_and_plots(project, fp8tune, tmp_path):
+    project()
+    folder = study(".fp8tune/a-1", output=None)
     before = {path.name for path in (tmp_path / folder).iterdir()}
     around = {path.name for path in tmp_path.iterdir()}
     done = fp8tune("report", "a-1", "--output", "x.html", "--plots")
@@ -60,7 +62,9 @@ def test_output_and_plots(folder, fp8tune, tmp_path):
         ({"records": "ab12"}, "Replay of recorded trials: "),
     ],
 )
-def test_a_plot_that_is_no_measurement_says_so(project, fp8tune, about, mark):
+def test_a_plot_that_is_no_measurement_says_so(
+    project, fp8tune, without_plots, about, mark
+):
     project()
     study("s", **about)
     assert fp8tune("report", "s", "--plots").code == 0

@@ -10,6 +10,7 @@ from fp8tune.search.record import Record
 from fp8tune.search.stability.course import STAGE
 from fp8tune.search.stability.plan import SEED, SHARE, Conditions
 from fp8tune.search.study import Study, timed
+from tests.each import each
 from tests.search.stability.runs import BEST_TWIN, SPREAD, WARMUP, curve, learned
 from tests.search.tries import BEST, GIVEN, OTHER, TWIN, InOrder, ran, space_of
 
@@ -99,9 +100,9 @@ def test_speeds_are_those_of_a_search_without_it():
     assert without.stability == {}
 
 
-@pytest.mark.parametrize("budget", [1, 61, 125, 300, 600, 900, 1500, 2400, 7200])
-@pytest.mark.parametrize("outcome", ["", "hang", "oom"])
-@pytest.mark.parametrize("cost_s", [20.0, 1e9])
+@each("budget", [1, 61, 125, 300, 600, 900, 1500, 2400, 7200])
+@each("outcome", ["", "hang", "oom"])
+@each("cost_s", [20.0, 1e9])
 def test_the_budget_is_kept_whatever_its_runs_do(budget, outcome, cost_s):
     made = runner(outcome=outcome, cost_s=cost_s)
     found, _ = searched(made, float(budget))
@@ -132,9 +133,14 @@ def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, 
     assert (found.unchecked, stages(study)[1]) == ("", 10)
 
 
-@pytest.mark.parametrize("kept", range(21))
-def test_a_search_goes_on_where_it_was_killed(kept):
-    found, whole = searched()
+@pytest.fixture(scope="module")
+def uncut():
+    return searched()
+
+
+@each("kept", range(21))
+def test_a_search_goes_on_where_it_was_killed(uncut, kept):
+    found, whole = uncut
     resumed = Study("")
     resumed.trials = whole.trials[:kept]
     assert searched(study=resumed)[0] == found

@@ -18,6 +18,7 @@ from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
+from tests.each import each
 
 DATA = Path(__file__).parents[2] / "data" / "kempnerforge_verdicts.jsonl.gz"
 with gzip.open(DATA, "rt", encoding="utf-8") as file:
@@ -213,18 +214,18 @@ def test_there_are_enough_of_each():
     assert len({re.sub(r"\d+", "N", case["message"]) for case in REFUSED}) > 340
 
 
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+@each("case", CASES, ids=range(len(CASES)))
 def test_rejected_is_found_exactly_where_the_trainer_refuses(case):
     found = [(d.rule, d.key, d.message) for d in rejected(case)]
     assert (found != []) is (case["verdict"] == "reject"), case["message"]
 
 
-@pytest.mark.parametrize("pattern", [*KEYS, *UNNAMED])
+@each("pattern", [*KEYS, *UNNAMED])
 def test_every_pattern_is_met(pattern):
     assert [c for c in REFUSED if re.search(pattern, c["message"])]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=range(len(REFUSED)))
+@each("case", REFUSED, ids=range(len(REFUSED)))
 def test_the_field_that_the_trainer_names_is_found(case):
     keys = wanted(case["message"])
     found = {normalised(finding.key) for finding in rejected(case)}
@@ -236,7 +237,7 @@ def test_the_field_that_the_trainer_names_is_found(case):
         assert [p for p in UNNAMED if re.match(p, case["message"])]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=range(len(REFUSED)))
+@each("case", REFUSED, ids=range(len(REFUSED)))
 def test_every_finding_points_into_the_text(case):
     lines = case["toml"].split("\n")
     for finding in rejected(case):
