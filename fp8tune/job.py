@@ -29,7 +29,10 @@ class Prose(Words):
 
 
 class Unknown(Exception):
-    """A name has no known value here; ``args[0]`` is that name."""
+    """A name has no known value here; ``args[0]`` is that name.
+
+    ``args[1]``, where there is one, is a lower bound: the value is at least that.
+    """
 
 
 def known(name: str, value: T | None) -> T:
@@ -161,6 +164,7 @@ class Job(dict[str, Any]):
         self.words = words
         self.written = written
         self.target = target
+        self.bounded: list[str] | None = None
         self._lacking: dict[str, str] = {}
         if target.gpu:
             self["gpu"] = target.gpu
@@ -196,12 +200,26 @@ class Job(dict[str, Any]):
         changed = {renamed.get(name, name): value for name, value in changes.items()}
         gpus = world_size or self.target.world_size
         target = self.target._replace(world_size=gpus)
-        return Job(self.words, self.given | changed, self.written, target)
+        return self._like(self.given | changed, target)
 
     def on_gpu(self, name: str) -> "Job":
         """The job of the same run on another GPU."""
-        target = self.target._replace(gpu=name)
-        return Job(self.words, self.given, self.written, target)
+        return self._like(self.given, self.target._replace(gpu=name))
+
+    def at_least(self) -> "Job":
+        """The same job with lower bounds in place of values that no model covers.
+
+        Its ``bounded`` names the values that were replaced so far. Facts that grow with
+        each of them, such as the peak of memory, are lower bounds then.
+        """
+        job = self._like(self.given, self.target)
+        job.bounded = []
+        return job
+
+    def _like(self, given: dict[str, Any], target: Target) -> "Job":
+        job = Job(self.words, given, self.written, target)
+        job.bounded = self.bounded
+        return job
 
     def _call(self, source: Source) -> Any:
         spelled = self.words.spelled
@@ -214,6 +232,11 @@ class Job(dict[str, Any]):
                 optional[name] = self[spelled.get(name, name)]
         try:
             return source.call(*required, **optional)
+        except Unknown as missing:
+            if self.bounded is None or len(missing.args) == 1:
+                raise
+            self.bounded.append(missing.args[0])
+            return missing.args[1]
         except (ArithmeticError, TypeError, ValueError) as error:
             raise Unknown(source.call.__name__) from error
 

@@ -50,7 +50,13 @@ understood either: 70B with TP8, and eager torchtitan, 5 % too low.
 What torch has not allocated is not predicted: the CUDA context, NCCL's buffers and the
 blocks that the allocator keeps, which it gives back before it runs out. The only
 published pair is 71.6 GiB in nvidia-smi where 51.3 were allocated (7b_32gpu_fsdp). So
-a run `fits` up to 91.5 % of the GPU, what the fullest run that worked had allocated.
+a run fits up to 91.5 % of the GPU, what the fullest run that worked had allocated, with
+`expandable_segments:True`. No run of KempnerForge that fills more than 66.7 % (70B with
+TP 4) is known to have worked without that setting, and its docs say that the run with
+experts at 76 % needs it; `fp8tune estimate` names it from there on. Above 95.9 % of the
+GPU a run is probably out of memory: so much one had allocated when it ran out.
+Others have run with 94.3 % of an H100 reserved (prime-rl, Qwen3-30B-A3B), and with
+96.2 % of a B200.
 
 {summary}
 

@@ -15,7 +15,6 @@ from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.runs import Run
-    from fp8tune.lint.config import Config
 
 RAN_ON = {
     "gpu": "the GPU that it ran on, which nothing says: name it with --gpu",
@@ -78,12 +77,12 @@ def command(
     memory.peak_gib CONFIG` shows how one comes about. Exit code 1: CONFIG fails.
     """
     from fp8tune.estimate.grid import Variants
+    from fp8tune.estimate.refusals import placed
     from fp8tune.estimate.show import text
     from fp8tune.estimate.target import titled
     from fp8tune.estimate.whole import as_json, estimate
     from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
-    from fp8tune.job import Unknown
 
     if measured_torch and not (measured or measured_speed):
         raise Failure("--measured-torch goes with --measured or --measured-speed")
@@ -101,29 +100,16 @@ def command(
         variants.runs = read(calibration)
     except BadCalibration as error:
         raise Failure(str(error)) from None
-    try:
-        found = estimate(variants, titled(known, loaded))
-    except Unknown:
-        click.echo(f"fp8tune: {config}: {_no_precision(known)}", err=True)
-        return 1
+    found = estimate(variants, titled(known, loaded))
+    if found.said.refused:
+        refused = placed(found.said.refused, known)
+        found = found._replace(said=found.said._replace(refused=refused))
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
     else:
         for line in text(config, found):
             click.echo(line)
-    return int(bool(found.said.refused))
-
-
-def _no_precision(known: Config) -> str:
-    """What is wrong with a precision that the trainer does not have."""
-    from fp8tune.lint.wording import shown
-
-    name = known.trainer.schema.job["precision"]
-    section, _, key = name.partition(".")
-    spec = dict(known.trainer.schema.dotted_keys())[name]
-    value = known.document.values.get(section, {}).get(key, spec.effective_default)
-    allowed = ", ".join(map(str, spec.allowed))
-    return f"`{name} = {shown(value)}` is no precision of the trainer: {allowed}"
+    return int(bool(found.said.refused) or found.said.too_much)
 
 
 def _typed(

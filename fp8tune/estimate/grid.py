@@ -11,6 +11,7 @@ from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts.runs import Run
+from fp8tune.facts.verdict import FITS
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
@@ -107,12 +108,13 @@ def grid(variants: Variants) -> list[Cell]:
     try:
         rows, batch = job["micro_batch"] * job["grad_accum"], job["micro_batch"]
         precisions = list(dict.fromkeys([job["precision"], "bf16", "fp8"]))
+        modes = _modes(variants)
     except Unknown:
         return []
     return [
         _cell(variants, size, rows // size, ac, precision)
         for precision in precisions
-        for ac in _modes(variants)
+        for ac in modes
         for size in _sizes(rows, batch)
     ]
 
@@ -147,7 +149,7 @@ def start(cells: list[Cell], precision: str) -> Cell | None:
     mine = [cell for cell in cells if cell.precision == precision]
     if all(cell.prediction.impossible for cell in mine):
         mine = [cell for cell in cells if cell.precision == "bf16"]
-    fitting = [cell for cell in mine if cell.prediction.fit == "fits"]
+    fitting = [cell for cell in mine if cell.prediction.fit == FITS]
     order = {"none": 2, "selective": 1}
     return max(
         fitting,
@@ -164,11 +166,12 @@ def preferred(cells: list[Cell], precision: str, pays: str) -> Cell | None:
 
 
 class Saving(NamedTuple):
-    """A change of values and the memory that it frees [GiB]."""
+    """A change of values, the memory that it frees [GiB], and whether it fits then."""
 
     change: str
     freed_gib: float
     peak_gib: float
+    fit: str
 
 
 def savings(variants: Variants, said: Prediction, precision: str = "") -> list[Saving]:
@@ -179,10 +182,10 @@ def savings(variants: Variants, said: Prediction, precision: str = "") -> list[S
     own = {name: variants.job[name] for name in ("micro_batch", "grad_accum", "ac")}
     other = {"precision": precision} if precision else {}
     for kind, words, changes in (*_changes(**own), *_others(variants.job)):
-        memory = variants.predict(own | changes | other).memory
-        if memory and kind not in found:
-            freed = said.memory.value - memory.value
-            found[kind] = Saving(words, freed, memory.value)
+        after = variants.predict(own | changes | other)
+        if after.memory and kind not in found:
+            freed = said.memory.value - after.memory.value
+            found[kind] = Saving(words, freed, after.memory.value, after.fit)
     large = [saving for saving in found.values() if saving.freed_gib > LEAST_GIB]
     return sorted(large, key=lambda saving: -saving.freed_gib)
 

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts import calibration
 from fp8tune.facts.calibration import Band, Gain
+from fp8tune.facts.gaps import TOO_MUCH as DOES_NOT_FIT
 from fp8tune.facts.parts import EXACT
 from fp8tune.facts.runs import Run
+from fp8tune.facts.verdict import PLAIN, TOO_MUCH
 from fp8tune.job import Job, Unknown
 
 T = TypeVar("T")
@@ -20,18 +22,23 @@ class Prediction(NamedTuple):
 
     What is not known is ``None``, and ``fit`` and ``pays`` then say ``unknown``;
     ``missing`` names the facts that would be needed, by what they are needed for.
-    Nothing is known of a run that is ``refused`` for what memory rests on.
+    Nothing is known of a run that is ``refused`` for what memory rests on, and neither
+    speed nor gain of one that does not fit. ``least_gib`` is what the run needs at
+    least, where no more is known of its memory.
     """
 
     memory: Band | None
+    least_gib: float | None
     peak_at: str | None
     breakdown_gib: dict[str, float]
     fit: str
+    gpu_gib: float | None
     usable_gib: float | None
     speed: Band | None
     fp8_gain: float | None
     fp8_gain_low: float | None
     fp8_gain_high: float | None
+    best_published: float | None
     suspicious: bool
     fp8_flop_share: float | None
     pays: str
@@ -45,6 +52,23 @@ class Prediction(NamedTuple):
     def impossible(self) -> bool:
         """Whether there is no such run."""
         return any(refusal.voids for refusal in self.refused)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether something is known of the run's memory, a lower bound at least."""
+        return self.memory is not None or self.least_gib is not None
+
+    @property
+    def too_much(self) -> bool:
+        """Whether the run is not expected to fit the GPU."""
+        return self.fit in TOO_MUCH
+
+    @property
+    def needs_segments(self) -> bool:
+        """Whether the verdict rests on an allocator with expandable segments."""
+        if self.memory is None or self.gpu_gib is None or self.too_much:
+            return False
+        return self.memory.value > PLAIN * self.gpu_gib
 
     @property
     def void(self) -> Prediction:
@@ -91,16 +115,19 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
     judged = job.with_values(gain.facts) if gain else job
     memory = known("memory.peak_gib", lambda: calibration.memory(job, runs), None)
     parts = fact("memory.breakdown", {})
-    return Prediction(
+    found = Prediction(
         memory,
+        fact("memory.least_gib") if memory is None else None,
         fact("memory.peak_at"),
         _scaled(parts, memory.value if memory else 0.0),
-        known("memory.fit", lambda: _fit(job, memory, missing), "unknown"),
+        known("memory.fit", lambda: _fit(job, memory), "unknown"),
+        fact("gpu.memory_gib"),
         fact("memory.usable_gib"),
         known("speed.tokens_per_second", lambda: calibration.speed(job, runs), None),
         fact("speed.fp8_gain"),
         fact("speed.fp8_gain_low"),
         fact("speed.fp8_gain_high"),
+        fact("fp8.best_published"),
         fact("speed.fp8_gain_suspicious", False),
         fact("fp8.flop_share"),
         fact("fp8.pays", "unknown"),
@@ -108,6 +135,23 @@ def _predict(job: Job, runs: Sequence[Run]) -> Prediction:
         missing,
         fact("pp", 1),
         fact("speed.on_small_nodes", False),
+    )
+    return _without_speed(found) if found.too_much else found
+
+
+def _without_speed(found: Prediction) -> Prediction:
+    """The same without speed and gain: a run that does not fit has neither."""
+    facts = ("speed.tokens_per_second", "speed.fp8_gain", "fp8.pays")
+    missing = found.missing | dict.fromkeys(facts, DOES_NOT_FIT)
+    return found._replace(
+        speed=None,
+        fp8_gain=None,
+        fp8_gain_low=None,
+        fp8_gain_high=None,
+        suspicious=False,
+        pays="unknown",
+        reasons=[],
+        missing=missing,
     )
 
 
@@ -137,10 +181,8 @@ def _scaled(parts: dict[str, float], peak: float) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
-def _fit(job: Job, memory: Band | None, missing: dict[str, str]) -> str:
-    if memory is None:
-        raise Unknown(missing["memory.peak_gib"])
-    return str(calibration.memory_fit(job, memory))
+def _fit(job: Job, memory: Band | None) -> str:
+    return str(calibration.memory_fit(job, memory) if memory else job["memory.fit"])
 
 
 def gemms(job: Job) -> list[dict[str, Any]]:

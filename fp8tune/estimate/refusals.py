@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.config import Config
+from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Rule
+from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.trainers.faults import Fault
 
@@ -23,13 +26,37 @@ class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
 
     ``voids`` tells that it has to do with what memory rests on, or that the trainer
-    does not even start: then there is nothing to estimate.
+    does not even start: then there is nothing to estimate. ``line`` and ``column`` are
+    where lint points at, 0 for a variant of the file.
     """
 
     rule: str
     message: str
     help: str
     voids: bool
+    line: int = 0
+    column: int = 0
+
+
+def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
+    """The refusals of a config with the places where lint's findings stand."""
+    target = config.job.target
+    found = check(
+        config.path,
+        config.data,
+        Rules(_rules(), {}),
+        target,
+        only=config.trainer.name,
+    )
+    places = [(one.rule, one.message, one.region) for one in found.diagnostics]
+
+    def at(refusal: Refusal) -> Refusal:
+        for rule, message, region in places:
+            if rule == refusal.rule and message.startswith(refusal.message):
+                return refusal._replace(line=region.line, column=region.column)
+        return refusal
+
+    return list(map(at, refused))
 
 
 def of_file(faults: Iterable[Fault], job: Job) -> list[Refusal]:

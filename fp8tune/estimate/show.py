@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fp8tune.estimate.gaps import why
-from fp8tune.estimate.grid import Cell
+from fp8tune.estimate.grid import Cell, Saving
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.table import TINY, figure, gib_mark, grid_lines, small, wrapped
 from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
-from fp8tune.facts.peak import FULLEST
+from fp8tune.facts.gaps import why
+from fp8tune.facts.verdict import (
+    FITS,
+    FULLEST,
+    MAY_NOT_FIT,
+    OUT,
+    PLAIN,
+    PROBABLY_OUT,
+    RAN_OUT,
+    SEGMENTS,
+    TOO_MUCH,
+)
 from fp8tune.lint.wording import plain
 
 SAID = ("--", "the comment", "pyproject")
@@ -24,14 +34,15 @@ def text(path: str, found: Estimate) -> Iterator[str]:
     yield plain(path)
     yield ""
     yield from _target(found)
-    yield from _refused(said)
+    yield from _refused(path, said)
     if not said.impossible:
         yield from _memory(said, found.target.gpu)
     yield from _elsewhere(found)
-    if not said.impossible:
+    if not said.impossible and not said.too_much:
         yield from _speed(said, found.target.gpu)
-    yield from _pays(said, found.target.gpu)
-    yield from _gemms(found)
+    if not said.too_much:
+        yield from _pays(said, found.target.gpu)
+        yield from _gemms(found)
     yield from grid_lines(found.cells, found.micro_batch)
     yield from _advice(found)
 
@@ -46,40 +57,68 @@ def _target(found: Estimate) -> Iterator[str]:
         yield from wrapped(f"{gpus}, by {by}")
 
 
-def _refused(said: Prediction) -> Iterator[str]:
+def _refused(path: str, said: Prediction) -> Iterator[str]:
     for refusal in said.refused:
         fails = (
             "this cannot run" if refusal.voids else "this run fails, whatever it needs"
         )
         yield from wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
+        if refusal.line:
+            yield f"  --> {plain(path)}:{refusal.line}:{refusal.column}"
         if refusal.help:
             yield from wrapped(refusal.help, "  help: ", "    ")
 
 
 def _memory(said: Prediction, gpu: str) -> Iterator[str]:
     memory = said.memory
-    if memory is None:
-        reason = why(said.missing, "memory.peak_gib", gpu)
-        yield from wrapped(f"memory: unknown{reason}")
-        return
-    digits = 1 if memory.value >= TINY else 4
-    band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
     where = f"GPU{' of the first stage' if said.stages > 1 else ''}"
-    peak = f"{memory.value:.{digits}f} GiB per {where}"
-    yield from wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
-    parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
-    shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
-    yield from wrapped(", ".join(shown), "  ", "  ")
-    yield from _by_runs(memory)
-    reason = why(said.missing, "memory.fit", gpu) if said.fit == "unknown" else ""
-    if said.usable_gib is not None and not reason:
-        rest = said.usable_gib / FULLEST - said.usable_gib
-        left = f"{rest:.0f} {'is' if round(rest) == 1 else 'are'} left"
-        reason = (
-            f" ({said.usable_gib:.0f} GiB of the GPU are usable; {left} to what is not "
-            "in the peak: CUDA context, NCCL, unused blocks)"
+    if memory:
+        digits = 1 if memory.value >= TINY else 4
+        band = f"{memory.low:.{digits}f} to {memory.high:.{digits}f}"
+        peak = f"{memory.value:.{digits}f} GiB per {where}"
+        yield from wrapped(f"memory: {peak} ({band}), at the {said.peak_at}")
+        parts = {n: f"{gib:.{digits}f}" for n, gib in said.breakdown_gib.items()}
+        shown = [f"{name} {gib}" for name, gib in parts.items() if float(gib)]
+        yield from wrapped(", ".join(shown), "  ", "  ")
+        yield from _by_runs(memory)
+    else:
+        reason = why(said.missing, "memory.peak_gib", gpu)
+        if said.least_gib:
+            reason = f"; {reason.removeprefix(': ')}"
+            known = f"at least {said.least_gib:.1f} GiB per {where}"
+        else:
+            known = "unknown"
+        yield from wrapped(f"memory: {known}{reason}")
+    if memory or said.least_gib:
+        yield from wrapped(f"fit: {said.fit.replace('-', ' ')}{_why_fit(said, gpu)}")
+    if said.needs_segments:
+        yield from wrapped(
+            f"{SEGMENTS} is assumed: benchmarks of KempnerForge that fill more than "
+            f"{PLAIN:.0%} of a GPU set it, and its docs call it load-bearing for "
+            "expert parallelism",
+            "  - ",
+            "    ",
         )
-    yield from wrapped(f"fit: {said.fit}{reason}")
+
+
+def _why_fit(said: Prediction, gpu: str) -> str:
+    """What a verdict rests on, in brackets."""
+    if said.fit == "unknown":
+        return why(said.missing, "memory.fit", gpu)
+    if said.gpu_gib is None:
+        return ""
+    has = f"the GPU has {said.gpu_gib:.0f} GiB"
+    usable = f"{FULLEST * said.gpu_gib:.0f} are usable"
+    left = "the rest is left to the CUDA context, NCCL and unused blocks"
+    room = f"{has}, of which {usable}; {left}"
+    words: dict[str, str] = {
+        FITS: room,
+        MAY_NOT_FIT: room,
+        PROBABLY_OUT: f"{has}; with {RAN_OUT * said.gpu_gib:.0f} allocated a "
+        "published run ran out",
+        OUT: has,
+    }
+    return f" ({words[said.fit]})"
 
 
 def _by_runs(band: Band) -> Iterator[str]:
@@ -104,7 +143,8 @@ def _elsewhere(found: Estimate) -> Iterator[str]:
         if "no" in cells:
             yield from wrapped(f"no: {fails[0]}", "  ", "    ")
     for verdict, names in found.gpus.items():
-        yield from wrapped(f"{verdict}: {', '.join(names)}", "  ", "    ")
+        said = f"{verdict.replace('-', ' ')}: {', '.join(names)}"
+        yield from wrapped(said, "  ", "    ")
 
 
 def _speed(said: Prediction, gpu: str) -> Iterator[str]:
@@ -125,6 +165,9 @@ def _pays(said: Prediction, gpu: str) -> Iterator[str]:
     if said.fp8_gain is not None and said.pays != "no":
         band = f"{said.fp8_gain_low:.2f} to {said.fp8_gain_high:.2f}"
         gain = f": {said.fp8_gain:.2f} times bf16 ({band})"
+        if said.best_published and said.fp8_gain > said.best_published:
+            best = f"{said.best_published:.2f}"
+            gain += f"; the best published gain at this hidden size is {best}"
     elif said.pays == "unknown":
         gain = why(said.missing, "speed.fp8_gain", gpu)
     if said.impossible and said.pays == "unknown":
@@ -168,12 +211,29 @@ def _advice(found: Estimate) -> Iterator[str]:
     if best is None and not found.instead and found.cells:
         yield ""
         yield from wrapped(_no_start(found))
+    if found.fuller:
+        yield ""
+        yield from wrapped(
+            "the GPUs are nearly empty and wait for each other for most of a step: "
+            f"{found.fuller}"
+        )
     if found.savings:
         yield ""
         other = f" in {best.precision}" if best and found.said.impossible else ""
         yield f"what frees memory{other}:"
         for saving in found.savings:
-            yield f"  {saving.freed_gib:5.1f} GiB  {saving.change}"
+            yield from wrapped(
+                f"{saving.freed_gib:5.1f} GiB  {saving.change}{_left(saving)}",
+                "  ",
+                " " * 13,
+            )
+
+
+def _left(saving: Saving) -> str:
+    """What a change leaves, where that may still be too much."""
+    if saving.fit not in (MAY_NOT_FIT, *TOO_MUCH):
+        return ""
+    return f" (leaves {figure(saving.peak_gib)}: {saving.fit.replace('-', ' ')})"
 
 
 def _no_start(found: Estimate) -> str:
@@ -181,9 +241,11 @@ def _no_start(found: Estimate) -> str:
     cells = [cell.prediction for cell in found.cells]
     if all(said.impossible for said in cells):
         return "nothing to start with: no micro-batch, AC or precision would run"
-    missing = next((said.missing for said in cells if "memory.fit" in said.missing), {})
-    reason = why(missing, "memory.fit", found.target.gpu)
-    if not any(said.memory for said in cells):
+    known = any(said.memory for said in cells)
+    fact = "memory.fit" if known else "memory.peak_gib"
+    missing = next((said.missing for said in cells if fact in said.missing), {})
+    reason = why(missing, fact, found.target.gpu)
+    if not known:
         return f"nothing to start with, as no setting has a known memory{reason}"
     return f"nothing to start with, as none of these is known to fit{reason}"
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from fp8tune.estimate.gaps import why
 from fp8tune.estimate.grid import Cell
 from fp8tune.estimate.predict import Prediction
+from fp8tune.facts.gaps import why
+from fp8tune.facts.verdict import FITS, MAY_NOT_FIT, OUT, PROBABLY_OUT
 
 WIDTH = 80
-FIT = {"fits": "", "tight": "?", "out-of-memory": "x", "unknown": ""}
+FIT = {FITS: "", MAY_NOT_FIT: "?", PROBABLY_OUT: "x?", OUT: "x", "unknown": ""}
 """Marks behind a memory figure of the grid."""
+
+AT_LEAST = ">"
+"""Mark before a memory figure that is a lower bound."""
 
 MARK = 25
 """Longest words of a mark that stand on one line."""
@@ -22,7 +26,7 @@ SMALL, TINY = 10, 0.05
 
 def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
     """The grid, nothing where no cell has a figure; ``own`` is the micro-batch set."""
-    if not any(cell.prediction.memory for cell in cells):
+    if not any(cell.prediction.has_memory for cell in cells):
         return
     cells = _in_reach(cells, own)
     batches = list(dict.fromkeys(cell.micro_batch for cell in cells))
@@ -45,7 +49,8 @@ def grid_lines(cells: list[Cell], own: int) -> Iterator[str]:
         memory = "".join(f"{gib_mark(cell.prediction, few):>8}" for cell in mine)
         yield f"{precision:<5}{ac:<11}{memory}"
         if any(cell.tokens for cell in mine):
-            yield f"{'':<16}" + "".join(f"{_thousands(cell):>8}" for cell in mine)
+            tokens = "".join(f"{_thousands(cell):>8}" for cell in mine)
+            yield f"{'':<16}{tokens}".rstrip()
     for precision, message in never.items():
         yield from wrapped(f"{precision} cannot run: {message}")
     yield from (line.replace("\0", " ") for line in wrapped(_legend(shown)))
@@ -68,7 +73,7 @@ def _in_reach(cells: list[Cell], own: int) -> list[Cell]:
 
 
 def _may_fit(said: Prediction) -> bool:
-    return said.fit != "out-of-memory" and not said.impossible
+    return not said.too_much and not said.impossible
 
 
 def _legend(cells: list[Cell]) -> str:
@@ -81,8 +86,12 @@ def _legend(cells: list[Cell]) -> str:
     marks = {
         "GiB per GPU at the same tokens per step": True,
         "below it thousand tokens/s": any(cell.tokens for cell in cells),
-        "? tight": any(one.fit == "tight" for one in said),
-        "x out of memory": any(one.fit == "out-of-memory" for one in said),
+        **{
+            f"{mark} {fit.replace('-', ' ')}": any(one.fit == fit for one in said)
+            for fit, mark in FIT.items()
+            if mark
+        },
+        f"{AT_LEAST} at least": any(one.least_gib for one in said),
         "unmarked: not judged": any(
             one.memory and one.fit == "unknown" for one in said
         ),
@@ -97,26 +106,28 @@ def _legend(cells: list[Cell]) -> str:
 def _gaps(said: list[Prediction]) -> Iterator[str]:
     """Why some have no figure for memory."""
     for one in said:
-        if not one.memory and not one.impossible:
+        if not one.has_memory and not one.impossible:
             yield why(one.missing, "memory.peak_gib", "").removeprefix(": ")
 
 
 def small(said: Iterable[Prediction]) -> bool:
     """Whether all peaks are so small that figures need a decimal."""
-    peaks = [one.memory.value for one in said if one.memory]
+    peaks = [one.memory.value if one.memory else one.least_gib or 0 for one in said]
     return max(peaks, default=0) < SMALL
 
 
 def gib_mark(said: Prediction, few: bool) -> str:
     """A peak with its mark, or why there is none."""
-    if said.memory is None:
-        return "no" if said.impossible else "-"
-    return f"{said.memory.value:.{int(few)}f}{FIT[said.fit]}"
+    if said.memory:
+        return f"{said.memory.value:.{int(few)}f}{FIT[said.fit]}"
+    if said.least_gib:
+        return f"{AT_LEAST}{said.least_gib:.{int(few)}f}{FIT[said.fit]}"
+    return "no" if said.impossible else "-"
 
 
 def _thousands(cell: Cell) -> str:
     if not cell.tokens:
-        return "-"
+        return "" if cell.prediction.too_much else "-"
     return f"{cell.tokens / 1e3:.1f}{'!' if _too_fast(cell) else ''}"
 
 

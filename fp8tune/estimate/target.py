@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from fp8tune.estimate.grid import Variants
 from fp8tune.estimate.predict import Prediction
 from fp8tune.facts.gpus import Gpu, find, members
-from fp8tune.facts.peak import fit, usable_gib
 from fp8tune.facts.speed import NODE
+from fp8tune.facts.verdict import verdict
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.config import Config
 from fp8tune.trainers.faults import Loaded
@@ -70,7 +70,7 @@ def by_world_size(variants: Variants, precision: str = "") -> dict[int, Predicti
     sizes = [least << power for power in range(SIZES)]
     changes = {"precision": precision} if precision else {}
     found = {size: variants.on(size).predict(changes) for size in sizes}
-    known = {size: said for size, said in found.items() if said.memory}
+    known = {size: said for size, said in found.items() if said.has_memory}
     least = min((len(said.refused) for said in known.values()), default=0)
     return {
         size: said if len(said.refused) == least else said.void
@@ -89,7 +89,7 @@ def assumed(
     if found.target.world_size:
         return found
     sizes = sizes or by_world_size(variants, "bf16")
-    runs = [size for size, said in sizes.items() if said.memory]
+    runs = [size for size, said in sizes.items() if said.has_memory]
     enough = [size for size in runs if size >= NODE] or runs[-1:]
     return variants.on(enough[0], ASSUMED) if enough else variants
 
@@ -125,8 +125,7 @@ def by_gpu(job: Job, said: Prediction) -> dict[str, list[str]]:
 
 
 def _verdict(job: Job, said: Prediction, gpu: Gpu) -> str:
-    limit, size = gpu.memory_limit_gib, gpu.memory_gib
-    if not limit or not said.memory or ("gpu" not in job and not gpu.fp8_matmul):
+    limit, peak = gpu.memory_limit_gib, said.memory
+    if not limit or not peak or ("gpu" not in job and not gpu.fp8_matmul):
         raise Unknown("gpu.memory_gib")
-    low, high = said.memory.low, said.memory.high
-    return str(fit(job["pp"], limit, low, high, usable_gib(size) if size else None))
+    return verdict(job["pp"], limit, gpu.memory_gib, (peak.low, peak.value, peak.high))

@@ -17,7 +17,9 @@ from fp8tune.estimate.grid import (
 from fp8tune.estimate.predict import Prediction, gemms
 from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
+from fp8tune.facts.gaps import TOO_MUCH
 from fp8tune.facts.gpus import find, largest
+from fp8tune.facts.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
 
 _GPU = ("gpu", "gpu.memory_gib")
@@ -30,9 +32,10 @@ class Estimate(NamedTuple):
 
     ``world_sizes`` are filled where the number of GPUs is not said, ``gpus`` (verdict
     by verdict) where the GPU's memory is not known, ``instead`` (what would fit) where
-    no cell does. ``target`` is what is estimated, ``precision`` and ``micro_batch`` are
-    the config's own (0 if unknown). ``start`` keeps the precision if it can run,
-    ``preferred`` has the other one where the verdict on FP8 is for that.
+    no cell does, ``fuller`` (what more tokens per GPU would give) where nearly empty
+    GPUs wait for each other. ``target`` is what is estimated, ``precision`` and
+    ``micro_batch`` are the config's own (0 if unknown). ``start`` keeps the precision
+    if it can run, ``preferred`` has the other one where the verdict on FP8 is for that.
     """
 
     target: Target
@@ -47,14 +50,15 @@ class Estimate(NamedTuple):
     preferred: Cell | None
     instead: str
     savings: list[Saving]
+    fuller: str = ""
 
 
 def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
-    """Everything of one config; raises ``Unknown`` if its precision is none.
+    """Everything of one config.
 
     ``titled`` is how many GPUs the file's title names, and on which line.
     """
-    precision = variants.job["precision"]
+    precision = _known(variants.job, "precision", "")
     sizes = {}
     if not variants.target.world_size:
         sizes = by_world_size(variants)
@@ -77,7 +81,16 @@ def estimate(variants: Variants, titled: tuple[int, int] = (0, 0)) -> Estimate:
         preferred(cells, best.precision, best.prediction.pays) if best else None,
         "" if best else _instead(job, said),
         _savings(variants, said, best),
+        _fuller(job),
     )
+
+
+def _fuller(job: Job) -> str:
+    """What more tokens per GPU would give, where lint advises it."""
+    alone = all(_known(job, name, 0) == 1 for name in ("tp", "pp", "grad_accum"))
+    if alone and _known(job, "instead.nearly_empty", False):
+        return str(_known(job, "instead.fuller", ""))
+    return ""
 
 
 def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Saving]:
@@ -93,17 +106,18 @@ def _instead(job: Job, said: Prediction) -> str:
 
     Measured runs count as if the GPU were smaller by what they add.
     """
-    if said.memory is None or said.fit == "fits":
+    if said.fit == FITS or (said.memory is None and not said.too_much):
         return ""
     member = largest(job["gpu"]) if "gpu" in job and said.fit == "unknown" else ""
     job = job.on_gpu(member) if member else job
-    by = max(1.0, said.memory.high / _known(job, "memory.high_gib", math.inf))
+    high = said.memory.high if said.memory else 0.0
+    by = max(1.0, high / _known(job, "memory.high_gib", math.inf))
     names = ("gpu.memory_gib", "gpu.memory_limit_gib")
     limits = {name: _known(job, name, 0.0) / by for name in names}
     if by > 1:
         job = job.with_values({name: gib for name, gib in limits.items() if gib})
     advice = str(_known(job, "memory.advice", ""))
-    if not advice or _known(job, "memory.fit", "") == "fits":
+    if not advice or _known(job, "memory.fit", "") == FITS:
         return ""
     told = "; its GiB are without what measured runs add"
     where = f"on {member}, the largest, " if member else ""
@@ -116,7 +130,11 @@ def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
     jobs = [job.on_gpu(name) for name in names]
     lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
     return {
-        fact: name if not jobs else "gpu" if "" in lacking[fact] else lacking[fact][0]
+        fact: name
+        if not jobs or name == TOO_MUCH
+        else "gpu"
+        if "" in lacking[fact]
+        else lacking[fact][0]
         for fact, name in missing.items()
     }
 
@@ -139,6 +157,8 @@ def _known(job: Job, name: str, instead: Any) -> Any:
 def _judged(variants: Variants) -> Prediction:
     """The config's own prediction; FP8 does not pay where it cannot run."""
     said = variants.predict({})
+    if said.too_much:
+        return said
     fp8, bf16 = (variants.refusals({"precision": name}) for name in ("fp8", "bf16"))
     against = [one.message for one in fp8 if one.voids and one not in bf16]
     if not against or any(one.voids for one in bf16):
@@ -163,6 +183,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "memory": _memory(said),
         "speed": _speed(said),
         "fit": said.fit,
+        "fit_assumes": SEGMENTS if said.needs_segments else None,
         "fp8_pays": said.pays,
         "reasons": said.reasons,
         "missing": said.missing,
@@ -178,6 +199,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "preferred": _cell(found.preferred) if found.preferred else None,
         "instead": found.instead or None,
         "savings": [saving._asdict() for saving in found.savings],
+        "fuller": found.fuller or None,
     }
 
 
@@ -195,7 +217,7 @@ def _memory(said: Prediction) -> dict[str, Any]:
     memory = _band(said.memory)
     return {
         "peak_gib": memory["value"],
-        "low_gib": memory["low"],
+        "low_gib": memory["low"] or said.least_gib,
         "high_gib": memory["high"],
         "at": said.peak_at,
         "usable_gib": said.usable_gib,
@@ -214,6 +236,7 @@ def _speed(said: Prediction) -> dict[str, Any]:
         "fp8_gain": said.fp8_gain,
         "fp8_gain_low": said.fp8_gain_low,
         "fp8_gain_high": said.fp8_gain_high,
+        "fp8_gain_published": said.best_published,
         "fp8_gain_suspicious": said.suspicious,
         "fp8_flop_share": said.fp8_flop_share,
     }

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.facts.bands import CALIBRATED
 from fp8tune.facts.off import Factors, Measured, limited, median, parts
-from fp8tune.facts.peak import fit
 from fp8tune.facts.runs import MEMORY, OUT, SPEED, Run, config_of, family, of_family
+from fp8tune.facts.verdict import verdict
 from fp8tune.job import Job, Unknown
 
 WIDTHS = {MEMORY: CALIBRATED, SPEED: {"": (0.14, 0.10)}}
@@ -139,10 +139,10 @@ def _is_small(family: str) -> bool:
 
 def memory_fit(job: Job, band: Band) -> str:
     """The verdict of ``memory.fit`` on a corrected band; raises ``Unknown``."""
-    limit, usable = job["gpu.memory_limit_gib"], None
+    limit, gib = job["gpu.memory_limit_gib"], None
     with contextlib.suppress(Unknown):
-        usable = job["memory.usable_gib"]
-    return fit(job["pp"], limit, band.low, band.high, usable)
+        gib = job["gpu.memory_gib"]
+    return verdict(job["pp"], limit, gib, (band.low, band.value, band.high))
 
 
 def speed(job: Job, runs: Sequence[Run]) -> Band:

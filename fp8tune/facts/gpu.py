@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from fp8tune.facts.gpus import Gpu
 
 
+BF16_CAPABILITY = 8.0
+
+
 def _find(name: str) -> Gpu:
     from fp8tune.facts.gpus import find
 
@@ -29,6 +32,15 @@ def compute_capability(gpu: str) -> float:
 def fp8_matmul(gpu: str) -> bool:
     """Whether ``torch._scaled_mm`` runs on it."""
     return known("gpu.fp8_matmul", _find(gpu).fp8_matmul)
+
+
+def bf16_matmul(gpu: str) -> bool:
+    """Whether it has bf16 tensor cores: from compute capability 8.0 on.
+
+    Others compute in bf16 without them (https://github.com/vllm-project/vllm/issues/946,
+    https://github.com/pytorch/pytorch/issues/124996).
+    """
+    return compute_capability(gpu) >= BF16_CAPABILITY
 
 
 def memory_limit_gib(gpu: str) -> float:

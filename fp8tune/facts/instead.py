@@ -11,10 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.job import Job, Unknown, Words
+from fp8tune.facts.verdict import FITS
+from fp8tune.job import Job, Prose, Unknown, Words
 
 MOST = 256
 """Largest micro-batch that is tried."""
+
+EMPTY, WAITING, WORTH = 0.25, 0.5, 1.5
+"""When GPUs are nearly empty and wait for each other.
+
+At most so much of the GPU's memory is used, communication is at least so much of a
+step, and twice the tokens per step give so many times the tokens/s: more than predicted
+tokens/s were off by on any cluster with H100s or H200s (``docs/accuracy.md``).
+"""
 
 
 class Choice(NamedTuple):
@@ -123,6 +132,79 @@ def fsdp_gain(instead_fsdp_alone: Any) -> float:
     return float(instead_fsdp_alone.gain)
 
 
+def twice_gain(job: Job, micro_batch: int, speed_tokens_per_second: float) -> float:
+    """Tokens/s with twice the micro-batch, and so the tokens of a step [ratio].
+
+    Unknown if that does not surely fit.
+    """
+    return _gain(job, {"micro_batch": 2 * micro_batch}, speed_tokens_per_second)
+
+
+def half_gain(
+    job: Job,
+    micro_batch: int,
+    dp_shard: int,
+    world_size: int,
+    speed_tokens_per_second: float,
+) -> float:
+    """Tokens/s on half the GPUs with the same tokens per step [ratio].
+
+    Unknown for an odd number of shards, and if that does not surely fit.
+    """
+    if dp_shard % 2:
+        raise Unknown("instead.half_gain")
+    changes = {"micro_batch": 2 * micro_batch, "dp_shard": dp_shard // 2}
+    return _gain(job, changes, speed_tokens_per_second, world_size // 2)
+
+
+def nearly_empty(
+    speed_communication_share: float,
+    gpu_memory_gib: float,
+    memory_high_gib: float,
+    instead_twice_gain: float,
+) -> bool:
+    """Whether GPUs wait for each other, and hold so little that they need not.
+
+    Communication is most of a step, a quarter of the memory is used at most, and twice
+    the tokens per step are predicted to be worth it. Meant for FSDP alone without
+    accumulation.
+    """
+    empty = memory_high_gib < EMPTY * gpu_memory_gib
+    waits = speed_communication_share > WAITING and instead_twice_gain >= WORTH
+    return empty and waits
+
+
+def fuller(
+    job: Job,
+    micro_batch: int,
+    world_size: int,
+    instead_twice_gain: float,
+    instead_half_gain: float | None = None,
+) -> str:
+    """What twice the tokens per step or half the GPUs would give, in words."""
+    twice = f"`{job.key('micro_batch')} = {2 * micro_batch}`"
+    words = (
+        f"twice the tokens per step ({twice}) are predicted {instead_twice_gain:.2f} "
+        "times as fast"
+    )
+    if instead_half_gain is None:
+        return Prose(words)
+    return Prose(
+        f"{words}, and {world_size // 2} GPUs with {twice}, which keeps the tokens per "
+        f"step, {instead_half_gain:.2f} times"
+    )
+
+
+def _gain(
+    job: Job, changes: dict[str, Any], tokens: float, world_size: int = 0
+) -> float:
+    """The tokens/s of a change that surely fits over ``tokens`` [ratio]."""
+    other = job.with_values(changes, world_size)
+    if other["memory.fit"] != FITS:
+        raise Unknown("instead")
+    return float(other["speed.tokens_per_second"] / tokens)
+
+
 def _batches(rows: int) -> Iterator[dict[str, Any]]:
     """Micro-batches that divide a step's sequences, with their accumulation."""
     for size in range(1, min(rows, MOST) + 1):
@@ -142,7 +224,7 @@ def _choice(job: Job, changes: dict[str, Any], tokens: float) -> Choice | None:
     other = job.with_values(changes)
     try:
         odd = other["micro_batch"] % other["fp8.batch_step"]
-        if odd or other["memory.fit"] != "fits":
+        if odd or other["memory.fit"] != FITS:
             return None
         gain = other["speed.tokens_per_second"] / tokens
     except Unknown:

@@ -7,19 +7,12 @@ from __future__ import annotations
 
 from fp8tune.facts.bands import band
 from fp8tune.facts.memory import GIB
-from fp8tune.job import Job, Unknown, Words, known
-
-FULLEST = 0.915
-"""Share of the GPU that the fullest measured run had allocated.
-
-127.9 of 139.8 GiB (KempnerForge benchmarks/moe_packed/moe_packed_benchmark.md); others
-slow down from 91 % on (https://github.com/pytorch/torchtitan/issues/1558), and the
-same trainer ran out at 96 % (benchmarks/moe_expert_parallel/moe_ep_benchmark.md).
-"""
+from fp8tune.facts.verdict import FULLEST, RAN_OUT, too_much, verdict
+from fp8tune.job import Job, Prose, Words
 
 
 def init_gib(
-    pp: int, params_decoder: int, params_rank: float, init_bytes: int
+    pp: int, params_decoder: int, init_bytes: int, params_rank: float = 0.0
 ) -> float:
     """While the model is built, whole, before FSDP shards it [GiB]."""
     return (params_decoder if pp == 1 else params_rank) * init_bytes / GIB
@@ -162,27 +155,87 @@ def cached_weights_gib(
     return params_decoder / GIB if kept else 0.0
 
 
+def least_gib(job: Job, memory_low_gib: float | None = None) -> float:
+    """Lower end of the peak's band, or what the run needs at least [GiB].
+
+    Some configs have parts that no model covers, such as the mask of packed sequences.
+    Without them the estimate is a lower bound, and no verdict but out of memory.
+    """
+    if memory_low_gib is not None:
+        return memory_low_gib
+    found: float = _at_least(job)["memory.low_gib"]
+    return found
+
+
+def least_peak_gib(job: Job, memory_peak_gib: float | None = None) -> float:
+    """The peak, or what of it is modelled where something is not [GiB]."""
+    if memory_peak_gib is not None:
+        return memory_peak_gib
+    found: float = _at_least(job)["memory.peak_gib"]
+    return found
+
+
+def _at_least(job: Job) -> Job:
+    """The job with lower bounds in place of what no model covers."""
+    bounded = job.at_least()
+    return bounded.with_values(bounded["lower_bounds"])
+
+
 def usable_gib(gpu_memory_gib: float) -> float:
     """Memory that a run can have allocated without trouble [GiB]."""
     return FULLEST * gpu_memory_gib
 
 
 def fit(
+    job: Job,
     pp: int,
     gpu_memory_limit_gib: float,
-    memory_low_gib: float,
-    memory_high_gib: float,
-    memory_usable_gib: float | None = None,
+    memory_least_gib: float,
+    memory_least_peak_gib: float,
+    gpu_memory_gib: float | None = None,
 ) -> str:
-    """``out-of-memory``, ``tight`` or ``fits``, where the band lies.
+    """Whether the run fits the GPU, by where the band of its peak lies.
 
-    Out of memory if all of it is above the GPU's memory, fits if all of it is usable.
-    Unknown for a pipeline that is not out of memory, whose last stage is not covered,
-    and if the GPU's memory is not known.
+    ``out-of-memory`` if all of it is above the GPU's memory, ``probably-out-of-memory``
+    if the estimate is above what a run had allocated when it ran out, ``fits`` if all
+    of the band is usable, else ``may-not-fit``.
+
+    Lower bounds are enough for the first two. Unknown for a pipeline that is not out of
+    memory, whose last stage is not covered, and if the GPU's memory is not known.
     """
-    if memory_low_gib > gpu_memory_limit_gib:
-        return Words("out-of-memory")
-    if pp > 1:
-        raise Unknown("memory.fit")
-    usable = known("gpu.memory_gib", memory_usable_gib)
-    return Words("fits" if memory_high_gib <= usable else "tight")
+    least, middle = memory_least_gib, memory_least_peak_gib
+    found = too_much(gpu_memory_limit_gib, gpu_memory_gib, least, middle)
+    if found is not None:
+        return found
+    high = job["memory.high_gib"]
+    return verdict(pp, gpu_memory_limit_gib, gpu_memory_gib, (least, middle, high))
+
+
+def needs(
+    job: Job,
+    gpu_memory_limit_gib: float,
+    memory_least_gib: float,
+    memory_least_peak_gib: float,
+    memory_peak_gib: float | None = None,
+) -> str:
+    """How much of the GPU's memory the run needs and its largest parts, in words."""
+    limit, middle = gpu_memory_limit_gib, memory_least_peak_gib
+    if memory_peak_gib is None:
+        from fp8tune.facts.gaps import beyond
+
+        bounded = _at_least(job)
+        need = f"about {_gib(middle)} GiB or more ({_gib(memory_least_gib)} at least)"
+        parts, over = bounded["memory.largest_parts"], beyond(bounded.bounded or ())
+        return Prose(f"{need} of the GPU's {_gib(limit)}: {parts}; {over}")
+    band = f"{_gib(memory_least_gib)} to {_gib(job['memory.high_gib'])}"
+    full = RAN_OUT * limit
+    ran_out = f", where a published run ran out at {_gib(full)}"
+    return Prose(
+        f"about {_gib(middle)} GiB ({band}) of the GPU's {_gib(limit)}"
+        f"{ran_out if full < middle <= limit else ''}: "
+        f"{job['memory.largest_parts']}"
+    )
+
+
+def _gib(gib: float) -> str:
+    return f"{gib:.{int(gib < 100)}f}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.facts.gpus import largest
+from fp8tune.facts.verdict import FITS, MAY_NOT_FIT, TOO_MUCH
 from fp8tune.job import Job, Prose, Unknown
 
 FACTORS = (2, 4, 8, 16, 32, 64)
@@ -66,7 +67,7 @@ def advice(
     With the tokens of a step kept where that fits: other micro-batches with their
     accumulation, full AC, both, experts that FSDP need not pad. Else a smaller
     micro-batch, full AC or both, or less accumulation, whose gradients may be whole,
-    and how many sequences are lost; values with which it hardly fits if there are no
+    and how many sequences are lost; values with which it may not fit if there are no
     better; else on how many GPUs the least of the run would fit. No values where
     nothing is known to fit: how much of the GPU is usable, or a pipeline's last stage.
     """
@@ -79,18 +80,18 @@ def advice(
     full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     single = {"packed_experts": False} if expert_padding else {}
-    smaller = _keeping(job, {}, "fits") or (
+    smaller = _keeping(job, {}, FITS) or (
         {"micro_batch": memory_largest_micro_batch}
         if memory_largest_micro_batch
         else {}
     )
     if smaller:
         other = job.with_values(full)
-        surely = full and _fit(other) == "fits"
+        surely = full and _fit(other) == FITS
         words = f", or {_said(job, full)}: {_most(other)}" if surely else ""
         return Prose(f"set {_said(job, smaller)}{_fewer(job, smaller)}{words}")
-    for wanted in ("fits", "tight")[: 1 + (memory_fit == "out-of-memory")]:
-        hardly = ", which hardly fits" if wanted == "tight" else ""
+    for wanted in (FITS, MAY_NOT_FIT)[: 1 + (memory_fit in TOO_MUCH)]:
+        hardly = ", which may not fit" if wanted == MAY_NOT_FIT else ""
         for found in _enough(job, single, full, once, wanted):
             most = _most(job.with_values(found))
             said = f"{_said(job, found)}{_fewer(job, found)}"
@@ -110,7 +111,7 @@ def _enough(
     for changes in (single, full, single | full):
         if changes and (found := _keeping(job, changes, wanted)):
             yield found
-    if wanted == "tight" and (found := _keeping(job, {}, wanted)):
+    if wanted == MAY_NOT_FIT and (found := _keeping(job, {}, wanted)):
         yield found
     for changes in (single, full, once, full | once, single | full | once):
         if changes and (found := _with_batch(job, changes, wanted)):
@@ -130,7 +131,7 @@ def _keeping(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
     sizes = _divisors(rows)
     surely = [size for size in sizes if size <= most][:2]
     hardly = [size for size in sizes if size > most][-2:]
-    for size in (job["micro_batch"], rows, *(surely if wanted == "fits" else hardly)):
+    for size in (job["micro_batch"], rows, *(surely if wanted == FITS else hardly)):
         values = {"micro_batch": size, "grad_accum": rows // size}
         new = {name: value for name, value in values.items() if job[name] != value}
         if (changes or new) and _fit(job.with_values(changes | new)) == wanted:
@@ -190,7 +191,7 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
     for factor in FACTORS:
         shared = least | {"dp_shard": shards * factor}
         fit = _fit(job.with_values(shared, gpus * factor))
-        if fit == "fits":
+        if fit == FITS:
             return f"{words}; with these it takes {gpus * factor} GPUs"
     if fit == "unknown":
         return words
@@ -201,7 +202,7 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
     says = [key for key in job.keys_of("seq_len") if job.given.get(key) == length]
     for factor in FACTORS:
         sequence = {key: max(1, length // factor) for key in says[:1]}
-        if sequence and _fit(job.with_values(least | sequence)) == "fits":
+        if sequence and _fit(job.with_values(least | sequence)) == FITS:
             return f"{words}; it would with {_said(job, sequence)}"
     return words
 

@@ -42,9 +42,9 @@ def node(gpus_per_node: int | None = None) -> int:
 
 
 def step(
+    attention_passes: float,
     gemms: tuple[Gemm, ...],
     gemm_attention_flops: float,
-    attention_passes: float,
     fp8_tokens: tuple[int, ...],
     layers: int,
     dense_ffn_layers: int,
@@ -199,6 +199,19 @@ def tokens_per_second(
     if speed_beyond_published:
         raise Unknown("speed.most_gpus")
     return float(speed_step.tokens * speed_step.shards / parts.total)
+
+
+def communication_share(
+    precision: str, speed_bf16_seconds: Any, speed_fp8_seconds: Any = None
+) -> float:
+    """Share of a step in which GPUs wait for each other, as predicted [ratio].
+
+    What compute does not hide, in nodes of 8 with 400 Gb/s per GPU between them.
+    """
+    parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
+    if parts is None:
+        raise Unknown("speed.precision")
+    return float(parts.communication / parts.total)
 
 
 def beyond_published(speed_step: Any) -> bool:

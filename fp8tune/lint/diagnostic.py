@@ -82,7 +82,7 @@ class Suppressed(NamedTuple):
 class Report(NamedTuple):
     """What was found in one file, and what was done about it.
 
-    - ``unjudged``: each rule that lacked a fact, and ``gpu`` or ``world_size``
+    - ``unjudged``: each rule that lacked a fact, and the fact
     - ``skipped``: what the file is, when it is no train config
     - ``lines``: the source lines that the findings point at
     - ``suppressed``: findings that a comment or the baseline holds back
@@ -91,6 +91,8 @@ class Report(NamedTuple):
     - ``baseline``: the file with findings to live with
     - ``applied``: the rules selected; ``known``: all rules that there are
     - ``compared``: by rule on two files, what must be the same and what must differ
+    - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
+      ``speed``, and why it was not judged
     """
 
     path: str
@@ -106,3 +108,4 @@ class Report(NamedTuple):
     applied: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
     compared: dict[str, tuple[str, str]] = {}
+    gaps: dict[str, tuple[str, str]] = {}

@@ -17,7 +17,7 @@ from fp8tune.lint.rules import At, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import Template, plain
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
@@ -104,6 +104,10 @@ def _diagnostic(
     )
 
 
+ESTIMATED = {"memory": "memory", "slow": "speed"}
+"""What rules of these categories judge, by estimates that do not cover every config."""
+
+
 class _Case:
     def __init__(
         self,
@@ -127,6 +131,7 @@ class _Case:
         self.trainer = known.name
         self.places = Places(document, self.job)
         self.unjudged: dict[str, str] = {}
+        self.gaps: dict[str, tuple[str, str]] = {}
 
     def report(self) -> Report:
         sieve = Sieve(self.document, datetime.date.today())
@@ -149,6 +154,7 @@ class _Case:
             lines=lines,
             suppressed=held,
             compared=self.compared,
+            gaps=self.gaps,
         )
 
     def _judged(self, sieve: Sieve) -> frozenset[str]:
@@ -223,33 +229,52 @@ class _Case:
             return False
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
-        """Note that a rule does not apply for want of a fact that a user can give."""
+        """Note that a rule does not apply for want of a fact.
+
+        One that a user can give, or one of memory or speed that no estimate covers.
+        """
         name = str(missing.args[0])
         if name in ("gpu", "world_size"):
             self.unjudged[rule.name] = name
+        elif rule.category in ESTIMATED:
+            from fp8tune.facts.gaps import is_gap, reason
+
+            what = ESTIMATED[rule.category]
+            if is_gap(self.job, name, what):
+                self.unjudged[rule.name] = name
+                self.gaps[rule.name] = what, reason(name, self.job.target.gpu)
 
     def _finding(
         self, rule: Rule, scope: Any, fault: Fault | None
     ) -> Iterator[Diagnostic]:
-        """The finding, unless its texts need a fact that is unknown."""
+        """The finding, unless its message needs a fact that is unknown."""
         try:
             message = rule.message.fill(scope) + self._origin(rule)
             if rule.same:
                 message += f" ({plain(self.others[rule.name])})"
-            labels = tuple(self._labels(rule, scope, fault))
-            help_line = rule.help.fill(scope)
         except Unknown as missing:
             self._lacks(rule, missing)
             return
+        fix, withheld = self._fix(rule, scope, fault)
+        if withheld and rule.category in ESTIMATED:
+            return
+        labels = tuple(self._labels(rule, scope, fault))
+        help_line = _filled(rule.help, scope)
+        if withheld:
+            help_line = f"{help_line}; {withheld}".removeprefix("; ")
         found = _diagnostic(self.path, rule, self.rules, message, help_line, labels)
-        yield found._replace(fix=self._fix(rule, scope, fault))
+        yield found._replace(fix=fix)
 
-    def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Fix | None:
+    def _fix(
+        self, rule: Rule, scope: Any, fault: Fault | None
+    ) -> tuple[Fix | None, str]:
+        """The fix of a finding, and why there is none that would fit the GPU."""
         if "fix" not in rule.front:
-            return None
+            return None, ""
         from fp8tune.lint.fix import find_fix
 
-        return find_fix(rule, scope, self.job, fault, self.document)
+        document, known = self.document, self.known
+        return find_fix(rule, scope, self.job, fault, document, known)
 
     def _origin(self, rule: Rule) -> str:
         """Where a GPU or world size came from, for a message that rests on it."""
@@ -279,7 +304,15 @@ class _Case:
             if index and (region in taken or note):
                 continue
             taken.add(region)
-            yield Label(key, region, note + rule.label(index).fill(scope))
+            yield Label(key, region, note + _filled(rule.label(index), scope))
+
+
+def _filled(template: Template, scope: Any) -> str:
+    """A text that a finding can do without: empty where it needs an unknown fact."""
+    try:
+        return template.fill(scope)
+    except Unknown:
+        return ""
 
 
 def _own_faults(document: Document, directive: Directive) -> Iterator[Fault]:

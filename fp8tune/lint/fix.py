@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from fp8tune.facts.verdict import TOO_MUCH
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region
 from fp8tune.lint.repair import Repair
 from fp8tune.lint.rules import Rule
 from fp8tune.toml import Path
-from fp8tune.toml.document import Document
+from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.toml.edit import (
     Edit,
     add_header,
+    apply,
     in_order,
     move_key,
     remove_key,
@@ -22,12 +24,32 @@ from fp8tune.toml.edit import (
 )
 from fp8tune.toml.literal import CannotEdit
 from fp8tune.trainers.faults import Fault
+from fp8tune.trainers.trainer import DEGREES, Trainer
+
+ABOUT_SIZE = ("memory", "slow")
+"""Categories whose fixes exist for memory and speed alone."""
+
+
+class Offer(NamedTuple):
+    """The fix of a finding, if it has one, and why another is not offered."""
+
+    fix: Fix | None = None
+    withheld: str = ""
 
 
 def find_fix(
-    rule: Rule, scope: Any, job: Job, fault: Fault | None, document: Document
-) -> Fix | None:
-    """The first fix of a rule that applies to this finding and can be written."""
+    rule: Rule,
+    scope: Any,
+    job: Job,
+    fault: Fault | None,
+    document: Document,
+    known: Trainer,
+) -> Offer:
+    """The first fix of a rule that applies to this finding, can be written, and fits.
+
+    One that changes the run is not offered where the changed run needs more memory than
+    the GPU has, unless that is so without it too and the fix is not about memory.
+    """
     for repair in rule.fixes:
         maker = _Maker(job, fault, document)
         try:
@@ -37,11 +59,37 @@ def find_fix(
             title, changes = repair.title.fill(scope), repair.changes.fill(scope)
         except (Unknown, CannotEdit):
             continue
-        if edits:
-            placed = tuple(_change(document, edit) for edit in edits)
-            stopped = fault is not None and rule.category == "rejected"
-            return Fix(repair.safety, title, changes, placed, stopped)
-    return None
+        if not edits:
+            continue
+        if repair.safety != "safe" and "gpu" in job:
+            needs = _too_much(job, document, edits, known)
+            if needs and (rule.category in ABOUT_SIZE or _fits(job)):
+                return Offer(withheld=f"no fix is offered: to {title} takes {needs}")
+        placed = tuple(_change(document, edit) for edit in edits)
+        stopped = fault is not None and rule.category == "rejected"
+        return Offer(Fix(repair.safety, title, changes, placed, stopped))
+    return Offer()
+
+
+def _too_much(job: Job, document: Document, edits: list[Edit], known: Trainer) -> str:
+    """What the run after some edits needs, if that is too much for the GPU."""
+    target = job.target
+    if target.world_size_origin == DEGREES:
+        target = target._replace(world_size=0)
+    try:
+        values = parse(apply(document.text, edits).encode()).values
+        after = known.job(known.load(values), target)
+        return str(after["memory.needs"]) if after["memory.fit"] in TOO_MUCH else ""
+    except (Unknown, InvalidToml, CannotEdit):
+        return ""
+
+
+def _fits(job: Job) -> bool:
+    """Whether it is known that a run does not need too much memory."""
+    try:
+        return job["memory.fit"] not in TOO_MUCH
+    except Unknown:
+        return False
 
 
 def _change(document: Document, edit: Edit) -> Change:

@@ -6,6 +6,7 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
+from fp8tune.lint.rules import RENAMED
 from fp8tune.toml import Span
 from fp8tune.toml.document import Document, comments
 
@@ -152,7 +153,7 @@ def _ignore(document: Document, span: Span) -> Ignore | None:
     assert form is not None
     offset = span[0] + form.start("names")
     found = list(re.finditer(_NAME, form["names"]))
-    names = tuple(match[0] for match in found)
+    names = tuple(RENAMED.get(match[0], match[0]) for match in found)
     places = tuple((offset + m.start(), offset + m.end()) for m in found)
     problem = "" if names else "name the rules between the brackets"
     until = None

@@ -43,6 +43,10 @@ CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
 
 
+RENAMED = {"tight-memory": "may-not-fit"}
+"""Former names of rules, understood in ignore comments and settings."""
+
+
 class BadRule(Exception):
     """A rule file cannot be used: ``path:line:column: reason``."""
 

@@ -12,7 +12,7 @@ from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import BadTarget, asked
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import check
-from fp8tune.lint.rules import CATEGORIES, BadRule, Rule
+from fp8tune.lint.rules import CATEGORIES, RENAMED, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.settings import BadSettings, Options, Settings, settings_for
 from fp8tune.suggest import closest
@@ -262,7 +262,8 @@ class _Runner:
 
 def selected(rule: Rule, by: str) -> bool:
     """Whether a name, a code or its beginning, or a category means the rule."""
-    return by in (rule.name, rule.category) or (
+    name = RENAMED.get(by, by)
+    return name in (rule.name, rule.category) or (
         by.isupper() and rule.code.startswith(by)
     )
 

@@ -199,6 +199,20 @@ def _unjudged(result: Result) -> Iterator[str]:
             where = count(files, "file")
             verb = "needs" if len(rules) == 1 else "need"
             yield f"not judged: {count(len(rules), 'rule')} in {where} {verb} {advice}"
+    yield from _gaps(result)
+
+
+def _gaps(result: Result) -> Iterator[str]:
+    """What no estimate covers: memory, speed or both, why, and in how many files."""
+    files: Counter[tuple[str, str]] = Counter()
+    for report in result.reports:
+        found: dict[str, set[str]] = {}
+        for what, reason in report.gaps.values():
+            found.setdefault(reason, set()).add(what)
+        files.update((" and ".join(sorted(found[why])), why) for why in found)
+    for (what, reason), number in files.items():
+        where = f" in {count(number, 'file')}" if len(result.reports) > 1 else ""
+        yield f"{what} not judged{where}: {reason}"
 
 
 def count(number: int, noun: str) -> str:

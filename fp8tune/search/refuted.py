@@ -14,7 +14,7 @@ from fp8tune.search.writeback import MEASURED
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 
-PREDICTED = ("out-of-memory", "tight-memory")
+PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
 

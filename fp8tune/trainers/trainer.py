@@ -34,6 +34,10 @@ FOREIGN: dict[str, tuple[str, ...]] = {
 _HEADER = r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)"
 
 
+DEGREES = "the parallel degrees"
+"""Who says how many GPUs there are, where nobody else does."""
+
+
 class Trainer:
     """One trainer, loaded from its folder."""
 
@@ -81,8 +85,8 @@ class Trainer:
         job = Job(self.vocabulary, loaded.values, loaded.written, target)
         with suppress(Unknown):
             if not target.world_size:
-                size, by = int(job["declared_gpus"]), "the parallel degrees"
-                placed = target._replace(world_size=size, world_size_origin=by)
+                size = int(job["declared_gpus"])
+                placed = target._replace(world_size=size, world_size_origin=DEGREES)
                 job = Job(self.vocabulary, loaded.values, loaded.written, placed)
         return job
 

@@ -2,7 +2,10 @@
 
 import pytest
 
+from fp8tune.facts.verdict import FITS, MAY_NOT_FIT, OUT, PROBABLY_OUT
 from tests.estimate.configs import H200, JSON, SEVEN_B
+
+VERDICTS = (FITS, MAY_NOT_FIT, PROBABLY_OUT, OUT)
 
 
 def test_json(estimate):
@@ -16,7 +19,7 @@ def test_json(estimate):
         sum(memory["breakdown_gib"].values()), rel=0.05
     )
     assert speed["low"] <= speed["tokens_per_second"] <= speed["high"]
-    assert said["fit"] in ("fits", "tight", "out-of-memory", "unknown")
+    assert said["fit"] in ("unknown", *VERDICTS)
     assert said["fp8_pays"] in ("yes", "marginal", "no", "unknown")
     assert said["reasons"]
     assert {row["name"] for row in said["gemms"]} >= {"q_proj", "head", "attention"}
@@ -51,7 +54,8 @@ def test_memory_of_fp32_is_covered(fp8tune, project):
 
 def test_gains_above_one_and_a_half_are_flagged(fp8tune, project):
     large = SEVEN_B.replace("[model]", "[model]\ndim = 16384\nn_layers = 4")
-    project({"a.toml": large.replace("14336", "57344")})
+    large = large.replace("14336", "57344").replace("steps = 4", "steps = 1")
+    project({"a.toml": large})
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json
     assert said["speed"]["fp8_gain"] > 1.5
     assert said["speed"]["fp8_gain_suspicious"]
@@ -78,12 +82,27 @@ def test_what_cannot_be_estimated(fp8tune, project, name, text, said):
     assert outcome.err.count("\n") == 1
 
 
-def test_a_precision_that_the_trainer_does_not_have(fp8tune, project):
-    project({"a.toml": '[train]\nmixed_precision = "x"\n'})
+@pytest.mark.parametrize(
+    ("line", "place", "rule"),
+    [
+        ('mixed_precision = "x"', (2, 19), "unknown-precision"),
+        ('activation_checkpointing = "ful"', (2, 28), "value-not-allowed"),
+        ("batch_size = 0", (2, 14), "value-out-of-range"),
+    ],
+)
+def test_what_lint_refuses_is_said_with_its_place(fp8tune, project, line, place, rule):
+    project({"a.toml": f"[train]\n{line}\n"})
+    (finding,) = fp8tune("lint", "a.toml", "--select", rule, *JSON).json["diagnostics"]
+    assert (finding["line"], finding["column"]) == place
+    (refused,) = fp8tune("estimate", "a.toml", *JSON).json["refused"]
+    shared = ("rule", "message", "help", "line", "column")
+    assert {name: refused[name] for name in shared} == {
+        name: finding[name] for name in shared
+    }
     outcome = fp8tune("estimate", "a.toml")
-    said = 'fp8tune: a.toml: `train.mixed_precision = "x"` is no precision of the '
-    assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err == f"{said}trainer: bf16, fp16, fp32, fp8\n"
+    assert (outcome.code, outcome.err) == (1, "")
+    assert "this cannot run: " in outcome.out
+    assert "  --> a.toml:{}:{}\n".format(*place) in outcome.out
 
 
 def test_a_peak_of_megabytes_has_figures(estimate):

@@ -254,6 +254,6 @@ def test_what_ran_out_is_never_said_to_fit(config):
     assert one["memory.fit"] == "fits"
     (run,) = of_job(one, ran_out=True)
     found = calibration.memory(one, [run])
-    assert calibration.memory_fit(one, found) == "tight"
+    assert calibration.memory_fit(one, found) == "may-not-fit"
     assert (found.value, found.runs) == (one["memory.peak_gib"], 0)
     assert found.high == pytest.approx(one["gpu.memory_gib"])

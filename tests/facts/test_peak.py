@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fp8tune.facts import peak
 from fp8tune.facts.bands import BANDS, band
+from fp8tune.facts.verdict import verdict
 from fp8tune.job import Unknown
 from tests.facts.shapes import ANY, INSTANTS, built, degrees, gpus
 
@@ -178,29 +178,32 @@ def test_accumulation_keeps_four_bytes_per_parameter(config):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "fit"),
+    ("low", "middle", "high", "fit"),
     [
-        (101.0, 110.0, "out-of-memory"),
-        (99.0, 110.0, "tight"),
-        (80.0, 92.0, "tight"),
-        (80.0, 91.0, "fits"),
+        (101.0, 105.0, 110.0, "out-of-memory"),
+        (90.0, 96.0, 110.0, "probably-out-of-memory"),
+        (90.0, 95.0, 110.0, "may-not-fit"),
+        (80.0, 91.0, 92.0, "may-not-fit"),
+        (80.0, 90.0, 91.0, "fits"),
     ],
 )
-def test_fit(low, high, fit):
-    assert peak.fit(1, 100.0, low, high, peak.usable_gib(100.0)) == fit
+def test_the_verdict_is_where_the_band_lies(low, middle, high, fit):
+    assert verdict(1, 100.0, 100.0, (low, middle, high)) == fit
 
 
 def test_a_gpu_of_unknown_memory_is_known_to_be_too_small():
-    assert peak.fit(1, 80.0, 81.0, 90.0) == "out-of-memory"
+    assert verdict(1, 80.0, None, (81.0, 85.0, 90.0)) == "out-of-memory"
+    assert verdict(1, 80.0, None, (79.0, 85.0, 90.0)) == "probably-out-of-memory"
     with pytest.raises(Unknown) as error:
-        peak.fit(1, 80.0, 10.0, 11.0)
+        verdict(1, 80.0, None, (10.0, 10.5, 11.0))
     assert error.value.args == ("gpu.memory_gib",)
 
 
 def test_a_pipeline_is_known_not_to_fit_alone():
-    assert peak.fit(2, 100.0, 101.0, 110.0, 91.5) == "out-of-memory"
-    with pytest.raises(Unknown):
-        peak.fit(2, 100.0, 50.0, 60.0, 91.5)
+    assert verdict(2, 100.0, 100.0, (101.0, 105.0, 110.0)) == "out-of-memory"
+    with pytest.raises(Unknown) as error:
+        verdict(2, 100.0, 100.0, (50.0, 55.0, 60.0))
+    assert error.value.args == ("memory.last_stage",)
 
 
 def test_fp8_weights_may_be_cached_where_blocks_are_not_checkpointed(config):

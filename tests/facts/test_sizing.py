@@ -156,7 +156,7 @@ def test_gradients_of_accumulation_are_not_cured_by_batches(job):
     assert found["memory.breakdown"]["gradients"] == pytest.approx(263, abs=1)
     assert found["memory.advice"] == (
         "set `train.batch_size = 8` and `train.grad_accum_steps = 1`: at most 134 GiB,"
-        " which hardly fits"
+        " which may not fit"
     )
 
 
@@ -215,7 +215,7 @@ def test_what_is_advised_fits(shape):
     for option in words.split(", or ") if words.startswith("set") else ():
         pairs = re.findall(r"`\w+\.(\w+) = ([^`]+)`", option)
         changes = {short[key]: json.loads(value) for key, value in pairs}
-        wanted = "tight" if option.endswith("hardly fits") else "fits"
+        wanted = "may-not-fit" if option.endswith("may not fit") else "fits"
         assert changes
         changed = shape | changes
         assert built(changed)["memory.fit"] == wanted

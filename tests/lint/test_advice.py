@@ -33,10 +33,8 @@ KNOWN = {
     ("mot-with-expert-parallel", "mot-experts-without-balance"): (
         "so with any ep, but said only of a run that starts"
     ),
-    ("moe-with-compile", "out-of-memory"): (
-        "so with compile, whose memory is not known beside experts"
-    ),
-    ("out-of-memory", "tight-memory"): "what hardly fits, where nothing surely does",
+    ("out-of-memory", "may-not-fit"): "what may fit, where nothing surely does",
+    ("mot-with-expert-parallel", "out-of-memory"): "probably so with ep too",
     ("unknown-optimizer", "muon-gradients-add-up"): "so with muon, however spelt",
     ("unknown-optimizer", "checkpoint-never-loads"): (
         "so with schedule_free_adamw, however spelt"

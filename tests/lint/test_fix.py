@@ -185,3 +185,54 @@ def test_a_fix_that_would_lose_a_comment_is_not_offered(builtin, looks, comment)
     report = looks(*builtin)(text.encode())
     found = next(d for d in report.diagnostics if "mot_modalities" in d.key)
     assert (found.fix is None) is comment
+
+
+LARGE = """# fp8tune: gpu=h100 world-size={gpus}
+[model]
+dim = {dim}
+n_layers = {layers}
+n_heads = {heads}
+n_kv_heads = 8
+ffn_dim_multiplier = 1.3
+vocab_size = 128256
+max_seq_len = 4096
+[train]
+batch_size = {batch}
+seq_len = 4096
+grad_accum_steps = {accum}
+max_steps = 10000
+mixed_precision = "{precision}"
+activation_checkpointing = "full"
+[distributed]
+tp = {tp}
+[checkpoint]
+load_path = "x/step_1"
+"""
+SEVENTY = {"dim": 8192, "layers": 80, "heads": 64, "gpus": 64, "batch": 1, "accum": 1}
+THIRTEEN = {"dim": 5120, "layers": 40, "heads": 40, "gpus": 16}
+
+
+def test_a_fix_that_does_not_fit_is_not_offered(lint):
+    found = {
+        d.rule: d
+        for d in lint(LARGE.format(**SEVENTY, precision="fp8", tp=8)).diagnostics
+    }
+    refused = found["fp8-with-tensor-parallel"]
+    assert refused.fix is None
+    assert "no fix is offered: to set `distributed.tp = 1` takes about 130 GiB" in (
+        refused.help
+    )
+    small = SEVENTY | {"dim": 4096, "layers": 32, "heads": 32}
+    (fits,) = lint(LARGE.format(**small, precision="fp8", tp=8)).diagnostics
+    assert fits.fix is not None
+
+
+@pytest.mark.parametrize(("batch", "accum", "fires"), [(4, 2, True), (8, 2, False)])
+def test_advice_on_memory_that_does_not_fit_is_no_finding(lint, batch, accum, fires):
+    """The rule out-of-memory says what would fit."""
+    values = THIRTEEN | {"batch": batch, "accum": accum}
+    found = {
+        d.rule for d in lint(LARGE.format(**values, precision="bf16", tp=1)).diagnostics
+    }
+    assert "out-of-memory" in found
+    assert ("gradients-kept-unsharded" in found) is fires

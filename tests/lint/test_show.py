@@ -29,7 +29,7 @@ parallelism: 4 x more sequences per step, and whole layers on each GPU)
   = why: fp8tune explain fp8-with-tensor-parallel
 
 1 error in 1 of 1 file
-not judged: 4 rules in 1 file need the GPU: add --gpu h100, or `# fp8tune: gpu=h100` \
+not judged: 5 rules in 1 file need the GPU: add --gpu h100, or `# fp8tune: gpu=h100` \
 above the first table
 not judged: 2 rules in 1 file need the number of GPUs: add --world-size 16, or \
 `# fp8tune: world-size=16` above the first table

@@ -57,8 +57,8 @@ def test_a_second_search_replaces_its_own_comments():
 
 def test_a_second_search_leaves_no_comment_of_the_first_elsewhere():
     """Nor its ignores: their figures are of a setting that is no more."""
-    ignore = f"# fp8tune: ignore[tight-memory] -- {MEASURED} 71.0 of 79.1 GiB\n"
-    mine = "# fp8tune: ignore[tight-memory] -- seen to fit\n"
+    ignore = f"# fp8tune: ignore[may-not-fit] -- {MEASURED} 71.0 of 79.1 GiB\n"
+    mine = "# fp8tune: ignore[may-not-fit] -- seen to fit\n"
     text = CONFIG.replace("[distributed]", f"{ignore}{mine}[distributed]")
     once = written(
         text,

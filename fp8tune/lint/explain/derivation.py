@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.facts.gaps import GAPS, reason
 from fp8tune.job import Source, Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.formula import unknown_if, working
@@ -114,11 +115,11 @@ class _Derivation:
         if name in self.seen:
             return node._replace(origin=SEEN if depth else "")
         if depth == 0:
-            return node._replace(origin="" if known else self.reason(source))
+            return node._replace(origin="" if known else self.reason(name, source))
         self.seen.add(name)
         inputs = tuple(self.inputs(source, depth - 1, all_of_them=not known))
         if not known:
-            return node._replace(origin=self.reason(source), inputs=inputs)
+            return node._replace(origin=self.reason(name, source), inputs=inputs)
         told = working(source.call, self.arguments(source))
         return node._replace(working=told, inputs=inputs)
 
@@ -142,7 +143,7 @@ class _Derivation:
         values = {name: self.value(name) for name in source.parameters}
         return {name: value for name, (value, known) in values.items() if known}
 
-    def reason(self, source: Source) -> str:
+    def reason(self, name: str, source: Source) -> str:
         """Why a function has no value: an input that is missing, or what it says."""
         arguments = self.arguments(source)
         lacks = [name for name in source.parameters if name not in arguments]
@@ -152,9 +153,19 @@ class _Derivation:
         if told:
             return f"not known if {told}"
         if lacks:
-            name = (required or lacks)[0]
-            return f"needs {spelled.get(name, name)}"
-        return "not known for these values"
+            wanted = (required or lacks)[0]
+            return f"needs {spelled.get(wanted, wanted)}"
+        return self.gap(name) or "not known for these values"
+
+    def gap(self, name: str) -> str:
+        """What no estimate covers, where that is why a value is not known."""
+        try:
+            self.config.job[name]
+        except Unknown as missing:
+            lacking = str(missing.args[0])
+            if lacking in GAPS:
+                return reason(lacking, self.config.job.target.gpu)
+        return ""
 
 
 def missing(node: Node) -> list[Node]:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fp8tune.lint.diagnostic import Diagnostic, Fix, Suppressed
+from fp8tune.job import TARGETS
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Report, Suppressed
 from fp8tune.lint.formats.address import well_formed
 from fp8tune.lint.run import Result
 
@@ -27,7 +28,8 @@ def _document(result: Result, statistics: bool) -> Iterator[tuple[str, Any]]:
             {
                 "path": well_formed(report.path),
                 "rule": rule,
-                "needs": fact.replace("_", "-"),
+                "needs": fact.replace("_", "-") if fact in TARGETS else fact,
+                **_why(report, rule),
             }
             for report in checked
             for rule, fact in report.unjudged.items()
@@ -47,6 +49,12 @@ def _document(result: Result, statistics: bool) -> Iterator[tuple[str, Any]]:
     yield "stale", list(map(well_formed, result.stale))
     if statistics:
         yield "statistics", _statistics(result)
+
+
+def _why(report: Report, rule: str) -> dict[str, str]:
+    """Why a rule was not judged, where no user can supply the fact."""
+    _, reason = report.gaps.get(rule, ("", ""))
+    return {"reason": reason} if reason else {}
 
 
 def _finding(found: Diagnostic) -> dict[str, Any]:

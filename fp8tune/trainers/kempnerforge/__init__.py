@@ -12,6 +12,7 @@ WORDS = (
     "reach",
     "trial",
     "memory",
+    "bounds",
     "activations",
     "recompute",
     "experts",

@@ -29,6 +29,8 @@ def ffn_bytes(
     ffn_size: int, model_activation: str, tp: int, compute_bytes: int
 ) -> float:
     """Bytes per token that a dense FFN keeps; with ReLU not measured."""
+    if model_activation == "relu":
+        raise Unknown("ffn_bytes", 0)
     return kept_values(ffn_size, model_activation) * compute_bytes / 2 / tp
 
 
@@ -61,21 +63,22 @@ def activation_bytes(
     where the compiler recomputes part of it. Tensor parallelism splits all but the
     inputs that linears gather, each its own, in place of what the norm returned; or
     norms where the sequence is whole. With selective AC torch 2.13 does not compile it
-    there.
+    there. Where this is unknown, what full AC keeps is a lower bound.
     """
     split = tp if sequence_parallel else 1
+    whole = (1 - 1 / split) / layers
+    least = compute_bytes * hidden_size * (1 / split + whole)
     if ac_applied == "full":
-        whole = (1 - 1 / split) / layers
-        return compute_bytes * hidden_size * (1 / split + whole)
+        return least
     if (model_norm_type, model_qk_norm) != ("rmsnorm", False):
-        raise Unknown("activation_bytes.norm")
+        raise Unknown("activation_bytes.norm", least)
     if compile:
         if moe_layers or vlm_arch_name:
-            raise Unknown("activation_bytes.compiled")
+            raise Unknown("activation_bytes.compiled", least)
         if tp > 1 and ac_applied == "selective":
-            raise Unknown("activation_bytes.split")
+            raise Unknown("activation_bytes.split", least)
         if model_activation != "silu":
-            raise Unknown("activation_bytes.activation")
+            raise Unknown("activation_bytes.activation", least)
         if ac_applied == "selective":
             return compute_bytes * (4 * hidden_size + 3 * ffn_size)
         whole = (2 if sequence_parallel else 4) * hidden_size if tp > 1 else 0

@@ -37,8 +37,10 @@ def gemms(
     (distributed/tensor_parallel.py, distributed/parallel.py apply_float8). Known for
     text runs, joint decoders and MoMa, without their vision encoder and adapter.
     """
-    if cp > 1 or vlm_arch_name not in ("", "joint_decoder", "moma"):
-        raise Unknown("gemms")
+    if cp > 1:
+        raise Unknown("speed.cp")
+    if vlm_arch_name not in ("", "joint_decoder", "moma"):
+        raise Unknown("speed.vlm")
     from fp8tune.facts.linears import Decoder, of_decoder
 
     shape = Decoder(
@@ -147,12 +149,23 @@ def vlm_moma_experts(
 
 
 def attention_passes(
-    ac_applied: str, cp: int, vlm_arch_name: str, data_pack_sequences: bool
+    ac_applied: str,
+    cp: int,
+    vlm_arch_name: str,
+    data_pack_sequences: bool,
+    model_sdpa_backend: str = "auto",
 ) -> float:
     """Forward passes of attention that a step costs (distributed/parallel.py).
 
-    Both AC modes repeat attention. Unknown with a mask: packed sequences and VLMs.
+    Both AC modes repeat attention. Unknown with a mask, as packed sequences and VLMs
+    have it, and for the math backend, which is no fused kernel.
     """
-    if cp > 1 or vlm_arch_name or data_pack_sequences:
-        raise Unknown("attention_passes")
+    if cp > 1:
+        raise Unknown("speed.cp")
+    if vlm_arch_name:
+        raise Unknown("speed.vlm")
+    if data_pack_sequences:
+        raise Unknown("speed.packed")
+    if model_sdpa_backend == "math":
+        raise Unknown("speed.math")
     return 4.5 if ac_applied in ("full", "selective") else 3.5

@@ -101,6 +101,15 @@ def fp8_all_gather(precision: str) -> bool:
     return precision == "fp8"
 
 
+def fp8_scales_precomputed() -> bool:
+    """Whether one all-reduce gets the scales of all weights: never.
+
+    The trainer does not call ``precompute_float8_dynamic_scale_for_fsdp``, so each
+    gathered weight all-reduces its own largest value (distributed/parallel.py).
+    """
+    return False
+
+
 def fp8_converts_head(precision: str) -> bool:
     """Whether the output head becomes a Float8Linear: always (parallel.py)."""
     return precision == "fp8"
@@ -171,10 +180,10 @@ def vlm_grid(vision_encoder_num_tokens: int, adapter_type: str) -> int:
     """Side of the patch grid that a pooling adapter sees [tokens]; 0 if none.
 
     -1 where the tokens are no square, which the adapter refuses
-    (model/adapter.py, _grid_side).
+    (model/adapter.py, _grid_side). At least 1 where the encoder is still to be asked.
     """
     if vision_encoder_num_tokens <= 0:
-        raise Unknown("vision_encoder.num_tokens")
+        raise Unknown("vision_encoder.num_tokens", 1)
     if adapter_type not in ("avgpool", "attentional_pool"):
         return 0
     side = math.isqrt(vision_encoder_num_tokens)

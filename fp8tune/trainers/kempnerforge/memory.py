@@ -24,8 +24,10 @@ def shards(dp_shard: int, dp_replicate: int, cp: int) -> int:
 
     Replicas without shards are sharded all the same (parallel.py, get_dp_mesh).
     """
-    if cp > 1 or (dp_replicate > 1 and dp_shard > 1):
-        raise Unknown("shards")
+    if cp > 1:
+        raise Unknown("shards.cp")
+    if dp_replicate > 1 and dp_shard > 1:
+        raise Unknown("shards.hybrid")
     return dp_shard * dp_replicate
 
 
@@ -143,12 +145,17 @@ def block_tokens(
 ) -> int:
     """Tokens of one micro-batch in the residual stream.
 
-    Unknown where attention gets an explicit mask, whose memory was not measured.
+    Unknown where attention gets an explicit mask or keeps its scores: the memory of
+    these was not measured. It comes on top, so this number of tokens is a lower bound.
     """
-    masked = data_pack_sequences or (video and vlm_arch_name != "cross_attention")
-    if masked or model_sdpa_backend == "math":
-        raise Unknown("block_tokens")
-    return micro_batch * seq_len
+    tokens = micro_batch * seq_len
+    if data_pack_sequences:
+        raise Unknown("block_tokens.packed", tokens)
+    if video and vlm_arch_name != "cross_attention":
+        raise Unknown("block_tokens.video", tokens)
+    if model_sdpa_backend == "math":
+        raise Unknown("block_tokens.math", tokens)
+    return tokens
 
 
 def head_tokens(
@@ -163,7 +170,7 @@ def head_tokens(
 def block_copies(vlm_arch_name: str) -> int:
     """Copies of a block's weights: MoT has one per modality (model/mot.py)."""
     if vlm_arch_name == "moma":
-        raise Unknown("block_copies")
+        raise Unknown("block_copies", 1)
     return 2 if vlm_arch_name == "mot" else 1
 
 
@@ -197,18 +204,21 @@ def extra_parameters(
 
     Known where the encoder is the random one, which has none, and nothing else is
     frozen. The attentional-pool adapter's is taken as a linear one's: a few million
-    too few.
+    too few. A lower bound counts neither encoder nor frozen parts.
     """
     if not vlm:
         return 0
-    if vision_encoder_type != "random" or any(map(_freezes_more, vlm_freeze)):
-        raise Unknown("extra_parameters")
+    if any(map(_freezes_more, vlm_freeze)):
+        raise Unknown("extra_parameters.frozen", 0)
     queries = vlm_cross_attention_n_heads or heads
     share = (vlm_cross_attention_n_kv_heads or queries) / queries
     attention = round(2 * hidden_size**2 * (1 + share))
     inside = adapter_hidden_dim or hidden_size if adapter_type == "mlp_2layer" else 0
     adapter = (vision_encoder_feature_dim + inside) * (inside or hidden_size)
-    return cross_blocks * (attention + params_ffn + 2 * hidden_size) + adapter
+    found = cross_blocks * (attention + params_ffn + 2 * hidden_size) + adapter
+    if vision_encoder_type != "random":
+        raise Unknown("extra_parameters.encoder", found)
+    return found
 
 
 def _freezes_more(spec: Any) -> bool:

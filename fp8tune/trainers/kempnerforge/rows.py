@@ -63,8 +63,11 @@ def expert_bytes(
     """Bytes per token that a mixture of experts keeps: padded rows, and sorted tokens.
 
     In fp32 experts run one after the other, which was not measured (model/moe.py).
+    Nothing where no row is computed.
     """
-    if expert_rows and compute_bytes > BF16:
+    if not expert_rows:
+        return 0.0
+    if compute_bytes > BF16:
         raise Unknown("expert_bytes")
     one = kept_values(expert_size, model_activation)
     chosen = BF16 * model_moe_top_k * hidden_size
@@ -89,8 +92,11 @@ def expert_work(
 
     In its ``forward`` pass; while it is differentiated, ``before`` there is a gradient
     of its routed weights, ``beside`` that of the first matrix, and ``after`` all; a
-    shared expert has been by then. With full AC also what is computed again.
+    shared expert has been by then. With full AC also what is computed again. Nothing
+    where no row is computed.
     """
+    if not expert_rows:
+        return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)
     token, wide = BF16 * hidden_size, BF16 * expert_size * expert_rows
     inside, arriving = expert_rows * token, arriving_rows * token
     chosen = model_moe_top_k * token

@@ -68,7 +68,7 @@ def test_a_section_a_category_and_a_group_are_lists():
     page = explain("memory")
     assert page.meaning == CONSEQUENCES["memory"]
     names = [entry.name for entry in page.entries]
-    assert {"tight-memory", "memory.peak_gib"} <= set(names)
+    assert {"may-not-fit", "memory.peak_gib"} <= set(names)
 
 
 def test_one_myth_and_all_of_them():

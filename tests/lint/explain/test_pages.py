@@ -237,7 +237,7 @@ def test_a_fact():
         rules=[],
     )
     assert "memory.peak_gib" in page.facts
-    assert "tight-memory" in page.rules
+    assert "may-not-fit" in page.rules
 
 
 def test_a_field_that_a_key_says():

@@ -1,0 +1,111 @@
+"""What the estimates of memory and speed do not cover, in words. No facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from fp8tune.job import Job, Unknown
+
+ASKED = {
+    "gpu": "--gpu h100",
+    "world_size": "--world-size 16",
+}
+"""What the user can say, and how."""
+
+_VLM = "vision-language models"
+_TOKENS = "a vision encoder that tells how many tokens it has only when it is loaded"
+
+GAPS = {
+    "vision_encoder.num_tokens": _TOKENS,
+    "vlm_positions": _TOKENS,
+    "vlm_visual_tokens": _TOKENS,
+    "extra_parameters.encoder": "vision encoders other than the random one",
+    "extra_parameters.frozen": "frozen parts other than the vision encoder",
+    "block_copies": "MoMa blocks",
+    "cross_blocks": "cross-attention without its interval",
+    "block_tokens.packed": "the mask that packed sequences give attention",
+    "block_tokens.video": "the mask that video gives attention",
+    "block_tokens.math": "the scores that the math backend of attention keeps",
+    "shards.cp": "context parallelism",
+    "shards.hybrid": "replicas of sharded groups",
+    "activation_bytes.norm": "what blocks keep without full AC if their norms are "
+    "others than RMSNorm, or queries and keys are normalised",
+    "activation_bytes.split": "what compiled blocks keep under selective AC with "
+    "tensor parallelism; AC none and full have a figure, and so have runs without "
+    "compile",
+    "activation_bytes.activation": "what compiled blocks keep without full AC if their "
+    "FFN is not gated",
+    "activation_bytes.compiled": "what compiled blocks of mixtures of experts and "
+    "vision-language models keep without full AC",
+    "ffn_bytes": "ReLU",
+    "logit_bytes": "this loss",
+    "expert_bytes": "mixtures of experts in fp32",
+    "optimizer_bytes": "this optimizer",
+    "memory.last_stage": "the last pipeline stage, which has the logits",
+    "gpu.memory_gib": "what torch sees of this GPU's memory",
+    "speed.vlm": _VLM,
+    "speed.cp": "context parallelism",
+    "speed.packed": "the speed of attention with the mask of packed sequences",
+    "speed.math": "the speed of the math backend of attention",
+    "speed.step": "mixtures of experts and expert parallelism",
+    "speed.bf16_seconds": "the speed of other GPUs than Hopper of 700 TFLOPS and more",
+    "speed.switched": "the speed of several GPUs but H100 SXM and H200, of which no "
+    "published run shows what they lose to communication",
+    "speed.fp8_seconds": "FP8 without compile",
+    "speed.precision": "the speed of fp16 and fp32, which no published run shows",
+    "speed.optimizer": "the time of this optimizer's step",
+    "speed.most_gpus": "the speed of more than 512 GPUs, which no published run shows",
+    "speed.hidden_size": "hidden sizes below 1024, where launches dominate",
+}
+"""What is not covered, by the name that ``Unknown`` carries."""
+
+
+def why(missing: dict[str, str], fact: str, gpu: str) -> str:
+    """Why a fact is not known: ``: ...``, or nothing if it is."""
+    name = missing.get(fact, "")
+    if name == "gpu":
+        return f": say --gpu {one_of(gpu) or 'h100'}"
+    if name in ASKED:
+        return f": say {ASKED[name]}"
+    if name == TOO_MUCH:
+        return ": the run does not fit the GPU"
+    if name in GAPS:
+        return f": not covered: {GAPS[name]}"
+    return f": `{name}` is not known" if name else ""
+
+
+TOO_MUCH = "memory.fit"
+"""What the speed of a run that does not fit is missing."""
+
+
+def is_gap(job: Job, name: str, what: str) -> bool:
+    """Whether ``memory`` or ``speed`` cannot be judged for want of a fact.
+
+    Memory is judged all the same where its lower bound is too much for the GPU.
+    """
+    if what == "memory":
+        with suppress(Unknown):
+            return not job["memory.fit"]
+    return name in GAPS
+
+
+def reason(name: str, gpu: str) -> str:
+    """Why something cannot be judged for want of a fact, in words."""
+    several = one_of(gpu) if name == "gpu.memory_gib" else ""
+    if several:
+        return f"`{gpu}` may be {several}: say which"
+    return f"no estimate covers {GAPS[name]}"
+
+
+def beyond(names: Iterable[str]) -> str:
+    """What comes on top of a lower bound, in words."""
+    words = dict.fromkeys(GAPS[name] for name in names if name in GAPS)
+    return f"not counted: {'; '.join(words)}"
+
+
+def one_of(gpu: str) -> str:
+    """The GPUs that a family's name may mean, ``a or b``; nothing for one GPU."""
+    from fp8tune.facts.gpus import find
+
+    return " or ".join(find(gpu).members) if gpu else ""

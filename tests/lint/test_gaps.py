@@ -1,0 +1,117 @@
+"""What no estimate covers is said, with the reason, in every file that it concerns."""
+
+import pytest
+
+from tests.sample import DEFAULT_8B
+
+RUN = f"""{DEFAULT_8B}sdpa_backend = "{{sdpa}}"
+[train]
+batch_size = {{batch}}
+seq_len = 4096
+activation_checkpointing = "full"
+{{rest}}
+"""
+VLM = """
+[vision_encoder]
+type = "{}"
+path = "x/y"
+num_tokens = {}
+[vlm]
+max_text_len = 512
+{}
+[data]
+hf_dataset_name = "x/y"
+tokenizer_path = "gpt2"
+"""
+PACKED = "[data]\npack_sequences = true\ndataset_path = 'x'\ntokenizer_path = 'y'"
+FROZEN = 'freeze = [{ module = "transformer" }]'
+H200 = ("--gpu", "h200", "--world-size", "8")
+
+
+@pytest.fixture
+def summary(fp8tune, project):
+    """The lines of lint's summary on what was not judged."""
+
+    def read(gpu="h200", **values):
+        values = {"sdpa": "auto", "batch": 1, "rest": "", **values}
+        project({"a.toml": RUN.format(**values)})
+        out = fp8tune("lint", "a.toml", *H200[2:], "--gpu", gpu).out
+        return [line for line in out.splitlines() if "not judged" in line]
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("values", "memory", "speed"),
+    [
+        ({}, "", ""),
+        (
+            {"rest": PACKED},
+            "no estimate covers the mask that packed sequences give attention",
+            "no estimate covers the speed of attention with the mask of packed "
+            "sequences",
+        ),
+        (
+            {"sdpa": "math"},
+            "no estimate covers the scores that the math backend of attention keeps",
+            "no estimate covers the speed of the math backend of attention",
+        ),
+        *(
+            (
+                {"rest": VLM.format(encoder, tokens, "")},
+                "no estimate covers vision encoders other than the random one",
+                "no estimate covers vision-language models",
+            )
+            for encoder, tokens in (("siglip2", 0), ("clip", 49))
+        ),
+        (
+            {"rest": VLM.format("random", 64, FROZEN)},
+            "no estimate covers frozen parts other than the vision encoder",
+            "no estimate covers vision-language models",
+        ),
+        (
+            {"rest": "[distributed]\npp = 2\n"},
+            "no estimate covers the last pipeline stage, which has the logits",
+            "no estimate covers the last pipeline stage, which has the logits",
+        ),
+        (
+            {"gpu": "a100"},
+            "`a100` may be a100-40gb or a100-80gb: say which",
+            "no estimate covers the speed of other GPUs than Hopper of 700 TFLOPS and "
+            "more",
+        ),
+    ],
+)
+def test_what_is_not_judged_has_its_reason(summary, values, memory, speed):
+    if memory == speed:
+        said = [f"memory and speed not judged: {memory}"] if memory else []
+    else:
+        said = [f"memory not judged: {memory}", f"speed not judged: {speed}"]
+    assert sorted(summary(**values)) == said
+
+
+def test_what_does_not_fit_at_the_least_is_judged(summary, fired):
+    values = {"batch": 64, "rest": PACKED}
+    assert [line[:16] for line in summary(**values)] == ["speed not judged"]
+    text = RUN.format(sdpa="auto", **values)
+    assert "out-of-memory" in fired(text, gpu="h200", world_size=8)
+    fits = RUN.format(sdpa="auto", **(values | {"batch": 1}))
+    assert "out-of-memory" not in fired(fits, gpu="h200", world_size=8)
+
+
+def test_it_is_counted_over_files_and_stands_in_json(fp8tune, project):
+    text = RUN.format(sdpa="math", batch=1, rest="")
+    project({"a.toml": text, "b.toml": text})
+    out = fp8tune("lint", "a.toml", "b.toml", *H200).out
+    reason = "no estimate covers the scores that the math backend of attention keeps"
+    assert f"memory not judged in 2 files: {reason}\n" in out
+    said = fp8tune("lint", "a.toml", *H200, "--output-format", "json").json
+    mine = [entry for entry in said["unjudged"] if entry["rule"] == "out-of-memory"]
+    assert mine == [
+        {
+            "path": "a.toml",
+            "rule": "out-of-memory",
+            "needs": "block_tokens.math",
+            "reason": reason,
+        }
+    ]
