@@ -157,6 +157,12 @@ def half_gain(
     return _gain(job, changes, speed_tokens_per_second, world_size // 2)
 
 
+def fp32_fit(job: Job) -> str:
+    """Whether the same run fits the GPU in fp32."""
+    found: str = job.with_values({"precision": "fp32"})["memory.fit"]
+    return found
+
+
 def nearly_empty(
     speed_communication_share: float,
     gpu_memory_gib: float,

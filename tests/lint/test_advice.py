@@ -43,8 +43,8 @@ KNOWN = {
     ("pipeline-with-sharding", "tensor-parallel-from-scratch"): (
         "so with any pp, but said only of a run that starts"
     ),
-    ("learning-rate-below-bf16", "tight-memory"): (
-        "fp32 needs twice the memory, which the help line says"
+    ("learning-rate-below-bf16", "probably-out-of-memory"): (
+        "fp32 is not advised where the GPU is known and it would not fit"
     ),
 }
 """The rule that advises and the one that warns then, with the reason."""

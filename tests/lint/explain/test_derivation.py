@@ -87,7 +87,8 @@ def test_a_fact_says_itself_why_it_is_unknown(config):
 
 def test_a_gpu_without_the_figure(config):
     node = derive("gpu.memory_gib", config(gpu="gh200"))
-    assert node.known or node.origin == "not known for these values"
+    assert not node.known
+    assert node.origin == "`gh200` may be gh200-96gb or gh200-144gb: say which"
 
 
 def test_inputs_that_a_result_did_without_are_left_out(config):
