@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
+
+if TYPE_CHECKING:
+    from fp8tune.lint.explain import Page
 
 
 @click.command("explain")
@@ -19,6 +23,7 @@ from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
     type=click.IntRange(1, 10**7),
     help="GPUs of one machine, 8 if not said.",
 )
+@click.option("--all", "whole", is_flag=True, help="Derive a value down to the keys.")
 @calibration_file
 @text_or_json
 def command(
@@ -27,6 +32,7 @@ def command(
     gpu: str | None,
     world_size: int | None,
     gpus_per_node: int | None,
+    whole: bool,
     calibration: str,
     output_format: str,
 ) -> None:
@@ -34,10 +40,12 @@ def command(
 
     With a CONFIG (- for stdin): what the rule says of it, or how the value comes about,
     on the GPUs and by the measured runs that `fp8tune estimate` takes. A section, a
-    category of rules, a group of facts and `myths` are listed.
+    category of rules, a group of facts and `myths` are listed. For any other word the
+    pages are listed whose summaries have it.
     """
-    from fp8tune.lint.explain import explain, nearest
+    from fp8tune.lint.explain import explain, nearest, search
 
+    whole |= output_format == "json"
     nodes = gpus_per_node or 0
     known = read_config(config, gpu, world_size, nodes) if config else None
     if known is None:
@@ -48,9 +56,11 @@ def command(
         from fp8tune.facts.stored import read
 
         try:
-            page = explain(name, known, on_its_gpus, read(calibration))
+            page = explain(name, known, on_its_gpus, read(calibration), whole=whole)
         except BadCalibration as error:
             raise Failure(str(error)) from None
+    if page is None and not (nearest(name) and _is_name(name)):
+        page = search(name)
     if page is None:
         near = nearest(name)
         hint = f"; did you mean {near}?" if near else ""
@@ -60,7 +70,22 @@ def command(
 
         click.echo(data(page))
         return
+    _print(page, whole=whole)
+
+
+def _print(page: Page, *, whole: bool) -> None:
+    """Print a page as text, and how to see what a brief derivation leaves out."""
+    from fp8tune.lint.explain.derivation import is_cut
+    from fp8tune.lint.explain.fact import FactPage
     from fp8tune.lint.explain.text import text
     from fp8tune.lint.show import wants_colour
 
     click.echo(text(page, colour=wants_colour(sys.stdout)), color=True)
+    value = page.derivation if isinstance(page, FactPage) else None
+    if value and not whole and is_cut(value):
+        click.echo("\n--all derives each value down to the lines of the config.")
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word looks like the name of a page: `train.seqlen` is misspelt."""
+    return any(mark in word for mark in ".-_")

@@ -36,6 +36,23 @@ def test_explain_a_config(fp8tune, project, path):
     assert (derivation["value"], derivation["origin"]) == (8, "--world-size")
 
 
+def test_explain_a_value_briefly_or_whole(fp8tune, project):
+    project({"a.toml": ERROR})
+    command = ("explain", "memory.peak_gib", "a.toml", "--gpu", "h100")
+    brief, whole = fp8tune(*command), fp8tune(*command, "--all")
+    assert (brief.code, whole.code) == (0, 0)
+    assert brief.out.endswith(
+        "--all derives each value down to the lines of the config.\n"
+    )
+    assert 3 * brief.out.count("\n") < whole.out.count("\n")
+
+
+def test_explain_a_word(fp8tune):
+    said = fp8tune("explain", "tensor parallel")
+    assert (said.code, said.err) == (0, "")
+    assert "\nfp8-with-tensor-parallel " in said.out
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [

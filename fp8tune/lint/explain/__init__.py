@@ -11,7 +11,7 @@ from fp8tune.facts import FACTS
 from fp8tune.facts.runs import Run
 from fp8tune.fields import FIELDS
 from fp8tune.lint.config import Config
-from fp8tune.lint.explain.fact import FactPage, fact_page
+from fp8tune.lint.explain.fact import FactPage, fact_page, meaning
 from fp8tune.lint.explain.key import KeyPage, key_page
 from fp8tune.lint.explain.myths import Myth, myths
 from fp8tune.lint.explain.reads import builtin
@@ -49,6 +49,9 @@ Page = RulePage | KeyPage | FactPage | ListPage | MythPage
 OF_A_RUN = ("memory", "speed")
 """Groups of facts that are nothing where there is no run."""
 
+MAX_FOUND = 12
+"""Pages that a search answers with at most."""
+
 _INDEX = re.compile(r"\[\d*\]")
 
 
@@ -57,12 +60,14 @@ def explain(
     config: Config | None = None,
     place: Callable[[Config], tuple[Config, list[str]]] = lambda config: (config, []),
     runs: Sequence[Run] = (),
+    *,
+    whole: bool = True,
 ) -> Page | None:
     """The page of a name; ``None`` if nothing is called so.
 
     Rules are judged as in lint, for what the user has said. Facts have the target that
     ``place`` finds with what keeps it from running there, and measured runs correct
-    them, as in an estimate.
+    them, as in an estimate. Their values are derived as a ``whole``, or briefly.
     """
     for rule in builtin():
         if name in (rule.name, rule.code):
@@ -74,7 +79,8 @@ def explain(
     for owner in NAMES:
         if name in (*FIELDS, *trainer(owner).vocabulary.computed):
             known, refused = place(config) if config else (None, [])
-            page = fact_page(known.trainer.name if known else owner, name, known, runs)
+            mine = known.trainer.name if known else owner
+            page = fact_page(mine, name, known, runs, whole=whole)
             needs_run = name.partition(".")[0] in OF_A_RUN
             return page._replace(refused=refused if needs_run else [])
     told = [myth for myth in myths() if name in (myth.name, "myths")]
@@ -93,6 +99,51 @@ def nearest(name: str) -> str:
             pages.setdefault(f"{section}.{word}", key)
     near = closest(name, pages) or closest(name.rpartition(".")[2], pages)
     return pages.get(near, "")
+
+
+def search(words: str) -> ListPage | None:
+    """The pages that have most of the words, the nearest first.
+
+    Names and summaries are searched, and the reasons that rules and myths give. A word
+    may go on: ``checkpoint`` finds checkpoints.
+    """
+    wanted = _words(words)
+    ranked = []
+    for entry, reasons in _texts():
+        name, summary = _words(entry.name), _words(f"{entry.name} {entry.summary}")
+        text = summary | _words(reasons)
+        rank = [
+            sum(_has(part, word) for word in wanted) for part in (text, summary, name)
+        ]
+        ranked.append(([*rank, len(wanted & text), -len(text)], entry))
+    most = max(rank[0] for rank, _ in ranked)
+    ranked = [(rank, entry) for rank, entry in ranked if rank[0] == most > 0]
+    ranked.sort(key=lambda each: each[0], reverse=True)
+    told = "Nothing has this name. Pages that speak of it:"
+    entries = [entry for _, entry in ranked[:MAX_FOUND]]
+    return ListPage(words, told, entries) if entries else None
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.casefold()))
+
+
+def _has(words: set[str], beginning: str) -> bool:
+    return any(word.startswith(beginning) for word in words)
+
+
+def _texts() -> Iterator[tuple[Entry, str]]:
+    """Every page with its summary, and what else it says."""
+    for rule in builtin():
+        yield Entry(rule.name, rule.summary), rule.why
+    for name, (_, spec) in keys().items():
+        yield Entry(name, spec.doc), " ".join(spec.aka)
+    names = dict.fromkeys((*FIELDS, *FACTS))
+    for owner in NAMES:
+        names |= dict.fromkeys(trainer(owner).vocabulary.computed)
+        yield from ((Entry(name, meaning(owner, name)), "") for name in names)
+    for myth in myths():
+        yield Entry(myth.name, f"{myth.claim}: {myth.verdict}"), myth.answer
 
 
 @cache
@@ -125,6 +176,5 @@ def _list(name: str) -> ListPage | None:
     entries += [Entry(r.name, r.summary) for r in builtin() if r.category == name]
     for fact in FACTS:
         if fact.partition(".")[0] == name:
-            entries.append(Entry(fact, fact_page(NAMES[0], fact).meaning))
-    meaning = CONSEQUENCES.get(name, "")
-    return ListPage(name, meaning, entries) if entries else None
+            entries.append(Entry(fact, meaning(NAMES[0], fact)))
+    return ListPage(name, CONSEQUENCES.get(name, ""), entries) if entries else None

@@ -25,7 +25,10 @@ SEEN = "see above"
 """Origin of a value that was derived before."""
 
 DEPTH = 32
-"""Levels of inputs that are followed."""
+"""Levels of inputs that are followed at most."""
+
+BRIEF = 2
+"""Levels of inputs that a brief derivation has."""
 
 _UNIT = re.compile(r"\[([A-Za-z/% ]+)\]")
 
@@ -58,6 +61,30 @@ def derive(name: str, config: Config, depth: int = DEPTH) -> Node:
     Inputs are followed ``depth`` levels down, each of them once.
     """
     return _Derivation(config).node(name, depth)
+
+
+def brief(name: str, config: Config) -> Node:
+    """The value as `derive` gives it: two levels of inputs, and none that is zero."""
+    return _without_zeros(derive(name, config, BRIEF))
+
+
+def is_cut(node: Node) -> bool:
+    """Whether a brief derivation leaves out what a value follows from."""
+    leaf = not (node.inputs or node.origin or node.working)
+    return leaf or any(map(is_cut, node.inputs))
+
+
+def _without_zeros(node: Node) -> Node:
+    inputs = tuple(_without_zeros(each) for each in node.inputs if not _is_zero(each))
+    return node._replace(inputs=inputs)
+
+
+def _is_zero(node: Node) -> bool:
+    """Whether a value is the number 0, or a table or list without another number."""
+    value = node.value
+    if isinstance(value, (dict, list)):
+        return node.known and not node.inputs and not value
+    return node.known and type(value) in (int, float) and value == 0
 
 
 class _Derivation:

@@ -13,7 +13,7 @@ from fp8tune.fields import FIELDS
 from fp8tune.job import Source
 from fp8tune.lint.config import Config
 from fp8tune.lint.explain.corrected import Corrected, corrected
-from fp8tune.lint.explain.derivation import SUPPLY, Node, derive, unit
+from fp8tune.lint.explain.derivation import SUPPLY, Node, brief, derive, unit
 from fp8tune.lint.explain.formula import Formula, formula
 from fp8tune.lint.explain.myths import Myth, about
 from fp8tune.lint.explain.reads import facts_reading, rules_reading
@@ -46,10 +46,19 @@ class FactPage(NamedTuple):
 
 
 def fact_page(
-    owner: str, name: str, config: Config | None = None, runs: Sequence[Run] = ()
+    owner: str,
+    name: str,
+    config: Config | None = None,
+    runs: Sequence[Run] = (),
+    *,
+    whole: bool = True,
 ) -> FactPage:
-    """The page of a fact or field, in the words of a trainer where it has some."""
+    """The page of a fact or field, in the words of a trainer where it has some.
+
+    Its value in a config is derived as a ``whole``, or briefly.
+    """
     words = trainer(owner).vocabulary
+    value = derive if whole else brief
     source = words.computed.get(name)
     first, details = _doc(source)
     own = name in FACTS or name in SUPPLY
@@ -68,9 +77,14 @@ def fact_page(
         rules=rules_reading(owner, name),
         facts=facts_reading(owner, name),
         myths=about(name),
-        derivation=derive(name, config) if config else None,
+        derivation=value(name, config) if config else None,
         corrected=corrected(name, config.job, runs) if config else None,
     )
+
+
+def meaning(owner: str, name: str) -> str:
+    """What a fact or field is, in a line."""
+    return _meaning(name, _doc(trainer(owner).vocabulary.computed.get(name))[0])
 
 
 def _same(name: str, first: str) -> bool:

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from fp8tune.job import Unknown
 
@@ -191,7 +191,10 @@ _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda
 
 
 class _Taken(ast.NodeTransformer):
-    """Leaves of ``a if test else b`` what was taken, of ``a[0]`` the number."""
+    """Leaves of ``a if test else b`` what was taken, of ``a[0]`` the number.
+
+    Of a sum it leaves the terms that are not zero.
+    """
 
     def __init__(self, values: dict[str, Any], names: dict[str, Any]) -> None:
         self.values = values
@@ -206,11 +209,29 @@ class _Taken(ast.NodeTransformer):
         """The node as it was taken; what has variables of its own is left alone."""
         return node if isinstance(node, _SCOPES) else super().visit(node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """A sum without the terms that are zero."""
+        if isinstance(node.op, (ast.Add, ast.Sub)) and self.is_zero(node.right):
+            return cast("ast.AST", self.visit(node.left))
+        if isinstance(node.op, ast.Add) and self.is_zero(node.left):
+            return cast("ast.AST", self.visit(node.right))
+        return self.generic_visit(node)
+
+    def is_zero(self, node: ast.expr) -> bool:
+        """Whether a term is a zero, or has one as a factor."""
+        match node:
+            case ast.Name(id=name):
+                value = self.values.get(name)
+                return _is_number(value) and value == 0
+            case ast.BinOp(op=ast.Mult(), left=left, right=right):
+                return self.is_zero(left) or self.is_zero(right)
+            case ast.BinOp(op=ast.Div() | ast.FloorDiv(), left=left):
+                return self.is_zero(left)
+        return False
+
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        visited: ast.AST = self.visit(
-            node.body if self.value(node.test) else node.orelse
-        )
-        return visited
+        taken = node.body if self.value(node.test) else node.orelse
+        return cast("ast.AST", self.visit(taken))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         owner = node.value.id if isinstance(node.value, ast.Name) else ""

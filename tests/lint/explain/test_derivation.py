@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.explain.derivation import Node, derive, missing, unit
+from fp8tune.lint.explain.derivation import Node, brief, derive, missing, unit
 
 WORLD_SIZE = "say --world-size 16, or `# fp8tune: world-size=16` above the first table"
 
@@ -122,6 +122,18 @@ def test_depth(config):
     assert node.inputs
     assert [each for each in node.inputs if each.inputs] == []
     assert derive("memory.peak_gib", config(), 0).inputs == ()
+
+
+def test_a_brief_one_has_two_levels_and_no_zeros(config):
+    node = brief("memory.peak_gib", config())
+    whole = derive("memory.peak_gib", config())
+    assert node.value == whole.value
+    terms = [each for one in node.inputs for each in one.inputs]
+    assert terms
+    assert [each.name for each in terms if each.inputs] == []
+    zeros = {each.name for each in (*node.inputs, *terms) if each.value == 0}
+    assert zeros <= {each.name for each in terms if each.value is False}
+    assert "memory.routers_gib" in {each.name for each in nodes(whole)}
 
 
 def test_every_name_can_be_derived(config):

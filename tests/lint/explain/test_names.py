@@ -6,6 +6,7 @@ from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.explain import (
+    MAX_FOUND,
     Entry,
     FactPage,
     KeyPage,
@@ -15,6 +16,7 @@ from fp8tune.lint.explain import (
     explain,
     keys,
     nearest,
+    search,
 )
 from fp8tune.lint.explain.data import KINDS, data
 from fp8tune.lint.explain.myths import myths
@@ -74,6 +76,27 @@ def test_a_section_a_category_and_a_group_are_lists():
 def test_one_myth_and_all_of_them():
     assert explain("myths") == MythPage("myths", list(myths()))
     assert explain("loss-scaling") == MythPage("loss-scaling", list(myths())[:1])
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("tensor parallel", "fp8-with-tensor-parallel"),
+        ("TENSOR-Parallel", "fp8-with-tensor-parallel"),
+        ("checkpointing", "train.activation_checkpointing"),
+        ("diverge", "fp8-swiglu-beyond-200b-tokens"),
+    ],
+)
+def test_words_find_the_pages_that_have_them(words, first):
+    page = search(words)
+    assert (page.name, page.entries[0].name) == (words, first)
+    assert len(page.entries) <= MAX_FOUND
+    assert all(explain(entry.name) is not None for entry in page.entries)
+
+
+@pytest.mark.parametrize("words", ["zzzzzzzz", "", "-"])
+def test_words_that_no_page_has(words):
+    assert search(words) is None
 
 
 @pytest.mark.parametrize(
