@@ -36,7 +36,7 @@ def broken_configs(count: int, seed: int) -> Iterator[Broken]:
     dice = Random(seed)  # noqa: S311
     sources = list(_sources())
     while count:
-        config = _broken(dice.choice(sources), dice)
+        config = broken(dice.choice(sources), dice)
         if config is not None:
             count -= 1
             yield config
@@ -46,13 +46,16 @@ def _sources() -> Iterator[list[Table]]:
     texts = [path.read_text(encoding="utf-8") for path in sorted(CONFIGS.glob("*"))]
     for rule in read_builtin():
         texts += map(plain_config, (*rule.bad, *rule.good))
-    for text in texts:
-        try:
-            values = tomllib.loads(text)
-            tables = [Table(name, _pairs(table)) for name, table in values.items()]
-        except (tomllib.TOMLDecodeError, CannotEdit, AttributeError):
-            continue
-        yield tables
+    yield from filter(None, map(tables_of, texts))
+
+
+def tables_of(text: str) -> list[Table]:
+    """The sections of a config; none if it has anything else at its top."""
+    try:
+        values = tomllib.loads(text)
+        return [Table(name, _pairs(table)) for name, table in values.items()]
+    except (tomllib.TOMLDecodeError, CannotEdit, AttributeError):
+        return []
 
 
 def _pairs(table: dict[str, Any]) -> Pairs:
@@ -68,7 +71,8 @@ def _value(value: Any) -> str:
     return literal(value)
 
 
-def _broken(source: list[Table], dice: Random) -> Broken | None:
+def broken(source: list[Table], dice: Random) -> Broken | None:
+    """The config with some mistakes and another layout; none if it is no TOML then."""
     tables = [Table(name, list(pairs)) for name, pairs in source]
     mistakes = dice.sample(MISTAKES, dice.choice((1, 1, 2, 3, 5)))
     made = tuple(mistake.__name__[1:] for mistake in mistakes if mistake(tables, dice))

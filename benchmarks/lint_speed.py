@@ -33,8 +33,8 @@ ESTIMATE = "fp8tune estimate"
 ESTIMATED = ROOT / "configs" / "llama3_7b_16xh100_fp8.toml"
 COPIES = 100
 MANY_RUNS = 3
-MAX_RATIO = 3.0
-MAX_MANY_MS = 1500.0
+MAX_RATIO = 2.2
+MAX_MANY_RATIO = 40.0
 MAX_ESTIMATE_MS = 200.0
 
 LOAD = """
@@ -184,7 +184,6 @@ def targets(small: list[Measured], large: list[Measured]) -> list[Target]:
     """What fp8tune promises of its speed."""
     unit = _one(small, UNIT).median
     few, many = max(_all(small)), max(_all(large))
-    ratio, wall = few[1] / unit, many[1]
     estimate = _one(small, ESTIMATE).median
     return [
         Target(
@@ -194,13 +193,13 @@ def targets(small: list[Measured], large: list[Measured]) -> list[Target]:
         ),
         Target(
             f"{few[0]} files <= {MAX_RATIO} x import click",
-            f"{ratio:.2f} x",
-            ratio <= MAX_RATIO,
+            f"{few[1] / unit:.2f} x",
+            few[1] <= MAX_RATIO * unit,
         ),
         Target(
-            f"{many[0]:,} files <= {MAX_MANY_MS / 1000} s",
-            f"{wall / 1000:.2f} s",
-            wall <= MAX_MANY_MS,
+            f"{many[0]:,} files <= {MAX_MANY_RATIO:.0f} x import click",
+            f"{many[1] / unit:.1f} x, {many[1] / 1000:.2f} s",
+            many[1] <= MAX_MANY_RATIO * unit,
         ),
     ]
 

@@ -1,5 +1,5 @@
 """Run the command line as ``python -m fp8tune``."""
 
-from fp8tune.cli import main
+from fp8tune.program import main
 
 main()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fp8tune import __version__
-from fp8tune.streams import discard
+from fp8tune.program import fail
 
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
@@ -108,59 +105,16 @@ def cli() -> None:
     """Check and tune FP8 training configs for Hopper GPUs."""
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever called
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-        stream = getattr(sys, name)
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    whole = arguments is None
-    if whole:  # a short life makes little garbage: look for it seldom, not at the end
-        gc.set_threshold(100_000)
-    code = _delivered(_run(arguments))
-    if whole:
-        gc.freeze()
-    sys.exit(code)
-
-
-def _run(arguments: list[str] | None) -> int:
+def run(arguments: list[str]) -> int:
+    """Run a command line; returns its exit code."""
     try:
         code = cli.main(arguments, prog_name="fp8tune", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except click.ClickException as error:
-        return _fail(" ".join(error.format_message().split()), 2)
-    except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", 130)
-    except OSError as error:
-        return _fail(f"{error.filename or 'cannot write'}: {error.strerror}", 2)
+        return fail(" ".join(error.format_message().split()), 2)
+    except click.Abort:
+        return fail("interrupted", 130)
     else:
         return code if isinstance(code, int) else 0
     return 0
-
-
-def _fail(message: str, code: int) -> int:
-    try:
-        click.echo(f"fp8tune: {_plain(message)}", err=True)
-    except OSError:
-        discard(sys.stderr)
-    return code
-
-
-def _delivered(code: int) -> int:
-    """The exit code, or 2 if not everything said could be written."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            discard(stream)
-            code = 2
-    return code
-
-
-def _plain(text: str) -> str:
-    from fp8tune.lint.wording import plain
-
-    return plain(text)

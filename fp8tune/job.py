@@ -6,7 +6,8 @@ config keys (``train.batch_size``), fields of the job (``micro_batch``), and fac
 """
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -90,12 +91,16 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
     return found
 
 
+Plan = Callable[[Mapping[str, Any]], Any]
+"""Works out a name for a job."""
+
+
 class Vocabulary(NamedTuple):
     """All names that the jobs of one trainer know.
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
-    ``computed`` holds the fields and facts that are functions, ``found`` remembers
-    the origins that were asked for.
+    ``computed`` holds the fields and facts that are functions. ``found`` and ``plans``
+    remember the origins and the plans that were asked for.
     """
 
     keys: frozenset[str]
@@ -103,6 +108,7 @@ class Vocabulary(NamedTuple):
     computed: dict[str, Source]
     spelled: dict[str, str]
     found: dict[str, list[str]]
+    plans: dict[str, Plan]
 
     def knows(self, name: str) -> bool:
         """Whether some job of this trainer may have the name."""
@@ -119,21 +125,65 @@ class Vocabulary(NamedTuple):
 
     def origins(self, name: str) -> list[str]:
         """Config keys, and ``gpu`` or ``world_size``, that a name depends on."""
-        if name not in self.found:
-            origins: dict[str, None] = {}
-            self._collect(name, origins)
-            self.found[name] = list(origins)
-        return self.found[name]
+        origins = self.found.get(name)
+        if origins is None:
+            origins = self.found[name] = self._origins(self.spelled.get(name, name))
+        return origins
 
-    def _collect(self, name: str, found: dict[str, None]) -> None:
-        name = self.spelled.get(name, name)
+    def _origins(self, name: str) -> list[str]:
         if name in self.renamed:
-            found[self.renamed[name]] = None
-        elif name in self.computed:
-            for parameter in self.computed[name].parameters:
-                self._collect(parameter, found)
-        else:
-            found[name] = None
+            return [self.renamed[name]]
+        if name not in self.computed:
+            return [name]
+        found: dict[str, None] = {}
+        for each in self.computed[name].parameters:
+            found |= dict.fromkeys(self.origins(each))
+        return list(found)
+
+    def asks_job(self, name: str) -> bool:
+        """Whether a name rests on a function that may ask the job for anything."""
+        source = self.computed.get(self.spelled.get(name, name))
+        return source is not None and (
+            source.of_job or any(map(self.asks_job, source.parameters))
+        )
+
+    def plan(self, name: str) -> Plan:
+        """How a job works out a name that is no key of its config."""
+        plan = self.plans[name] = self._planned(name)
+        return plan
+
+    def _planned(self, name: str) -> Plan:
+        source = self.computed.get(name)
+        if name in self.renamed or source is None:
+            other = self.renamed.get(name) or self.spelled.get(name, name)
+            return _unknown(name) if other == name else operator.itemgetter(other)
+        call, required = source.call, list(map(self.key, source.required))
+        if not source.optional and not source.of_job:
+            return lambda job: call(*map(job.__getitem__, required))
+        optional = {each: self.key(each) for each in source.optional}
+
+        def with_what_is_known(job: Mapping[str, Any]) -> Any:
+            arguments = [job] if source.of_job else []
+            arguments += map(job.__getitem__, required)
+            said = {}
+            for parameter, each in optional.items():
+                with suppress(Unknown):
+                    said[parameter] = job[each]
+            return call(*arguments, **said)
+
+        return with_what_is_known
+
+    def key(self, name: str) -> str:
+        """The name at which a job has a value: the key of a field that has one."""
+        name = self.spelled.get(name, name)
+        return self.renamed.get(name, name)
+
+
+def _unknown(name: str) -> Plan:
+    def plan(_: Mapping[str, Any]) -> Any:
+        raise Unknown(name)
+
+    return plan
 
 
 def vocabulary(
@@ -142,7 +192,7 @@ def vocabulary(
     """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in renamed}
-    return Vocabulary(keys, renamed, computed, spelled, {})
+    return Vocabulary(keys, renamed, computed, spelled, {}, {})
 
 
 class Job(dict[str, Any]):
@@ -176,23 +226,20 @@ class Job(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if name in self._lacking:
             raise Unknown(self._lacking[name])
+        plan = self.words.plans.get(name) or self.words.plan(name)
         try:
-            value = self._found(name)
+            value = plan(self)
         except Unknown as missing:
-            self._lacking[name] = missing.args[0]
-            raise
+            if self.bounded is None or len(missing.args) == 1:
+                self._lacking[name] = missing.args[0]
+                raise
+            self.bounded.append(missing.args[0])
+            value = missing.args[1]
+        except (ArithmeticError, TypeError, ValueError) as error:
+            self._lacking[name] = name
+            raise Unknown(name) from error
         self[name] = value
         return value
-
-    def _found(self, name: str) -> Any:
-        words = self.words
-        if name in words.renamed:
-            return self[words.renamed[name]]
-        if name in words.computed:
-            return self._call(words.computed[name])
-        if words.spelled.get(name, name) != name:
-            return self[words.spelled[name]]
-        raise Unknown(name)
 
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
         """The job of the same run with other values of fields, or on other GPUs."""
@@ -220,25 +267,6 @@ class Job(dict[str, Any]):
         job = Job(self.words, given, self.written, target)
         job.bounded = self.bounded
         return job
-
-    def _call(self, source: Source) -> Any:
-        spelled = self.words.spelled
-        required = [self[spelled.get(name, name)] for name in source.required]
-        if source.of_job:
-            required.insert(0, self)
-        optional = {}
-        for name in source.optional:
-            with suppress(Unknown):
-                optional[name] = self[spelled.get(name, name)]
-        try:
-            return source.call(*required, **optional)
-        except Unknown as missing:
-            if self.bounded is None or len(missing.args) == 1:
-                raise
-            self.bounded.append(missing.args[0])
-            return missing.args[1]
-        except (ArithmeticError, TypeError, ValueError) as error:
-            raise Unknown(source.call.__name__) from error
 
     def writes(self, name: str) -> bool:
         """Whether a config key that says ``name`` stands in the file."""

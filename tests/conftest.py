@@ -12,13 +12,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fp8tune.cli import main
 from fp8tune.job import Job, Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
+from fp8tune.program import main
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, trainer
 

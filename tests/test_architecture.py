@@ -23,6 +23,7 @@ LIGHT = (
     "fields",
     "job",
     "cli",
+    "program",
     "suggest",
     "atomic",
     "streams",
@@ -35,7 +36,7 @@ ALLOWED = {
     "streams": (),
     "fields": (),
     "job": ("fields",),
-    "facts": ("facts", "job", "suggest", "atomic"),
+    "facts": ("facts", "job", "suggest", "atomic", "_index"),
     "build_hook": ("lint",),
     "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
     "lint": (
@@ -207,7 +208,7 @@ def loaded_after(*arguments, folder):
     """The modules that a process holds after a command."""
     code = (
         f"import sys; sys.path[:0] = {[str(ROOT), *sys.path[1:]]!r}\n"
-        "from fp8tune.cli import main\n"
+        "from fp8tune.program import main\n"
         "try:\n    main(sys.argv[1:])\n"
         "except SystemExit as end:\n    code = end.code\n"
         "sys.stderr.write(repr((code, sorted(sys.modules))))\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.cli import main
+from fp8tune.program import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

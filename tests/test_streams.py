@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from fp8tune import __version__
-from fp8tune.cli import main
+from fp8tune.program import main
 from fp8tune.search.session import UNREAD
 from tests.sample import ERROR, GOOD
 from tests.search.replayed import CONFIG, RECORDS, lines
@@ -72,8 +72,11 @@ def test_stdin_beside_files(fp8tune, project):
 
 def test_empty_and_huge_stdin(fp8tune, project):
     project()
-    assert fp8tune("lint", "-").out == (
-        "no train configs found\nskipped -: no table that a known trainer reads\n"
+    assert fp8tune("lint", "-") == (
+        2,
+        "",
+        "fp8tune: -: no train config of a known trainer: no table that a known "
+        "trainer reads\n",
     )
     said = fp8tune("lint", "-", stdin=b"#" * (2 << 20))
     assert said == (

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fp8tune.cli import Choice, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fp8tune.lint.run import Result
     from fp8tune.lint.settings import Options
-    from fp8tune.lint.show import Style
 
-LEVELS = ("error", "warning", "note")
+LEVELS = ("error", "warning", "note", "never")
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
@@ -40,9 +33,8 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
 @click.option(
     "--fail-on",
-    type=Choice([*LEVELS, "never"]),
-    default="error",
-    show_default=True,
+    type=Choice(LEVELS),
+    show_default="error",
     help="Exit with 1 on a finding of this level or above.",
 )
 @click.option(
@@ -67,14 +59,21 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     "--update-baseline", is_flag=True, help="Write what is found into the baseline."
 )
 @click.option("--stdin-filename", default="-", help="Name of what is read from `-`.")
-@click.option("--force-exclude", is_flag=True, help="Exclude also files named here.")
+@click.option(
+    "--force-exclude",
+    is_flag=True,
+    help="Take files named here as those of a folder: skip what is excluded or no "
+    "train config.",
+)
+@click.option(
+    "--require-configs", is_flag=True, help="Exit with 2 if there is no train config."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but the findings.")
 def command(
     paths: tuple[str, ...],
     output_format: str | None,
     output_file: str,
     statistics: bool,
-    fail_on: str,
     quiet: bool,
     **asked: Any,
 ) -> int:
@@ -83,37 +82,17 @@ def command(
     Exit code 0: nothing at or above --fail-on; 1: something; 2: fp8tune could not
     do its work.
     """
-    from fp8tune.lint.run import Problem, run
+    from fp8tune.lint.main import lint
+    from fp8tune.lint.selection import Problem
     from fp8tune.lint.show import Style, default_format
 
     options = _options(asked)
     chosen = output_format or default_format(output_file)
     style = Style(chosen, output_file, quiet=quiet, statistics=statistics)
     try:
-        with _uncollected():
-            result = run(paths or (".",), options)
-            _say(result, options, style)
-            sys.stdout.flush()
+        return lint(paths, options, style)
     except Problem as error:
         raise Failure(str(error)) from None
-    except BrokenPipeError:  # whoever read has gone: main() finds it again
-        return 2
-    if result.unread:
-        return 2
-    levels = LEVELS[: LEVELS.index(fail_on) + 1] if fail_on in LEVELS else ()
-    return int(bool(levels and result.stale)) or int(
-        any(d.severity in levels for d in result.diagnostics)
-    )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No search for garbage: a run is short, and makes few cycles."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _options(asked: dict[str, Any]) -> Options:
@@ -124,40 +103,11 @@ def _options(asked: dict[str, Any]) -> Options:
     if asked["add_ignore"] and (asked["fix"] or asked["unsafe_fixes"]):
         raise Failure("--add-ignore and --fix do not go together: fix first, then add")
     asked["world_size"] = asked["world_size"] or 0
+    asked["fail_on"] = asked["fail_on"] or ""
     asked["fix"] |= asked["unsafe_fixes"] or asked["diff"]
     for name in ("select", "ignore"):
         asked[name] = _split(asked[name])
     return Options(**asked, ignore_words=words)
-
-
-def _say(result: Result, options: Options, style: Style) -> None:
-    """Show findings, or patches; what was read from stdin goes to stdout mended."""
-    from fp8tune.lint.show import show, show_unread
-
-    out: TextIO = sys.stdout
-    if options.diff:
-        from fp8tune.lint.tally import show_patches
-
-        show_unread(result, style, sys.stderr)
-        show_patches(result, style, out)
-    else:
-        for report in result.reports:
-            if report.text is not None:
-                sys.stdout.buffer.write(report.text)
-                out = sys.stderr
-        show(result, style, out, sys.stderr)
-    if result.stale or result.notes:
-        from fp8tune.lint.tally import baseline_lines
-
-        for line in baseline_lines(result):
-            print(style.safe(line), file=sys.stderr)
-    wrote = options.fix or options.add_ignore
-    if style.summed and (wrote or any(found.fix for found in result.diagnostics)):
-        from fp8tune.lint.tally import fix_lines
-
-        notes = sys.stderr if options.diff else style.notes(out, sys.stderr)
-        for line in fix_lines(result, options):
-            print(line, file=notes)
 
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:

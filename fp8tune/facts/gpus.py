@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os.path
 import re
-import tomllib
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
 
-_MODEL = re.compile(r"([a-z]+)[ -]?([0-9]+)")
-_SIZE_ALONE = re.compile(r"[a-z]+[0-9]+.*-[0-9]+")
+_MODEL = r"([a-z]+)[ -]?([0-9]+)"
+_SIZE_ALONE = r"[a-z]+[0-9]+.*-[0-9]+"
 
 
 class Gpu(NamedTuple):
@@ -44,12 +43,24 @@ class UnknownGpu(Exception):
     """No GPU of that name; ``args`` hold the name and a did-you-mean or ``""``."""
 
 
+def parsed() -> dict[str, Any]:
+    """What ``gpus.toml`` holds."""
+    import tomllib
+
+    path = os.path.join(os.path.dirname(__file__), "gpus.toml")
+    with open(path, "rb") as file:
+        return tomllib.load(file)
+
+
 @cache
 def table() -> dict[str, Gpu]:
     """Every GPU, and every family of GPUs, by name and alias."""
-    path = os.path.join(os.path.dirname(__file__), "gpus.toml")
-    with open(path, "rb") as file:
-        data: dict[str, Any] = tomllib.load(file)
+    try:
+        from fp8tune._index import GPUS
+    except ImportError:
+        data = parsed()
+    else:
+        data = GPUS
     gpus = {entry["name"]: Gpu(**entry) for entry in data["gpu"]}
     families = [_family(entry, gpus) for entry in data["family"]]
     return {
@@ -86,7 +97,7 @@ def _family(entry: dict[str, Any], gpus: dict[str, Gpu]) -> Gpu:
 def resolve(name: str) -> str:
     """The table's name for a GPU as a user writes it; raises ``UnknownGpu``."""
     plain = _plain(name)
-    if plain not in table() and _SIZE_ALONE.fullmatch(plain):
+    if plain not in table() and re.fullmatch(_SIZE_ALONE, plain):
         plain += "gb"
     gpu = table().get(plain)
     if gpu is not None:
@@ -99,7 +110,7 @@ def resolve(name: str) -> str:
 
 def _alike(name: str) -> list[str]:
     """Names of the model that is meant, where one is; else all."""
-    model = _MODEL.match(name)
+    model = re.match(_MODEL, name)
     same = [known for known in table() if _is_of(known, model[0] if model else "")]
     return same or list(table())
 
@@ -110,7 +121,7 @@ def _is_of(known: str, model: str) -> bool:
 
 def _is_typo(name: str, near: str) -> bool:
     """Whether a name is a misspelt one, and not that of another model."""
-    found = [_MODEL.match(word) for word in (name, near)]
+    found = [re.match(_MODEL, word) for word in (name, near)]
     (letters, digits), (ours, number) = (m.groups() if m else ("", "") for m in found)
     other = digits != number and len(digits) == len(number)
     return not digits or (letters == ours and not other)

@@ -34,13 +34,6 @@ class Entry(NamedTuple):
     key: str
 
 
-class Held(NamedTuple):
-    """Reports without what the baselines hold back, and the entries that are stale."""
-
-    reports: list[Report]
-    stale: list[str]
-
-
 Book = dict[Entry, list[int]]
 """The entries of a baseline and the lines that each stands on."""
 
@@ -78,35 +71,47 @@ def _entry(path: str, number: int, line: str) -> Entry:
     return entry
 
 
-def hold(reports: list[Report]) -> Held:
-    """Take out of each report what its baseline knows; raises ``BadBaseline``."""
-    paths = dict.fromkeys(r.baseline for r in reports if r.baseline)
-    books = {path: read(path) for path in paths}
-    used: dict[str, Counter[Entry]] = {path: Counter() for path in books}
-    kept = [
-        _held(report, books[report.baseline], used[report.baseline])
-        if report.baseline
-        else report
-        for report in reports
-    ]
-    stale = [
-        line
-        for path, book in books.items()
-        for line in _stale(path, book, used[path], reports)
-    ]
-    return Held(kept, stale)
-
-
-def _held(report: Report, book: Book, used: Counter[Entry]) -> Report:
+def hold(report: Report, book: Book) -> Report:
+    """The report without the findings that its baseline holds back."""
     kept, held = [], list(report.suppressed)
+    used: Counter[Entry] = Counter()
     for found in report.diagnostics:
         entry = _entry_of(report, found)
         if used[entry] < len(book.get(entry, ())):
             used[entry] += 1
-            held.append(Suppressed(found, "external", "in the baseline"))
+            held.append(_suppressed(found))
         else:
             kept.append(found)
     return report._replace(diagnostics=kept, suppressed=tuple(held))
+
+
+def hold_all(report: Report) -> Report:
+    """The report after its findings were written into its baseline."""
+    held = map(_suppressed, report.diagnostics)
+    return report._replace(diagnostics=[], suppressed=(*report.suppressed, *held))
+
+
+def _suppressed(found: Diagnostic) -> Suppressed:
+    return Suppressed(found, "external", "in the baseline")
+
+
+def stale(path: str, reports: Iterable[Report]) -> Iterator[str]:
+    """A line for each entry that should have been found again and was not."""
+    mine = [report for report in reports if report.baseline == path]
+    used = Counter(entry for report in mine for entry in _held(report))
+    state = _State(path, mine)
+    for entry, numbers in read(path).items():
+        for number in numbers[used[entry] :]:
+            why = state.stale(entry)
+            if why:
+                yield f"{path}:{number}: {entry.path} {why}"
+
+
+def _held(report: Report) -> Iterator[Entry]:
+    """The entries that hold back a finding of a report."""
+    for finding, kind, _ in report.suppressed:
+        if kind == "external":
+            yield _entry_of(report, finding)
 
 
 def _entry_of(report: Report, found: Diagnostic) -> Entry:
@@ -126,18 +131,6 @@ def _relative(baseline: str, path: str) -> str:
     return os.path.relpath(os.path.abspath(path), folder).replace(os.sep, "/")
 
 
-def _stale(
-    path: str, book: Book, used: Counter[Entry], reports: Iterable[Report]
-) -> Iterator[str]:
-    """A line for each entry that should have been found again and was not."""
-    state = _State(path, reports)
-    for entry, numbers in book.items():
-        for number in numbers[used[entry] :]:
-            why = state.stale(entry)
-            if why:
-                yield f"{path}:{number}: {entry.path} {why}"
-
-
 class _State:
     """What a run tells about the entries of a baseline that it did not find."""
 
@@ -146,7 +139,7 @@ class _State:
         self.reports = {
             _relative(path, report.path): report
             for report in reports
-            if report.baseline == path and not report.skipped
+            if not report.skipped
         }
 
     def stale(self, entry: Entry) -> str:
@@ -167,15 +160,15 @@ class _State:
 
 
 def update(path: str, reports: Iterable[Report]) -> str:
-    """Write what is found now; what was not judged now stays.
+    """Write what is found now, held back or not; what was not judged now stays.
 
     Returns a line that says what was written. Raises ``BadBaseline``.
     """
     book = read(path) if os.path.exists(path) else {}
     old = Counter({entry: len(numbers) for entry, numbers in book.items()})
     mine = [report for report in reports if report.baseline == path]
-    found = (_entry_of(report, d) for report in mine for d in report.diagnostics)
-    now, state = Counter(found), _State(path, mine)
+    now = Counter(entry for report in mine for entry in _held(hold_all(report)))
+    state = _State(path, mine)
     now |= Counter({e: count for e, count in old.items() if not state.stale(e)})
     lines = [FIRST, *(json.dumps(entry._asdict()) for entry in sorted(now.elements()))]
     try:

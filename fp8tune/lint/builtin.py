@@ -38,7 +38,10 @@ def read_builtin() -> list[Rule]:
     except ImportError:  # in a checkout
         return [_builtin(path, category) for category, path in rule_files(folder)]
     KNOWN.update(TREES)
-    return [indexed(os.path.join(folder, *place), front) for *place, front in RULES]
+    return [
+        indexed(f"{folder}/{category}/{name}", category, front)
+        for category, name, front in RULES
+    ]
 
 
 def _builtin(path: str, category: str) -> Rule:
@@ -51,10 +54,11 @@ def _builtin(path: str, category: str) -> Rule:
     return rule
 
 
-def indexed(path: str, front: dict[str, Any]) -> Rule:
+def indexed(path: str, category: str, front: dict[str, Any]) -> Rule:
     """A rule of an installed wheel; its file is read if its page is asked for."""
-    rule = Rule(path, path.split(os.sep)[-2], front)
+    rule = Rule(path, category, front)
     rule.builtin = True
     rule.front = front
     rule.guard = front["guard"]
+    rule.needs = front["needs"]
     return rule

@@ -93,6 +93,7 @@ class Report(NamedTuple):
     - ``compared``: by rule on two files, what must be the same and what must differ
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
       ``speed``, and why it was not judged
+    - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 
     path: str
@@ -109,3 +110,4 @@ class Report(NamedTuple):
     known: frozenset[str] = frozenset()
     compared: dict[str, tuple[str, str]] = {}
     gaps: dict[str, tuple[str, str]] = {}
+    fail_on: str = "error"

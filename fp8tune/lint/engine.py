@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fp8tune.job import Job, Target, Unknown, Words
+from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
-from fp8tune.lint.expression import Expression
+from fp8tune.lint.finding import diagnostic, invalid
 from fp8tune.lint.places import Places
-from fp8tune.lint.rules import At, Rule
+from fp8tune.lint.rule_parts import At
+from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import of_fault
 from fp8tune.lint.suppress import Sieve
@@ -22,7 +23,7 @@ from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
 
-_SAYS = re.compile(r"#[^\n#]*?(?:\d|AC\b|checkpoint|fp8)", re.IGNORECASE)
+_SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
 """A comment that may say something about the run."""
 
 
@@ -48,60 +49,13 @@ def check(
         document = parse(data)
     except InvalidToml as error:
         if only or may_be_config(error.text, explicit=explicit):
-            return _invalid(path, error, rules)
+            return invalid(path, error, rules)
         return Report(path, [], skipped="not TOML")
     kind = recognise(document.values, explicit=explicit)
     name = only or kind.trainer
     if not only and (not name or (kind.fragment and not explicit)):
         return Report(path, [], skipped=kind.description)
     return _Case(path, document, trainer(name), rules, target, others or {}).report()
-
-
-def _invalid(path: str, error: InvalidToml, rules: Rules) -> Report:
-    from fp8tune.lint.bare import advice
-
-    line, column = error.position
-    label = Label("", Region(line, column, line, column + 1), "here")
-    hint = Words(advice(error))
-    scope: Any = {"fault.reason": Words(error.reason), "fault.hint": hint}
-    found = [
-        _diagnostic(
-            path,
-            rule,
-            rules,
-            rule.message.fill(scope),
-            rule.help.fill(scope),
-            (label,),
-        )
-        for rule in rules.by_fault.get("invalid-toml", ())
-    ]
-    lines = error.text.split("\n")
-    shown = lines[line - 1].rstrip("\r") if line <= len(lines) else ""
-    return Report(path, found, lines={line: shown} if found else {})
-
-
-def _diagnostic(
-    path: str,
-    rule: Rule,
-    rules: Rules,
-    message: str,
-    help_line: str,
-    labels: tuple[Label, ...],
-) -> Diagnostic:
-    severity = rules.severity.get(rule.name, rule.severity)
-    url = rule.references[0] if rule.references else ""
-    return Diagnostic(
-        path,
-        rule.name,
-        rule.code,
-        rule.category,
-        severity,
-        message,
-        help_line,
-        url,
-        labels,
-        "" if rule.builtin else url,
-    )
 
 
 ESTIMATED = {"memory": "memory", "slow": "speed"}
@@ -128,6 +82,7 @@ class _Case:
         self.known = known
         self.loaded: Loaded = known.load(document.values)
         self.job: Job = known.job(self.loaded, directive.complete(target))
+        self.alone = None if any(target) else self.job
         self.trainer = known.name
         self.places = Places(document, self.job)
         self.unjudged: dict[str, str] = {}
@@ -186,7 +141,7 @@ class _Case:
         from fp8tune.lint.claims.contradiction import contradictions
 
         known, loaded, directive = self.known, self.loaded, self.directive
-        return contradictions(self.document, known, loaded, directive)
+        return contradictions(self.document, known, loaded, directive, self.alone)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -196,15 +151,25 @@ class _Case:
                     yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
-        """Findings of conditions; a guard is worked out once for a group of them."""
-        for (name, guard), rules in self.rules.conditions.items():
-            if name in ("", self.trainer):
-                held = self._held(rules[0]) if guard else None
-                for rule in rules if held is not False else ():
-                    if self._fires(rule, rule.rest if held else rule.when) and (
-                        not rule.same or self._compares(rule)
-                    ):
-                        yield from self._finding(rule, self.job, None)
+        """Findings of conditions; a guard is worked out once for all that have it.
+
+        Only of a config without faults is it known which rules it cannot meet.
+        """
+        known, loaded, job = self.rules.conditions[self.trainer], self.loaded, self.job
+        guards: dict[str, bool | None] = {"": None}
+        for rule in known.rules if loaded.faults else known.needing(loaded):
+            guard = rule.guard
+            if guard not in guards:
+                guards[guard] = self._held(rule)
+            held = guards[guard]
+            if held is not False:
+                try:
+                    fires = (rule.rest if held else rule.when).evaluate(job)
+                except Unknown as missing:
+                    self._lacks(rule, missing)
+                    continue
+                if fires and (not rule.same or self._compares(rule)):
+                    yield from self._finding(rule, job, None)
 
     def _compares(self, rule: Rule) -> bool:
         """Note what a rule on two files compares; whether it fires beside another."""
@@ -219,14 +184,6 @@ class _Case:
             return bool(rule.guarding.evaluate(self.job))
         except Unknown:
             return None
-
-    def _fires(self, rule: Rule, condition: Expression) -> bool:
-        """Whether a condition holds; not where that is unknown."""
-        try:
-            return bool(condition.evaluate(self.job))
-        except Unknown as missing:
-            self._lacks(rule, missing)
-            return False
 
     def _lacks(self, rule: Rule, missing: Unknown) -> None:
         """Note that a rule does not apply for want of a fact.
@@ -262,7 +219,7 @@ class _Case:
         help_line = _filled(rule.help, scope)
         if withheld:
             help_line = f"{help_line}; {withheld}".removeprefix("; ")
-        found = _diagnostic(self.path, rule, self.rules, message, help_line, labels)
+        found = diagnostic(self.path, rule, self.rules, message, help_line, labels)
         yield found._replace(fix=fix)
 
     def _fix(

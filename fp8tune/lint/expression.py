@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fp8tune.job import Prose, Unknown
 from fp8tune.lint.kleene import Compiled, every, some
@@ -25,6 +25,11 @@ def _round(value: Any, digits: int = 0) -> Any:
     return round(value, max(-15, min(15, digits))) if digits else round(value)
 
 
+_EQUAL: dict[str, Callable[[str, Any], Compiled]] = {
+    "==": lambda name, value: lambda scope: scope[name] == value,
+    "!=": lambda name, value: lambda scope: scope[name] != value,
+}
+"""A name beside a constant, the most frequent comparisons; these raise nothing."""
 _COMPARE: dict[str, Compared] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -52,27 +57,40 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-class Expression(NamedTuple):
+class Expression:
     """A compiled expression and the names that it reads."""
 
-    evaluate: Compiled
-    names: tuple[str, ...]
+    def __init__(self, evaluate: Compiled, names: tuple[str, ...]) -> None:
+        self.evaluate = evaluate
+        self.names = names
 
 
 def compile_expression(
     source: str,
     knows: Callable[[str], bool],
     on_scope: Mapping[str, Callable[[Any, str], Any]],
+    keys: Mapping[str, str] = {},
 ) -> Expression:
     """Compile ``source``.
 
     ``knows`` tells which names exist; ``on_scope`` are functions of the scope and
-    of one name, such as ``defined(tp)`` and ``key(tp)``. Raises
+    of one name, such as ``defined(tp)`` and ``key(tp)``; ``keys`` maps names to those
+    that the scope has at hand. Raises
     ``ExpressionError``, with ``reason`` starting ``unknown name`` for a name that
     does not exist.
     """
-    tree = parse(source)
-    compiler = _Compiler(source, knows, on_scope)
+    return compile_tree(parse(source), source, knows, on_scope, keys)
+
+
+def compile_tree(
+    tree: Tree,
+    source: str,
+    knows: Callable[[str], bool],
+    on_scope: Mapping[str, Callable[[Any, str], Any]],
+    keys: Mapping[str, str] = {},
+) -> Expression:
+    """Compile the tree of ``source``, or a part of it; raises ``ExpressionError``."""
+    compiler = _Compiler(source, knows, on_scope, keys)
     try:
         return Expression(compiler.node(tree), tuple(compiler.names))
     except RecursionError:
@@ -85,10 +103,12 @@ class _Compiler:
         source: str,
         knows: Callable[[str], bool],
         on_scope: Mapping[str, Callable[[Any, str], Any]],
+        keys: Mapping[str, str],
     ) -> None:
         self.source = source
         self.knows = knows
         self.on_scope = on_scope
+        self.keys = keys
         self.names: dict[str, None] = {}
         self.calls = 0
 
@@ -105,7 +125,7 @@ class _Compiler:
         if not self.knows(name):
             raise ExpressionError(f"unknown name `{name}`", offset)
         self.names[name] = None
-        return operator.itemgetter(name)
+        return operator.itemgetter(self.keys.get(name, name))
 
     def _list(self, tree: Tree) -> Compiled:
         items = [self.node(item) for item in tree[1:]]
@@ -171,6 +191,9 @@ class _Compiler:
         first, compare = self.node(tree[1]), _COMPARE[tree[2]]
         if tree[3][0] == "constant":
             value = tree[3][1]
+            if tree[2] in _EQUAL and tree[1][0] == "name":
+                name = tree[1][1]
+                return _EQUAL[tree[2]](self.keys.get(name, name), value)
 
             def beside_constant(scope: Any) -> bool:
                 left = first(scope)

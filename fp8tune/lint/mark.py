@@ -48,7 +48,7 @@ class Mistake(NamedTuple):
 
 def speaks(text: str) -> bool:
     """Whether there is anything for us in a text."""
-    return "fp8tune" in text.casefold()
+    return ("8t" in text or "8T" in text) and "fp8tune" in text.casefold()
 
 
 def is_ignore(comment: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fp8tune.job import Job
 from fp8tune.lint.diagnostic import Region
-from fp8tune.lint.rules import At
+from fp8tune.lint.rule_parts import At
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document
 from fp8tune.trainers.faults import Fault

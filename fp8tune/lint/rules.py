@@ -7,14 +7,14 @@ when first used; packs of users are checked whole when they load.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
 from fp8tune.fields import FIELDS
 from fp8tune.lint.expression import Expression, compile_expression
+from fp8tune.lint.rule_parts import At, Example, at, example
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
@@ -39,6 +39,11 @@ CONSEQUENCES = {
 CATEGORIES = tuple(CONSEQUENCES)
 
 SEVERITIES = ("error", "warning", "note")
+FAILING = {
+    level: SEVERITIES[: number + 1] for number, level in enumerate(SEVERITIES)
+} | {"never": ()}
+"""The severities of findings that fail a run, by what it is to fail on."""
+
 CONFIDENCES = ("certain", "high", "medium")
 STATUSES = ("stable", "preview", "deprecated")
 
@@ -51,37 +56,13 @@ class BadRule(Exception):
     """A rule file cannot be used: ``path:line:column: reason``."""
 
 
-class At(NamedTuple):
-    """A span of the finding: what it is about, which part of it, and its label.
-
-    Of several names the first that stands in the file gives the span. The finding is
-    about the first name, written or not, unless ``any`` makes them equals.
-    """
-
-    names: list[str]
-    mark: str
-    label: str
-    any: bool = False
-
-
-class Example(NamedTuple):
-    """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
-
-    ``fixed`` is what the fix of its finding, safe or not, makes of a bad one;
-    ``beside`` is a second config of the same run, for a rule on several files.
-    """
-
-    config: str
-    also: list[str]
-    fixed: str = ""
-    beside: str = ""
-
-
 class Rule:
     """One rule, as its file says it.
 
     ``head`` holds the fields that decide whether the rule fires; the rest of the
-    file, ``text`` if it was read, is parsed when the rule is first spoken of.
+    file, ``text`` if it was read, is parsed when the rule is first spoken of. Where
+    its condition holds, a config without faults writes a key of each list of ``needs``
+    (``key=value``: with that value); it is empty where that is not known.
     """
 
     def __init__(
@@ -98,6 +79,7 @@ class Rule:
         self.source = head.get("when", "")
         self.same = head.get("same", "")
         self.differs = head.get("differs", "")
+        self.needs: list[list[str]] = []
         self._given = text
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,14 +94,14 @@ class Rule:
     @cached_property
     def data(self) -> dict[str, Any]:
         """The whole file."""
-        return tomllib.loads(self._text)
+        return parsed(self._text)
 
     @cached_property
     def front(self) -> dict[str, Any]:
         """What a finding needs of the file: all that stands before its examples."""
         if not self.builtin or "data" in self.__dict__:
             return self.data
-        return tomllib.loads(self._text.partition("\n[[bad]]")[0])
+        return parsed(self._text.partition("\n[[bad]]")[0])
 
     @cached_property
     def guard(self) -> str:
@@ -173,17 +155,17 @@ class Rule:
     @cached_property
     def at(self) -> list[At]:
         """The spans of a finding, the primary one first."""
-        return [_at(entry) for entry in self.front.get("at", [])]
+        return [at(entry) for entry in self.front.get("at", [])]
 
     @property
     def bad(self) -> list[Example]:
         """Configs that the rule fires on."""
-        return [_example(entry) for entry in self.data.get("bad", [])]
+        return [example(entry) for entry in self.data.get("bad", [])]
 
     @property
     def good(self) -> list[Example]:
         """Configs that the rule is silent on."""
-        return [_example(entry) for entry in self.data.get("good", [])]
+        return [example(entry) for entry in self.data.get("good", [])]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -275,26 +257,20 @@ class Rule:
 
     def compiled(self, source: str) -> Expression:
         """An expression that may speak of what the rule knows."""
-        return compile_expression(source, self.knows, ON_SCOPE)
+        keys = trainer(self.trainer).vocabulary.renamed if self.trainer else {}
+        knows = _anything if self.builtin else self.knows  # tests check those
+        return compile_expression(source, knows, ON_SCOPE, keys)
 
 
-def _at(entry: dict[str, Any]) -> At:
-    names = entry["any"] if "any" in entry else entry["key"]
-    return At(
-        [names] if isinstance(names, str) else list(names),
-        entry.get("mark", "value"),
-        entry.get("label", ""),
-        "any" in entry,
-    )
+def _anything(_: str) -> bool:
+    return True
 
 
-def _example(entry: dict[str, Any]) -> Example:
-    return Example(
-        entry["config"],
-        entry.get("also", []),
-        entry.get("fixed", ""),
-        entry.get("beside", ""),
-    )
+def parsed(text: str) -> dict[str, Any]:
+    """The values of a rule file; a wheel has those of its own rules at hand."""
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def read_text(path: str) -> str:

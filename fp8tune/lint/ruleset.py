@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 
 from fp8tune.lint.rules import Rule
+from fp8tune.trainers.faults import Loaded
+from fp8tune.trainers.trainer import NAMES
 
 
 class Rules:
@@ -29,13 +31,44 @@ class Rules:
         for rule in rules:
             if rule.fault:
                 self.by_fault.setdefault(rule.fault, []).append(rule)
-        groups: dict[tuple[str, str], list[Rule]] = {}
-        for rule in rules:
-            if rule.source:
-                groups.setdefault((rule.trainer, rule.guard), []).append(rule)
-        self.conditions = groups
         self.severity = severity
+        self.conditions = {name: _Conditions(rules, name) for name in NAMES}
 
     def named(self, names: Container[str]) -> Iterator[Rule]:
         """Those of the selected rules with these names."""
         return (rule for rule in self.rules if rule.name in names)
+
+
+class _Conditions:
+    """The rules with a condition on the jobs of one trainer.
+
+    Each list of keys of which a rule needs one is a bit, the same for all rules.
+    """
+
+    def __init__(self, rules: Iterable[Rule], trainer: str) -> None:
+        mine = ("", trainer)
+        self.rules = [rule for rule in rules if rule.source and rule.trainer in mine]
+        bits: dict[tuple[str, ...], int] = {}
+        for rule in self.rules:
+            for keys in map(tuple, rule.needs):
+                bits.setdefault(keys, 1 << len(bits))
+        self._needs = [
+            (rule, sum(bits[keys] for keys in {*map(tuple, rule.needs)}))
+            for rule in self.rules
+        ]
+        self._brings: dict[str, int] = {}
+        for keys, bit in bits.items():
+            for key in keys:
+                self._brings[key] = self._brings.get(key, 0) | bit
+        self._valued = {key.partition("=")[0] for key in self._brings if "=" in key}
+
+    def needing(self, loaded: Loaded) -> list[Rule]:
+        """The rules that find what they need among the keys that a config writes."""
+        there, brings = 0, self._brings
+        for key in loaded.written & brings.keys():
+            there |= brings[key]
+        for key in loaded.written & self._valued:
+            value = loaded.values.get(key)
+            if isinstance(value, str):
+                there |= brings.get(f"{key}={value}", 0)
+        return [rule for rule, needs in self._needs if needs & there == needs]

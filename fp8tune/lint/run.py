@@ -5,28 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.directive import BadTarget, asked
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.lint.engine import check
-from fp8tune.lint.rules import CATEGORIES, RENAMED, BadRule, Rule
+from fp8tune.lint.rules import FAILING, BadRule, Rule
 from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.selection import Problem, select
 from fp8tune.lint.settings import BadSettings, Options, Settings, settings_for
-from fp8tune.suggest import closest
 from fp8tune.toml.document import Unreadable
 from fp8tune.trainers.trainer import misnamed
 
-MANY = 400
-"""From so many files on, several processes are faster than one."""
+if TYPE_CHECKING:
+    from fp8tune.lint.baseline import Book
+
+SHARE = 12
+"""Files that are worth a process of their own."""
 
 MAX_WORKERS = 8
-
-
-class Problem(Exception):
-    """The run cannot be done: bad options, settings or rules."""
 
 
 class Result(NamedTuple):
@@ -47,13 +46,33 @@ class Result(NamedTuple):
         """All findings in order."""
         return (found for report in self.reports for found in report.diagnostics)
 
+    @property
+    def fails(self) -> bool:
+        """Whether a file has a finding that fails the run, or a baseline is stale.
+
+        A stale baseline fails on any level.
+        """
+        if self.stale and any(report.fail_on != "never" for report in self.reports):
+            return True
+        return any(
+            found.severity in FAILING[report.fail_on]
+            for report in self.reports
+            for found in report.diagnostics
+        )
+
 
 def run(paths: tuple[str, ...], options: Options) -> Result:
     """Check everything that ``paths`` mean; raises ``Problem``."""
-    found = list(discover(paths))
+    files = discover(paths)
+    if options.force_exclude:
+        files = (found._replace(explicit=False) for found in files)
+    found = list(files)
     result = _with_others(found, _run_all(found, options), options)
-    if any(report.baseline for report in result.reports):
-        return _with_baseline(result, options)
+    if options.require_configs and all(report.skipped for report in result.reports):
+        raise Problem(f"no train configs in {', '.join(paths)} (--require-configs)")
+    baselines = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
+    if baselines:
+        return _with_baselines(result, baselines, options)
     if options.update_baseline and not result.unread:
         raise Problem("no baseline to update: name it with --baseline FILE")
     return result
@@ -72,35 +91,40 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
     rules = tuple({rule for named in others.values() for rule in named})
     alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
     again = _run(files, alone, others)
-    reports = list(merged(result.reports, again.reports))
-    return result._replace(reports=reports, rules={**result.rules, **again.rules})
+    return result._replace(
+        reports=list(merged(result.reports, again.reports)),
+        unread=[*result.unread, *again.unread],
+        rules={**result.rules, **again.rules},
+    )
 
 
-def _with_baseline(result: Result, options: Options) -> Result:
+def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> Result:
+    """The result with what became of the baselines: written again, or stale."""
     from fp8tune.lint import baseline
 
+    reports = result.reports
     try:
         if options.update_baseline:
-            paths = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
-            notes = [baseline.update(path, result.reports) for path in paths]
-            result = result._replace(notes=notes)
-        held = baseline.hold(result.reports)
+            notes = [baseline.update(path, reports) for path in paths]
+            held = [baseline.hold_all(r) if r.baseline else r for r in reports]
+            return result._replace(reports=held, notes=notes)
+        lines = [line for path in paths for line in baseline.stale(path, reports)]
     except baseline.BadBaseline as error:
         raise Problem(str(error)) from None
-    return result._replace(reports=held.reports, stale=held.stale)
+    return result._replace(stale=lines)
 
 
 def _run_all(found: list[Found], options: Options) -> Result:
     """Check files; many are shared out over processes."""
-    workers = min(cores(), MAX_WORKERS)
-    if len(found) < MANY or workers == 1 or any(file.path == "-" for file in found):
+    workers = min(cores(), MAX_WORKERS, len(found) // SHARE)
+    alone = any(file.path == "-" for file in found) or not hasattr(os, "fork")
+    if workers < 2 or alone:
         return _run(found, options)
-    from concurrent.futures import ProcessPoolExecutor
+    from fp8tune.lint.shares import shared_out
 
     size = -(-len(found) // workers)
     shares = [found[start : start + size] for start in range(0, len(found), size)]
-    with ProcessPoolExecutor(workers) as pool:
-        results = list(pool.map(_run, shares, [options] * len(shares)))
+    results = shared_out(partial(_run, options=options), shares)
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
@@ -123,20 +147,11 @@ def _run(
     runner = _Runner(options, others or {})
     reports, unread = [], []
     for found in files:
-        try:
-            report = runner.report(found)
-        except CannotRead as error:
-            unread.append(str(error))
-        except Unreadable as error:
-            if found.explicit:
-                unread.append(f"{found.path}: {error}")
-            else:
-                reports.append(Report(found.path, [], skipped=str(error)))
-        except (BadSettings, BadRule) as error:
-            raise Problem(str(error)) from None
-        else:
-            if report is not None:
-                reports.append(report)
+        report, problem = runner.judged(found)
+        if report is not None:
+            reports.append(report)
+        if problem:
+            unread.append(problem)
     if not reports and not unread:
         runner.check_options()
     return Result(reports, unread, rules=runner.fired(reports))
@@ -154,6 +169,7 @@ class _Runner:
             raise Problem(wrong)
         self._rules: dict[tuple[Settings, tuple[str, ...]], Rules] = {}
         self._packs: dict[str, list[Rule]] = {}
+        self._books: dict[str, Book] = {}
         self._builtin = read_builtin()
 
     def check_options(self) -> None:
@@ -173,39 +189,83 @@ class _Runner:
         )
         return {rule.name: rule for rule in known if rule.name in names}
 
+    def judged(self, found: Found) -> tuple[Report | None, str]:
+        """The report of one file, or a line that says why it could not be checked.
+
+        Whatever goes wrong with one file, the others are checked.
+        """
+        try:
+            report = self.report(found)
+        except CannotRead as error:
+            return None, str(error)
+        except Unreadable as error:
+            if found.explicit:
+                return None, f"{found.path}: {error}"
+            return Report(found.path, [], skipped=str(error)), ""
+        except (BadSettings, BadRule) as error:
+            raise Problem(str(error)) from None
+        except Problem:
+            raise
+        except Exception as error:
+            from fp8tune.lint.bug import bug
+
+            return None, f"{found.path}: {bug(error)}"
+        if report is None or not (report.skipped and found.explicit):
+            return report, ""
+        reason = f"no train config of a known trainer: {report.skipped}"
+        kept = None if report.text is None else report  # stdin is handed through
+        return kept, f"{report.path}: {reason}"
+
     def report(self, found: Found) -> Report | None:
         """The report of one file, or ``None`` for an excluded one."""
         path = self.options.stdin_filename if found.path == "-" else found.path
         folder = os.path.dirname(os.path.abspath(path))
         settings = settings_for(folder)
-        if (not found.explicit or self.options.force_exclude) and matches(
-            path, settings.folder, settings.exclude
-        ):
+        if not found.explicit and matches(path, settings.folder, settings.exclude):
             return self._passed(found, path)
         rules = self.rules(settings, path)
-        look = partial(
-            check,
-            path,
-            rules=rules,
-            target=settings.complete(self.target),
-            only=self.options.trainer or settings.trainer * found.explicit,
-            explicit=found.explicit,
-            others=self.others.get(path),
-        )
+        target = settings.complete(self.target)
+        only = self.options.trainer or settings.trainer * found.explicit
+        baseline = "" if path == "-" else self.options.baseline or settings.baseline
+        fail_on = self.options.fail_on or settings.fail_on or "error"
+        others = self.others.get(path)
+
+        def look(data: bytes) -> Report:
+            report = check(
+                path,
+                data,
+                rules,
+                target,
+                only=only,
+                explicit=found.explicit,
+                others=others,
+            )._replace(
+                baseline=baseline,
+                applied=rules.selected,
+                known=rules.known,
+                fail_on=fail_on,
+            )
+            return self._held(report) if baseline else report
+
         data = read(found.path)
         if self.options.fix or self.options.add_ignore:
             from fp8tune.lint.rewrite import rewritten
 
-            report = rewritten(found, data, look, self.options)
-        else:
-            report = look(data)
-        if found.path == "-" and path == "-":
-            return report
-        return report._replace(
-            baseline=self.options.baseline or settings.baseline,
-            applied=rules.selected,
-            known=rules.known,
-        )
+            return rewritten(found, data, look, self.options)
+        return look(data)
+
+    def _held(self, report: Report) -> Report:
+        """The report without what its baseline holds back."""
+        from fp8tune.lint import baseline
+
+        path = report.baseline
+        if path not in self._books:
+            new = self.options.update_baseline and not os.path.exists(path)
+            try:
+                self._books[path] = {} if new else baseline.read(path)
+            except baseline.BadBaseline as error:
+                raise Problem(str(error)) from None
+        return baseline.hold(report, self._books[path])
 
     def _passed(self, found: Found, path: str) -> Report | None:
         """The report of an excluded file: none, but that stdin comes out as it is."""
@@ -237,53 +297,4 @@ class _Runner:
                 named = (name for name in folders if os.path.abspath(name) == place)
                 self._packs[place] = read_pack(next(named))
             rules += self._packs[place]
-        _unique(rules)
-        select = self.options.select or settings.select
-        ignore = (*self.options.ignore, *settings.ignore, *ignored)
-        for selector in (*self.options.select, *self.options.ignore):
-            _known(selector, rules)
-        for setting, selectors in settings.selectors:
-            for selector in selectors:
-                _known(selector, rules, setting)
-        kept = [
-            rule
-            for rule in rules
-            if (not select or any(selected(rule, by) for by in select))
-            and not any(selected(rule, by) for by in ignore)
-        ]
-        severity = {
-            rule.name: level
-            for by, level in settings.severity
-            for rule in kept
-            if selected(rule, by)
-        }
-        return Rules(kept, severity, rules)
-
-
-def selected(rule: Rule, by: str) -> bool:
-    """Whether a name, a code or its beginning, or a category means the rule."""
-    name = RENAMED.get(by, by)
-    return name in (rule.name, rule.category) or (
-        by.isupper() and rule.code.startswith(by)
-    )
-
-
-def _known(selector: str, rules: Iterable[Rule], setting: str = "") -> None:
-    """Raise ``Problem`` for what selects no rule, with the setting that says it."""
-    names = [name for rule in rules for name in (rule.name, rule.code)]
-    if not any(selected(rule, selector) for rule in rules) and (
-        selector not in CATEGORIES
-    ):
-        near = closest(selector, (*names, *CATEGORIES))
-        hint = f"; did you mean {near}?" if near else ""
-        place = f"{setting}: " if setting else ""
-        raise Problem(f"{place}no rule, code or category {selector!r}{hint}")
-
-
-def _unique(rules: list[Rule]) -> None:
-    seen: dict[str, Rule] = {}
-    for rule in rules:
-        for name in (rule.name, rule.code):
-            if name in seen:
-                raise BadRule(f"{rule.path}: {name} is taken by {seen[name].path}")
-            seen[name] = rule
+        return select(rules, self.options, settings, ignored)

@@ -37,6 +37,8 @@ class Options(NamedTuple):
     ignore_words: str = ""
     baseline: str = ""
     update_baseline: bool = False
+    fail_on: str = ""
+    require_configs: bool = False
 
 
 class Settings(NamedTuple):
@@ -55,6 +57,7 @@ class Settings(NamedTuple):
     baseline: str = ""
     search_config: str = ""
     gpus_per_node: int = 0
+    fail_on: str = ""
 
     @property
     def selectors(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -79,6 +82,9 @@ class Settings(NamedTuple):
         return target
 
 
+FAIL_ON = (*SEVERITIES, "never")
+"""What a run can fail on: findings of a severity or above."""
+
 _LISTS = ("select", "ignore", "rules", "exclude")
 _KEYS = (
     *_LISTS,
@@ -87,6 +93,7 @@ _KEYS = (
     "gpus-per-node",
     "trainer",
     "baseline",
+    "fail-on",
     "severity",
     "per-file-ignores",
     "search",
@@ -166,6 +173,7 @@ class _Reader:
             exclude=self.texts("exclude"),
             baseline=self.baseline(folder),
             search_config=self.search_config(folder),
+            fail_on=self.fail_on(),
         )
 
     def search_config(self, folder: str) -> str:
@@ -186,6 +194,13 @@ class _Reader:
         if not isinstance(value, str):
             raise self.fail("`baseline` is the name of a file")
         return os.path.join(folder, value) if value else ""
+
+    def fail_on(self) -> str:
+        value = self.table.get("fail-on", "")
+        if "fail-on" in self.table and value not in FAIL_ON:
+            near = _meant(value, FAIL_ON)
+            raise self.fail(f"`fail-on` is one of {', '.join(FAIL_ON)}{near}")
+        return str(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.table.get(key, [])

@@ -9,7 +9,8 @@ from io import StringIO
 from typing import NamedTuple, TextIO
 
 from fp8tune.lint.diagnostic import Diagnostic
-from fp8tune.lint.run import Problem, Result
+from fp8tune.lint.run import Result
+from fp8tune.lint.selection import Problem
 from fp8tune.lint.wording import plain
 
 MAX_PER_FILE = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from fp8tune.job import Prose, Words
 from fp8tune.lint.expression import Expression
@@ -16,16 +16,20 @@ MAX_SHOWN = 80
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FORMAT = re.compile(r"^(.*):(,?(?:\.\d)?[fdg%]?)$", re.DOTALL)
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+_CONTROL = (
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069"
+    "\ud800-\udfff\ufeff]"
 )
 
 
-class Template(NamedTuple):
+class Template:
     """A compiled message: fixed text, and expressions with their formats."""
 
-    parts: tuple[str | tuple[Compiled, str], ...]
-    names: tuple[str, ...]
+    def __init__(
+        self, parts: list[str | tuple[Compiled, str]], names: tuple[str, ...]
+    ) -> None:
+        self.parts = parts
+        self.names = names
 
     def fill(self, scope: Any) -> str:
         """The text for one config; raises ``Unknown`` where a value is unknown."""
@@ -55,7 +59,7 @@ def compile_template(text: str, compile_one: Callable[[str], Expression]) -> Tem
             names.update(dict.fromkeys(compiled.names))
             parts.append((compiled.evaluate, spec))
     parts.append(text[end:])
-    return Template(tuple(parts), tuple(names))
+    return Template(parts, tuple(names))
 
 
 def _placeholder(
@@ -91,7 +95,9 @@ def plain(text: str) -> str:
 
     Safe on a terminal and in a comment of TOML.
     """
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    if text.isprintable():
+        return text
+    return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _text(value: Any, depth: int) -> str:

@@ -15,7 +15,7 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
-from fp8tune.lint.run import selected
+from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
 from fp8tune.search.plan import Config, role_of
 from fp8tune.search.stale import Change, stale

@@ -1,20 +1,21 @@
 """Decode and parse one TOML file; keep its text for positions.
 
 ``tomllib`` alone decides what is valid, because it is also what the trainers
-parse with. Positions are scanned only when a finding asks for them.
+parse with; what is plain (see ``plain.py``) it would take as well. Positions are
+scanned only when a finding asks for them.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
 
 from fp8tune.toml import Path, Span
+from fp8tune.toml.plain import Spans, read_plain
 from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 MAX_BYTES = 1 << 20
@@ -27,10 +28,6 @@ _BOM = "\ufeff"
 _WHERE = r" \(at (?:line (\d+), column (\d+)|end of document)\)$"
 _KEY = rf"(?:(?<![\w-]){BARE_KEY}|{STRING})"
 _DOTTED = rf"(?:[ \t]*+\.[ \t]*+{_KEY})"
-
-
-if TYPE_CHECKING:
-    from fp8tune.toml.spans import Spans
 
 
 class Position(NamedTuple):
@@ -59,7 +56,9 @@ class Lines:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *(m.end() for m in re.finditer("\n", text))]
+        lengths = accumulate(map(len, text.split("\n")), initial=0)
+        self._starts = [before + number for number, before in enumerate(lengths)]
+        del self._starts[-1]
 
     def position(self, offset: int) -> Position:
         """The line and column of a character offset."""
@@ -80,18 +79,30 @@ class Lines:
 class Document:
     """A valid TOML text: its values, and on demand where each one stands.
 
-    ``bom`` tells whether a byte-order mark was cut off the front of ``text``.
+    ``bom`` tells whether a byte-order mark was cut off the front of ``text``;
+    ``plain`` tells that ``plain.py`` reads it.
     """
 
-    def __init__(self, text: str, values: dict[str, Any], *, bom: bool) -> None:
+    def __init__(
+        self,
+        text: str,
+        values: dict[str, Any],
+        *,
+        bom: bool,
+        plain: bool = False,
+    ) -> None:
         self.text = text
         self.values = values
         self.bom = bom
+        self._plain = plain
 
     @cached_property
     def spans(self) -> Spans:
         """Where keys and values stand, as character offsets into ``text``."""
-        from fp8tune.toml.spans import Spans, scan
+        spans = Spans({}, {}, {})
+        if self._plain and read_plain(self.text, spans) is not None:
+            return spans
+        from fp8tune.toml.spans import scan
 
         try:
             return scan(self.text)
@@ -121,6 +132,9 @@ def parse(data: bytes) -> Document:
     text = _decode(data)
     bom = text.startswith(_BOM)
     text = text.removeprefix(_BOM)
+    plain = read_plain(text)
+    if plain is not None:
+        return Document(text, plain, bom=bom, plain=True)
     if text.count(".") >= MAX_KEY_PARTS and _has_long_key(text):
         raise Unreadable(f"a key has more than {MAX_KEY_PARTS} dotted parts")
     return Document(text, _values(text), bom=bom)
@@ -157,6 +171,8 @@ def _decode(data: bytes) -> str:
 
 
 def _values(text: str) -> dict[str, Any]:
+    import tomllib  # costs more than a plain text takes to read
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -210,6 +226,8 @@ def _deepest(text: str) -> int:
 
 def _long_integer(text: str) -> int:
     """The offset of the first integer that the parser finds too long."""
+    import tomllib
+
     for match in islice(re.finditer(r"(?<![\w.])\d[\d_]{4000,}+", text), 100):
         try:
             tomllib.loads(text[: match.end()])

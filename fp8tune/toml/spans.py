@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import NamedTuple
 
 from fp8tune.toml import Path, Span
+from fp8tune.toml.plain import Spans
 from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
 
 _BLANK = re.compile(rf"(?:[ \t\r\n]++|{COMMENT})*+")
@@ -25,20 +25,6 @@ _SCALAR = re.compile(
     r"|[^\s,\]}#]++",
     re.DOTALL,
 )
-
-
-class Spans(NamedTuple):
-    """Spans by path: of the last part of each key, and of each value.
-
-    Tables written as ``[header]`` have a key span (the name inside the
-    brackets) and no value span; array items have a value span only, but for
-    ``[[header]]`` items, which have a key span only. ``names`` are all the places
-    that name a key, of which ``keys`` holds one.
-    """
-
-    keys: dict[Path, Span]
-    values: dict[Path, Span]
-    names: dict[Path, list[Span]]
 
 
 def scan(text: str) -> Spans:

@@ -2,7 +2,6 @@
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import os.path
-import tomllib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -149,6 +148,8 @@ class Schema(NamedTuple):
 
 def parsed(name: str) -> dict[str, Any]:
     """What ``schema.toml`` of a trainer's folder holds."""
+    import tomllib
+
     path = os.path.join(os.path.dirname(__file__), name, "schema.toml")
     with open(path, "rb") as file:
         return tomllib.load(file)

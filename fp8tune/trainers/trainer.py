@@ -54,11 +54,15 @@ class Trainer:
     def vocabulary(self) -> Vocabulary:
         """Every name that a rule for this trainer may use."""
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
-        sections = frozenset(s for s in self.schema.sections if self.schema.optional(s))
         computed = dict(FACTS)
         for name in import_module(f"fp8tune.trainers.{self.name}").WORDS:
             computed |= sources(self._module(name))
-        return vocabulary(keys | sections, self.schema.job, computed)
+        return vocabulary(keys | self.optional_sections, self.schema.job, computed)
+
+    @cached_property
+    def optional_sections(self) -> frozenset[str]:
+        """The sections that stay absent where a config does not write them."""
+        return frozenset(s for s in self.schema.sections if self.schema.optional(s))
 
     @cached_property
     def section_keys(self) -> dict[str, frozenset[str]]:

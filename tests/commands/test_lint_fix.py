@@ -6,8 +6,6 @@ import subprocess
 
 import pytest
 
-from fp8tune.lint.run import MANY
-
 SAFE = "[model]\nnum_experts = -1  # none\n[train]\nbatchsize = 8\n"
 SAFELY = "[model]\nnum_experts = 0  # none\n[train]\nbatch_size = 8\n"
 UNSAFE = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4 # NVLink\n'
@@ -237,7 +235,17 @@ def test_a_link_and_its_file_are_mended_once(fp8tune, project):
     assert (folder / "link.toml").is_symlink()
 
 
-def test_many_files_are_mended_by_several_processes(fp8tune, project):
+MANY = 30
+
+
+@pytest.fixture
+def cores(monkeypatch):
+    """More than one, so that many files are shared out."""
+    monkeypatch.setattr("fp8tune.lint.run.cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("cores")
+def test_many_files_are_fixed_by_several_processes(fp8tune, project):
     folder = project({f"{number:03}.toml": SAFE for number in range(MANY)})
     said = fp8tune("lint", ".", "--fix", "-q")
     assert said == (0, "", "")
@@ -246,6 +254,7 @@ def test_many_files_are_mended_by_several_processes(fp8tune, project):
     assert summary(said.out) == [f"no findings in {MANY} files"]
 
 
+@pytest.mark.usefixtures("cores")
 def test_many_files_give_their_patches_in_order(fp8tune, project):
     project({f"{number:03}.toml": SAFE for number in range(MANY)})
     said = fp8tune("lint", ".", "--diff")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fp8tune.lint.baseline import hold
+from fp8tune.lint.baseline import hold, hold_all, read, stale
 from fp8tune.lint.diagnostic import Suppressed
 from tests.sample import ERROR, WARNING
 
@@ -209,13 +209,19 @@ def test_update_needs_a_name(project, fp8tune):
 
 def test_what_it_holds_back_stays_in_the_report(written, lint):
     report = lint(ERROR)._replace(path="a.toml", baseline="base")
-    held = hold([report])
-    assert held.stale == []
-    assert held.reports == [
-        report._replace(
-            diagnostics=[],
-            suppressed=(
-                Suppressed(report.diagnostics[0], "external", "in the baseline"),
-            ),
-        )
-    ]
+    held = report._replace(
+        diagnostics=[],
+        suppressed=(Suppressed(report.diagnostics[0], "external", "in the baseline"),),
+    )
+    assert hold(report, read("base")) == hold_all(report) == held
+    assert list(stale("base", [held])) == []
+
+
+@pytest.mark.parametrize("option", ["--unsafe-fixes", "--add-ignore"])
+def test_what_it_holds_back_is_left_alone(written, fp8tune, option):
+    (written / "c.toml").write_text(ERROR)
+    fp8tune("lint", ".", "--baseline", "base", option)
+    texts = [(written / name).read_text() for name in ("a.toml", "b.toml")]
+    assert texts == [ERROR, WARNING]
+    assert (written / "c.toml").read_text() != ERROR
+    assert fp8tune("lint", ".", "--baseline", "base").code == 0

@@ -4,7 +4,8 @@ import pytest
 
 from fp8tune.job import Prose, Unknown
 from fp8tune.lint.expression import compile_expression
-from fp8tune.lint.syntax import MAX_LENGTH, ExpressionError
+from fp8tune.lint.python_syntax import MAX_LENGTH
+from fp8tune.lint.syntax import ExpressionError
 
 NAMES = ("a", "b", "z", "s", "l", "t", "f", "model.dim", "unset", "unset2")
 VALUES = {

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from fp8tune.facts import gpus
 from fp8tune.lint import index
 from fp8tune.lint.builtin import builtin_folder, indexed, read_builtin
 from fp8tune.lint.syntax import parse
@@ -27,9 +28,10 @@ def written():
 def rules(written):
     folder = builtin_folder()
     places = (
-        (os.path.join(folder, *place), front) for *place, front in written["RULES"]
+        (os.path.join(folder, category, name), category, front)
+        for category, name, front in written["RULES"]
     )
-    return {path: indexed(path, front) for path, front in places}
+    return {path: indexed(path, *rest) for path, *rest in places}
 
 
 def test_rules_are_in_order(rules):
@@ -52,6 +54,10 @@ def test_rule_is_the_same(rules, rule):
 def test_conditions_lie_ready(written, rule):
     wanted = [source for source in (rule.source, *rule.parts) if source]
     assert [written["TREES"][source] for source in wanted] == list(map(parse, wanted))
+
+
+def test_gpus_are_the_same(written):
+    assert written["GPUS"] == gpus.parsed()
 
 
 @pytest.mark.parametrize("name", NAMES)

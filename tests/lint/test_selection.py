@@ -2,7 +2,8 @@
 
 import pytest
 
-from fp8tune.lint.run import Problem, run, selected
+from fp8tune.lint.run import run
+from fp8tune.lint.selection import Problem, selected
 from fp8tune.lint.settings import Options
 from tests.lint.results import FP8, names, rules_of
 from tests.sample import TP

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any
 
@@ -35,15 +35,22 @@ _FACTORS = {
 
 
 def contradictions(
-    document: Document, known: Trainer, loaded: Loaded, directive: Directive
+    document: Document,
+    known: Trainer,
+    loaded: Loaded,
+    directive: Directive,
+    job: Job | None = None,
 ) -> Iterator[Fault]:
     """The claims that cannot be true of this file.
 
     The file is judged by itself: how many GPUs the command line or the project says is
-    about another run. A claim does not count in a hedged sentence, nor where another
-    one says something else about the same thing.
+    about another run. ``job`` is that of the file alone, where the caller has it. A
+    claim does not count in a hedged sentence, nor where another one says something
+    else about the same thing.
     """
     reader = _Reader(document, known, loaded, directive)
+    if job is not None and reader.loaded is loaded:
+        reader.plain = job
     for claim in reader.claims:
         facts = reader.against(claim)
         if facts and reader.stated.holds(claim):
@@ -77,9 +84,7 @@ class _Reader:
     @cached_property
     def stated(self) -> Stated:
         """The claims that count."""
-        keys = (key.rpartition(".")[2] for key in self.plain.words.keys)
-        names = frozenset((*keys, *_CALLED, *_DEGREES))
-        return Stated(self.comments, self.claims, names)
+        return Stated(self.comments, self.claims, _names(self.known))
 
     @cached_property
     def plain(self) -> Job:
@@ -233,6 +238,13 @@ class _Reader:
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))
+
+
+@cache
+def _names(known: Trainer) -> frozenset[str]:
+    """What may stand before ``=`` in a comment."""
+    keys = (key.rpartition(".")[2] for key in known.vocabulary.keys)
+    return frozenset((*keys, *_CALLED, *_DEGREES))
 
 
 def _under_header(document: Document, known: Trainer, loaded: Loaded) -> Loaded:

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.formats.address import well_formed
-from fp8tune.lint.rules import Example, Rule
+from fp8tune.lint.rule_parts import Example
+from fp8tune.lint.rules import Rule
 
 _PRECISION = {"certain": "very-high", "high": "high", "medium": "medium"}
 _PROBLEM = {"error": "error", "warning": "warning", "note": "recommendation"}

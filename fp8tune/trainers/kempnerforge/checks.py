@@ -38,6 +38,11 @@ def out_of_range(spec: Key, value: Any) -> Iterable[Problem]:
     return _number(spec, value)
 
 
+def fits(spec: Key, value: Any) -> bool:
+    """Whether the value of a number is one, and in its range."""
+    return isinstance(value, (int, float)) and _inside(spec, value)
+
+
 def _number(spec: Key, value: Any) -> tuple[Problem, ...]:
     if not isinstance(value, (int, float)):
         return (Problem(value, spec.kind, None),)

@@ -6,6 +6,7 @@ and switches are coerced without a word, text is never looked at.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,24 @@ _PATHS = frozenset(
     )
 )
 """Keys of text that the trainer makes paths of."""
+
+LARGEST = 2**63
+"""Larger numbers are unknown to the job, so that no arithmetic on them overflows.
+
+TOML's integers end here; Python's parser takes longer ones."""
+
+
+def plain(value: Any) -> bool:
+    """Whether a value is a text, a switch, or a number that can be worked with."""
+    kind = type(value)
+    return (kind is str or kind is bool) or (
+        (kind is int or kind is float) and -LARGEST <= value <= LARGEST
+    )
+
+
+def usable(value: Any) -> bool:
+    """Whether a value is a number that can be worked with."""
+    return isinstance(value, (int, float)) and not LARGEST < abs(value) < math.inf
 
 
 def oddities(

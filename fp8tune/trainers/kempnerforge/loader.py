@@ -16,7 +16,7 @@ from typing import Any
 
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
-from fp8tune.trainers.kempnerforge import checks, freeze
+from fp8tune.trainers.kempnerforge import checks, coercion, freeze
 from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, PLAIN, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
@@ -28,12 +28,13 @@ ALWAYS_READ = ("model", "train", "eval", "distributed")
 MAX_FAULTS = 1000
 
 _FAULTY = object()
+_NUMBERS = ("int", "float")
 
 
 def load(raw: dict[str, Any], schema: Schema, defaults: dict[str, Any]) -> Loaded:
     """Hold parsed TOML as the trainer would.
 
-    ``defaults`` are the dotted defaults of every section that is never absent.
+    ``defaults`` are what :func:`defaults` gives for the schema.
     """
     loader = _Loader(schema, dict(defaults))
     loader.sections(raw)
@@ -41,13 +42,20 @@ def load(raw: dict[str, Any], schema: Schema, defaults: dict[str, Any]) -> Loade
 
 
 def defaults(schema: Schema) -> dict[str, Any]:
-    """Dotted defaults of the sections that exist even if the file lacks them."""
-    return {
-        f"{section}.{name}": key.effective_default
-        for section in schema.sections
-        if not schema.optional(section)
-        for name, key in schema.classes[schema.section_class(section)].items()
-    }
+    """Dotted defaults of the sections that exist even if the file lacks them.
+
+    Of the others the name, which says whether they are there.
+    """
+    found: dict[str, Any] = {}
+    for section in schema.sections:
+        if schema.optional(section):
+            found[section] = False
+        else:
+            keys = schema.classes[schema.section_class(section)]
+            found |= {
+                f"{section}.{n}": key.effective_default for n, key in keys.items()
+            }
+    return found
 
 
 class _Loader:
@@ -75,14 +83,14 @@ class _Loader:
             if section not in self.schema.sections:
                 if not (stray and section in stray[1]):
                     self.unknown((section,), f"a {self.schema.title} config", {}, table)
-            elif isinstance(table, dict):
+                continue
+            if section in self.values:
+                self.values[section] = True
+            if isinstance(table, dict):
                 self.section(section, table)
             else:
                 self.written.add(section)
                 self._drop(section)
-        for section in self.schema.sections:
-            if self.schema.optional(section):
-                self.values[section] = section in raw
         if "vlm" in raw and "adapter" not in raw:
             self._fill("adapter", self.schema.classes["AdapterConfig"])
         self._not_tables(raw)
@@ -105,17 +113,21 @@ class _Loader:
 
     def _keep(self, prefix: str, name: str, values: dict[str, Any]) -> None:
         """Keep a table's values under dotted names; faulty and odd ones are unknown."""
+        names = [f"{prefix}.{key}" for key in values]
+        self.written.update(names)
+        self.values.update(zip(names, values.values(), strict=True))
         for key, value in values.items():
-            spec, dotted_name = self.schema.classes[name][key], f"{prefix}.{key}"
-            self.written.add(dotted_name)
-            if spec.base in self.schema.classes and isinstance(value, dict):
-                self._fill(dotted_name, self.schema.classes[spec.base])
-                self._keep(dotted_name, spec.base, value)
-            number = spec.base in ("int", "float")
-            if value is _FAULTY or (number and not isinstance(value, (int, float))):
-                self.values.pop(dotted_name, None)
-            else:
-                self.values[dotted_name] = value
+            if not coercion.plain(value):
+                self._keep_odd(f"{prefix}.{key}", self.schema.classes[name][key], value)
+
+    def _keep_odd(self, name: str, spec: Key, value: Any) -> None:
+        """Keep a table, a list, or what cannot be worked with."""
+        keys = self.schema.classes.get(spec.base)
+        if keys is not None and isinstance(value, dict):
+            self._fill(name, keys)
+            self._keep(name, spec.base, value)
+        if value is _FAULTY or (spec.base in _NUMBERS and not coercion.usable(value)):
+            del self.values[name]
 
     def _variant(self, name: str, table: dict[str, Any]) -> str:
         variants = self.schema.variants.get(name)
@@ -152,22 +164,24 @@ class _Loader:
         """Coerce and check one table; faulty values come back as ``_FAULTY``."""
         keys = self.schema.classes[name]
         values = {}
+        checked = []
         for key, raw in table.items():
             spec = keys.get(key)
             if spec is not None:
-                values[key] = self.value(spec, raw, (*path, key))
+                if type(raw) is PLAIN.get(spec.base) and raw == raw:  # not nan
+                    value = raw
+                else:
+                    value = self.value(spec, raw, (*path, key))
+                values[key] = value
+                if spec.checked and value is not _FAULTY:
+                    checked.append((key, spec))
             elif not self.hints.in_some_variant(name, key, table):
                 self.unknown((*path, key), f"[{dotted(path)}]", keys, raw)
         for key in self.schema.required[name]:
             if key not in table:
                 self.fault("missing-key", path, key=f"{dotted(path)}.{key}", name=key)
-        for key, value in values.items():
-            spec = keys[key]
-            if (
-                spec.checked
-                and value is not _FAULTY
-                and self._active(keys, spec, values)
-            ):
+        for key, spec in checked:
+            if not spec.only_if or self._active(keys, spec, values):
                 self.check(spec, values, (*path, key), table[key])
         self._cross_check(name, values, path)
         return values
@@ -191,16 +205,12 @@ class _Loader:
 
     def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
         """Whether the switch of a conditional check is on."""
-        if not spec.only_if:
-            return True
         state = values.get(spec.only_if, keys[spec.only_if].default)
         return isinstance(state, int) and state > 0
 
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value after the loader's coercion."""
         base = spec.base
-        if type(raw) is PLAIN.get(base) and raw == raw:  # not "not a number"
-            return raw
         coerce = COERCIONS.get(base)
         value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
         if value is not _FAULTY:
@@ -260,6 +270,8 @@ class _Loader:
         """
         key = str(here[-1])
         value = values[key]
+        if spec.base in _NUMBERS and checks.fits(spec, value):
+            return
         if spec.base == "str":
             if spec.allowed and not self._allowed(spec, value, here):
                 values[key] = _FAULTY

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fp8tune.cli import main
+from fp8tune.program import main
 
 FORMATS = ("full", "concise", "json")
 EXAMPLES = settings(

@@ -237,7 +237,7 @@ def test_many_bad_files(folder, monkeypatch):
     os.symlink("nowhere", "z.toml")
     with soon(60):
         shared = lint_all(".")
-        monkeypatch.setattr("fp8tune.lint.run.MANY", 10**6)
+        monkeypatch.setattr("fp8tune.lint.run.SHARE", 10**6)
         assert shared == lint_all(".")
     assert [end.code for end in shared] == [2, 2, 2]
     assert len(json.loads(shared[2].out)["diagnostics"]) >= 103

@@ -38,7 +38,7 @@ def shell(command, **variables):
         ("$lint utf.toml", 1),
         ("$lint - < utf.toml", 1),
         ("$lint --output-format json - < utf.toml", 1),
-        ("$lint - < /dev/null", 0),
+        ("$lint - < /dev/null", 2),
         ("$lint - < /dev/zero", 2),
         ("yes '[train]' | $lint -", 2),
         ("yes '[train]' | head -1000 | $lint -", 1),

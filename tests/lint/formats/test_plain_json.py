@@ -109,7 +109,7 @@ UNJUDGED = [
 
 def test_json(fp8tune, project):
     project({"a.toml": TP, "b.toml": "[project]\nname = 'x'\n"})
-    said = fp8tune("lint", "a.toml", "b.toml", "--output-format", "json")
+    said = fp8tune("lint", ".", "--output-format", "json")
     assert said.json == {
         "version": 1,
         "files": 1,

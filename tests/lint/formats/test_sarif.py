@@ -242,7 +242,7 @@ def test_fingerprints_of_equal_findings_differ(write, log):
 def test_rules_come_back_from_other_processes(write, monkeypatch):
     write({f"{number}.toml": TP for number in range(4)})
     alone = sarif.render(run((".",), Options()))
-    monkeypatch.setattr("fp8tune.lint.run.MANY", 2)
+    monkeypatch.setattr("fp8tune.lint.run.SHARE", 1)
     monkeypatch.setattr("fp8tune.lint.run.cores", lambda: 2)
     assert sarif.render(run((".",), Options())) == alone
 

@@ -1,0 +1,496 @@
+"""Mutate whole config files and run all of lint on each: nothing may be raised.
+
+``python -m benchmarks.config_fuzz --count 10000 --seed 1`` starts from the sample
+configs, the examples of the rules and the mistakes of ``broken_configs``. Mutations
+change bytes, tokens, values, comments or the structure of the file. Each result is
+checked with the rules as a wheel has them and shown in one of the output formats;
+formats that programs read are read back. By turns it is fixed, fixed unsafely, given
+ignore comments, or left. All of this happens in one process.
+
+A config is a function of its seed and number: ``--seed 1 --only 4711`` prints it with
+its traceback. ``--record`` adds the run to ``benchmarks/results/config_fuzz.json``.
+Exit code 1 if anything was raised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import sys
+import time
+import traceback
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from io import StringIO
+from multiprocessing import Pool
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from benchmarks.broken_configs import CONFIGS, broken, tables_of
+from benchmarks.machine import describe, table
+from benchmarks.process import RESULTS
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.diagnostic import Report
+from fp8tune.lint.engine import check
+from fp8tune.lint.examples import plain_config
+from fp8tune.lint.needs import needs
+from fp8tune.lint.rewrite import ignore, mend
+from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.run import Result
+from fp8tune.lint.show import Style, show
+from fp8tune.toml.diff import unified_diff
+from fp8tune.toml.document import Unreadable
+from fp8tune.trainers.trainer import NAMES, trainer
+
+SHARE = 250
+"""Configs that one process takes at a time."""
+
+LIMIT_S = 60
+"""A config that takes longer counts as a failure [s of CPU time]."""
+
+REWRITTEN = 11
+"""Of so many configs three are rewritten: fixed safely, unsafely, or ignored."""
+
+NUMBERS = (
+    *("0", "-0", "1", "-1", "2", "3", "7", "16", "0.1", "1.5", "3.0", "1_000", "-0.0"),
+    *map(str, (2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**22)),
+    *("9" * 300, "-" + "9" * 300, "9" * 4300, "9" * 4301, "0x" + "f" * 5000),
+    *("0b" + "1" * 2000, "0o7", "1e308", "-1e308", "1e-308", "5e-324", "1e400"),
+    *("inf", "-inf", "nan", "9" * 20, "9" * 16, "123_456_789_012_345_678"),
+)
+VALUES = (
+    *('""', '"fp8"', '"FP8"', '"full"', '"none"', '"true"', '" 8 "', '"\\u0000"'),
+    *('"' + "x" * 5000 + '"', "'''\n# no comment\n'''", '"""a\\\n  b"""', '"\\u202e"'),
+    *("true", "false", "[]", "[1]", "[0.9, 0.95]", "[0.9, inf, nan]", "{}"),
+    *("{ a = 1 }", "{ image = 1, text = 2 }", '[{ path = "x" }]', '["a", ["b", [1]]]'),
+    *("1979-05-27T07:32:00Z", "2026-01-01", "07:32:00", "[" * 80 + "]" * 80),
+    *("{ a = " * 40 + "1" + " }" * 40, "[1, # one\n 2]", "[[]]", "[{}]"),
+)
+BYTES = (
+    *(b"\0", b"\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n", b"\t", b"\x7f", b"\x1b["),
+    *(b"#", b"=", b".", b"[", b"]", b"{", b"}", b'"', b"'", b'"""', b"\\", b",", b"-"),
+    *("\u2028".encode(), "\u202e".encode(), "\u0130".encode(), "\U0001f600".encode()),
+    *(b"\xed\xa0\x80", b"\xc0\x80", "\u0661".encode(), "\u00b2".encode()),
+)
+PHRASES = """\
+{n} seqs/step
+{n} tokens/step
+{n}M tokens per step
+{n}x H100
+{n} GPUs
+{n} nodes x {n} GPUs
+{n} x {n} H200s
+TP={n}
+dp={n}, tp = {n}, pp={n}
+global batch {n}
+effective batch size of {n}
+total params {n}B
+{n}B params
+~{n}T parameters
+{n} layers
+{n} heads, {n} kv_heads
+{n} experts
+FSDP over {n}
+peak memory {n} GB
+Memory: {n} / 80 GiB
+{n} steps
+this config runs {n} steps
+checkpoint every {n} steps
+no checkpoint
+full AC
+AC: off
+no activation checkpointing
+bf16, FP8 on {n} GPUs
+4 x 8 x {n} = {n} seqs
+2 x {n} tokens/step
+{n},{n},{n} tokens/step
+fp8tune: gpu=h100 world-size={n}
+fp8tune: gpus-per-node={n}
+fp8tune: gpu={n}
+FP8Tune: world-size={n}
+fp8tune world-size={n}
+fp8tune: world-size= {n}
+fp8tune: ignore[{rule}]
+fp8tune: ignore[{rule},{rule}] until=2027-01-31 -- why
+fp8tune: ignore[{rule}] until=2020-02-30
+fp8tune: ignore[]
+fp8tune: ignore
+fp8tune: ignore[{n}] until={n} -- {n}
+e.g. {n} GPUs:
+Alternatives: {n} seqs
+""".splitlines()
+"""Comments; ``{n}`` is a number, ``{rule}`` the name of a rule."""
+TARGETS = (
+    Target(),
+    Target("H100", 16, "--gpu", "--world-size"),
+    Target("H200", 8, "--gpu", "--world-size"),
+    Target("A100 80GB", 0, "pyproject.toml"),
+    Target("", 7, "", "--world-size"),
+    Target("B200", 10**7, "--gpu", "--world-size"),
+)
+FORMATS: dict[str, Callable[[str], Any] | None] = {
+    "full": None,
+    "concise": None,
+    "github": None,
+    "json": json.loads,
+    "sarif": json.loads,
+    "gitlab": json.loads,
+    "junit": ElementTree.fromstring,
+}
+"""Every output format, and what reads it back."""
+
+_TOKEN = re.compile(
+    r"""[A-Za-z_][\w-]*|[0-9][\w.]*|"[^"\n]*"|'[^'\n]*'|\#[^\n]*|\s+|.""", re.DOTALL
+)
+_PAIR = re.compile(r"(?m)=[ \t]*([^\s#][^\n#]*)")
+_NUMBER = re.compile(r"[0-9][0-9_.]*")
+
+
+class Corpus(NamedTuple):
+    """What mutations start from and draw on."""
+
+    texts: list[str]
+    tables: list[list[Any]]
+    tokens: list[str]
+    keys: list[tuple[str, str]]
+    rules: list[str]
+
+
+@cache
+def corpus() -> Corpus:
+    """The sample configs, the examples of all rules, and the words in them."""
+    configs = [path.read_text("utf-8") for path in sorted(CONFIGS.glob("*.toml"))]
+    rules = read_builtin()
+    examples = [plain_config(x) for rule in rules for x in (*rule.bad, *rule.good)]
+    words = {token for text in (*configs, *examples) for token in _TOKEN.findall(text)}
+    names = (name for each in NAMES for name, _ in trainer(each).schema.dotted_keys())
+    keys = [(name.rpartition(".")[0], name.rpartition(".")[2]) for name in names]
+    often = configs * max(1, len(examples) // (4 * len(configs)))
+    texts = [*often, *examples]
+    tables = [found for text in texts if (found := tables_of(text))]
+    return Corpus(texts, tables, sorted(words), keys, [rule.name for rule in rules])
+
+
+def mutated(seed: int, number: int) -> bytes:
+    """The config of that seed and number."""
+    dice = Random(seed * 10**9 + number)  # noqa: S311
+    text = dice.choice(corpus().texts)
+    if dice.random() < 0.25:
+        found = broken(dice.choice(corpus().tables), dice)
+        text = found.data.decode() if found else text
+    for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 5, 8))):
+        text = dice.choice(MUTATIONS)(text, dice)
+    data = text.encode("utf-8", "surrogatepass")
+    return _bytes(data, dice) if dice.random() < 0.15 else data
+
+
+def _bytes(data: bytes, dice: Random) -> bytes:
+    """Insert, drop, repeat or replace some bytes."""
+    for _ in range(dice.choice((1, 1, 2, 6))):
+        at = dice.randrange(len(data) + 1)
+        end = min(len(data), at + dice.choice((0, 1, 1, 4, 40)))
+        new = dice.choice((b"", bytes([dice.randrange(256)]), data[at:end] * 2))
+        data = data[:at] + dice.choice((new, dice.choice(BYTES))) + data[end:]
+    return data
+
+
+def _tokens(text: str, dice: Random) -> str:
+    """Replace, drop, repeat or exchange tokens."""
+    tokens = _TOKEN.findall(text)
+    for _ in range(dice.choice((1, 1, 2, 4)) if tokens else 0):
+        at, other = dice.randrange(len(tokens)), dice.randrange(len(tokens))
+        old = tokens[at]
+        word = dice.choice(corpus().tokens)
+        choices = (word, word, "", old * 2, f"-{old}", tokens[other])
+        tokens[at] = dice.choice(choices)
+        if dice.random() < 0.2:
+            tokens[other] = old
+    return "".join(tokens)
+
+
+def _value(text: str, dice: Random) -> str:
+    """Put an odd value in the place of one that stands there."""
+    return _replaced(text, _PAIR, dice.choice((*NUMBERS, *VALUES)), dice, group=1)
+
+
+def _number(text: str, dice: Random) -> str:
+    """Put another number in the place of one, also in comments and names."""
+    return _replaced(text, _NUMBER, dice.choice(NUMBERS), dice)
+
+
+def _replaced(
+    text: str, pattern: re.Pattern[str], new: str, dice: Random, group: int = 0
+) -> str:
+    spans = [match.span(group) for match in pattern.finditer(text)]
+    if not spans:
+        return text
+    start, end = dice.choice(spans)
+    return f"{text[:start]}{new}{text[end:]}"
+
+
+def _key(text: str, dice: Random) -> str:
+    """Give a key of the trainer an odd or a plausible value."""
+    section, key = dice.choice(corpus().keys)
+    value = dice.choice((dice.choice(NUMBERS), dice.choice(VALUES)))
+    line = f"{key} = {value}\n"
+    header = re.search(rf"(?m)^\[{re.escape(section)}\][^\n]*\n", text)
+    if header is None:
+        return f"{text}\n[{section}]\n{line}"
+    kept = re.sub(rf"(?m)^{re.escape(key)}[ \t]*=[^\n]*\n", "", text[header.end() :])
+    return f"{text[: header.end()]}{line}{kept}"
+
+
+def _comment(text: str, dice: Random) -> str:
+    """Add comments that claim something, give a target or ignore a rule."""
+    lines = text.split("\n")
+    for _ in range(dice.choice((1, 1, 2, 5))):
+        words = dice.choice(PHRASES)
+        words = re.sub("{n}", lambda _: _figure(dice), words)
+        words = re.sub("{rule}", lambda _: dice.choice(corpus().rules), words)
+        said = dice.choice(("# ", "#", "## ", "#\t", "# - ")) + words
+        at = dice.choice((0, dice.randrange(len(lines))))
+        if dice.random() < 0.4:
+            lines[at] += f"  {said}"
+        else:
+            lines.insert(at, said)
+    return "\n".join(lines)
+
+
+def _figure(dice: Random) -> str:
+    others = ("1,024", "1,0,0", "12.5", "\u0661\u0662", "\u00b2", "9K")
+    odd = dice.choice((*NUMBERS, *others))
+    return dice.choice((str(dice.randrange(1, 4096)), "8", "16", odd))
+
+
+def _lines(text: str, dice: Random) -> str:
+    """Drop, repeat, exchange or move lines."""
+    lines = text.split("\n")
+    at, to = dice.randrange(len(lines)), dice.randrange(len(lines))
+    end = min(len(lines), at + dice.choice((1, 1, 3, 10)))
+    piece = lines[at:end]
+    rest = lines[:at] + lines[end:]
+    match dice.randrange(4):
+        case 0:
+            lines = rest
+        case 1:
+            lines[to:to] = piece
+        case 2:
+            lines = rest[:to] + piece + rest[to:]
+        case _:
+            lines[at], lines[to] = lines[to], lines[at]
+    return "\n".join(lines)
+
+
+def _joined(text: str, dice: Random) -> str:
+    """The beginning of this file and the end of another."""
+    other = dice.choice(corpus().texts)
+    head = text[: dice.randrange(len(text) + 1)]
+    return head + dice.choice(("", "\n")) + other[dice.randrange(len(other)) :]
+
+
+def _headers(text: str, dice: Random) -> str:
+    """Change a section's header: drop, nest, repeat, quote, make it an array's."""
+    headers = list(re.finditer(r"(?m)^\[([^\[\]\n]+)\]", text))
+    if not headers:
+        return text
+    found = dice.choice(headers)
+    name, other = found[1], dice.choice(headers)[1]
+    forms = ("", "[[{0}]]", "[{0}.{1}]", "[{1}]", '["{0}"]', "[ {0} ]", "[{0}x]")
+    form = dice.choice((*forms, "{0} = 1", "[{0}]\n[{0}.x]", "[{0}]\n[[{0}.{1}]]"))
+    new = form.replace("{0}", name).replace("{1}", other)
+    return text[: found.start()] + new + text[found.end() :]
+
+
+def _whole(text: str, dice: Random) -> str:
+    """Change the whole file: line ends, byte-order mark, indentation, length."""
+    match dice.randrange(7):
+        case 0:
+            return text.replace("\n", "\r\n")
+        case 1:
+            return f"\ufeff{text}"
+        case 2:
+            return text[: dice.randrange(len(text) + 1)]
+        case 3:
+            return "\n".join(f"\t{line}" for line in text.split("\n"))
+        case 4:
+            return re.sub(r"(?m)[ \t]*#[^\n]*$", "", text)
+        case 5:
+            return f"x = {dice.choice(NUMBERS)}\n{text}"
+        case _:
+            return text + f"\n# {dice.choice(PHRASES)}" * 200
+
+
+MUTATIONS: tuple[Callable[[str, Random], str], ...] = (
+    *(_tokens, _value, _value, _number, _number, _key, _key, _comment, _comment),
+    *(_lines, _joined, _headers, _whole),
+)
+
+
+class Run(NamedTuple):
+    """What became of a config: what was found in it, and what was raised."""
+
+    number: int
+    what: str
+    error: str = ""
+
+
+@cache
+def _rules() -> Rules:
+    """The built-in rules, of which the check skips those that a wheel would skip."""
+    rules = read_builtin()
+    for rule in rules:
+        rule.needs = needs(rule)
+    return Rules(rules, {})
+
+
+def linted(data: bytes, number: int) -> str:
+    """What lint does with one file; in a word, what the file was.
+
+    The number says for which target, in which format, and how it is rewritten.
+    """
+    look: Callable[[bytes], Report] = cache(
+        partial(
+            check,
+            "config.toml",
+            rules=_rules(),
+            target=TARGETS[number % len(TARGETS)],
+            explicit=number % 5 > 0,
+        )
+    )
+    try:
+        report = look(data)
+    except Unreadable:
+        return "unreadable"
+    if report.skipped:
+        return "skipped"
+    _shown(report, list(FORMATS)[number % len(FORMATS)])
+    match number % REWRITTEN:
+        case 0:
+            new = mend(data, look, unsafe=False).data
+        case 1:
+            new = mend(data, look, unsafe=True).data
+        case 2:
+            new = ignore(data, look, " until=2099-12-31 -- why").data
+        case _:
+            new = data
+    unified_diff("config.toml", data, new)
+    if any(found.rule == "invalid-toml" for found in report.diagnostics):
+        return "not TOML"
+    if new != data:
+        return "rewritten"
+    return "findings" if report.diagnostics else "clean"
+
+
+def _shown(report: Report, output_format: str) -> None:
+    """Write a report; read it back if the format is for programs."""
+    names = {found.rule for found in report.diagnostics}
+    names |= {held.finding.rule for held in report.suppressed}
+    fired = {rule.name: rule for rule in _rules().named(names)}
+    out, style = StringIO(), Style(output_format, statistics=True)
+    show(Result([report], [], rules=fired), style, out, StringIO())
+    read_back = FORMATS[output_format]
+    if read_back is not None:
+        read_back(out.getvalue())
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"more than {LIMIT_S} s")
+
+
+def tried(seed: int, numbers: range) -> list[Run]:
+    """Lint some configs; none of them may raise."""
+    signal.signal(signal.SIGVTALRM, _late)
+    runs = []
+    for number in numbers:
+        data = mutated(seed, number)
+        signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
+        try:
+            runs.append(Run(number, linted(data, number)))
+        except Exception as error:
+            runs.append(Run(number, "raised", _signature(error)))
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return runs
+
+
+def _signature(error: Exception) -> str:
+    """The type of an error and the last place of ours that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/fp8tune/" in frame.filename] or frames
+    last = ours[-1]
+    place = "/".join(Path(last.filename).parts[-2:])
+    return (
+        f"{type(error).__name__} in {last.name}, {place}:{last.lineno}: {error!s:.80}"
+    )
+
+
+def shares(count: int, start: int) -> Iterator[range]:
+    """The numbers of all configs, by the share."""
+    for first in range(start, start + count, SHARE):
+        yield range(first, min(first + SHARE, start + count))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Mutate, lint, count, record."""
+    parser = argparse.ArgumentParser(prog="config_fuzz", description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", type=int, help="print this config and its traceback")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.only is not None:
+        data = mutated(options.seed, options.only)
+        sys.stdout.buffer.write(data + b"\n")
+        print(linted(data, options.only))
+        return 0
+    found: Counter[str] = Counter()
+    errors: dict[str, list[int]] = {}
+    started = time.monotonic()
+    with Pool(options.jobs) as pool:
+        work = partial(tried, options.seed)
+        for runs in pool.imap_unordered(work, shares(options.count, 0)):
+            for run in runs:
+                found[run.what] += 1
+                if run.error:
+                    errors.setdefault(run.error, []).append(run.number)
+                    if len(errors[run.error]) == 1:
+                        print(f"{run.error} (--only {run.number})", flush=True)
+    rate = options.count / (time.monotonic() - started)
+    print(f"{options.count:,} configs of seed {options.seed}: {dict(found)}")
+    print(f"{len(errors)} kinds of errors, {rate:.0f} configs/s")
+    for error, numbers in sorted(errors.items()):
+        print(f"{len(numbers):6} x {error} (--only {numbers[0]})")
+    if options.record:
+        record(options.seed, options.count, found, errors, RESULTS / "config_fuzz.json")
+    return int(bool(errors))
+
+
+def record(
+    seed: int, count: int, found: Counter[str], errors: dict[str, list[int]], path: Path
+) -> None:
+    """Add a run to the recorded ones; one of the same seed takes its place."""
+    runs = json.loads(path.read_text()) if path.exists() else []
+    new: dict[str, Any] = {"seed": seed, "count": count}
+    new["raised"] = found.pop("raised", 0)
+    new |= {"errors": sorted(errors), "was": dict(sorted(found.items()))}
+    runs = [run for run in runs if run["seed"] != seed] + [new | describe()]
+    runs.sort(key=lambda run: run["seed"])
+    path.write_text(json.dumps(runs, indent=2) + "\n")
+    rows = [
+        (str(r["seed"]), f"{r['count']:,}", str(r["raised"]), r["date"]) for r in runs
+    ]
+    total = sum(run["count"] for run in runs), sum(run["raised"] for run in runs)
+    rows.append(("all", f"{total[0]:,}", str(total[1]), ""))
+    head = ("seed", "configs", "tracebacks", "date")
+    path.with_suffix(".md").write_text(table(rows, head) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Which keys a config has to write before a rule can fire on it.
+
+Most conditions are false on a config that writes nothing, and a config writes few keys.
+A part of an ``and`` that is false or unknown by default stays so while no key that it
+rests on is written, so the rule need not be looked at. The keys are found once, when
+the wheel is built.
+"""
+
+from __future__ import annotations
+
+from fp8tune.job import Target, Unknown, Vocabulary
+from fp8tune.lint.expression import Expression, compile_tree
+from fp8tune.lint.rules import Rule
+from fp8tune.lint.scope import ON_SCOPE
+from fp8tune.lint.syntax import Tree, parse
+from fp8tune.trainers.trainer import NAMES, Trainer, trainer
+
+
+def needs(rule: Rule) -> list[list[str]]:
+    """Lists of keys: a config without faults that meets the rule writes one of each.
+
+    ``key=value`` is a key that has to have this value.
+    """
+    if not rule.source or (not rule.trainer and len(NAMES) > 1):
+        return []
+    known = trainer(rule.trainer or NAMES[0])
+    job = known.job(known.load({}), Target())
+    parts = [
+        (tree, compile_tree(tree, rule.source, rule.knows, ON_SCOPE))
+        for tree in _parts(parse(rule.source))
+    ]
+    keys = [_keys(part, known.vocabulary) for _, part in parts]
+    found = []
+    for (tree, part), mine in zip(parts, keys, strict=True):
+        try:
+            holds = not mine or part.evaluate(job)
+        except Unknown:  # so does the rule, but it may also want a GPU to be named
+            holds = not all(keys)
+        if not holds:
+            found.append(_one_value(known, tree) or _brought_by(known, mine))
+    return found
+
+
+def _parts(tree: Tree) -> tuple[Tree, ...]:
+    """The parts of a condition that all have to hold."""
+    return tree[1:] if tree[0] == "and" else (tree,)
+
+
+def _keys(part: Expression, words: Vocabulary) -> set[str]:
+    """The config keys that a part rests on; empty if it rests on anything else."""
+    keys = {key for name in part.names for key in words.origins(name)}
+    asks = any(map(words.asks_job, part.names))
+    return keys if keys <= words.keys and not asks else set()
+
+
+def _one_value(known: Trainer, tree: Tree) -> list[str]:
+    """The key and the value of ``name == "value"``, if the name is a key's."""
+    match tree:
+        case ("compare", ("name", str(name), _), "==", ("constant", str(value))):
+            key = known.vocabulary.key(name)
+            section, _, rest = key.partition(".")
+            if rest.isidentifier() and section not in known.optional_sections:
+                return [f"{key}={value}"]
+    return []
+
+
+def _brought_by(known: Trainer, keys: set[str]) -> list[str]:
+    """Keys, and the tables that give them a default where they are not written.
+
+    A section may bring the defaults of another one that is optional as well.
+    """
+    tables = {key.rpartition(".")[0] for key in keys if key.count(".") > 1}
+    sections = {key.partition(".")[0] for key in keys}
+    optional = known.optional_sections
+    brought = set() if optional.isdisjoint(sections) else optional
+    return sorted(keys | tables | brought)

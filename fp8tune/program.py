@@ -1,0 +1,83 @@
+"""The program: it runs a command line and exits with its code.
+
+A check of paths without options starts in half the time: it needs no click.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+from fp8tune.streams import discard
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever called
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    whole = arguments is None
+    if whole:  # a short life makes little garbage: look for it seldom
+        gc.set_threshold(100_000)
+    words = sys.argv[1:] if arguments is None else arguments
+    code = _delivered(_run(words))
+    if whole and words[:1] == ["lint"]:
+        os._exit(code)  # all is written, and to free every object takes time
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        if words[:1] == ["lint"] and not any(map(_is_option, words[1:])):
+            return _lint(words[1:])
+        from fp8tune.cli import run
+
+        return run(words)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return fail("interrupted", 130)
+    except OSError as error:
+        return fail(f"{error.filename or 'cannot write'}: {error.strerror}", 2)
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-"
+
+
+def _lint(paths: list[str]) -> int:
+    """Check paths as the command does without options."""
+    from fp8tune.lint.main import lint
+    from fp8tune.lint.selection import Problem
+    from fp8tune.lint.settings import Options
+    from fp8tune.lint.show import Style, default_format
+
+    try:
+        return lint(tuple(paths), Options(), Style(default_format("")))
+    except Problem as error:
+        return fail(" ".join(str(error).split()), 2)
+
+
+def fail(message: str, code: int) -> int:
+    """Say in one line why nothing came of it; returns the exit code."""
+    from fp8tune.lint.wording import plain
+
+    try:
+        print(f"fp8tune: {plain(message)}", file=sys.stderr)
+    except OSError:
+        discard(sys.stderr)
+    return code
+
+
+def _delivered(code: int) -> int:
+    """The exit code, or 2 if not everything said could be written."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            discard(stream)
+            code = 2
+    return code

@@ -1,0 +1,187 @@
+"""The plain part of TOML, read in a third of the time that ``tomllib`` takes.
+
+Plain are headers and keys of bare names, strings on one line without escapes, decimal
+numbers, switches, arrays and inline tables: nearly every train config. All else, and
+whatever is set twice, is left to ``tomllib``, which alone refuses a text. Tests hold
+what is read here to what ``tomllib`` and the scanner of spans find.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from fp8tune.toml import Path, Span
+
+_END = r"[ \t]*+(?:#[^\x00-\x08\x0a-\x1f\x7f]*+)?+"
+_BLANK = rf"(?:{_END}\r?\n)*+[ \t]*+"
+_LINE = rf"{_END}(?:\r?\n|\Z)"
+_KEY = r"([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+"
+_SPACE = r"[ \t]*+"
+_SCALAR = r""""[^"\\\x00-\x1f\x7f]*+"|'[^'\x00-\x1f\x7f]*+'|[\w.+-]++"""
+_ITEM = re.compile(
+    rf"{_BLANK}(?:\[([A-Za-z0-9_.-]++)\]{_LINE}"
+    rf"|{_KEY}(?:({_SCALAR}){_LINE}|(?=[\[{{]))|\Z)"
+)
+_ONE = re.compile(_SCALAR)
+_NUMBER = re.compile(
+    r"[+-]?(?:0|[1-9](?:_?[0-9])*+)(\.[0-9](?:_?[0-9])*+)?([eE][+-]?[0-9](?:_?[0-9])*+)?"
+)
+_MAX_DIGITS = 40
+_MAX_PARTS = 8
+
+
+class Spans(NamedTuple):
+    """Spans by path: of the last part of each key, and of each value.
+
+    Tables written as ``[header]`` have a key span (the name inside the
+    brackets) and no value span; array items have a value span only, but for
+    ``[[header]]`` items, which have a key span only. ``names`` are all the places
+    that name a key, of which ``keys`` holds one.
+    """
+
+    keys: dict[Path, Span]
+    values: dict[Path, Span]
+    names: dict[Path, list[Span]]
+
+
+def read_plain(text: str, spans: Spans | None = None) -> dict[str, Any] | None:
+    """The values of a text that is plain, else ``None``.
+
+    ``spans`` takes where they stand.
+    """
+    try:
+        return _Reader(text, spans).document()
+    except (_NotPlain, IndexError, RecursionError):
+        return None
+
+
+class _NotPlain(Exception):
+    """What follows is left to ``tomllib``."""
+
+
+class _Reader:
+    def __init__(self, text: str, spans: Spans | None) -> None:
+        self.text = text
+        self.spans = spans
+        self.tables: dict[Path, dict[str, Any]] = {(): {}}
+
+    def document(self) -> dict[str, Any]:
+        text, spans = self.text, self.spans
+        path: Path = ()
+        table = self.tables[path]
+        at = 0
+        while item := _ITEM.match(text, at):
+            header, key, value = item.groups()
+            at = item.end()
+            if header is not None:
+                path = self.header(header, item.start(1))
+                table = self.tables[path]
+                continue
+            if key is None:
+                return self.tables[()]
+            if key in table:
+                break
+            here = (*path, key)
+            if spans is not None:
+                self.name(here, item.span(2))
+                spans.values[here] = item.span(3)
+            if value is not None:
+                table[key] = _value(value)
+                continue
+            table[key], at = self.value(here, at)
+            at = self.skip(_LINE, at)
+        raise _NotPlain
+
+    def header(self, names: str, at: int) -> Path:
+        """Open a table, and those above it that are not there."""
+        path: Path = ()
+        table = self.tables[path]
+        parts = names.split(".")
+        if len(parts) > _MAX_PARTS:
+            raise _NotPlain
+        for name in parts:
+            path = (*path, name)
+            if path not in self.tables:
+                if name in table or not name:
+                    raise _NotPlain
+                self.tables[path] = table[name] = {}
+            elif len(path) == len(parts):
+                raise _NotPlain
+            table = self.tables[path]
+            self.name(path, (at, at + len(name)))
+            at += len(name) + 1
+        return path
+
+    def value(self, path: Path, start: int) -> tuple[Any, int]:
+        """The value that starts here, and where it ends."""
+        value: Any
+        scalar = _ONE.match(self.text, start)
+        if scalar is not None:
+            value, end = _value(scalar[0]), scalar.end()
+        elif self.text[start] == "[":
+            value, end = self.array(path, start)
+        elif self.text[start] == "{":
+            value, end = self.inline_table(path, start)
+        else:
+            raise _NotPlain
+        if self.spans is not None:
+            self.spans.values[path] = start, end
+        return value, end
+
+    def array(self, path: Path, start: int) -> tuple[list[Any], int]:
+        items: list[Any] = []
+        at = self.skip(_BLANK, start + 1)
+        while self.text[at] != "]":
+            item, at = self.value((*path, len(items)), at)
+            items.append(item)
+            at = self.skip(_BLANK, at)
+            if self.text[at] == ",":
+                at = self.skip(_BLANK, at + 1)
+            elif self.text[at] != "]":
+                raise _NotPlain
+        return items, at + 1
+
+    def inline_table(self, path: Path, start: int) -> tuple[dict[str, Any], int]:
+        table: dict[str, Any] = {}
+        at = self.skip(_SPACE, start + 1)
+        while self.text[at] != "}":
+            found = re.compile(_KEY).match(self.text, at)
+            if found is None or found[1] in table:
+                raise _NotPlain
+            here = (*path, found[1])
+            self.name(here, found.span(1))
+            table[found[1]], at = self.value(here, found.end())
+            at = self.skip(_SPACE, at)
+            if self.text[at] == ",":
+                at = self.skip(_SPACE, at + 1)
+                if self.text[at] == "}":
+                    raise _NotPlain
+            elif self.text[at] != "}":
+                raise _NotPlain
+        return table, at + 1
+
+    def skip(self, pattern: str, at: int) -> int:
+        """Where a pattern ends that stands here."""
+        found = re.compile(pattern).match(self.text, at)
+        if found is None:
+            raise _NotPlain
+        return found.end()
+
+    def name(self, path: Path, span: Span) -> None:
+        """Note where a table or key is named."""
+        if self.spans is not None:
+            self.spans.keys.setdefault(path, span)
+            self.spans.names.setdefault(path, []).append(span)
+
+
+def _value(raw: str) -> str | bool | int | float:
+    """The value of a scalar."""
+    if raw[0] in "\"'":
+        return raw[1:-1]
+    number = _NUMBER.fullmatch(raw)
+    if number is not None and len(raw) <= _MAX_DIGITS:
+        return int(raw) if number.lastindex is None else float(raw)
+    if raw == "true" or raw == "false":
+        return raw == "true"
+    raise _NotPlain
