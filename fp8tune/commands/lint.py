@@ -44,11 +44,11 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option(
     "--rules", "packs", multiple=True, help="A folder with rules of your own."
 )
-@click.option("--fix", is_flag=True, help="Mend what can be mended safely.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
 @click.option(
     "--unsafe-fixes",
     is_flag=True,
-    help="Mend also what changes the run (each finding says how); implies --fix.",
+    help="Fix also what changes the run (each finding says how); implies --fix.",
 )
 @click.option("--diff", is_flag=True, help="Show what --fix would do; write nothing.")
 @click.option("--add-ignore", is_flag=True, help="Write an ignore comment per finding.")

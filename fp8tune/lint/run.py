@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SHARE = 12
 """Files that are worth a process of their own."""
 
+FIRST = 3
+"""Files that are checked before the others are shared out; rules are compiled then."""
+
 MAX_WORKERS = 8
 
 
@@ -90,7 +93,7 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
         return result
     rules = tuple({rule for named in others.values() for rule in named})
     alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
-    again = _run(files, alone, others)
+    again = _run(files, _Runner(alone, others))
     return result._replace(
         reports=list(merged(result.reports, again.reports)),
         unread=[*result.unread, *again.unread],
@@ -115,16 +118,19 @@ def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> R
 
 
 def _run_all(found: list[Found], options: Options) -> Result:
-    """Check files; many are shared out over processes."""
+    """Check files; many are shared out over processes, with rules that are compiled."""
+    runner = _Runner(options, {})
     workers = min(cores(), MAX_WORKERS, len(found) // SHARE)
     alone = any(file.path == "-" for file in found) or not hasattr(os, "fork")
     if workers < 2 or alone:
-        return _run(found, options)
+        return _run(found, runner)
     from fp8tune.lint.shares import shared_out
 
-    size = -(-len(found) // workers)
-    shares = [found[start : start + size] for start in range(0, len(found), size)]
-    results = shared_out(partial(_run, options=options), shares)
+    first, rest = found[:FIRST], found[FIRST:]
+    size = -(-len(rest) // workers)
+    shares = [rest[start : start + size] for start in range(0, len(rest), size)]
+    work = partial(_run, runner=runner)
+    results = [work(first), *shared_out(work, shares)]
     return Result(
         [report for result in results for report in result.reports],
         [line for result in results for line in result.unread],
@@ -138,13 +144,7 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _run(
-    files: list[Found],
-    options: Options,
-    others: Mapping[str, dict[str, str]] | None = None,
-) -> Result:
-    """Check files; ``others`` are what ``compare.conflicts`` found of them."""
-    runner = _Runner(options, others or {})
+def _run(files: list[Found], runner: _Runner) -> Result:
     reports, unread = [], []
     for found in files:
         report, problem = runner.judged(found)

@@ -37,6 +37,7 @@ def test_a_bug_in_a_rule_stops_no_other_file(
     broken(monkeypatch, OverflowError("too large"))
     if many:
         monkeypatch.setattr("fp8tune.lint.run.SHARE", 1)
+        monkeypatch.setattr("fp8tune.lint.run.FIRST", 1)
         monkeypatch.setattr("fp8tune.lint.run.cores", lambda: 2)
     ended = fp8tune("lint", ".", "--unsafe-fixes", "--output-format", output_format)
     assert ended.code == 2

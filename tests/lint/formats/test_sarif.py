@@ -243,6 +243,7 @@ def test_rules_come_back_from_other_processes(write, monkeypatch):
     write({f"{number}.toml": TP for number in range(4)})
     alone = sarif.render(run((".",), Options()))
     monkeypatch.setattr("fp8tune.lint.run.SHARE", 1)
+    monkeypatch.setattr("fp8tune.lint.run.FIRST", 1)
     monkeypatch.setattr("fp8tune.lint.run.cores", lambda: 2)
     assert sarif.render(run((".",), Options())) == alone
 
