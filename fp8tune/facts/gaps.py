@@ -32,8 +32,7 @@ GAPS = {
     "activation_bytes.norm": "what blocks keep without full AC if their norms are "
     "others than RMSNorm, or queries and keys are normalised",
     "activation_bytes.split": "what compiled blocks keep under selective AC with "
-    "tensor parallelism; AC none and full have a figure, and so have runs without "
-    "compile",
+    "tensor parallelism (AC none or full, or a run without compile, is covered)",
     "activation_bytes.activation": "what compiled blocks keep without full AC if their "
     "FFN is not gated",
     "activation_bytes.compiled": "what compiled blocks of mixtures of experts and "
@@ -49,9 +48,9 @@ GAPS = {
     "speed.packed": "the speed of attention with the mask of packed sequences",
     "speed.math": "the speed of the math backend of attention",
     "speed.step": "mixtures of experts and expert parallelism",
-    "speed.bf16_seconds": "the speed of other GPUs than Hopper of 700 TFLOPS and more",
-    "speed.switched": "the speed of several GPUs but H100 SXM and H200, of which no "
-    "published run shows what they lose to communication",
+    "speed.bf16_seconds": "the speed of GPUs other than H100, H200, H800 and GH200",
+    "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, as "
+    "no published run shows what they lose to communication",
     "speed.fp8_seconds": "FP8 without compile",
     "speed.precision": "the speed of fp16 and fp32, which no published run shows",
     "speed.optimizer": "the time of this optimizer's step",

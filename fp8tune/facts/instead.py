@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.facts.speed import NODE
 from fp8tune.facts.verdict import FITS
 from fp8tune.job import Job, Prose, Unknown, Words
 
@@ -186,19 +187,21 @@ def fuller(
     world_size: int,
     instead_twice_gain: float,
     instead_half_gain: float | None = None,
+    gpus_per_node: int | None = None,
 ) -> str:
     """What twice the tokens per step or half the GPUs would give, in words."""
     twice = f"`{job.key('micro_batch')} = {2 * micro_batch}`"
     words = (
-        f"twice the tokens per step ({twice}) are predicted {instead_twice_gain:.2f} "
-        "times as fast"
+        f"twice the tokens per step ({twice}) are predicted to give "
+        f"{instead_twice_gain:.2f} times the tokens/s"
     )
-    if instead_half_gain is None:
-        return Prose(words)
-    return Prose(
-        f"{words}, and {world_size // 2} GPUs with {twice}, which keeps the tokens per "
-        f"step, {instead_half_gain:.2f} times"
-    )
+    if instead_half_gain is not None:
+        words += (
+            f", and {world_size // 2} GPUs with {twice}, which keeps the tokens per "
+            f"step, {instead_half_gain:.2f} times"
+        )
+    assumed = "" if gpus_per_node else f", in nodes of {NODE} GPUs, which is assumed"
+    return Prose(words + assumed)
 
 
 def _gain(

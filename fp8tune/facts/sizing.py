@@ -65,9 +65,9 @@ def advice(
     Of a family of GPUs, on the largest of them.
 
     With the tokens of a step kept where that fits: other micro-batches with their
-    accumulation, full AC, both, experts that FSDP need not pad. Else a smaller
-    micro-batch, full AC or both, or less accumulation, whose gradients may be whole,
-    and how many sequences are lost; values with which it may not fit if there are no
+    accumulation, full AC, both, experts that FSDP need not pad. Else, or beside full
+    AC, a smaller micro-batch, or less accumulation, whose gradients may be whole, and
+    how many sequences are lost; values with which it may not fit if there are no
     better; else on how many GPUs the least of the run would fit. No values where
     nothing is known to fit: how much of the GPU is usable, or a pipeline's last stage.
     """
@@ -80,16 +80,19 @@ def advice(
     full = {"ac": "full"} if "full" in ac_usable and ac != "full" else {}
     once = {"grad_accum": 1} if grad_accum > 1 else {}
     single = {"packed_experts": False} if expert_padding else {}
-    smaller = _keeping(job, {}, FITS) or (
-        {"micro_batch": memory_largest_micro_batch}
-        if memory_largest_micro_batch
-        else {}
-    )
-    if smaller:
+    if kept := _keeping(job, {}, FITS):
         other = job.with_values(full)
         surely = full and _fit(other) == FITS
         words = f", or {_said(job, full)}: {_most(other)}" if surely else ""
-        return Prose(f"set {_said(job, smaller)}{_fewer(job, smaller)}{words}")
+        return Prose(f"set {_said(job, kept)}{words}")
+    if memory_largest_micro_batch:
+        fewer = {"micro_batch": memory_largest_micro_batch}
+        words = f"{_said(job, fewer)}{_fewer(job, fewer)}"
+        for way in filter(None, (single, full, single | full)):
+            if kept := _keeping(job, way, FITS):
+                most = _most(job.with_values(kept))
+                return Prose(f"set {_said(job, kept)}: {most}, or {words}")
+        return Prose(f"set {words}")
     for wanted in (FITS, MAY_NOT_FIT)[: 1 + (memory_fit in TOO_MUCH)]:
         hardly = ", which may not fit" if wanted == MAY_NOT_FIT else ""
         for found in _enough(job, single, full, once, wanted):
@@ -113,8 +116,9 @@ def _enough(
             yield found
     if wanted == MAY_NOT_FIT and (found := _keeping(job, {}, wanted)):
         yield found
-    for changes in (single, full, once, full | once, single | full | once):
-        if changes and (found := _with_batch(job, changes, wanted)):
+    for changes in ({}, single, full, once, full | once, single | full | once):
+        tried = changes or wanted == MAY_NOT_FIT
+        if tried and (found := _with_batch(job, changes, wanted)):
             yield found
 
 
@@ -159,14 +163,20 @@ def _fewer(job: Job, changes: dict[str, Any]) -> str:
 
 
 def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -> str:
-    fuller = "full" in modes and ac != "full"
-    options = (
-        f"a smaller `{job.key('micro_batch')}`" if micro_batch > 1 else "",
-        f'`{job.key("ac")} = "full"`' if fuller else "",
-        "more GPUs",
-    )
-    *some, last = filter(None, options)
-    return f"it takes {', '.join(some)}{', or ' if some else ''}{last}"
+    """What of the run could be made smaller, in words, where nothing is sure to fit."""
+    one = {"micro_batch": 1} if micro_batch > 1 else {}
+    full = {"ac": "full"} if "full" in modes and ac != "full" else {}
+    smaller, mode = f"a smaller `{job.key('micro_batch')}`", _said(job, full)
+
+    def helps(changes: dict[str, Any]) -> bool:
+        return bool(changes) and _fit(job.with_values(changes)) not in TOO_MUCH
+
+    options = [smaller] if helps(one) else []
+    options += [mode] if helps(full) else []
+    if not options and one and full and helps(one | full):
+        options = [f"{smaller} with {mode}"]
+    some = ", ".join(options)
+    return f"it takes {some}{', or ' if some else ''}more GPUs"
 
 
 def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
@@ -174,10 +184,11 @@ def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any
     own = job["micro_batch"]
     sizes = [own]
     with contextlib.suppress(Unknown):
-        sizes.append(job.with_values(changes)["memory.largest_micro_batch"])
+        largest = job.with_values(changes)["memory.largest_micro_batch"]
+        sizes += [largest] if largest else []
     while sizes[-1] > 1:
         sizes.append(sizes[-1] // 2)
-    for size in filter(None, sizes):
+    for size in sizes:
         found = changes | ({} if size == own else {"micro_batch": size})
         if _fit(job.with_values(found)) == wanted:
             return found
@@ -186,16 +197,17 @@ def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any
 
 def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
     """On how many GPUs the least of the run would surely fit, in words."""
-    words = f"it does not fit even with {_said(job, least)}"
+    does = "does" if _fit(job.with_values(least)) in TOO_MUCH else "may"
+    words = f"it {does} not fit even with {_said(job, least)}"
     shards, gpus, fit = job["dp_shard"], job["world_size"], "unknown"
     for factor in FACTORS:
         shared = least | {"dp_shard": shards * factor}
         fit = _fit(job.with_values(shared, gpus * factor))
         if fit == FITS:
-            return f"{words}; with these it takes {gpus * factor} GPUs"
+            return f"{words}; with these values it takes {gpus * factor} GPUs"
     if fit == "unknown":
         return words
-    if job["memory.init_gib"] > job["gpu.memory_limit_gib"]:
+    if job["memory.init_gib"] > job["memory.usable_gib"]:
         return f"{words}: each GPU builds the whole model before it is sharded"
     words += f", nor on {gpus * FACTORS[-1]} GPUs"
     length = job["seq_len"]

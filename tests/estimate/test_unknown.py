@@ -101,7 +101,7 @@ tokenizer_path = "/data/tokenizer"
         ("[model]\nactivation = 'gelu'\n", "compiled blocks keep without full AC if"),
         (
             "[train]\nactivation_checkpointing = 'selective'\n[distributed]\ntp = 4\n",
-            "under selective AC with tensor parallelism; AC none and full have a",
+            "under selective AC with tensor parallelism (AC none or full, or",
         ),
         ("[model]\nqk_norm = true\n", "or queries and keys are normalised"),
         (
@@ -200,14 +200,18 @@ def test_why_a_precision_cannot_run_is_what_keeps_it_from_running(fp8tune, proje
     assert "fp8 cannot run: `model.vocab_size = 50257` is not a multiple" in out
 
 
-SEVERAL = "not covered: the speed of several GPUs but H100 SXM and H200"
+SEVERAL = "not covered: the speed of more than one GPU other than H100 SXM and"
 
 
 @pytest.mark.parametrize(
     ("gpu", "fit", "speed"),
     [
         ("", "say --gpu h100", "say --gpu h100"),
-        ("a100", "say --gpu a100-40gb or a100-80gb", "not covered: the speed of other"),
+        (
+            "a100",
+            "say --gpu a100-40gb or a100-80gb",
+            "not covered: the speed of GPUs other",
+        ),
         ("gh200", "say --gpu gh200-96gb or gh200-144gb", SEVERAL),
         ("h800", "not covered: what torch sees of this", SEVERAL),
         ("h200-nvl", "not covered: what torch sees of this", SEVERAL),

@@ -120,7 +120,7 @@ def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
         (
             {"gpu": "a10g", "world_size": 2},
             "it does not fit even with `train.batch_size = 1`;"
-            " with these it takes 8 GPUs",
+            " with these values it takes 8 GPUs",
         ),
         (
             {"gpu": "a10g", "ac": "none", "accum": 4},
@@ -185,8 +185,8 @@ ONE_OF_TWO = "set `train.batch_size = 1` (1 instead of 2 sequences per rank and 
         ("sigmoid", ONE_OF_TWO),
         (
             "softmax",
-            f"{ONE_OF_TWO}, or"
-            ' `train.activation_checkpointing = "full"`: at most 29 GiB',
+            'set `train.activation_checkpointing = "full"`: at most 29 GiB, or'
+            f"{ONE_OF_TWO.removeprefix('set')}",
         ),
     ],
 )
@@ -198,6 +198,22 @@ def test_full_ac_is_no_advice_where_routing_would_not_repeat(job, router, words)
         'compile_model = false\nactivation_checkpointing = "none"\n'
     )
     assert job(text, world_size=8, gpu="h100")["memory.advice"] == words
+
+
+LLAMA_70B = """
+[model]
+dim = 8192
+n_layers = 80
+n_heads = 64
+n_kv_heads = 8
+ffn_hidden_dim = 28672
+vocab_size = 128256
+max_seq_len = 4096
+[train]
+batch_size = {batch}
+seq_len = 4096
+activation_checkpointing = "{ac}"
+"""
 
 
 @settings(max_examples=100)
@@ -257,9 +273,13 @@ def test_experts_that_fsdp_pads_are_advised_not_to_be_packed(job):
     ("values", "words"),
     [
         (
-            {"batch": 512, "ac": "none"},
+            {"batch": 12, "ac": "none"},
             "it takes a smaller `train.batch_size`, "
             '`train.activation_checkpointing = "full"`, or more GPUs',
+        ),
+        (
+            {"batch": 512, "ac": "none"},
+            "it takes a smaller `train.batch_size`, or more GPUs",
         ),
         ({"batch": 512}, "it takes a smaller `train.batch_size`, or more GPUs"),
     ],
@@ -276,6 +296,26 @@ def test_no_values_are_advised_to_a_pipeline(job):
     found = job(text, gpu="h100", world_size=8)
     assert str(found["memory.fit"]) == "out-of-memory"
     assert found["memory.advice"] == (
-        "it takes a smaller `train.batch_size`, "
-        '`train.activation_checkpointing = "full"`, or more GPUs'
+        "it takes a smaller `train.batch_size`, or more GPUs"
     )
+
+
+def test_full_ac_is_named_only_where_it_helps(job):
+    """Optimizer state alone is more than the GPU has."""
+    text = LLAMA_70B + "[data]\npack_sequences = true\n"
+    found = job(text.format(batch=1, ac="none"), gpu="h200", world_size=1)
+    assert str(found["memory.fit"]) == "out-of-memory"
+    assert found["memory.advice"] == "it takes more GPUs"
+
+
+@pytest.mark.parametrize(("batch", "fit"), [(1, "may-not-fit"), (64, "out-of-memory")])
+def test_a_model_that_may_not_fit_while_it_is_built(job, batch, fit):
+    found = job(LLAMA_70B.format(batch=batch, ac="full"), gpu="h200", world_size=64)
+    assert str(found["memory.fit"]) == fit
+    if fit == "may-not-fit":
+        assert found["memory.advice"] == (
+            "it may not fit even with `train.batch_size = 1`: each GPU builds the "
+            "whole model before it is sharded"
+        )
+    else:
+        assert found["memory.advice"].endswith("GiB, which may not fit")

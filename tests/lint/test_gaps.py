@@ -77,8 +77,8 @@ def summary(fp8tune, project):
         (
             {"gpu": "a100"},
             "`a100` may be a100-40gb or a100-80gb: say which",
-            "no estimate covers the speed of other GPUs than Hopper of 700 TFLOPS and "
-            "more",
+            "no estimate covers the speed of GPUs other than H100, H200, H800 and "
+            "GH200",
         ),
     ],
 )

@@ -17,7 +17,7 @@ _GEMMA, _QWEN = (256000, 256000), (151644, 151936)
 _OLMO2, _SMOLLM = (100258, 100352), (49152, 49152)
 
 TOKENIZERS = {
-    "gpt2": _GPT2,
+    **dict.fromkeys(("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), _GPT2),
     "openai-community/gpt2": _GPT2,
     "distilgpt2": _GPT2,
     "meta-llama/Llama-2-": _LLAMA2,
@@ -35,7 +35,8 @@ TOKENIZERS = {
     "HuggingFaceTB/SmolLM2-": _SMOLLM,
     "HuggingFaceTB/cosmo2-tokenizer": _SMOLLM,
 }
-"""Beginnings of tokenizers' hub names: the ids that text takes, and the usual rows.
+"""Tokenizers by the beginning of their hub name, or by all of it where that has no
+``/``: the ids that text takes, and the usual rows.
 
 The ids are one more than the largest of a token of text or of the end of a document;
 unused special tokens above are not counted. The rows are those of the embedding of
@@ -229,7 +230,11 @@ def _source(
 
 def _tokenizer(path: Any) -> tuple[int, int]:
     name = _text(path)
-    found = (sizes for start, sizes in TOKENIZERS.items() if name.startswith(start))
+    found = (
+        sizes
+        for start, sizes in TOKENIZERS.items()
+        if name == start or ("/" in start and name.startswith(start))
+    )
     return known("tokenizer_ids", next(found, None))
 
 
