@@ -88,8 +88,8 @@ def advice(
     if memory_largest_micro_batch:
         fewer = {"micro_batch": memory_largest_micro_batch}
         words = f"{_said(job, fewer)}{_fewer(job, fewer)}"
-        for way in filter(None, (single, full, single | full)):
-            if kept := _keeping(job, way, FITS):
+        for way in (single, full, single | full):
+            if way and (kept := _keeping(job, way, FITS)):
                 most = _most(job.with_values(kept))
                 return Prose(f"set {_said(job, kept)}: {most}, or {words}")
         return Prose(f"set {words}")
