@@ -44,13 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     kept = json.loads(options.output.read_text()) if options.output.exists() else {}
     rows: dict[str, Any] = kept.get("cases", {})
-    about = {**machine.describe(), **_versions()}
+    about = kept.get("environment", {})
     context = get_context("spawn")
     for one in cases():
         if one.name not in rows and options.only in one.name:
             with context.Pool(1) as pool:  # a process each: none frees another's memory
                 rows[one.name] = pool.apply(peaks, (one,))
             print(one.name, rows[one.name], file=sys.stderr, flush=True)
+            about = {**machine.describe(), **_versions()}
             data = {"environment": about, "cases": rows}
             options.output.write_text(f"{json.dumps(data, indent=1)}\n")
     options.output.with_suffix(".md").write_text(page(about, rows))
