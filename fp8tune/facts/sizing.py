@@ -87,12 +87,7 @@ def advice(
         return Prose(f"set {_said(job, kept)}{words}")
     if memory_largest_micro_batch:
         fewer = {"micro_batch": memory_largest_micro_batch}
-        words = f"{_said(job, fewer)}{_fewer(job, fewer)}"
-        for way in (single, full, single | full):
-            if way and (kept := _keeping(job, way, FITS)):
-                most = _most(job.with_values(kept))
-                return Prose(f"set {_said(job, kept)}: {most}, or {words}")
-        return Prose(f"set {words}")
+        return Prose(_smaller(job, fewer, (single, full, single | full)))
     for wanted in (FITS, MAY_NOT_FIT)[: 1 + (memory_fit in TOO_MUCH)]:
         hardly = ", which may not fit" if wanted == MAY_NOT_FIT else ""
         for found in _enough(job, single, full, once, wanted):
@@ -101,6 +96,16 @@ def advice(
             return Prose(f"set {said}: {most}{hardly}")
     least = {"micro_batch": job["fp8.batch_step"]}
     return Prose(_on_more_gpus(job, single | full | once | least))
+
+
+def _smaller(job: Job, fewer: dict[str, Any], ways: tuple[dict[str, Any], ...]) -> str:
+    """A smaller micro-batch, behind what keeps the tokens of a step if that fits."""
+    words = f"{_said(job, fewer)}{_fewer(job, fewer)}"
+    for way in ways:
+        if way and (kept := _keeping(job, way, FITS)):
+            most = _most(job.with_values(kept))
+            return f"set {_said(job, kept)}: {most}, or {words}"
+    return f"set {words}"
 
 
 def _enough(
