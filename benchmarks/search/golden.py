@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.process import RESULTS
 from benchmarks.search.landscape import world
@@ -38,6 +39,8 @@ BATCH, AC, COMPILE = (
     "train.compile_model",
 )
 CUTS = 6
+NO_PLOTS = "fp8tune.search.report.page.inline", lambda *_: "<svg />"
+"""They take most of the time of a replay."""
 NAMES_OF_FILES = ("version", "output", "study")
 
 
@@ -117,15 +120,14 @@ def _records(seed: int, *, faults: bool) -> Iterator[str]:
 
 def _search(budget: str) -> tuple[int, dict[str, Any]]:
     """Run the command in this process, without the plots of its report."""
-    import fp8tune.search.report.page as page
     from fp8tune.program import main as fp8tune
 
-    page.inline = lambda *_: "<svg />"  # type: ignore[assignment]
     words = ["search", "a.toml", "--runner", "replay", "--records", "r.jsonl"]
     words += ["--budget", budget, "--output-format", "json"]
     out = io.StringIO()
     code = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+    silent = contextlib.redirect_stderr(io.StringIO())
+    with contextlib.redirect_stdout(out), silent, patch(*NO_PLOTS):
         try:
             fp8tune(words)
         except SystemExit as end:
