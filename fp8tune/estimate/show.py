@@ -156,7 +156,7 @@ def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
     if said.small_nodes:
-        yield "  (all in one node; the lower end is two nodes of 4: say --gpus-per-node)"
+        yield "  (one node of 8; the lower end is two of 4: say --gpus-per-node)"
     yield from _by_runs(speed)
 
 
