@@ -91,7 +91,7 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
     return found
 
 
-Plan = Callable[[Mapping[str, Any]], Any]
+Plan = Callable[["Job"], Any]
 """Works out a name for a job."""
 
 
@@ -162,13 +162,14 @@ class Vocabulary(NamedTuple):
             return lambda job: call(*map(job.__getitem__, required))
         optional = {each: self.key(each) for each in source.optional}
 
-        def with_what_is_known(job: Mapping[str, Any]) -> Any:
+        def with_what_is_known(job: "Job") -> Any:
             arguments = [job] if source.of_job else []
             arguments += map(job.__getitem__, required)
             said = {}
             for parameter, each in optional.items():
-                with suppress(Unknown):
-                    said[parameter] = job[each]
+                if each not in job.lacking:
+                    with suppress(Unknown):
+                        said[parameter] = job[each]
             return call(*arguments, **said)
 
         return with_what_is_known
@@ -199,7 +200,8 @@ class Job(dict[str, Any]):
     """The values of one config, worked out on demand.
 
     ``job["tp"]`` gives the value or raises ``Unknown``; ``written`` are the config
-    keys that stand in the file.
+    keys that stand in the file, ``lacking`` maps each name that was found unknown to
+    the name that is missing.
     """
 
     def __init__(
@@ -215,7 +217,7 @@ class Job(dict[str, Any]):
         self.written = written
         self.target = target
         self.bounded: list[str] | None = None
-        self._lacking: dict[str, str] = {}
+        self.lacking: dict[str, str] = {}
         if target.gpu:
             self["gpu"] = target.gpu
         if target.world_size:
@@ -224,19 +226,19 @@ class Job(dict[str, Any]):
             self["gpus_per_node"] = target.gpus_per_node
 
     def __missing__(self, name: str) -> Any:
-        if name in self._lacking:
-            raise Unknown(self._lacking[name])
+        if name in self.lacking:
+            raise Unknown(self.lacking[name])
         plan = self.words.plans.get(name) or self.words.plan(name)
         try:
             value = plan(self)
         except Unknown as missing:
             if self.bounded is None or len(missing.args) == 1:
-                self._lacking[name] = missing.args[0]
+                self.lacking[name] = missing.args[0]
                 raise
             self.bounded.append(missing.args[0])
             value = missing.args[1]
         except (ArithmeticError, TypeError, ValueError) as error:
-            self._lacking[name] = name
+            self.lacking[name] = name
             raise Unknown(name) from error
         self[name] = value
         return value
