@@ -12,7 +12,7 @@ from typing import Any
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
-from fp8tune.lint.claims.prose import Comments, Line
+from fp8tune.lint.claims.prose import Comments, Line, lower
 from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.claims.stated import Stated
 from fp8tune.lint.directive import Directive
@@ -78,7 +78,7 @@ class _Reader:
     def _claims(self) -> Iterator[Claim]:
         """All claims, also those in sentences that are hedged."""
         for line in self.comments.lines():
-            for claim in _claimed(line._replace(start=0)):
+            for claim in _claimed(line.text, header=line.header, inline=line.inline):
                 yield claim.moved(line)
 
     @cached_property
@@ -242,8 +242,9 @@ class _Reader:
 
 
 @lru_cache(4096)
-def _claimed(line: Line) -> tuple[Claim, ...]:
+def _claimed(text: str, *, header: bool, inline: bool) -> tuple[Claim, ...]:
     """What a comment claims, wherever it starts: the configs of a sweep share many."""
+    line = Line(text, 0, lower(text), header, inline)
     return (*quantities(line), *modes(line))
 
 
