@@ -1,8 +1,8 @@
 """Decode and parse one TOML file; keep its text for positions.
 
 ``tomllib`` alone decides what is valid, because it is also what the trainers
-parse with; what is plain (see ``plain.py``) it would take as well. Positions are
-scanned only when a finding asks for them.
+parse with; what is plain (see ``plain.py``) it would take as well, and is read with
+its positions. Those of other texts are scanned when a finding asks for them.
 """
 
 from __future__ import annotations
