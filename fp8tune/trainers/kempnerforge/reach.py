@@ -187,12 +187,12 @@ def model_shape(job: Job) -> tuple[Any, ...]:
 
 def recipe(job: Job) -> tuple[Any, ...]:
     """What two runs of one model may be compared by: how they learn, and from what."""
-    named = _named(job.words.keys)
+    named = _recipe_keys(job.words.keys)
     return tuple((key, job[key]) for key in named if key in job.given)
 
 
 @cache
-def _named(keys: frozenset[str]) -> list[str]:
+def _recipe_keys(keys: frozenset[str]) -> list[str]:
     """Those keys that belong to the recipe, in order."""
     return sorted(key for key in keys if key.startswith(RECIPE))
 
