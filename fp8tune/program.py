@@ -20,12 +20,15 @@ def main(arguments: list[str] | None = None) -> None:
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    whole = arguments is None
-    if whole:  # a short life makes little garbage: look for it seldom
-        gc.set_threshold(100_000)
     words = sys.argv[1:] if arguments is None else arguments
+    whole = arguments is None
+    short = whole and words[:1] == ["lint"]
+    if short:  # makes no garbage that is worth a search
+        gc.disable()
+    elif whole:
+        gc.set_threshold(100_000)
     code = _delivered(_run(words))
-    if whole and words[:1] == ["lint"]:
+    if short:
         os._exit(code)  # all is written, and to free every object takes time
     sys.exit(code)
 

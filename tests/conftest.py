@@ -1,6 +1,5 @@
 """Fixtures that most tests share: the rules, the linter, and the command line."""
 
-import gc
 import io
 import json
 import os
@@ -129,7 +128,6 @@ def fp8tune(project, capsys, monkeypatch) -> Callable[..., Outcome]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main(list(arguments))
-        gc.enable()  # lint switches it off for its short life
         return Outcome(end.value.code, *capsys.readouterr())
 
     return run

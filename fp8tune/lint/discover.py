@@ -73,10 +73,11 @@ def read(path: str) -> bytes:
             if sys.stdin is None:
                 raise CannotRead("-: stdin is closed")
             return sys.stdin.buffer.read(MAX_BYTES + 1)
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
             raise CannotRead(f"{path}: not a regular file; pipe it in and name it -")
-        with open(path, "rb") as file:
-            return file.read(MAX_BYTES + 1)
+        with open(path, "rb", buffering=0) as file:
+            return file.read(MAX_BYTES + 1 if status.st_size > MAX_BYTES else -1)
     except OSError as error:
         raise CannotRead(f"{path}: {error.strerror or error}") from None
     except ValueError:

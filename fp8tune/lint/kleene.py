@@ -2,6 +2,9 @@
 
 An ``and`` is false if any part is false, an ``or`` true if any part is true; else
 unknown parts win.
+
+Of an unknown part only ``args`` are kept: an exception that a frame holds would hold
+that frame in turn, and with it the whole config.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ def some(parts: list[Compiled]) -> Compiled:
                 if part(scope):
                     return True
             except Unknown as error:
-                unknown = error
+                unknown = error.args
         if unknown is not None:
-            raise unknown
+            raise Unknown(*unknown)
         return False
 
     return evaluate
@@ -43,24 +46,23 @@ def every(parts: list[tuple[Compiled, tuple[str, ...]]]) -> Compiled:
     def evaluate(scope: Any) -> bool:
         unknown = None
         for part, names in parts:
-            if unknown is not None and _rests_on(scope, names, unknown):
+            if unknown is not None and _rests_on(scope, names, unknown[0]):
                 continue
             try:
                 if not part(scope):
                     return False
             except Unknown as error:
-                unknown = error
+                unknown = error.args
         if unknown is not None:
-            raise unknown
+            raise Unknown(*unknown)
         return True
 
     return evaluate
 
 
-def _rests_on(scope: Any, names: tuple[str, ...], unknown: Unknown) -> bool:
+def _rests_on(scope: Any, names: tuple[str, ...], missing: str) -> bool:
     """Whether one of the names rests on a GPU or world size that is not known."""
     words = getattr(scope, "words", None)
-    missing = unknown.args[0]
     if words is None or missing not in ("gpu", "world_size"):
         return False
     return any(missing in words.origins(name) for name in names)

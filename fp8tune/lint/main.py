@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TextIO
 
 from fp8tune.lint.run import Result, run
@@ -17,10 +14,9 @@ from fp8tune.lint.show import Style, show, show_unread
 def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
     """Check paths, show what is found, return the exit code; raises ``Problem``."""
     try:
-        with _uncollected():
-            result = run(paths or (".",), options)
-            _show(result, options, style)
-            sys.stdout.flush()
+        result = run(paths or (".",), options)
+        _show(result, options, style)
+        sys.stdout.flush()
     except BrokenPipeError:  # whoever read has gone: main() finds it again
         return 2
     except (OSError, Problem):
@@ -30,16 +26,6 @@ def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
 
         raise Problem(bug(error)) from error
     return 2 if result.unread else int(result.fails)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No search for garbage: a run is short, and makes few cycles."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _show(result: Result, options: Options, style: Style) -> None:

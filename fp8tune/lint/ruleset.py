@@ -56,6 +56,7 @@ class _Conditions:
             (rule, sum(bits[keys] for keys in {*map(tuple, rule.needs)}))
             for rule in self.rules
         ]
+        self._needing: dict[int, list[Rule]] = {}
         self._brings: dict[str, int] = {}
         for keys, bit in bits.items():
             for key in keys:
@@ -71,4 +72,8 @@ class _Conditions:
             value = loaded.values.get(key)
             if isinstance(value, str):
                 there |= brings.get(f"{key}={value}", 0)
-        return [rule for rule, needs in self._needs if needs & there == needs]
+        rules = self._needing.get(there)
+        if rules is None:
+            rules = [rule for rule, needs in self._needs if needs & there == needs]
+            self._needing[there] = rules
+        return rules

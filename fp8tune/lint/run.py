@@ -70,7 +70,7 @@ def run(paths: tuple[str, ...], options: Options) -> Result:
     if options.force_exclude:
         files = (found._replace(explicit=False) for found in files)
     found = list(files)
-    result = _with_others(found, _run_all(found, options), options)
+    result = _with_others(found, _run_all(found, _Runner(options, {})), options)
     if options.require_configs and all(report.skipped for report in result.reports):
         raise Problem(f"no train configs in {', '.join(paths)} (--require-configs)")
     baselines = dict.fromkeys(r.baseline for r in result.reports if r.baseline)
@@ -93,7 +93,7 @@ def _with_others(found: list[Found], result: Result, options: Options) -> Result
         return result
     rules = tuple({rule for named in others.values() for rule in named})
     alone = options._replace(select=rules, fix=False, diff=False, add_ignore=False)
-    again = _run(files, _Runner(alone, others))
+    again = _run_all(files, _Runner(alone, others))
     return result._replace(
         reports=list(merged(result.reports, again.reports)),
         unread=[*result.unread, *again.unread],
@@ -117,9 +117,8 @@ def _with_baselines(result: Result, paths: Iterable[str], options: Options) -> R
     return result._replace(stale=lines)
 
 
-def _run_all(found: list[Found], options: Options) -> Result:
+def _run_all(found: list[Found], runner: _Runner) -> Result:
     """Check files; many are shared out over processes, with rules that are compiled."""
-    runner = _Runner(options, {})
     workers = min(cores(), MAX_WORKERS, len(found) // SHARE)
     alone = any(file.path == "-" for file in found) or not hasattr(os, "fork")
     if workers < 2 or alone:

@@ -1,8 +1,8 @@
 """Decode and parse one TOML file; keep its text for positions.
 
 ``tomllib`` alone decides what is valid, because it is also what the trainers
-parse with; what is plain (see ``plain.py``) it would take as well. Positions are
-scanned only when a finding asks for them.
+parse with; what is plain (see ``plain.py``) it would take as well, and is read with
+its positions. Those of other texts are scanned when a finding asks for them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Document:
     """A valid TOML text: its values, and on demand where each one stands.
 
     ``bom`` tells whether a byte-order mark was cut off the front of ``text``;
-    ``plain`` tells that ``plain.py`` reads it.
+    ``spans`` are given where ``plain.py`` read it.
     """
 
     def __init__(
@@ -89,19 +89,17 @@ class Document:
         values: dict[str, Any],
         *,
         bom: bool,
-        plain: bool = False,
+        spans: Spans | None = None,
     ) -> None:
         self.text = text
         self.values = values
         self.bom = bom
-        self._plain = plain
+        if spans is not None:
+            self.spans = spans
 
     @cached_property
     def spans(self) -> Spans:
         """Where keys and values stand, as character offsets into ``text``."""
-        spans = Spans({}, {}, {})
-        if self._plain and read_plain(self.text, spans) is not None:
-            return spans
         from fp8tune.toml.spans import scan
 
         try:
@@ -134,7 +132,7 @@ def parse(data: bytes) -> Document:
     text = text.removeprefix(_BOM)
     plain = read_plain(text)
     if plain is not None:
-        return Document(text, plain, bom=bom, plain=True)
+        return Document(text, plain[0], bom=bom, spans=plain[1])
     if text.count(".") >= MAX_KEY_PARTS and _has_long_key(text):
         raise Unreadable(f"a key has more than {MAX_KEY_PARTS} dotted parts")
     return Document(text, _values(text), bom=bom)

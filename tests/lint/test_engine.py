@@ -1,8 +1,10 @@
 """Rules over one config: what fires, and where it points."""
 
+import gc
+
 import pytest
 
-from fp8tune.job import Target
+from fp8tune.job import Job, Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from tests.lint.results import labels
@@ -154,3 +156,23 @@ def test_line_endings_do_not_move_a_finding(lint, ending):
 
 def test_repeated_checks_give_the_same(lint):
     assert lint(TP) == lint(TP)
+
+
+def test_a_config_is_freed_as_soon_as_it_is_judged(builtin):
+    """A run of lint never searches for garbage: nothing may wait for that."""
+    rules = Rules(list(builtin), {})
+    texts = [example.config for rule in builtin for example in rule.good[:1]]
+    gc.collect()
+    gc.disable()
+    try:
+        before = _jobs()
+        for text in texts:
+            check("a.toml", text.encode(), rules, Target())
+        assert _jobs() == before
+    finally:
+        gc.enable()
+
+
+def _jobs() -> int:
+    """How many jobs are in memory."""
+    return sum(type(each) is Job for each in gc.get_objects())

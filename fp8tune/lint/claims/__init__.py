@@ -92,3 +92,12 @@ class Claim(NamedTuple):
     words: tuple[str, ...] = ()
     within: int = 0
     first: bool = False
+
+    def moved(self, line: Line) -> "Claim":
+        """The same claim of the same comment where that stands now."""
+        by = line.start - self.line.start
+        span, number = (
+            (start + by, end + by) if end else (0, 0)
+            for start, end in (self.span, self.number)
+        )
+        return self._replace(line=line, span=span, number=number)

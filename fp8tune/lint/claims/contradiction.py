@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
 from fp8tune.job import Job, Target, Unknown, Words
 from fp8tune.lint.claims import BESIDE, Claim, Figure
 from fp8tune.lint.claims.modes import modes
-from fp8tune.lint.claims.prose import Comments
+from fp8tune.lint.claims.prose import Comments, Line, lower
 from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.claims.stated import Stated
 from fp8tune.lint.directive import Directive
@@ -78,8 +78,8 @@ class _Reader:
     def _claims(self) -> Iterator[Claim]:
         """All claims, also those in sentences that are hedged."""
         for line in self.comments.lines():
-            yield from quantities(line)
-            yield from modes(line)
+            for claim in _claimed(line.text, header=line.header, inline=line.inline):
+                yield claim.moved(line)
 
     @cached_property
     def stated(self) -> Stated:
@@ -173,10 +173,11 @@ class _Reader:
         return {"key": job.key("micro_batch"), **said, **_facts(least)}
 
     def _no_checkpoint(self, claim: Claim) -> dict[str, Any]:
-        job, key = self.plain, self._beside(claim)
+        job = self.plain
         interval = job["checkpoint_interval"]
         saved = job["checkpoints"] > 0 and interval > job["max_steps"]
-        return _facts(interval) if saved and key == job.key(claim.name) else {}
+        here = saved and self._beside(claim) == job.key(claim.name)
+        return _facts(interval) if here else {}
 
     def _value(self, claim: Claim) -> dict[str, Any]:
         name = self._name(claim)
@@ -238,6 +239,13 @@ class _Reader:
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))
+
+
+@lru_cache(4096)
+def _claimed(text: str, *, header: bool, inline: bool) -> tuple[Claim, ...]:
+    """What a comment claims, wherever it starts: the configs of a sweep share many."""
+    line = Line(text, 0, lower(text), header, inline)
+    return (*quantities(line), *modes(line))
 
 
 @cache

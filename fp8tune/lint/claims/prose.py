@@ -65,7 +65,7 @@ class Comments:
         said = said.lstrip("#")
         plain = "--" not in said and "fp8tune:" not in said
         if plain and mark >= 0 and len(said) <= MAX_LENGTH:
-            yield Line(said, end - len(said), _lower(said), header, inline)
+            yield Line(said, end - len(said), lower(said), header, inline)
 
     @cached_property
     def _tricky(self) -> bool:
@@ -140,6 +140,6 @@ class Comments:
         return ""
 
 
-def _lower(text: str) -> str:
+def lower(text: str) -> str:
     """The text in lower case, each character in its place."""
     return text.replace("\u0130", "I").lower()  # or it would become two

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import posixpath
+from functools import cache
 from typing import Any
 
 from fp8tune.job import Job, Unknown
@@ -186,8 +187,14 @@ def model_shape(job: Job) -> tuple[Any, ...]:
 
 def recipe(job: Job) -> tuple[Any, ...]:
     """What two runs of one model may be compared by: how they learn, and from what."""
-    named = sorted(key for key in job.given if key.startswith(RECIPE))
-    return tuple((key, job[key]) for key in named)
+    named = _recipe_keys(job.words.keys)
+    return tuple((key, job[key]) for key in named if key in job.given)
+
+
+@cache
+def _recipe_keys(keys: frozenset[str]) -> list[str]:
+    """Those keys that belong to the recipe, in order."""
+    return sorted(key for key in keys if key.startswith(RECIPE))
 
 
 def resumes_from_own_folder(checkpoint_dir: str, checkpoint_load_path: str) -> bool:
