@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.cli import COMMANDS
+from tests.each import each
 from tests.sample import ERROR, GOOD, WARNING
 
 NOTE = "[tool.fp8tune.severity]\nwarmup-longer-than-run = 'note'\n"
@@ -17,7 +18,7 @@ def test_help_lists_every_command(fp8tune, option):
     assert listed == list(COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_help_of_every_command(fp8tune, command):
     said = fp8tune(command, "-h")
     assert (said.code, said.err) == (0, "")
@@ -34,7 +35,7 @@ def test_alone_it_shows_its_help_as_help(fp8tune):
     assert "\n  lint " in said.out + said.err
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "said"),
     [
         (["lnt"], "no command `lnt`; did you mean `lint`?"),
@@ -102,7 +103,7 @@ def test_bad_usage_is_one_line_on_stderr(fp8tune, project, arguments, said):
     assert outcome.err[:-1].isprintable()
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "fail_on", "code"),
     [
         (GOOD, "error", 0),
@@ -159,7 +160,7 @@ def test_a_folder_without_configs_is_no_error(fp8tune, project):
     assert fp8tune("lint") == (0, "no train configs found\n", "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("selection", "codes"),
     [
         (["--select", "FP8101,FP8302"], ["FP8302", "FP8101"]),

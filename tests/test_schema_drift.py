@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from benchmarks.schema_drift import main
+from tests.each import each
 
 SOURCE = """
 from dataclasses import dataclass, field
@@ -109,7 +108,7 @@ def test_no_drift(tmp_path, capsys):
     assert capsys.readouterr().out == "no drift: 2 classes, 12 fields\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "line"),
     [
         ("dim: int = 4096", "dim: int = 2048", "ModelConfig.dim: default 4096 -> 2048"),

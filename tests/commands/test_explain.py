@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.sample import ERROR, GOOD
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "first"),
     [
         ("FP8101", "fp8-with-tensor-parallel (FP8101)"),

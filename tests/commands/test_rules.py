@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.lint.rules import CATEGORIES
+from tests.each import each
 from tests.sample import GOOD, NO_PIPELINE
 
 RULE = (
@@ -34,7 +35,7 @@ def test_rules_are_listed(fp8tune, builtin):
     assert [head for head in heads if head in set(wanted)] == wanted
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
+@each("category", CATEGORIES)
 def test_rules_of_a_category(fp8tune, builtin, category):
     listed = fp8tune("rules", "--category", category, "--output-format", "json").json
     names = [rule["name"] for rule in listed["rules"]]

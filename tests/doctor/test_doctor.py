@@ -9,6 +9,7 @@ from fp8tune.doctor.judge import Check, can_search, judge
 from fp8tune.doctor.machine import Machine, slurm
 from fp8tune.runners import probe
 from fp8tune.runners.gpu import Gpu, Process
+from tests.each import each
 from tests.runners import fake_nvml
 
 # made up: what such a node would say
@@ -71,7 +72,7 @@ def test_a_node_that_has_everything():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "name", "why", "mend"),
     [
         (NODE._replace(gpu=Gpu()), "gpu", "no NVIDIA GPU found", "GPU node"),
@@ -133,7 +134,7 @@ def test_what_is_missing(machine, name, why, mend):
     assert mend in found.mend
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "name"),
     [
         (without("rich"), "rich"),

@@ -6,6 +6,7 @@ from fp8tune.job import Prose, Unknown
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.python_syntax import MAX_LENGTH
 from fp8tune.lint.syntax import ExpressionError
+from tests.each import each
 
 NAMES = ("a", "b", "z", "s", "l", "t", "f", "model.dim", "unset", "unset2")
 VALUES = {
@@ -37,7 +38,7 @@ def evaluate(source):
     return expression.evaluate(Scope(VALUES))
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "value"),
     [
         ("1", 1),
@@ -106,7 +107,7 @@ def test_value(source, value):
     assert (result, type(result)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "value"),
     [
         ("f and unset", False),
@@ -123,7 +124,7 @@ def test_unknown_does_not_matter_where_another_part_decides(source, value):
     assert evaluate(source) == value
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "name"),
     [
         ("unset", "unset"),
@@ -147,7 +148,7 @@ def test_unknown_names_the_missing_fact(source, name):
     assert error.value.args == (name,)
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [
         "a / z",
@@ -174,7 +175,7 @@ def test_what_has_no_value_is_unknown(source):
         evaluate(source)
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "offset", "reason"),
     [
         ("nosuch", 0, "unknown name `nosuch`"),

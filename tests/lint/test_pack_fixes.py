@@ -3,13 +3,14 @@
 import pytest
 
 from fp8tune.lint.packs import read_pack
+from tests.each import each
 from tests.lint.pack import GOOD, reason
 
 FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "mend"\nset = { tp = "1" }\n'
 """The fix begins on line 13."""
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         FIXABLE,
@@ -44,7 +45,7 @@ TABLE = "is a table of names and expressions; write dotted names in quotes"
 CHANGES = "an unsafe fix says in `changes` what becomes of the run"
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "said"),
     [
         ("[[fix]]", "[fix]", f":13:2: {SHAPES}"),

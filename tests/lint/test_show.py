@@ -9,6 +9,7 @@ from fp8tune.commands.lint import FORMATS
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Result
 from fp8tune.lint.show import MAX_PER_FILE, count, summary, wants_colour
+from tests.each import each
 from tests.lint.results import printed
 from tests.sample import TP
 
@@ -65,8 +66,8 @@ def test_concise(fp8tune, project):
     assert said.err == FULL[FULL.index("1 error in") :]
 
 
-@pytest.mark.parametrize("output_format", FORMATS)
-@pytest.mark.parametrize("quiet", [True, False])
+@each("output_format", FORMATS)
+@each("quiet", [True, False])
 def test_unread_files_go_to_stderr(output_format, quiet):
     result = Result([], ["a\x1b.toml: gone"])
     out, err = printed(result, output_format, quiet=quiet)
@@ -102,7 +103,7 @@ def test_up_to_the_limit_nothing_is_cut(length):
     assert "more in" not in out
 
 
-@pytest.mark.parametrize(
+@each(
     ("reports", "lines"),
     [
         ([], ["no train configs found"]),

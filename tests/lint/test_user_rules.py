@@ -9,6 +9,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import run
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.settings import Options
+from tests.each import each
 from tests.lint.results import labels, rules_of
 from tests.sample import NO_PIPELINE
 
@@ -168,7 +169,7 @@ def test_a_rule_of_a_user(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("condition", "world_size", "text", "fires"),
     [
         ("defined(world_size) and tp > 1", 0, "tp = 2", False),

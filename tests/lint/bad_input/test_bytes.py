@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.each import each
 from tests.lint.bad_input.cases import BYTES, CONFIG, VLM_CONFIG
 from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
 from tests.toml.clock import soon
@@ -13,7 +14,7 @@ def test_the_configs_below_are_fine(text):
     assert lint("-", stdin=text.encode()).code == 0
 
 
-@pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
+@each("data", BYTES.values(), ids=BYTES)
 def test_bytes_on_stdin(data):
     with soon():
         lint_bytes(data)

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.each import each
 from tests.lint.bad_input.cases import DEEP, DIGITS, NASTY, PLACES, escaped
 from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
@@ -57,7 +55,7 @@ def test_settings_that_act_on_the_terminal(place, text, folder):
         lint_all(str(inner / "a.toml"))
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"\xff fp8tune",

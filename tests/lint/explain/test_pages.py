@@ -185,7 +185,7 @@ def test_a_key_with_a_config(config):
     assert explain("data.datasets[].weight", config()).value is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "words"),
     [
         ("train.batch_size", ("whole number", "8", "above 0")),

@@ -6,6 +6,7 @@ from fp8tune.lint.explain import ListPage, explain
 from fp8tune.lint.explain.derivation import Node
 from fp8tune.lint.explain.rule import FixText
 from fp8tune.lint.explain.text import WIDTH, prose, text, tree
+from tests.each import each
 
 RULE = """\
 tp-does-not-divide-kv-heads (FP8128)
@@ -189,7 +190,7 @@ def test_a_list_is_a_column_of_names():
     assert text(page) == f"a\nb\n\n{line}\n{line}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "shown"),
     [
         (1.0009765, "1.00098"),
