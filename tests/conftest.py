@@ -38,6 +38,12 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden again"
+    )
+
+
 class Outcome(NamedTuple):
     """What a command printed and how it ended."""
 
