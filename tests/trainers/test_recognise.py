@@ -93,7 +93,9 @@ def test_may_be_config(text, found, named):
 
 
 def test_the_trainers_own_folders_are_recognised(repository):
-    for path in sorted((repository / "configs").glob("*.toml")):
+    paths = sorted((repository / "configs").glob("*.toml"))
+    assert paths
+    for path in paths:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         assert recognise(values) == CONFIG
 

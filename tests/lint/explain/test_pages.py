@@ -157,6 +157,7 @@ def test_a_condition_that_is_no_conjunction_is_one_part(config):
         for rule in BUILTIN.values()
         if rule.source and " and " not in rule.source and " or " in rule.source
     ]
+    assert one
     for rule in one:
         (part,) = rule_page(rule, config()).verdict.parts
         assert part.condition == " ".join(rule.source.split())
