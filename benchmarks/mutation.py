@@ -233,7 +233,7 @@ def _run(
 
 
 def _record(name: str, rows: dict[str, dict[str, Any]], seed: int) -> None:
-    recorded = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     subjects = recorded.get(name, {}).get("subjects", {}) | rows
     recorded[name] = {"machine": machine.describe(), "seed": seed, "subjects": subjects}
     RECORD.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
