@@ -1,5 +1,7 @@
 """The rule language: what it takes, what it refuses, and what unknown means."""
 
+import re
+
 import pytest
 
 from fp8tune.job import Prose, Unknown
@@ -270,3 +272,43 @@ def test_names_are_listed_once_in_order():
     source = "b > a and model.dim > a or defined(unset)"
     expression = compile_expression(source, NAMES.__contains__, ON_SCOPE)
     assert expression.names == ("b", "a", "model.dim", "unset")
+
+
+class Counting(Scope):
+    """A scope of a job: it knows what each name rests on, and what was read."""
+
+    def __init__(self, missing, **values):
+        super().__init__(values)
+        self.missing, self.words, self.read = missing, self, []
+
+    def __getitem__(self, name):
+        self.read.append(name)
+        if name == "a":
+            raise Unknown(self.missing)
+        return super().__getitem__(name)
+
+    def origins(self, name):
+        return {"b": ("gpu",), "z": ("world_size",), "s": ("train.lr",)}.get(name, ())
+
+
+@each(
+    ("missing", "condition", "read"),
+    [
+        # what rests on the missing GPU is not worked out: it may be dear
+        ("gpu", "a > 1 and b > 1 and z > 1 and s > 1", ["a", "z", "s"]),
+        ("world_size", "a > 1 and b > 1 and z > 1 and s > 1", ["a", "b", "s"]),
+        # a function may do without the value of its name
+        ("gpu", "a > 1 and abs(b) > 1", ["a", "b"]),
+        ("gpu", "abs(s) > 1 and a > 1 and b > 1", ["s", "a"]),
+        ("gpu", "a > 1 and (s > 1 or b > 1)", ["a"]),
+        # any other fact may be missing while the part is known to be false
+        ("train.lr", "a > 1 and b > 1 and s > 1", ["a", "b", "s"]),
+    ],
+)
+def test_what_rests_on_a_missing_target_is_not_worked_out(missing, condition, read):
+    scope = Counting(missing, b=2, z=2, s=2)
+    expression = compile_expression(condition, NAMES.__contains__, ON_SCOPE)
+    with pytest.raises(Unknown, match=f"^{missing}$"):
+        expression.evaluate(scope)
+    names = dict.fromkeys(re.findall(r"\b[abzs]\b", condition))
+    assert (scope.read, expression.names) == (read, tuple(names))
