@@ -99,7 +99,7 @@ def test_inputs_that_a_user_could_supply_are_kept(config):
     text = "[model]\ndim = 64\nn_heads = 2\nn_kv_heads = 2\n[train]\nseq_len = 16\n"
     node = derive("step.sequences", config(text))
     assert (node.known, node.value) == (False, None)
-    assert "step.ranks" in [each.name for part in node.inputs]
+    assert "step.ranks" in [part.name for part in node.inputs]
 
 
 def nodes(node):
@@ -119,7 +119,7 @@ def test_what_was_shown_is_not_expanded_again(config):
 def test_depth(config):
     node = derive("memory.peak_gib", config(), 1)
     assert node.inputs
-    assert [each for part in node.inputs if each.inputs] == []
+    assert [part for part in node.inputs if part.inputs] == []
     assert derive("memory.peak_gib", config(), 0).inputs == ()
 
 
