@@ -51,7 +51,14 @@ SUBJECTS = {
     ),
     "toml-editor": Subject(
         ("toml/edit.py", "toml/literal.py", "toml/spans.py", "toml/strings.py"),
-        ("tests/toml",),
+        (
+            "tests/toml/test_edit.py",
+            "tests/toml/test_edit_keys.py",
+            "tests/toml/test_literal.py",
+            "tests/toml/test_strings.py",
+            "tests/toml/test_spans.py",
+            "tests/toml/test_edit_generated.py",
+        ),
     ),
     "peak-memory": Subject(
         ("facts/peak.py", "facts/memory.py", "facts/bands.py"),
