@@ -96,7 +96,7 @@ default = { model = ["model", "model.*"], head = ["head"] }
 def drift(folder: Path, old: str = "", new: str = "", adapters: str = ADAPTERS) -> int:
     assert old in SOURCE
     config = folder / "kempnerforge" / "config"
-    config.mkdir(parents=True)
+    config.mkdir(parents=True, exist_ok=True)
     (config / "all.py").write_text(SOURCE.replace(old, new) if old else SOURCE)
     (config.parent / "adapter.py").write_text(adapters)
     (folder / "schema.toml").write_text(SCHEMA)

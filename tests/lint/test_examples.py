@@ -39,7 +39,7 @@ def failures(tmp_path, builtin):
     """The failures of a pack of one rule with these examples."""
 
     def run(*examples):
-        (tmp_path / "silent").mkdir()
+        (tmp_path / "silent").mkdir(exist_ok=True)
         (tmp_path / "silent" / "no-pipeline.toml").write_text(RULE + "".join(examples))
         pack = read_pack(str(tmp_path))
         refusals = [rule for rule in builtin if rule.category == "rejected"]

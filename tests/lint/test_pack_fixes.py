@@ -33,7 +33,7 @@ FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "mend"\nset = { tp = "1" }\n
     ],
 )
 def test_good_fixes(tmp_path, text):
-    (tmp_path / "silent").mkdir()
+    (tmp_path / "silent").mkdir(exist_ok=True)
     (tmp_path / "silent" / "my-rule.toml").write_text(text)
     (rule,) = read_pack(str(tmp_path))
     assert len(rule.fixes) == text.count("[[fix]]")

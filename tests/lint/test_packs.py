@@ -38,7 +38,7 @@ def test_good_pack(tmp_path):
     ],
 )
 def test_good_variations(tmp_path, text):
-    (tmp_path / "silent").mkdir()
+    (tmp_path / "silent").mkdir(exist_ok=True)
     (tmp_path / "silent" / "my-rule.toml").write_text(text)
     assert [rule.name for rule in read_pack(str(tmp_path))] == ["my-rule"]
 

@@ -125,7 +125,7 @@ def test_a_user_rule_on_a_fault_does_not_silence_the_built_in_one(configured):
 
 
 def pack(tmp_path, condition, message, category="silent"):
-    (tmp_path / category).mkdir()
+    (tmp_path / category).mkdir(exist_ok=True)
     (tmp_path / category / "mine.toml").write_text(f"""
 name = "mine"
 code = "ME1"

@@ -2,6 +2,7 @@
 
 import re
 
+from tests.conftest import forget_settings
 from tests.each import each
 from tests.lint.bad_input.cases import DEEP, DIGITS, NASTY, PLACES, escaped
 from tests.lint.bad_input.running import FORMATS, in_order, lint, lint_all
@@ -56,6 +57,7 @@ def test_settings_that_act_on_the_terminal(place, text, folder):
         inner.mkdir(exist_ok=True)
         (inner / "pyproject.toml").write_bytes(place.format(form).encode())
         (inner / "a.toml").write_text("[train]\nbatch_size = 0\n")
+        forget_settings()
         lint_all(str(inner / "a.toml"))
 
 
@@ -99,6 +101,7 @@ def test_settings_that_act_on_the_terminal(place, text, folder):
 def test_odd_settings(data, folder):
     (folder / "pyproject.toml").write_bytes(data)
     (folder / "a.toml").write_text("[train]\nbatch_size = 0\n")
+    forget_settings()
     with soon():
         lint_all("a.toml")
         lint_all(".")
