@@ -225,25 +225,27 @@ def test_error(source, offset, reason):
     assert error.value.offset == offset
 
 
-@pytest.mark.parametrize(
-    ("source", "offset"), [("s == 'é' and nosuch", 13), ("'\U0001f600' in nosuch", 7)]
+@each(
+    ("source", "offset", "reason"),
+    [
+        # an offset counts characters, not bytes
+        ("s == 'é' and nosuch", 13, "unknown name `nosuch`"),
+        ("'\U0001f600' in nosuch", 7, "unknown name `nosuch`"),
+        ("s == 'é' and\n 'é' + 1 == nosuch", 25, "unknown name `nosuch`"),
+        # the bracket that is put around a condition does not balance its own
+        ("a > 1) and (b > 1", 5, "unmatched ')'"),
+        ("1), (2", 1, "unmatched ')'"),
+        ("a and\nb > 1 ) or (b", 12, "unmatched ')'"),
+        ("", 0, "empty"),
+        (" \n", 0, "empty"),
+        ("# nothing", 0, "empty"),
+        (" " * (MAX_LENGTH + 1), 0, f"longer than {MAX_LENGTH} characters"),
+    ],
 )
-def test_error_offset_counts_characters_not_bytes(source, offset):
+def test_refused_at_its_place(source, offset, reason):
     with pytest.raises(ExpressionError) as error:
         compile_expression(source, NAMES.__contains__, ON_SCOPE)
-    assert (error.value.reason, error.value.offset) == ("unknown name `nosuch`", offset)
-
-
-@pytest.mark.parametrize("source", ["a > 1) and (b > 1", "1), (2"])
-def test_parentheses_must_balance(source):
-    with pytest.raises(ExpressionError):
-        compile_expression(source, NAMES.__contains__, ON_SCOPE)
-
-
-@pytest.mark.parametrize("source", ["", " ", "\n", "# nothing"])
-def test_an_empty_expression_is_refused(source):
-    with pytest.raises(ExpressionError):
-        compile_expression(source, NAMES.__contains__, ON_SCOPE)
+    assert (error.value.offset, error.value.reason) == (offset, reason)
 
 
 @pytest.mark.parametrize(
