@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import io
 import json
 import os
@@ -22,7 +21,9 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ def sample(subject: Subject, count: int, seed: int) -> list[Mutant]:
     for module, text, operator, occurrence, line in places:
         mutated = _mutated(text, operator, occurrence)
         meaning = _meaning(mutated)
-        if meaning != _meaning(text):  # not a mutant of an annotation
+        if meaning not in (None, _meaning(text)):  # it runs, and does something else
             mutants.setdefault(meaning, Mutant(module, operator, line, mutated))
         if len(mutants) == count:
             break
@@ -135,12 +136,18 @@ def _mutated(text: str, operator: str, occurrence: int) -> str:
     return str(mutate_code(text, get_operator(operator)(), occurrence))
 
 
-def _meaning(text: str) -> str:
-    """The program that a text is, without its type annotations."""
+def _meaning(text: str) -> str | None:
+    """The program that a text is, without its type annotations.
+
+    None for a text that Python refuses or warns of: every test would find that.
+    """
     try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return text
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compile(text, "mutant", "exec")
+    except (SyntaxError, SyntaxWarning):
+        return None
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.arg | ast.AnnAssign):
             node.annotation = ast.Constant(None)
@@ -225,7 +232,8 @@ def _run(
         os.environ["PYTHONDONTWRITEBYTECODE"] = "" if write_bytecode else "1"
         quiet = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:cov"]
         quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        with contextlib.redirect_stdout(io.StringIO()):
+        quiet_out, quiet_err = io.StringIO(), io.StringIO()
+        with redirect_stdout(quiet_out), redirect_stderr(quiet_err):
             code = pytest.main([*quiet, "--hypothesis-seed=1", *tests])
         os._exit(int(code))
     end = time.monotonic() + limit
