@@ -17,6 +17,7 @@ from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.settings import _settings_in, settings_for
 from fp8tune.program import main
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, trainer
@@ -35,6 +36,18 @@ settings.register_profile(
     "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden again"
+    )
+
+
+def forget_settings() -> None:
+    """Read each pyproject.toml again; a process reads it once."""
+    settings_for.cache_clear()
+    _settings_in.cache_clear()
 
 
 class Outcome(NamedTuple):
@@ -114,6 +127,7 @@ def project(tmp_path, monkeypatch) -> Callable[..., Path]:
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
+        forget_settings()
         return tmp_path
 
     return write

@@ -1,6 +1,7 @@
-"""Imports point one way, lint starts light, and the house style holds."""
+"""Imports point one way, and lint starts light."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -92,14 +93,11 @@ def path_of(module):
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def tree_of(module):
-    return ast.parse(path_of(module).read_text(encoding="utf-8"))
-
-
+@functools.cache
 def imports(module):
     """Every module that is imported anywhere in a module, also within functions."""
     found = set()
-    for node in ast.walk(tree_of(module)):
+    for node in ast.walk(ast.parse(path_of(module).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -120,23 +118,20 @@ def test_the_modules_are_found():
     assert {"fp8tune.fields", "fp8tune.facts"} <= imports("fp8tune.lint.explain")
 
 
-@pytest.mark.parametrize(
-    "module", [m for m in MODULES if any(inside(m, room) for room in LIGHT)]
-)
-def test_what_lint_needs_imports_nothing_heavy(module):
-    assert {name.split(".")[0] for name in imports(module)} & HEAVY == set()
+def test_what_lint_needs_imports_nothing_heavy():
+    light = [m for m in MODULES if any(inside(m, room) for room in LIGHT)]
+    heavy = {m: {name.split(".")[0] for name in imports(m)} & HEAVY for m in light}
+    assert {module: names for module, names in heavy.items() if names} == {}
 
 
-@pytest.mark.parametrize(
-    ("module", "room"),
-    [(m, room) for m in MODULES for room in ALLOWED if inside(m, room)],
-)
-def test_arrows_point_one_way(module, room):
-    ours = {name for name in imports(module) if name.split(".")[0] == "fp8tune"}
+def test_arrows_point_one_way():
     wrong = [
-        name
-        for name in ours
-        if name != "fp8tune" and not any(inside(name, to) for to in ALLOWED[room])
+        f"{module} imports {name}"
+        for module in MODULES
+        for room, others in ALLOWED.items()
+        if inside(module, room)
+        for name in imports(module)
+        if name.startswith("fp8tune.") and not any(inside(name, to) for to in others)
     ]
     assert wrong == []
 
@@ -154,54 +149,6 @@ def test_nothing_but_trainers_knows_a_trainer_by_its_module():
         and not inside(module, "trainers.kempnerforge")
     ]
     assert users == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_modules_are_short(module):
-    lines = path_of(module).read_text(encoding="utf-8").count("\n")
-    assert lines <= 400
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_functions_are_short(module):
-    long = [
-        f"{node.name}: {node.end_lineno - node.body[0].lineno + 1}"
-        for node in ast.walk(tree_of(module))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.end_lineno - node.body[0].lineno + 1 > 40
-    ]
-    assert long == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_what_is_public_has_a_docstring(module):
-    tree = tree_of(module)
-    assert ast.get_docstring(tree)
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    public = [
-        node
-        for owner in (tree, *(c for c in classes if c.name[0] != "_"))
-        for node in owner.body
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name[0] != "_"
-    ]
-    assert [node.name for node in public if not ast.get_docstring(node)] == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_every_function_is_annotated(module):
-    bare = [
-        node.name
-        for node in ast.walk(tree_of(module))
-        if isinstance(node, ast.FunctionDef)
-        and (
-            node.returns is None
-            or any(
-                argument.annotation is None and argument.arg != "self"
-                for argument in (*node.args.args, *node.args.kwonlyargs)
-            )
-        )
-    ]
-    assert bare == []
 
 
 def loaded_after(*arguments, folder):

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.cli import COMMANDS
+from tests.each import each
 from tests.sample import ERROR, GOOD, WARNING
 
 NOTE = "[tool.fp8tune.severity]\nwarmup-longer-than-run = 'note'\n"
@@ -17,7 +18,7 @@ def test_help_lists_every_command(fp8tune, option):
     assert listed == list(COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_help_of_every_command(fp8tune, command):
     said = fp8tune(command, "-h")
     assert (said.code, said.err) == (0, "")
@@ -34,75 +35,7 @@ def test_alone_it_shows_its_help_as_help(fp8tune):
     assert "\n  lint " in said.out + said.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["lnt"], "no command `lnt`; did you mean `lint`?"),
-        (["zzz"], "no command `zzz`"),
-        (["lint", "--nosuch"], "No such option '--nosuch'."),
-        (["--nosuch"], "No such option '--nosuch'."),
-        (["lint", "--gpuu", "h100"], "No such option '--gpuu'."),
-        (["lint", "--world-size", "0"], "Invalid value for '--world-size': 0"),
-        (["lint", "--world-size", "x"], "Invalid value for '--world-size': 'x'"),
-        (["lint", "--output-format", "xml"], "Invalid value for '--output-format'"),
-        (["lint", "--fail-on", "crash"], "Invalid value for '--fail-on'"),
-        (["lint", "--gpu", "h1000"], "no GPU named 'h1000'; did you mean h100?"),
-        (["lint", "--gpu", "x\ny\x1b"], r"no GPU named 'x\ny\x1b'"),
-        (["lint", "--trainer", "zz"], "no trainer named 'zz'; known: kempnerforge"),
-        (
-            ["lint", "--select", "fp8-with-tp", "a.toml"],
-            "no rule, code or category 'fp8-with-tp'",
-        ),
-        (
-            ["lint", "--ignore", "slo", "a.toml"],
-            "no rule, code or category 'slo'; did you mean slow?",
-        ),
-        (["lint", "--rules", "nosuch", "a.toml"], "nosuch: no such folder of rules"),
-        (["explain"], "Missing argument 'RULE|KEY|FACT'."),
-        (["explain", "nosuch"], "no rule, key or fact named 'nosuch'"),
-        (
-            ["explain", "train.seqlen"],
-            "no rule, key or fact named 'train.seqlen'; did you mean train.seq_len?",
-        ),
-        (["rules", "test"], "Missing argument 'DIR'."),
-        (["rules", "test", "nosuch"], "nosuch: no such folder of rules"),
-        (["rules", "tset", "x"], "no command `tset`; did you mean `test`?"),
-        (["rules", "zzz"], "no command `zzz`"),
-        (["rules", "docs"], "Missing argument 'DIR'."),
-        (
-            ["rules", "--category", "slwo"],
-            "Invalid value for '--category': 'slwo' is not one of 'rejected', 'crash', "
-            "'silent', 'slow', 'memory', 'stability', 'hygiene'; did you mean `slow`?",
-        ),
-        (
-            ["lint", "--output-format", "jsn"],
-            "Invalid value for '--output-format': 'jsn' is not one of 'full', ",
-        ),
-        (
-            ["lint", "--fail-on", "warnings"],
-            "Invalid value for '--fail-on': 'warnings' is not one of 'error', "
-            "'warning', 'note', 'never'; did you mean `warning`?",
-        ),
-        (["explain", "tp", "nosuch.toml"], "nosuch.toml: No such file or directory"),
-        (["explain", "tp", "."], ".: not a regular file; pipe it in and name it -"),
-        (["explain", "tp", "a.toml", "--gpu", "h1000"], "no GPU named 'h1000'"),
-        (["explain", "tp", "-"], "-: no table that a known trainer reads"),
-        (["explain", "use_fp8"], "no rule, key or fact named 'use_fp8'; did you"),
-        (["explain", "tp", "--output-format", "yaml"], "Invalid value for '--output-"),
-        (["--", "--nosuch"], "No such option '--nosuch'."),
-    ],
-)
-def test_bad_usage_is_one_line_on_stderr(fp8tune, project, arguments, said):
-    project({"a.toml": GOOD})
-    outcome = fp8tune(*arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.startswith(f"fp8tune: {said}")
-    assert outcome.err.count("\n") == 1
-    assert outcome.err.endswith("\n")
-    assert outcome.err[:-1].isprintable()
-
-
-@pytest.mark.parametrize(
+@each(
     ("config", "fail_on", "code"),
     [
         (GOOD, "error", 0),
@@ -159,7 +92,7 @@ def test_a_folder_without_configs_is_no_error(fp8tune, project):
     assert fp8tune("lint") == (0, "no train configs found\n", "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("selection", "codes"),
     [
         (["--select", "FP8101,FP8302"], ["FP8302", "FP8101"]),

@@ -16,6 +16,7 @@ from fp8tune.job import (
     sources,
     vocabulary,
 )
+from tests.each import each
 
 
 def area(model_width, height):
@@ -61,7 +62,7 @@ def job(values=VALUES, written=(), target=None):
     return Job(WORDS, values, set(written), target or Target())
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value"),
     [
         ("model.width", 3),
@@ -98,7 +99,7 @@ def test_an_optional_parameter():
     assert Job(words, {**VALUES, "offset": 5}, set(), Target())["fact.scaled"] == 29
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "missing"),
     [
         ("model.other", "model.other"),
@@ -149,7 +150,7 @@ def test_target(target, gpu, world_size):
     assert found.target == target
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "keys"),
     [
         ("model.width", ["model.width"]),
@@ -190,7 +191,7 @@ def test_origins_hold_the_target_too():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "known_"),
     [
         ("height", True),

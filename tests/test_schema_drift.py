@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from benchmarks.schema_drift import main
+from tests.each import each
 
 SOURCE = """
 from dataclasses import dataclass, field
@@ -97,7 +96,7 @@ default = { model = ["model", "model.*"], head = ["head"] }
 def drift(folder: Path, old: str = "", new: str = "", adapters: str = ADAPTERS) -> int:
     assert old in SOURCE
     config = folder / "kempnerforge" / "config"
-    config.mkdir(parents=True)
+    config.mkdir(parents=True, exist_ok=True)
     (config / "all.py").write_text(SOURCE.replace(old, new) if old else SOURCE)
     (config.parent / "adapter.py").write_text(adapters)
     (folder / "schema.toml").write_text(SCHEMA)
@@ -109,7 +108,7 @@ def test_no_drift(tmp_path, capsys):
     assert capsys.readouterr().out == "no drift: 2 classes, 12 fields\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "line"),
     [
         ("dim: int = 4096", "dim: int = 2048", "ModelConfig.dim: default 4096 -> 2048"),

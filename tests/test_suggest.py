@@ -1,13 +1,12 @@
 """Did you mean ...?"""
 
-import pytest
-
 from fp8tune.suggest import closest
+from tests.each import each
 
 NAMES = ["batch_size", "seq_len", "max_steps", "FP8101", "world-size", "Compile"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "meant"),
     [
         ("batch_size", "batch_size"),

@@ -5,22 +5,6 @@ import pytest
 from tests.sample import ERROR, GOOD
 
 
-@pytest.mark.parametrize(
-    ("name", "first"),
-    [
-        ("FP8101", "fp8-with-tensor-parallel (FP8101)"),
-        ("train.seq_len", "train.seq_len (KempnerForge)"),
-        ("memory.peak_gib", "memory.peak_gib"),
-        ("micro_batch", "micro_batch"),
-        ("loss-scaling", '"FP8 needs loss scaling": false'),
-        ("video", "video"),
-    ],
-)
-def test_explain(fp8tune, name, first):
-    said = fp8tune("explain", name)
-    assert (said.code, said.err, said.out.split("\n")[0]) == (0, "", first)
-
-
 @pytest.mark.parametrize("path", ["a.toml", "-"])
 def test_explain_a_config(fp8tune, project, path):
     project({"a.toml": ERROR})

@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from tests.each import each
+
 SAFE = "[model]\nnum_experts = -1  # none\n[train]\nbatchsize = 8\n"
 SAFELY = "[model]\nnum_experts = 0  # none\n[train]\nbatch_size = 8\n"
 UNSAFE = '[train]\nmixed_precision = "fp8"\n[distributed]\ntp = 4 # NVLink\n'
@@ -140,7 +142,7 @@ def test_stdin_comes_out_mended(fp8tune):
     assert summary(said.err) == ["no findings in 1 file", "fixed 2 findings in 1 file"]
 
 
-@pytest.mark.parametrize(
+@each(
     "stdin",
     [
         "",
@@ -151,7 +153,7 @@ def test_stdin_comes_out_mended(fp8tune):
         "\ufeff[train] # no newline",
     ],
 )
-@pytest.mark.parametrize("style", ["full", "concise", "json", "sarif", "github"])
+@each("style", ["full", "concise", "json", "sarif", "github"])
 def test_stdin_comes_out_whatever_it_is(fp8tune, stdin, style):
     options = ("--fix", "--output-format", style)
     said = fp8tune("lint", "-", *options, stdin=stdin.encode())

@@ -1,8 +1,7 @@
 """``fp8tune rules`` from outside: lists, reference pages, tests of packs."""
 
-import pytest
-
 from fp8tune.lint.rules import CATEGORIES
+from tests.each import each
 from tests.sample import GOOD, NO_PIPELINE
 
 RULE = (
@@ -34,7 +33,7 @@ def test_rules_are_listed(fp8tune, builtin):
     assert [head for head in heads if head in set(wanted)] == wanted
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
+@each("category", CATEGORIES)
 def test_rules_of_a_category(fp8tune, builtin, category):
     listed = fp8tune("rules", "--category", category, "--output-format", "json").json
     names = [rule["name"] for rule in listed["rules"]]
@@ -75,45 +74,10 @@ def test_rules_as_json(fp8tune, builtin):
     }
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "said"),
-    [
-        ("", "", 0, "1 rule, 2 examples: all as expected\n"),
-        (
-            "pp = 1\n",
-            "pp = 2\n",
-            1,
-            "no-pipeline, good 1: fires\n1 rule, 2 examples: 1 failure\n",
-        ),
-        (
-            "[[good]]\nconfig = '''\n[train]\ngrad_accum_steps = 8\n"
-            "[distributed]\npp = 1\n'''\n",
-            "",
-            1,
-            "no-pipeline: needs at least one [[bad]] and one [[good]]\n"
-            "1 rule, 1 example: 1 failure\n",
-        ),
-    ],
-)
-def test_rules_test(fp8tune, project, old, new, code, said):
-    project({"mine/silent/no-pipeline.toml": RULE.replace(old, new) if old else RULE})
-    assert fp8tune("rules", "test", "mine") == (code, said, "")
-
-
 def test_rules_test_of_a_pack_that_overrides_a_built_in_rule(fp8tune, repository):
     said = fp8tune("rules", "test", str(repository / "rules"))
     assert said.code == 0
     assert said.out.endswith(": all as expected\n")
-
-
-def test_rules_test_of_a_bad_pack(fp8tune, project):
-    project({"mine/silent/no-pipeline.toml": RULE.replace("pp > 1", "ppp > 1")})
-    assert fp8tune("rules", "test", "mine") == (
-        2,
-        "",
-        "fp8tune: mine/silent/no-pipeline.toml:8:9: unknown name `ppp`; "
-        "did you mean `pp`?\n",
-    )
 
 
 def test_rules_test_shows_nothing_that_acts_on_the_terminal(fp8tune, project):

@@ -6,39 +6,12 @@ import sys
 import pytest
 
 from fp8tune.doctor.judge import Check, can_search, judge
-from fp8tune.doctor.machine import Machine, slurm
+from fp8tune.doctor.machine import slurm
 from fp8tune.runners import probe
 from fp8tune.runners.gpu import Gpu, Process
+from tests.doctor.machines import NODE
+from tests.each import each
 from tests.runners import fake_nvml
-
-# made up: what such a node would say
-NODE = Machine(
-    python="3.12.3",
-    gpu=Gpu("NVIDIA H200", "580.82.07", 140.4, "9.0", "NVML"),
-    processes=(),
-    packages={
-        "numpy": "2.4.6",
-        "nvidia-ml-py": "13.590.44",
-        "optuna": "5.0.0",
-        "rich": "15.0.0",
-        "torch": "2.13.0",
-        "torchao": "0.18.0",
-        "triton": "3.7.0",
-    },
-    probe={
-        "torch": "2.13.0+cu130",
-        "torch_cuda": "13.0",
-        "device": "NVIDIA H200",
-        "capability": "9.0",
-        "memory_gib": 139.8,
-        "torchao": "0.18.0",
-        "fp8": True,
-    },
-    stopped=("", ""),
-    compiler="/usr/bin/c++",
-    slurm="job 12",
-    allocator="default",
-)
 
 
 def missing(machine, device="cuda", state="missing"):
@@ -71,7 +44,7 @@ def test_a_node_that_has_everything():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "name", "why", "mend"),
     [
         (NODE._replace(gpu=Gpu()), "gpu", "no NVIDIA GPU found", "GPU node"),
@@ -133,7 +106,7 @@ def test_what_is_missing(machine, name, why, mend):
     assert mend in found.mend
 
 
-@pytest.mark.parametrize(
+@each(
     ("machine", "name"),
     [
         (without("rich"), "rich"),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.each import each
 from tests.estimate.configs import H200, JSON, SEVEN_B
 
 
@@ -67,7 +68,7 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
     assert outcome.code == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "said"),
     [
         (("--measured", "50"), "nothing says: name it with --gpu"),

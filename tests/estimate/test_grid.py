@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.each import each
 from tests.estimate.configs import H200, JSON, ONE_GPU, SEVEN_B, row
 
 
@@ -81,7 +82,7 @@ SHORT = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'").replace(
 """FP8 does not pay at its own batch, and does at the one to start with."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "pays", "kept", "preferred", "words"),
     [
         (SEVEN_B, "yes", "bf16", "fp8", "bf16 (the config's), micro-batch"),

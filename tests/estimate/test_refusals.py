@@ -8,6 +8,7 @@ import pytest
 from fp8tune.estimate import refusals
 from fp8tune.estimate.grid import Variants
 from fp8tune.job import Target
+from tests.each import each
 from tests.estimate.configs import H200, JSON, SEVEN_B
 
 FP8 = SEVEN_B.replace("[train]", '[train]\nmixed_precision = "fp8"')
@@ -19,7 +20,7 @@ def run_of(fp8tune, project, text, *arguments):
     return fp8tune("estimate", "a.toml", *arguments)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "arguments", "rule"),
     [
         (FP8.replace("128256", "50257"), H100, "fp8-vocab-size-not-16"),

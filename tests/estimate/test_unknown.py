@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.each import each
 from tests.estimate.configs import H200, JSON, SEVEN_B, row
 
 
@@ -79,7 +80,7 @@ tokenizer_path = "/data/tokenizer"
 """
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         (

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.each import each
+
 torch = pytest.importorskip("torch")
 
 WEIGHTS = 64
@@ -23,8 +25,8 @@ def train(steps, gradient, *, fused=False, lr=1e-4, decay=0.0, betas=(0.9, 0.95)
     return start, weight.detach(), moment
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(("clip", "eps"), [(1.0, 1e-2), (1e-6, 1e-8), (1.0, 1e-4)])
+@each("fused", [False, True])
+@each(("clip", "eps"), [(1.0, 1e-2), (1e-6, 1e-8), (1.0, 1e-4)])
 def test_a_step_is_no_larger_than_clipped_gradients_over_epsilon(clip, eps, fused):
     """epsilon-above-clipped-gradients: its bound, on a million weights in fp32."""
     torch.manual_seed(0)
@@ -64,10 +66,8 @@ def test_fused_decay_is_part_of_the_step():
     assert with_decay.norm() < without.norm()
 
 
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(
-    ("beta2", "falls"), [(0.95, True), (0.99, True), (0.997, False), (0.999, False)]
-)
+@each("fused", [False, True])
+@each(("beta2", "falls"), [(0.95, True), (0.99, True), (0.997, False), (0.999, False)])
 def test_a_slow_moment_is_stuck(beta2, falls, fused):
     """second-moment-stuck-in-bf16: gradients fall tenfold, their squares do not."""
     options = {"fused": fused, "betas": (0.9, beta2)}

@@ -8,6 +8,7 @@ from benchmarks.process import RESULTS
 from benchmarks.rule_evidence.plan import Machine, missing, observed, tasks, verdict
 from benchmarks.rule_evidence.record import Record
 from fp8tune.lint.packs import read_rule
+from tests.each import each
 from tests.sample import NO_PIPELINE
 
 
@@ -27,7 +28,7 @@ def task(tmp_path):
 FINE = {"error": "", "failed_at": "", "steps": 2}
 
 
-@pytest.mark.parametrize(
+@each(
     ("expect", "seen", "control", "found"),
     [
         ("steps == 2", {}, {}, ("shown", "")),

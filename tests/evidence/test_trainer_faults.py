@@ -19,6 +19,7 @@ from benchmarks.trainer_faults.compare import (
 from benchmarks.trainer_faults.faults import FAULTS
 from benchmarks.trainer_faults.lab import cause, toml
 from fp8tune.lint.builtin import read_builtin
+from tests.each import each
 
 MLP = "layers.0.mlp."
 UP, GATE = (f"{MLP}experts.0.{kind}_proj.weight" for kind in ("up", "gate"))
@@ -107,7 +108,7 @@ def test_where_an_expert_comes_from(tensor, up, gate, ranks):
     assert sources({UP: tensor(up), GATE: tensor(gate), "a": 1}, ended) == ranks
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "cell"),
     [
         (

@@ -36,8 +36,8 @@ def test_the_targets_are_met(rows, tables):
     assert len(promises) == 10
 
 
-@pytest.mark.parametrize("name", ["exact", "rest", "noise"])
-@pytest.mark.parametrize("times", [0.5, 1.0, 2.0])
+@each("name", ["exact", "rest", "noise"])
+@each("times", [0.5, 1.0, 2.0])
 def test_what_calibration_assumes_decides_nothing(rows, name, times):
     assumed = {"exact": EXACT, "rest": REST, "noise": NOISE}
     others = [row.point for row in rows if "gpu" not in row.point.job]

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.facts import mixture, params
+from tests.each import each
 
 MODEL = """
 [model]
@@ -42,7 +43,7 @@ def run(job):
     return build
 
 
-@pytest.mark.parametrize(
+@each(
     ("ep", "layers", "every", "groups"),
     [
         (1, 4, 1, ("moe", "moe", "moe", "moe")),

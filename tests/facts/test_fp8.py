@@ -3,9 +3,10 @@
 import pytest
 
 from fp8tune.facts import fp8
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("tokens", "first"),
     [
         ((16,), 0),
@@ -52,7 +53,7 @@ FINE = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "gpu", "word"),
     [
         ({}, "h100", ""),

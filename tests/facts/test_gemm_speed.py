@@ -10,6 +10,7 @@ from benchmarks.estimates.speeds import DATA
 from fp8tune.facts import gemm_speed
 from fp8tune.facts.fp8 import NARROW
 from fp8tune.facts.gemm_speed import CEILING, ERROR, SIZES, rowwise, tensorwise
+from tests.each import each
 
 size = st.integers(SIZES[0], SIZES[-1])
 
@@ -25,7 +26,7 @@ def test_nothing_narrow_gains(axis, best):
     assert found == pytest.approx(best)
 
 
-@pytest.mark.parametrize(
+@each(
     ("m", "lowest", "highest", "gaining"),
     [
         (1024, 0.38, 0.65, 0),
@@ -71,7 +72,7 @@ def test_below_the_table_linears_get_slower(shape):
     assert rowwise(256, 256, 256) < rowwise(*shape) < rowwise(1024, 1024, 1024)
 
 
-@pytest.mark.parametrize("row", DATA["gemm"], ids=lambda row: f"{row['m']}")
+@each("row", DATA["gemm"], ids=lambda row: f"{row['m']}")
 def test_published_tensorwise_linears_are_met_within_the_error(row):
     predicted = tensorwise(row["m"], row["k"], row["n"])
     assert predicted == pytest.approx(row["speedup"], rel=ERROR)

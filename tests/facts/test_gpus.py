@@ -114,7 +114,7 @@ def test_no_name_means_two_gpus():
             assert seen.setdefault(name, entry["name"]) == entry["name"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "name"),
     [
         ("h100", "h100-sxm"),
@@ -149,7 +149,7 @@ def test_resolve(written, name):
     assert gpus.resolve(written) == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "near"),
     [
         ("h1000", "h100"),

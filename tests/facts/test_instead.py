@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.job import Unknown
+from tests.each import each
 from tests.facts.shapes import LLAMA_8B
 
 TEXT = LLAMA_8B + "[distributed]\ntp = {tp}\ndp_shard = {shards}\n"
@@ -24,7 +25,7 @@ def known(found, *names):
         return error.args[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "ac"),
     [
         ({"batch": 2}, ("none",)),

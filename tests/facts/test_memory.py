@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.facts import memory
+from tests.each import each
 
 GIB = 2**30
 
@@ -57,7 +58,7 @@ def test_queued(stages, flying, accum, each, gib):
     assert found == gib
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "arguments", "gib"),
     [
         (memory.head_gib, (GIB, 3), 3.0),

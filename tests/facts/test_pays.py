@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.facts import fp8
 from fp8tune.job import Unknown
+from tests.each import each
 
 SMALL = """
 [model]
@@ -22,9 +23,9 @@ activation_checkpointing = "full"
 """
 
 
-@pytest.mark.parametrize("dim", [1024, 1536, 2048, 4096])
-@pytest.mark.parametrize("tokens", [512, 1024, 2048, 4096])
-@pytest.mark.parametrize("gpus", [8, 16, 64])
+@each("dim", [1024, 1536, 2048, 4096])
+@each("tokens", [512, 1024, 2048, 4096])
+@each("gpus", [8, 16, 64])
 def test_all_gather_alone_makes_no_gain(job, dim, tokens, gpus):
     for accum in (1, 16):
         values = {"dim": dim, "heads": dim // 128, "seq": tokens, "accum": accum}
@@ -51,7 +52,7 @@ def test_the_band_of_a_verdict_is_lints(job, lint):
 GAIN = {"speed_fp8_gain": 1.25, "speed_fp8_gain_low": 1.17}
 
 
-@pytest.mark.parametrize(
+@each(
     ("known", "verdict"),
     [
         ({"compile": False}, "no"),

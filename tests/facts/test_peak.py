@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fp8tune.facts.bands import BANDS, band
 from fp8tune.facts.verdict import verdict
 from fp8tune.job import Unknown
+from tests.each import each
 from tests.facts.shapes import ANY, INSTANTS, built, degrees, gpus
 
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
@@ -105,7 +106,7 @@ EP = "[distributed]\nep = 2\n"
 PACKED = "512\nnum_experts = 8\nmoe_packed_experts = true"
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "at"),
     [
         ({"dim": 512}, "loss"),
@@ -212,8 +213,8 @@ def test_fp8_weights_may_be_cached_where_blocks_are_not_checkpointed(config):
     assert config(precision="fp8")["memory.cached_weights_gib"] == 0
 
 
-@pytest.mark.parametrize("ac", ["none", "selective", "full"])
-@pytest.mark.parametrize("place", [{"world_size": 1}, {"pp": 2}])
+@each("ac", ["none", "selective", "full"])
+@each("place", [{"world_size": 1}, {"pp": 2}])
 def test_bands_of_what_was_never_measured_add_up(config, ac, place):
     extra = f"[distributed]\npp = {place.get('pp', 1)}\n"
     for compiled in ("true", "false"):

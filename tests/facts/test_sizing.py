@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from fp8tune.job import Unknown
+from tests.each import each
 from tests.facts.shapes import ANY, LLAMA_8B, built
 
 
@@ -45,8 +46,8 @@ def test_the_parts_sum_to_the_peak(shape):
     assert sum(parts.values()) == pytest.approx(found["memory.peak_gib"])
 
 
-@pytest.mark.parametrize("batch", [8, 16, 64])
-@pytest.mark.parametrize("chunk", [1024, 4096, 8192])
+@each("batch", [8, 16, 64])
+@each("chunk", [1024, 4096, 8192])
 def test_a_chunk_of_the_loss_does_not_shrink_with_the_batch(job, batch, chunk):
     text = LLAMA_8B.format(batch=batch, accum=1, ac="full").replace("4096", "1024")
     text = text.replace("14336", "8192").replace(
@@ -61,7 +62,7 @@ def test_a_chunk_of_the_loss_does_not_shrink_with_the_batch(job, batch, chunk):
             assert fit == "fits"
 
 
-@pytest.mark.parametrize(
+@each(
     "values",
     [
         {},

@@ -8,6 +8,7 @@ from benchmarks.estimates.speed import NOISE, TARGET
 from fp8tune.facts import speed
 from fp8tune.facts.steptime import Rates
 from fp8tune.job import Job, Unknown
+from tests.each import each
 from tests.facts.shapes import LLAMA_8B
 
 RUN = LLAMA_8B.format(batch=4, accum=2, ac="full")
@@ -15,14 +16,12 @@ FP8 = 'mixed_precision = "fp8"\n'
 GAINS = speeds.gains()
 
 
-@pytest.mark.parametrize(
-    "run", [g for g in GAINS if g.group == "FSDP"], ids=lambda run: run.name
-)
+@each("run", [g for g in GAINS if g.group == "FSDP"], ids=lambda run: run.name)
 def test_published_gains_under_fsdp_are_met_within_8_points(run):
     assert speeds.gain(run, Rates()) == pytest.approx(run.measured, abs=TARGET)
 
 
-@pytest.mark.parametrize(
+@each(
     "run",
     [g for g in GAINS if abs(g.measured - 1) >= NOISE],
     ids=lambda run: run.name,
@@ -31,7 +30,7 @@ def test_the_sign_of_every_published_gain_is_right(run):
     assert (speeds.gain(run, Rates()) > 1) is (run.measured > 1)
 
 
-@pytest.mark.parametrize("run", speeds.steps(), ids=lambda run: run.name)
+@each("run", speeds.steps(), ids=lambda run: run.name)
 def test_published_tokens_per_second_are_met_within_the_band(run):
     predicted = speeds.tokens_per_second(run, Rates())
     assert predicted == pytest.approx(run.measured, rel=speed.SPEED_ERROR)
@@ -56,7 +55,7 @@ POINTS = [p for p in peaks.points() if p.tokens_per_second and "gpu" in p.job]
 COVERED = [p for p in POINTS if p.name in {run.name for run in speeds.steps()}]
 
 
-@pytest.mark.parametrize("point", COVERED, ids=lambda point: point.name)
+@each("point", COVERED, ids=lambda point: point.name)
 def test_what_the_command_prints_is_what_the_document_says(point):
     (run,) = (run for run in speeds.steps() if run.name == point.name)
     printed = point.job["speed.tokens_per_second"]
@@ -64,7 +63,7 @@ def test_what_the_command_prints_is_what_the_document_says(point):
     assert speeds.tokens_per_second(run, Rates()) * gpus == pytest.approx(printed)
 
 
-@pytest.mark.parametrize("point", COVERED, ids=lambda point: point.name)
+@each("point", COVERED, ids=lambda point: point.name)
 def test_the_band_holds_the_measured_speed_also_where_nodes_are_not_said(point):
     unsaid = point.job.target._replace(gpus_per_node=0)
     job = Job(point.job.words, point.job.given, point.job.written, unsaid)
@@ -123,7 +122,7 @@ def test_fp8_is_faster_by_its_gain(job):
     assert not base["speed.fp8_gain_suspicious"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "target"),
     [
         (("", ""), {"gpu": "h200"}),
@@ -179,7 +178,7 @@ def test_a_larger_batch_gains_more(job):
     assert gains == sorted(gains)
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpu", "hidden", "tokens", "pp", "tp", "shards", "suspicious", "near"),
     [
         ("h200", 4096, 8192, 1, 1, 8, False, True),
@@ -221,7 +220,7 @@ def test_the_band_far_away_holds_what_was_never_fitted():
     assert -below <= min(errors) <= max(errors) <= above
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpu", "hopper"),
     [
         ("h100-sxm", True),

@@ -3,9 +3,10 @@
 import pytest
 
 from fp8tune.facts import step
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("warmup", "steps", "peak"),
     [
         (0, 100, 1.0),

@@ -8,6 +8,7 @@ import pytest
 from fp8tune import __version__
 from fp8tune.facts import stored
 from fp8tune.facts.runs import MEMORY, BadCalibration, Run
+from tests.each import each
 
 
 def test_a_fifo_is_no_calibration(tmp_path):
@@ -65,7 +66,7 @@ def test_runs_are_appended_once(tmp_path):
 GOOD = RUN._asdict()
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "",

@@ -24,7 +24,7 @@ GOOD = HEAD + "when = 'tp > 1'\nmessage = \"tp is {tp}\"\n" + TAIL
 
 def reason(tmp_path, text, name="my-rule.toml", category="silent"):
     """The error for a pack of one rule, without the path before the file name."""
-    (tmp_path / category).mkdir()
+    (tmp_path / category).mkdir(exist_ok=True)
     path = tmp_path / category / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(BadRule) as error:

@@ -7,6 +7,7 @@ import pytest
 from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import ignore
 from fp8tune.toml.document import parse
+from tests.each import each
 
 CONFIG = """\
 [train]
@@ -47,7 +48,7 @@ def test_reason_and_day(project, fp8tune):
     assert comment in (folder / "a.toml").read_text()
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "said"),
     [
         (("--reason", "x"), "--reason and --until go with --add-ignore"),

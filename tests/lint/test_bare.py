@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.lint.bare import advice
 from fp8tune.toml.document import InvalidToml, parse
+from tests.each import each
 
 
 def said(text):
@@ -12,7 +13,7 @@ def said(text):
     return advice(error.value)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "word"),
     [
         ("fp8", "fp8"),
@@ -31,7 +32,7 @@ def test_text_without_quotes(value, word):
     assert said(f"[t]\na = {value}\n") == f'text needs quotes: write "{word}"'
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "hint"),
     [
         ("True", "write `true`"),
@@ -47,7 +48,7 @@ def test_words_of_other_languages(value, hint):
     assert said(f"a = {value}\n") == hint
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "a = my model",

@@ -12,9 +12,10 @@ from fp8tune.lint.directive import (
     parse_world_size,
     read_directive,
 )
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "gpu", "world_size"),
     [
         ("", "", 0),
@@ -41,7 +42,7 @@ def test_read(text, gpu, world_size):
     assert (found.gpu, found.world_size, found.problems) == (gpu, world_size, ())
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "problems"),
     [
         ("gpu=h1000", ("no GPU named 'h1000'; did you mean h100?",)),
@@ -94,7 +95,7 @@ def test_a_comment_below_the_first_table_is_not_read(table):
     assert found == Directive(problems=(("it stands below the first table", span),))
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "# fp8tune gpu=h100",
@@ -103,7 +104,7 @@ def test_a_comment_below_the_first_table_is_not_read(table):
         "# fp8tune gpus=h100",
     ],
 )
-@pytest.mark.parametrize("before", ["", "[train]\n"])
+@each("before", ["", "[train]\n"])
 def test_a_comment_without_its_colon_is_a_problem(comment, before):
     found = read_directive(f"{before}{comment}\n[model]\n")
     span = (len(before), len(before) + len(comment))
@@ -117,7 +118,7 @@ def test_capital_letters_are_a_problem(comment):
     assert read_directive(f"{comment}\n") == Directive(problems=(problem,))
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "# fp8tune",
@@ -202,7 +203,7 @@ def test_parse_world_size(value, size):
     assert parse_world_size(value) == size
 
 
-@pytest.mark.parametrize("value", ["", "0", "-1", "+1", "1.0", "ten", "10000001", "²"])
+@each("value", ["", "0", "-1", "+1", "1.0", "ten", "10000001", "²"])
 def test_no_world_size(value):
     with pytest.raises(BadTarget, match=r"is no number of GPUs$"):
         parse_world_size(value)

@@ -6,6 +6,7 @@ import pytest
 
 from fp8tune.lint.discover import CannotRead, Found, discover, matches, read
 from fp8tune.toml.document import MAX_BYTES
+from tests.each import each
 
 
 def test_discover(project):
@@ -95,7 +96,7 @@ def test_cannot_read(project, path, said):
     assert str(error.value) == said
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "pattern", "hit"),
     [
         ("a.toml", "a.toml", True),

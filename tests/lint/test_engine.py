@@ -7,6 +7,7 @@ import pytest
 from fp8tune.job import Job, Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
+from tests.each import each
 from tests.lint.results import labels
 from tests.sample import TP
 
@@ -90,7 +91,7 @@ def test_no_two_labels_stand_on_the_same_place(lint):
             assert len(regions) == len(set(regions))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "key", "region"),
     [
         ("[train]\nseq_len = 0\n", "train.seq_len", (2, 11, 2, 12)),

@@ -13,6 +13,7 @@ from fp8tune.lint.examples import (
 from fp8tune.lint.packs import read_pack
 from fp8tune.lint.rule_parts import Example
 from fp8tune.lint.ruleset import Rules
+from tests.each import each
 from tests.lint.conftest import fix
 from tests.sample import NO_PIPELINE
 
@@ -38,7 +39,7 @@ def failures(tmp_path, builtin):
     """The failures of a pack of one rule with these examples."""
 
     def run(*examples):
-        (tmp_path / "silent").mkdir()
+        (tmp_path / "silent").mkdir(exist_ok=True)
         (tmp_path / "silent" / "no-pipeline.toml").write_text(RULE + "".join(examples))
         pack = read_pack(str(tmp_path))
         refusals = [rule for rule in builtin if rule.category == "rejected"]
@@ -58,7 +59,7 @@ def test_a_rule_needs_both_kinds(failures, examples):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "also", "reasons"),
     [
         (GOOD, (), ["fires 0 times instead of once"]),
@@ -130,7 +131,7 @@ def test_a_mark_without_its_partner_is_a_failure_of_the_example(failures, config
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "primary", "others"),
     [
         ("a = 1", [], []),
@@ -171,7 +172,7 @@ def becomes(text):
     return f"becomes, and `fixed` does not say so:\n{text}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "fixed", "reasons"),
     [
         ('set = { pp = "1" }', MENDED, []),

@@ -14,6 +14,7 @@ from fp8tune.lint.experiment import (
 )
 from fp8tune.lint.packs import read_rule
 from fp8tune.lint.rules import BadRule
+from tests.each import each
 from tests.sample import NO_PIPELINE
 
 EXAMPLES = '[[bad]]\nconfig = "«x» = 1"\n[[good]]\nconfig = "y = 1"\n'
@@ -52,7 +53,7 @@ def test_every_field_of_an_experiment(read):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "place", "reason"),
     [
         ("ranks = 1", "13:3", "[[experiment]] lacks `expect`"),

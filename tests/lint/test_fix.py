@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.lint.diagnostic import Change, Region
 from fp8tune.lint.rewrite import fixed_bytes, mend
+from tests.each import each
 from tests.lint.conftest import fix
 
 PP = "[distributed]\npp = 2\n"
@@ -28,7 +29,7 @@ def test_what_a_fix_holds(offered):
     assert made == ("unsafe", "was 2", "much", (change,), False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "after"),
     [
         ('set = { pp = "1" }', "[distributed]\npp = 1\n"),
@@ -62,7 +63,7 @@ def test_verbs(offered, body, after):
     assert (made and text) == after
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         'set = { pp = "world_size" }',

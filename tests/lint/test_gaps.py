@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.each import each
 from tests.sample import DEFAULT_8B
 
 RUN = f"""{DEFAULT_8B}sdpa_backend = "{{sdpa}}"
@@ -41,7 +42,7 @@ def summary(fp8tune, project):
     return read
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "memory", "speed"),
     [
         ({}, "", ""),

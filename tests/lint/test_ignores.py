@@ -9,6 +9,7 @@ from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.rewrite import mend
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
+from tests.each import each
 
 
 def mended(text, edit, *arguments):
@@ -16,7 +17,7 @@ def mended(text, edit, *arguments):
     return apply(text, [edit(ignore, *arguments)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "index", "after"),
     [
         ("a = 1  # fp8tune: ignore[x] -- why\n", 0, "a = 1\n"),
@@ -58,7 +59,7 @@ def test_renamed():
 ONE, TWO, THREE = "fp8-without-compile", "gpu-without-fp8", "fp8-with-tensor-parallel"
 
 
-@pytest.mark.parametrize(
+@each(
     ("comment", "safe", "after"),
     [
         (f"[{ONE}]", True, ""),

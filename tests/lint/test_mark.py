@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.lint.mark import is_ignore, mistake
+from tests.each import each
 
 WELL = "# fp8tune: ignore[a-rule]"
 
@@ -20,7 +21,7 @@ def test_well_written(comment):
     assert is_ignore(comment)
 
 
-@pytest.mark.parametrize(
+@each(
     ("comment", "problem"),
     [
         ("# fp8tune: Ignore[a-rule]", "`ignore` is written in small letters"),
@@ -32,7 +33,7 @@ def test_well_written(comment):
         ("#FP8TUNE NoQA [a-rule] ", "`fp8tune` is written in small letters"),
     ],
 )
-@pytest.mark.parametrize("words", ["", " until=2030-01-01 -- why"])
+@each("words", ["", " until=2030-01-01 -- why"])
 def test_a_beginning_that_can_be_mended(comment, problem, words):
     comment = comment.rstrip() + words
     found = mistake(comment)
@@ -40,7 +41,7 @@ def test_a_beginning_that_can_be_mended(comment, problem, words):
     assert found.beginning + comment[found.end :] == WELL + words
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "# fp8tune: ignore",
@@ -68,7 +69,7 @@ def test_one_behind_other_words(comment):
     assert mistake(comment) == ("it does not begin the comment", 0, "")
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "# fp8tune",

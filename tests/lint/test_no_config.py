@@ -7,6 +7,7 @@ from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import Unreadable
+from tests.each import each
 from tests.sample import TP
 
 
@@ -83,7 +84,7 @@ def test_too_large(rules):
         check("a.toml", b"#" * (2 << 20), rules, Target())
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "explicit", "skipped"),
     [
         ("[project]\nname = 'x'\n", True, "a Python project file"),

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.lint.pack import GOOD, reason
 
 
-@pytest.mark.parametrize(
+@each(
     ("when", "said"),
     [
         ("'nosuch > 1'", ":7:9: unknown name `nosuch`"),
@@ -29,7 +30,7 @@ def test_condition(tmp_path, when, said):
     assert text.startswith(said)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "near"),
     [
         ("precison", "precision"),
@@ -38,7 +39,7 @@ def test_condition(tmp_path, when, said):
         ("worldsize", "world_size"),
     ],
 )
-@pytest.mark.parametrize(
+@each(
     ("place", "text", "at"),
     [
         ("when", "when = 'tp > 1 and {}'", "7:20"),

@@ -3,13 +3,14 @@
 import pytest
 
 from fp8tune.lint.packs import read_pack
+from tests.each import each
 from tests.lint.pack import GOOD, reason
 
 FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "mend"\nset = { tp = "1" }\n'
 """The fix begins on line 13."""
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         FIXABLE,
@@ -32,7 +33,7 @@ FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "mend"\nset = { tp = "1" }\n
     ],
 )
 def test_good_fixes(tmp_path, text):
-    (tmp_path / "silent").mkdir()
+    (tmp_path / "silent").mkdir(exist_ok=True)
     (tmp_path / "silent" / "my-rule.toml").write_text(text)
     (rule,) = read_pack(str(tmp_path))
     assert len(rule.fixes) == text.count("[[fix]]")
@@ -44,7 +45,7 @@ TABLE = "is a table of names and expressions; write dotted names in quotes"
 CHANGES = "an unsafe fix says in `changes` what becomes of the run"
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "said"),
     [
         ("[[fix]]", "[fix]", f":13:2: {SHAPES}"),

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.lint.packs import MAX_BYTES, MAX_FILES, read_pack
 from fp8tune.lint.rules import BadRule
+from tests.each import each
 from tests.lint.pack import GOOD, reason
 
 
@@ -20,7 +21,7 @@ def test_good_pack(tmp_path):
     assert read == [("crash", "other", "tp is 2"), ("hygiene", "my-rule", "tp is 2")]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         GOOD + 'mark = "key"\n',
@@ -37,7 +38,7 @@ def test_good_pack(tmp_path):
     ],
 )
 def test_good_variations(tmp_path, text):
-    (tmp_path / "silent").mkdir()
+    (tmp_path / "silent").mkdir(exist_ok=True)
     (tmp_path / "silent" / "my-rule.toml").write_text(text)
     assert [rule.name for rule in read_pack(str(tmp_path))] == ["my-rule"]
 
@@ -95,7 +96,7 @@ def test_unreadable(tmp_path, text, said):
     assert reason(tmp_path, text) == said
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "said"),
     [
         ('"my-rule"', '"other"', ":1:1: the name must be the file's: my-rule"),
@@ -203,7 +204,7 @@ def test_unknown_fault(tmp_path):
     assert text.endswith("; did you mean `unknown-key`?")
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "said"),
     [
         ("[[bad]]\n", ":13:3: [[bad]] lacks `config`"),

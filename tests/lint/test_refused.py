@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests.each import each
 
-@pytest.mark.parametrize(
+
+@each(
     ("text", "found"),
     [
         ("n_heads = 32", []),
@@ -21,7 +23,7 @@ def test_kv_heads(fired, text, found):
     assert fired(f"[model]\n{text}\n") == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ('[train]\nbatch_size = "8"', []),

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.each import each
+
 
 @pytest.mark.parametrize(
     ("window", "found"),
@@ -194,7 +196,7 @@ def test_a_fragment_of_a_model_is_no_run(fired, gpu):
     assert fired(f"{text}[train]\nmax_steps = 100\n", gpu=gpu, world_size=4) != []
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "Memory: 20 GB",

@@ -5,6 +5,7 @@ import pytest
 from fp8tune.lint.rewrite import MAX_PASSES, fixed_bytes, mend
 from fp8tune.toml.document import MAX_BYTES
 from fp8tune.toml.literal import CannotEdit
+from tests.each import each
 from tests.lint.conftest import fix
 
 PP = b"[distributed]\npp = 2\n"
@@ -153,7 +154,7 @@ def test_a_fix_that_another_one_spares_is_not_made(a_rule, looks):
     assert mended(PP, look, unsafe=True) == (PP.replace(b"2", b"1"), ["a"])
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "[train]\nfp8 = true\n",

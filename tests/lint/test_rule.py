@@ -5,6 +5,7 @@ import pytest
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.syntax import parse
+from tests.each import each
 from tests.lint.every_rule import PACK, each_rule
 
 
@@ -62,7 +63,7 @@ def test_the_front_of_a_file_is_the_file_without_its_examples():
         assert front == {k: v for k, v in rule.data.items() if k not in examples}
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "guard"),
     [
         ("tp > 1", ""),

@@ -5,11 +5,12 @@ import pytest
 from fp8tune.lint.run import run
 from fp8tune.lint.selection import Problem, selected
 from fp8tune.lint.settings import Options
+from tests.each import each
 from tests.lint.results import FP8, names, rules_of
 from tests.sample import TP
 
 
-@pytest.mark.parametrize(
+@each(
     ("select", "ignore", "rules"),
     [
         ((), (), ["gpu-without-fp8", "fp8-without-compile"]),
@@ -29,7 +30,7 @@ from tests.sample import TP
         (("gpu-without-fp8",), ("crash",), []),
     ],
 )
-@pytest.mark.parametrize("where", ["options", "settings"])
+@each("where", ["options", "settings"])
 def test_select_and_ignore(configured, where, select, ignore, rules):
     if where == "options":
         configured("gpu = 'a10g'")
@@ -54,7 +55,7 @@ def test_ignores_add_up(configured):
     assert rules_of(run(("a.toml",), Options(ignore=("slow",)))) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("by", "means"),
     [
         ("fp8-without-compile", True),
@@ -74,7 +75,7 @@ def test_selected(builtin, by, means):
     assert selected(rule, by) is means
 
 
-@pytest.mark.parametrize(
+@each(
     ("by", "said"),
     [
         ("slwo", "no rule, code or category 'slwo'; did you mean slow?"),
@@ -87,7 +88,7 @@ def test_selected(builtin, by, means):
         ("zzzzzz", "no rule, code or category 'zzzzzz'"),
     ],
 )
-@pytest.mark.parametrize("where", ["select", "ignore", "severity", "per-file-ignores"])
+@each("where", ["select", "ignore", "severity", "per-file-ignores"])
 def test_unknown_selector(configured, where, by, said):
     settings = {
         "severity": f"severity = {{'{by}' = 'note'}}",
@@ -150,7 +151,7 @@ def test_per_file_ignores_do_not_reach_the_next_file(configured):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("paths", "force", "checked"),
     [
         ((".",), False, ["a.toml", "pyproject.toml"]),

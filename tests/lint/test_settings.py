@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.lint.settings import BadSettings, Settings, settings_for
+from tests.each import each
 
 ALL = """
 [tool.fp8tune]
@@ -78,7 +79,7 @@ def test_without_any(tmp_path):
     assert found in (Settings(), Settings(folder="/"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("table", "said"),
     [
         ("gpuu = 'h100'", "has no setting `gpuu`; did you mean `gpu`?"),

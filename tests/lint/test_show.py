@@ -9,32 +9,9 @@ from fp8tune.commands.lint import FORMATS
 from fp8tune.lint.diagnostic import Diagnostic, Label, Region, Report
 from fp8tune.lint.run import Result
 from fp8tune.lint.show import MAX_PER_FILE, count, summary, wants_colour
+from tests.each import each
 from tests.lint.results import printed
 from tests.sample import TP
-
-FULL = """\
-error[fp8-with-tensor-parallel] FP8 does not work with tensor parallelism in this \
-trainer: `distributed.tp = 4`
- --> a.toml:4:6
-  |
-2 | mixed_precision = "fp8"
-  |                   ----- turns every linear into a Float8Linear
-...
-4 | tp = 4
-  |      ^ splits every linear over 4 GPUs
-  |
-  = help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16
-  = fix: set `distributed.tp = 1` (--unsafe-fixes; FSDP takes over the GPUs of tensor \
-parallelism: 4 x more sequences per step, and whole layers on each GPU)
-  = why: fp8tune explain fp8-with-tensor-parallel
-
-1 error in 1 of 1 file
-not judged: 5 rules in 1 file need the GPU: add --gpu h100, or `# fp8tune: gpu=h100` \
-above the first table
-not judged: 2 rules in 1 file need the number of GPUs: add --world-size 16, or \
-`# fp8tune: world-size=16` above the first table
-fixable: 1 with --unsafe-fixes, which change the run
-"""
 
 
 def found(severity="error", path="a.toml", line=1):
@@ -44,29 +21,8 @@ def found(severity="error", path="a.toml", line=1):
     )
 
 
-def test_full(fp8tune, project):
-    project({"a.toml": TP})
-    assert fp8tune("lint", "a.toml") == (1, FULL, "")
-
-
-def test_quiet(fp8tune, project):
-    project({"a.toml": TP})
-    said = fp8tune("lint", "a.toml", "-q")
-    assert said.out == FULL[: FULL.index("1 error in")]
-
-
-def test_concise(fp8tune, project):
-    project({"a.toml": TP})
-    said = fp8tune("lint", "a.toml", "--output-format", "concise")
-    assert said.out == (
-        "a.toml:4:6: error[fp8-with-tensor-parallel] FP8 does not work with tensor "
-        "parallelism in this trainer: `distributed.tp = 4`\n"
-    )
-    assert said.err == FULL[FULL.index("1 error in") :]
-
-
-@pytest.mark.parametrize("output_format", FORMATS)
-@pytest.mark.parametrize("quiet", [True, False])
+@each("output_format", FORMATS)
+@each("quiet", [True, False])
 def test_unread_files_go_to_stderr(output_format, quiet):
     result = Result([], ["a\x1b.toml: gone"])
     out, err = printed(result, output_format, quiet=quiet)
@@ -102,7 +58,7 @@ def test_up_to_the_limit_nothing_is_cut(length):
     assert "more in" not in out
 
 
-@pytest.mark.parametrize(
+@each(
     ("reports", "lines"),
     [
         ([], ["no train configs found"]),
@@ -202,8 +158,11 @@ def test_colour_of_the_command(fp8tune, project, monkeypatch, environment, colou
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     said = fp8tune("lint", "a.toml")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     assert ("\x1b[" in said.out) is colour
-    assert re.sub(r"\x1b\[[\d;]+m", "", said.out) == FULL
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = fp8tune("lint", "a.toml").out
+    assert re.sub(r"\x1b\[[\d;]+m", "", said.out) == plain
 
 
 @pytest.mark.parametrize("output_format", FORMATS[1:])

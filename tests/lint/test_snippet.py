@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region
 from fp8tune.lint.snippet import WIDTH, Painter
+from tests.each import each
 
 PLAIN = Painter(colour=False)
 
@@ -135,7 +136,7 @@ def test_colour_changes_nothing_but_colour():
     assert re.sub(r"\x1b\[[\d;]+m", "", shown) == rendered(found, lines)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "start", "end", "shown"),
     [
         ("tp = 4", 6, 7, ["1 | tp = 4", "  |      ^ x"]),
@@ -165,7 +166,7 @@ def test_marks_stand_below_what_they_mean(line, start, end, shown):
     assert marks(line, (start, end, "x")) == shown
 
 
-@pytest.mark.parametrize(
+@each(
     ("length", "start", "left", "right"),
     [
         (WIDTH, 5, "", ""),

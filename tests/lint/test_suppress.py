@@ -9,6 +9,7 @@ from fp8tune.lint.mark import read_ignores
 from fp8tune.lint.suppress import Sieve
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
+from tests.each import each
 
 TODAY = datetime.date(2026, 11, 20)
 
@@ -29,7 +30,7 @@ def kinds(found, judged=("one", "two")):
     return [fault.kind for fault in found.faults(KNOWN, frozenset(judged))]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line"),
     [
         ("a = 1  # fp8tune: ignore[one]\n", 1),
@@ -65,7 +66,7 @@ def test_what_is_no_ignore_comment(text):
     assert read_ignores(parse(text.encode())) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "# fp8tune: ignore",
@@ -111,7 +112,7 @@ def test_an_unknown_one_is_said_with_a_suggestion():
 NAMES = {"one": "FP8401", "two": "FP8402", "three": "FP8301"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "hint", "meant", "sure"),
     [
         ("FP8402", "FP8402 is the code of `two`: write the name", "two", True),

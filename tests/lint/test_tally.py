@@ -9,6 +9,7 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style
 from fp8tune.lint.tally import fix_lines, show_patches
+from tests.each import each
 
 
 def found(safety=""):
@@ -26,7 +27,7 @@ OFFERED = Report("a", [SAFE, UNSAFE, UNSAFE, found()])
 FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
 
 
-@pytest.mark.parametrize(
+@each(
     ("reports", "options", "said"),
     [
         ([], {}, []),

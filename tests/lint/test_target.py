@@ -6,6 +6,7 @@ from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.run import run
 from fp8tune.lint.settings import Options
+from tests.each import each
 from tests.lint.results import FP8
 
 
@@ -56,7 +57,7 @@ def test_precedence_of_the_world_size(configured, option, header, setting, origi
 WORLD = {"degrees-do-not-match-world-size", "world-size-not-divisible"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "world_size", "fires", "unjudged"),
     [
         ("[distributed]\ntp = 4\n", 0, [], ["world-size-not-divisible"]),

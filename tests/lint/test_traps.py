@@ -6,6 +6,8 @@ careless rule would flag.
 
 import pytest
 
+from tests.each import each
+
 DATA = '[data]\nhf_dataset_name = "x/y"\ntokenizer_path = "/data/tokenizer"\n'
 TOKENS = '[data]\ndataset_path = "/data/tokens"\n'
 
@@ -128,7 +130,7 @@ TRAPS = {
 }
 
 
-@pytest.mark.parametrize("text", TRAPS.values(), ids=TRAPS)
+@each("text", TRAPS.values(), ids=TRAPS)
 def test_silent(fired, text):
     assert fired(text) == []
 
@@ -144,7 +146,7 @@ def test_muon_leaves_the_keys_of_adamw_out(fired):
     assert fired(text) == ["muon-gradients-add-up"]
 
 
-@pytest.mark.parametrize("size", [14336, 17920, 21504, 28672, 7168, 768, 1536, 2816])
+@each("size", [14336, 17920, 21504, 28672, 7168, 768, 1536, 2816])
 def test_ffn_sizes_that_fp8_takes(fired, size):
     text = f'[model]\nffn_hidden_dim = {size}\n[train]\nmixed_precision = "fp8"\n'
     assert fired(text) == []
@@ -236,8 +238,8 @@ def test_what_was_measured_to_fit(lint, text, world_size):
     ] == []
 
 
-@pytest.mark.parametrize("gpu", ["h100", "h200"])
-@pytest.mark.parametrize(("text", "world_size"), LARGE.values(), ids=LARGE)
+@each("gpu", ["h100", "h200"])
+@each(("text", "world_size"), LARGE.values(), ids=LARGE)
 def test_no_room_where_there_is_none(lint, text, world_size, gpu):
     """Neither less checkpointing nor larger batches nor FSDP alone would surely fit."""
     found = lint(text, gpu=gpu, world_size=world_size).diagnostics
@@ -283,6 +285,6 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize(("text", "rule"), FOUND.values(), ids=FOUND)
+@each(("text", "rule"), FOUND.values(), ids=FOUND)
 def test_found(fired, text, rule):
     assert rule in fired(text, world_size=32 if "tp = 4" in text else 4)

@@ -9,6 +9,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import run
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.settings import Options
+from tests.each import each
 from tests.lint.results import labels, rules_of
 from tests.sample import NO_PIPELINE
 
@@ -124,7 +125,7 @@ def test_a_user_rule_on_a_fault_does_not_silence_the_built_in_one(configured):
 
 
 def pack(tmp_path, condition, message, category="silent"):
-    (tmp_path / category).mkdir()
+    (tmp_path / category).mkdir(exist_ok=True)
     (tmp_path / category / "mine.toml").write_text(f"""
 name = "mine"
 code = "ME1"
@@ -168,7 +169,7 @@ def test_a_rule_of_a_user(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("condition", "world_size", "text", "fires"),
     [
         ("defined(world_size) and tp > 1", 0, "tp = 2", False),

@@ -8,6 +8,7 @@ from fp8tune.job import Unknown
 from fp8tune.lint.expression import compile_expression
 from fp8tune.lint.syntax import ExpressionError
 from fp8tune.lint.wording import MAX_SHOWN, Words, compile_template, plain, shown
+from tests.each import each
 
 SCOPE = {
     "n": 1234567,
@@ -27,7 +28,7 @@ def fill(text):
     return compile_template(text, compile_one).fill(SCOPE)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "filled"),
     [
         ("", ""),
@@ -55,7 +56,7 @@ def test_fill(text, filled):
     assert fill(text) == filled
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "offset", "reason"),
     [
         ("{", 0, "a lone brace; write {{ or }}"),
@@ -95,7 +96,7 @@ def test_fill_raises_unknown():
         compile_template("{n}", compile_one).fill(Scope())
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         (None, "unset"),
@@ -150,7 +151,7 @@ def test_cut_exactly_at_the_limit():
     assert shown("x" * (MAX_SHOWN - 1)).endswith(" ...")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "safe"),
     [
         ("abc äöü 漢字", "abc äöü 漢字"),

@@ -7,6 +7,8 @@ import pytest
 import yaml
 from identify.identify import tags_from_filename
 
+from tests.each import each
+
 from .conftest import execute, must
 
 NEEDED = (
@@ -96,7 +98,7 @@ def test_manifest(hooks, repository, home):
         assert hook["minimum_pre_commit_version"] == "2.9.2"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "matches"),
     [
         ("train.toml", True),

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from fp8tune.toml.diff import unified_diff
+from tests.each import each
 
 
 def test_nothing_changes():
@@ -19,29 +20,29 @@ def test_without_a_newline_at_the_end():
     )
 
 
-@pytest.mark.skipif(not shutil.which("patch"), reason="no patch here")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a.toml",
-        "folder/a b.toml",
-        "ä 漢.toml",
-        'say "x".toml',
-        "back\\slash.toml",
-        "tab\t.toml",
-        "new\n--- a.toml\n+++ a.toml\nline.toml",
-        "bell\a.toml",
-    ],
+NAMES = (
+    "a.toml",
+    "folder/a b.toml",
+    "ä 漢.toml",
+    'say "x".toml',
+    "back\\slash.toml",
+    "tab\t.toml",
+    "new\n--- a.toml\n+++ a.toml\nline.toml",
+    "bell\a.toml",
 )
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (b"a = 1\nb = 2\n", b"a = 1\nb = 3\n"),
-        (b"a = 1\r\nb = 2\r\nc = 3", b"a = 1\r\nb = 3\r\nc = 3"),
-        (b"\xef\xbb\xbfa = 1\n", b"a = 1\n"),
-        (b"a = 1", b"a = 1\nb = 2\n"),
-        ("# \x0c \u2028 é\na = 1\n".encode(), "# \x0c \u2028 é\na = 2\n".encode()),
-    ],
+EDITS = (
+    (b"a = 1\r\nb = 2\r\nc = 3", b"a = 1\r\nb = 3\r\nc = 3"),
+    (b"\xef\xbb\xbfa = 1\n", b"a = 1\n"),
+    (b"a = 1", b"a = 1\nb = 2\n"),
+    ("# \x0c \u2028 é\na = 1\n".encode(), "# \x0c \u2028 é\na = 2\n".encode()),
+)
+
+
+@pytest.mark.skipif(not shutil.which("patch"), reason="no patch here")
+@each(
+    ("name", "before", "after"),
+    [(name, b"a = 1\nb = 2\n", b"a = 1\nb = 3\n") for name in NAMES]
+    + [("a.toml", *edit) for edit in EDITS],
 )
 def test_patch_applies(tmp_path, name, before, after):
     (tmp_path / "a.toml").write_bytes(b"untouched\n")

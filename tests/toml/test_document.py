@@ -13,6 +13,7 @@ from fp8tune.toml.document import (
     Unreadable,
     parse,
 )
+from tests.each import each
 from tests.toml.corpus import DIGITS
 
 BOM = b"\xef\xbb\xbf"
@@ -51,7 +52,7 @@ def test_positions_after_a_bom():
     assert document.lines.line(1) == "a = 1"
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "line", "column", "byte"),
     [
         (b"\xff", 1, 1, "0xff"),
@@ -88,7 +89,7 @@ def test_nul(data, line, column):
     assert refused(data).position == Position(line, column)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "line", "column"),
     [
         ("=", 1, 1),
@@ -134,7 +135,7 @@ def test_a_syntax_error_after_a_bom():
     assert refused(BOM + b"a = ?").position == Position(1, 5)
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "opening"),
     [
         ("", "["),
@@ -146,7 +147,7 @@ def test_a_syntax_error_after_a_bom():
         ("x = 1\n", "[ # [\n"),
     ],
 )
-@pytest.mark.parametrize("closed", [False, True])
+@each("closed", [False, True])
 def test_deep_nesting(before, opening, closed):
     closing = "".join({"[": "]", "{": "}"}.get(c, "") for c in opening[::-1])
     text = f"{before}deep = {opening * DEEP}{closing * DEEP * closed}"
@@ -211,7 +212,7 @@ def dotted_key(form, parts):
 PARTS = ["a", "1-_", "''", '""', "'x y'", '"x.y"', r'"\""', r'"\\"', r'"\"x"', "'\"'"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("form", "part", "dot"),
     [
         *(("KEY = 1", part, ".") for part in PARTS),
@@ -227,7 +228,7 @@ def test_long_dotted_keys(form, part, dot):
         parse(dotted_key(form, longest + dot + part))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f"# {'.' * 300}",

@@ -7,11 +7,12 @@ import pytest
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import Edit, apply, in_order, remove_key, set_values
 from fp8tune.toml.literal import CannotEdit
+from tests.each import each
 from tests.toml.editing import edited, path_of
 from tests.toml.values import canonical, walk
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path", "value", "after"),
     [
         ("a = 1", "a", 2, "a = 2"),
@@ -62,7 +63,7 @@ def test_an_integer_too_long_to_print_stays_as_it_is():
     assert apply(document.text, edits) == f"a = [{huge}, 2]\n"
 
 
-@pytest.mark.parametrize("value", [[2, 1], [1], [], [2, 3, 4, 5, 1], "x", 5], ids=repr)
+@each("value", [[2, 1], [1], [], [2, 3, 4, 5, 1], "x", 5], ids=repr)
 def test_a_value_with_comments_inside_is_not_replaced(value):
     """Where items go or move, nobody knows what becomes of their comments."""
     with pytest.raises(CannotEdit, match="a comment would be lost"):
@@ -108,7 +109,7 @@ ADDED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "path", "after"), ADDED)
+@each(("text", "path", "after"), ADDED)
 def test_add_a_key(text, path, after):
     said, values = edited(text, set_values, {path_of(path): 0})
     assert dict(walk(values))[path_of(path)] == 0
@@ -116,7 +117,7 @@ def test_add_a_key(text, path, after):
         assert said == after
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path"),
     [
         ("[[t]]\nb = 1\n", "t.a"),

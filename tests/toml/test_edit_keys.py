@@ -6,11 +6,12 @@ import pytest
 
 from fp8tune.toml.edit import add_header, move_key, remove_key, rename_key, set_values
 from fp8tune.toml.literal import CannotEdit
+from tests.each import each
 from tests.toml.editing import edited, path_of
 from tests.toml.values import walk
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path", "name", "after"),
     [
         ("a = 1 # a\n", "a", "b", "b = 1 # a\n"),
@@ -50,7 +51,7 @@ def test_a_key_that_cannot_be_renamed(text, path, name):
         edited(text, rename_key, path_of(path), name)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path", "after"),
     [
         ("a = 1\nb = 2\n", "a", "b = 2\n"),
@@ -90,7 +91,7 @@ def test_a_key_that_cannot_be_removed(text, path):
         edited(text, remove_key, path_of(path))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "path", "to", "after"),
     [
         ("[t]\na = 1 # c\n[u]\nb = 2\n", "t.a", "u.a", "[t]\n[u]\nb = 2\na = 1 # c\n"),

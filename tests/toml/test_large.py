@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.toml.document import MAX_BYTES, InvalidToml, Unreadable, parse
+from tests.each import each
 from tests.toml.clock import soon
 from tests.toml.corpus import DIGITS
 
@@ -102,13 +103,11 @@ MANY = {
 """Many keys, tables or items: a quarter of the limit takes a second at most."""
 
 
-@pytest.mark.parametrize(
-    ("shape", "size"),
-    [
-        *(pytest.param(shape, MAX_BYTES, id=name) for name, shape in LARGE.items()),
-        *(pytest.param(shape, MAX_BYTES // 4, id=name) for name, shape in MANY.items()),
-    ],
-)
+SHAPES = [(shape, MAX_BYTES) for shape in LARGE.values()]
+SHAPES += [(shape, MAX_BYTES // 4) for shape in MANY.values()]
+
+
+@each(("shape", "size"), SHAPES, ids=[*LARGE, *MANY])
 def test_large_input_comes_back(shape, size):
     data = large(*shape, size).encode()
     assert size // 2 < len(data) <= size

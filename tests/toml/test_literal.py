@@ -5,9 +5,10 @@ import tomllib
 import pytest
 
 from fp8tune.toml.literal import CannotEdit, literal
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         (True, "true"),
@@ -24,9 +25,7 @@ def test_literal(value, text):
     assert tomllib.loads(f"x = {text}")["x"] == (list(value) if value == () else value)
 
 
-@pytest.mark.parametrize(
-    "value", [None, {}, 2**63, -(2**63) - 1, "a\nb", "\u200b", [None]]
-)
+@each("value", [None, {}, 2**63, -(2**63) - 1, "a\nb", "\u200b", [None]])
 def test_what_has_no_literal(value):
     with pytest.raises(CannotEdit):
         literal(value)

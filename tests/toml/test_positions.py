@@ -1,11 +1,10 @@
 """Positions in a text: lines, columns, spans of keys and values."""
 
-import pytest
-
 from fp8tune.toml.document import Lines, Position, parse
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "offset", "position"),
     [
         ("", 0, (1, 1)),
@@ -26,7 +25,7 @@ def test_position(text, offset, position):
     assert Lines(text).position(offset) == Position(*position)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "lines"),
     [
         ("", [""]),

@@ -86,7 +86,7 @@ def test_generated_documents(document):
     prove(text.replace("\n", "\r\n"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "keys", "values"),
     [
         ("", {}, {}),

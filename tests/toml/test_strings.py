@@ -2,11 +2,11 @@
 
 import tomllib
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fp8tune.toml.strings import offset_in_string
+from tests.each import each
 from tests.toml.writer import Writer, texts
 
 
@@ -15,7 +15,7 @@ def found(text, inside):
     return text[offset_in_string(text, 4, inside) :]
 
 
-@pytest.mark.parametrize(
+@each(
     ("string", "inside", "rest"),
     [
         ('"abc"', 0, 'abc"'),

@@ -4,11 +4,12 @@ import pytest
 
 from fp8tune.job import Words
 from fp8tune.trainers.meant import key_meant, same_word, value_meant
+from tests.each import each
 
 KEYS = frozenset({"batch_size", "seq_len"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "path", "facts"),
     [
         ("", ("train", "x"), {}),
@@ -65,7 +66,7 @@ def test_names_are_words():
     assert isinstance(facts["meant"], Words)
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "value", "facts"),
     [
         ("", "x", {}),

@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from fp8tune.trainers.trainer import Kind, may_be_config, recognise
+from tests.each import each
 
 CONFIG = Kind("kempnerforge", False, "a KempnerForge config")
 FRAGMENT = Kind("kempnerforge", True, "a model fragment for KempnerForge")
@@ -17,7 +18,7 @@ CARGO = Kind("", False, "a Cargo manifest")
 TITAN = Kind("", False, "a torchtitan config")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kind"),
     [
         ("", NOTHING),
@@ -55,7 +56,7 @@ def test_recognise(text, kind):
     assert recognise(tomllib.loads(text)) == kind
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found", "named"),
     [
         ("[train]\nseq_len = 1\na = 1\nb = 1\n[x]\n", LITTLE, CONFIG),
@@ -72,7 +73,7 @@ def test_a_file_that_the_user_named_needs_less(text, found, named):
     assert recognise(values, explicit=True) == named
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found", "named"),
     [
         ("", False, True),
@@ -92,7 +93,9 @@ def test_may_be_config(text, found, named):
 
 
 def test_the_trainers_own_folders_are_recognised(repository):
-    for path in sorted((repository / "configs").glob("*.toml")):
+    paths = sorted((repository / "configs").glob("*.toml"))
+    assert paths
+    for path in paths:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         assert recognise(values) == CONFIG
 

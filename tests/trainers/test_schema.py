@@ -106,7 +106,7 @@ def test_sections(section, name, optional):
     assert (SCHEMA.section_class(section), SCHEMA.optional(section)) == (name, optional)
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         "model.dim",
@@ -162,7 +162,7 @@ def test_required(name, required):
     assert SCHEMA.required[name] == required
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "base", "checked"),
     [
         ("model.n_kv_heads", "int", True),

@@ -14,7 +14,7 @@ from fp8tune.program import main
 
 FORMATS = ("full", "concise", "json")
 EXAMPLES = settings(
-    max_examples=300,
+    max_examples=100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 ACTS = re.compile(

@@ -10,6 +10,7 @@ import pytest
 
 from fp8tune.lint.formats.address import well_formed
 from fp8tune.toml.document import MAX_BYTES
+from tests.each import each
 from tests.lint.bad_input.cases import CONFIG, DEEP
 from tests.lint.bad_input.running import in_order, lint, lint_all
 from tests.toml.clock import soon
@@ -54,7 +55,7 @@ def test_file_names(name, folder):
     assert [end.code for end in lint_all(path)] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("name", FILE_NAMES.values(), ids=FILE_NAMES)
+@each("name", FILE_NAMES.values(), ids=FILE_NAMES)
 def test_file_names_of_stdin(name):
     data = b"[train]\nbatch_size = 0\n"
     ended = lint_all("--stdin-filename", os.fsdecode(name), "-", stdin=data)
@@ -120,7 +121,7 @@ def test_what_is_no_file(make, folder, monkeypatch):
     assert named[0].err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         *("/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "/proc/self/fd/0"),

@@ -2,19 +2,22 @@
 
 import re
 
-import pytest
-
+from tests.conftest import forget_settings
 from tests.each import each
 from tests.lint.bad_input.cases import DEEP, DIGITS, NASTY, PLACES, escaped
-from tests.lint.bad_input.running import in_order, lint, lint_all, lint_bytes
+from tests.lint.bad_input.running import FORMATS, in_order, lint, lint_all
 from tests.toml.clock import soon
 
 
-@each("text", NASTY.values(), ids=NASTY)
-@each("place", PLACES.values(), ids=PLACES)
+@each("place", range(len(PLACES)), ids=PLACES)
+@each("text", range(len(NASTY)), ids=NASTY)
 def test_nothing_acts_on_the_terminal(place, text):
-    lint_bytes(place.format(text, text).encode())
-    lint_bytes(place.format(escaped(text), escaped(text)).encode())
+    """Every text at every place; the formats take turns."""
+    output_format = FORMATS[(place + text) % len(FORMATS)]
+    template, odd = [*PLACES.values()][place], [*NASTY.values()][text]
+    for form in (odd, escaped(odd)):
+        data = template.format(form, form).encode()
+        in_order(lint("--output-format", output_format, "-", stdin=data), output_format)
 
 
 @each("text", NASTY.values(), ids=NASTY)
@@ -54,10 +57,11 @@ def test_settings_that_act_on_the_terminal(place, text, folder):
         inner.mkdir(exist_ok=True)
         (inner / "pyproject.toml").write_bytes(place.format(form).encode())
         (inner / "a.toml").write_text("[train]\nbatch_size = 0\n")
+        forget_settings()
         lint_all(str(inner / "a.toml"))
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"\xff fp8tune",
@@ -97,6 +101,7 @@ def test_settings_that_act_on_the_terminal(place, text, folder):
 def test_odd_settings(data, folder):
     (folder / "pyproject.toml").write_bytes(data)
     (folder / "a.toml").write_text("[train]\nbatch_size = 0\n")
+    forget_settings()
     with soon():
         lint_all("a.toml")
         lint_all(".")

@@ -1,11 +1,10 @@
 """What comments claim: figures with their unit, and modes."""
 
-import pytest
-
 from fp8tune.lint.claims import BESIDE
 from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments
 from fp8tune.lint.claims.quantities import quantities
+from tests.each import each
 
 
 def claims(text):
@@ -29,7 +28,7 @@ SEQUENCES, TOKENS, GPUS, SIZE = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("comment", "found"),
     [
         ("256 seqs/step", [(SEQUENCES, "256 seqs/step", "256")]),
@@ -102,7 +101,7 @@ def test_claims_of_a_title(comment, found):
     assert claims(f"# {comment}\n[train]\n") == found
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "7B model, Llama-3 8B, 7B params",
@@ -137,7 +136,7 @@ def test_what_claims_nothing(comment):
     assert claims(f"# {comment}\n[train]\n") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("comment", "found"),
     [
         ("500 steps", [(BESIDE, "500 steps", "500")]),
@@ -157,15 +156,15 @@ def test_claims_beside_a_key(comment, found):
     assert claims(f"[train]\nmax_steps = 50  # {comment}\n") == found
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize("before", ["", "\u00e9\u4e2d\U0001f600 ", "\u0130\u0130 "])
+@each("newline", ["\n", "\r\n"])
+@each("before", ["", "\u00e9\u4e2d\U0001f600 ", "\u0130\u0130 "])
 def test_spans_count_characters(newline, before):
     text = newline.join(["", f"# {before}on 16 GPUs", "[train]", ""])
     ((_, words, _),) = claims(text)
     assert words == "16 GPUs"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "# " + "8 x " * 90 + "= 3 seqs",

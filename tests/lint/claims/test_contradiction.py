@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.lint.claims.said import CONFIG, FREE, TITLE, said
 
 
-@pytest.mark.parametrize(
+@each(
     ("comment", "found"),
     [
         ("Llama on 8 GPUs", [("wrong-gpus", "8 GPUs")]),
@@ -33,7 +34,7 @@ def test_contradictions(lint, comment, found):
     assert fired if found is None else fired == found
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "Llama 7B on 16 GPUs (2 nodes x 8), FP8, full AC, 32 layers, FSDP=16, DP=16",
@@ -72,7 +73,7 @@ def test_silent(lint, comment):
         assert said(lint, comment) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("comment", "found"),
     [
         (TITLE + "global batch 512", [("wrong-batch", "global batch 512")]),

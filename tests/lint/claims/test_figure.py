@@ -1,11 +1,10 @@
 """Numbers as written: what they mean, and other values in their style."""
 
-import pytest
-
 from fp8tune.lint.claims import Figure
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("figure", "inside", "outside"),
     [
         (Figure("256", exact=True), (256,), (255, 257)),
@@ -38,7 +37,7 @@ def test_below():
     assert not Figure("9.45", "B").below(10.1e9)  # 9.45 x 2^30
 
 
-@pytest.mark.parametrize(
+@each(
     ("figure", "value", "text"),
     [
         (Figure("1.6", "M"), 393_216, "393.2K"),

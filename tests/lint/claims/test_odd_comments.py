@@ -2,21 +2,39 @@
 
 import pytest
 
+from tests.each import each
 from tests.lint.claims.said import CONFIG
 
 
-@pytest.mark.parametrize(
-    "config",
+@each(
+    ("config", "wrong", "faults"),
     [
-        "[train]\nbatch_size = 0\n[model]\ndim = 'x'\n[distributed]\ndp_shard = 2.5\n",
-        "train = 5\nmodel = []\n[distributed]\ntp = 0\ndp_shard = 0\n",
-        "[model]\nn_layers = 0\n[checkpoint]\ninterval = 0\n",
-        "",
+        (
+            "[train]\nbatch_size = 0\n[model]\ndim = 'x'\n"
+            "[distributed]\ndp_shard = 2.5\n",
+            ["gpus", "value", "value"],
+            ["value-out-of-range", "value-not-convertible", "value-truncated"],
+        ),
+        (
+            "train = 5\nmodel = []\n[distributed]\ntp = 0\ndp_shard = 0\n",
+            ["value"],
+            2 * ["section-not-a-table"] + 2 * ["value-out-of-range"],
+        ),
+        (
+            "[model]\nn_layers = 0\n[checkpoint]\ninterval = 0\n",
+            ["batch", "tokens", "value"],
+            2 * ["value-out-of-range"],
+        ),
+        ("", ["batch", "tokens", "size", "value", "value"], []),
     ],
 )
-def test_broken_configs_are_no_reason_to_fail(lint, config):
+def test_claims_are_judged_where_a_broken_config_leaves_the_facts(
+    lint, config, wrong, faults
+):
     comment = "16 GPUs, 256 seqs/step, 2M tokens/step, 7.1B params, TP=4, no AC, bf16"
-    lint(f"# {comment}\n# Checkpoint every 5 steps\n{config}")
+    found = lint(f"# {comment}\n# Checkpoint every 5 steps\n{config}").diagnostics
+    claims = [f"wrong-{what}-in-comment" for what in wrong]
+    assert [d.rule for d in found] == claims + faults
 
 
 def test_nothing_is_read_where_no_such_rule_is_selected(builtin):

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.lint.claims.said import CONFIG, TITLE, said
 
 
-@pytest.mark.parametrize(
+@each(
     "comment",
     [
         "32 seqs per step on each GPU.",

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.lint.claims.prose import MAX_LENGTH, Comments, Line
 from fp8tune.lint.claims.speech import hedged
+from tests.each import each
 
 
 def lines(text):
@@ -14,7 +15,7 @@ def line(text, start, *, header=False, inline=False):
     return Line(text, start, text.lower(), header, inline)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("", []),
@@ -36,7 +37,7 @@ def test_lines(text, found):
     assert lines(text) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "sentence", "paragraph", "first"),
     [
         ("# One X here.\n", " # One X here", 0, True),
@@ -72,7 +73,7 @@ def test_plain(words):
     assert not hedged(words)
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         "vs 7b at 4 GPUs",

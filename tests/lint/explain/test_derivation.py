@@ -1,13 +1,12 @@
 """Where a value comes from, line by line."""
 
-import pytest
-
 from fp8tune.lint.explain.derivation import Node, brief, derive, missing, unit
+from tests.each import each
 
 WORLD_SIZE = "say --world-size 16, or `# fp8tune: world-size=16` above the first table"
 
 
-@pytest.mark.parametrize(
+@each(
     ("prose", "wanted"),
     [
         ("Memory that torch reports as total [GiB].", "GiB"),
@@ -23,7 +22,7 @@ def test_unit(prose, wanted):
     assert unit(prose) == wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "node"),
     [
         ("train.batch_size", Node("train.batch_size", 4, True, "sequences", "line 7")),
@@ -100,13 +99,13 @@ def test_inputs_that_a_user_could_supply_are_kept(config):
     text = "[model]\ndim = 64\nn_heads = 2\nn_kv_heads = 2\n[train]\nseq_len = 16\n"
     node = derive("step.sequences", config(text))
     assert (node.known, node.value) == (False, None)
-    assert "step.ranks" in [each.name for each in node.inputs]
+    assert "step.ranks" in [part.name for part in node.inputs]
 
 
 def nodes(node):
     yield node
-    for each in node.inputs:
-        yield from nodes(each)
+    for part in node.inputs:
+        yield from nodes(part)
 
 
 def test_what_was_shown_is_not_expanded_again(config):
@@ -120,7 +119,7 @@ def test_what_was_shown_is_not_expanded_again(config):
 def test_depth(config):
     node = derive("memory.peak_gib", config(), 1)
     assert node.inputs
-    assert [each for each in node.inputs if each.inputs] == []
+    assert [part for part in node.inputs if part.inputs] == []
     assert derive("memory.peak_gib", config(), 0).inputs == ()
 
 

@@ -112,7 +112,7 @@ def never(heads: int) -> int:
     raise Unknown("never")
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "lines"),
     [
         (one_expression, ["model.dim // heads"]),
@@ -198,7 +198,7 @@ def test_a_function_without_source_has_no_formula():
     assert working(scope["made"], {"heads": 2}) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "arguments", "told"),
     [
         (one_expression, {"model_dim": 4096, "heads": 32}, "4096 // 32"),

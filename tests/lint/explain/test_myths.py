@@ -3,12 +3,11 @@
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from fp8tune.lint.explain import explain, keys
 from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.myths import about, myths
 from fp8tune.lint.explain.text import text
+from tests.each import each
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,7 +18,7 @@ def test_names_and_claims_are_unique():
         assert set(counts.values()) == {1}
 
 
-@pytest.mark.parametrize("myth", myths(), ids=lambda myth: myth.name)
+@each("myth", myths(), ids=lambda myth: myth.name)
 def test_a_myth_is_whole_and_shown_where_it_belongs(myth):
     assert myth.verdict in ("false", "unproven", "depends")
     assert myth.answer.endswith(".\n")
@@ -31,7 +30,7 @@ def test_a_myth_is_whole_and_shown_where_it_belongs(myth):
         )
 
 
-@pytest.mark.parametrize("myth", myths(), ids=lambda myth: myth.name)
+@each("myth", myths(), ids=lambda myth: myth.name)
 def test_a_myth_cites_what_can_be_read(myth):
     assert myth.sources
     for source in myth.sources:

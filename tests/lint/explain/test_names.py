@@ -48,7 +48,7 @@ def test_every_name_has_a_page_that_fits_80_columns(name, kind):
     assert lines[-1]
 
 
-@pytest.mark.parametrize("name", ["", "nosuch", "FP8", "fault.key", "gpu.", "train."])
+@each("name", ["", "nosuch", "FP8", "fault.key", "gpu.", "train."])
 def test_no_page(name):
     assert explain(name) is None
 
@@ -99,7 +99,7 @@ def test_words_that_no_page_has(words):
     assert search(words) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "near"),
     [
         ("fp8-with-tensor-paralel", "fp8-with-tensor-parallel"),

@@ -157,6 +157,7 @@ def test_a_condition_that_is_no_conjunction_is_one_part(config):
         for rule in BUILTIN.values()
         if rule.source and " and " not in rule.source and " or " in rule.source
     ]
+    assert one
     for rule in one:
         (part,) = rule_page(rule, config()).verdict.parts
         assert part.condition == " ".join(rule.source.split())
@@ -185,7 +186,7 @@ def test_a_key_with_a_config(config):
     assert explain("data.datasets[].weight", config()).value is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "words"),
     [
         ("train.batch_size", ("whole number", "8", "above 0")),

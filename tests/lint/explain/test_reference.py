@@ -3,18 +3,17 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.explain.reference import reference, rule_section, write
 from fp8tune.lint.explain.rule import FixText, rule_page
+from tests.each import each
 
 ROOT = Path(__file__).parents[3]
 PAGES = reference()
 LINK = re.compile(r"\]\(([^)#]*)#([^)]+)\)")
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_the_reference_is_up_to_date(name):
     written = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert written == PAGES[name], "run `fp8tune rules docs docs`"
@@ -30,7 +29,7 @@ def test_every_rule_has_its_place():
         assert f"\n## {rule.name}\n" in PAGES[f"rules/{rule.category}.md"]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_links_lead_to_headings(name):
     for page, anchor in LINK.findall(PAGES[name]):
         target = Path(name).parent / page if page else Path(name)
@@ -41,7 +40,7 @@ def test_links_lead_to_headings(name):
         assert anchor in {heading.casefold() for heading in headings}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each("name", PAGES)
 def test_pages_hold_no_control_characters(name):
     assert all(line.isprintable() for line in PAGES[name].split("\n"))
 

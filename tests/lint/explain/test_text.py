@@ -1,125 +1,10 @@
 """Pages as people read them."""
 
-import pytest
-
 from fp8tune.lint.explain import ListPage, explain
 from fp8tune.lint.explain.derivation import Node
 from fp8tune.lint.explain.rule import FixText
 from fp8tune.lint.explain.text import WIDTH, prose, text, tree
-
-RULE = """\
-tp-does-not-divide-kv-heads (FP8128)
-Key/value heads that tensor parallelism cannot share out
-
-rejected: the trainer refuses the config at start
-error, confidence certain, since 0.1.0; checks KempnerForge configs
-
-Fires when
-  tp > 1 and kv_heads % tp != 0
-
-Why
-  Tensor parallelism gives each rank whole key/value heads; with GQA there are
-  few.
-
-Fires on
-  [model]
-  n_heads = 32
-  n_kv_heads = 4
-  [distributed]
-  tp = 8
-
-  error: `distributed.tp = 8` does not divide `model.n_kv_heads = 4`
-  help: set `distributed.tp` to a divisor of 4, or repeat the heads
-"""
-
-FIRES = """\
-In a.toml: fires
-  line 3: `model.dim = 2050` is not a multiple of 16, which every FP8 GEMM needs
-  of K and N
-  true    precision == "fp8"
-  true    hidden_size % 16 != 0
-    precision = "fp8"  (train.mixed_precision, line 8)
-    hidden_size = 2050  (model.dim, line 3)
-
-"""
-
-UNKNOWN = """\
-In a.toml: not judged
-  true    precision == "fp8"
-  unknown not gpu.fp8_matmul
-    precision = "fp8"  (train.mixed_precision, line 8)
-    gpu.fp8_matmul = unknown  (needs gpu)
-      gpu = unknown  (say --gpu h100, or `# fp8tune: gpu=h100` above the first
-          table)
-  `fp8tune explain NAME a.toml` follows each value further.
-
-"""
-
-FACT = """\
-step.sequences
-Sequences of one optimizer step, the global batch.
-
-Formula
-  micro_batch * grad_accum * step.ranks
-
-Reads
-  micro_batch, grad_accum, step.ranks
-
-"""
-
-DERIVED = """\
-In this config
-  step.sequences = 32
-    = 4 * 1 * 8
-    micro_batch = 4 sequences  (train.batch_size, line 7)
-"""
-
-KEY = """\
-train.batch_size (KempnerForge)
-Micro-batch per data-parallel rank [sequences].
-
-In this config
-  train.batch_size = 4 sequences  (line 7)
-
-type     whole number [sequences]
-default  8
-takes    above 0
-
-In rules
-  micro_batch: sequences per data-parallel rank and forward pass
-
-Other trainers call it
-  micro_batch_size, local_batch_size, per_device_train_batch_size
-
-"""
-
-
-def test_a_rule_starts_with_what_it_finds():
-    shown = text(explain("FP8128"))
-    head, rest = shown[: len(RULE)], shown[len(RULE) :]
-    assert head.split("\n")[:16] == RULE.split("\n")[:16]
-    assert "\nEvidence\n  https://" in rest
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [("fp8-hidden-size-not-16", FIRES), ("gpu-without-fp8", UNKNOWN)],
-)
-def test_a_rule_with_a_config(config, name, part):
-    assert part in text(explain(name, config()))
-
-
-def test_a_fact():
-    assert text(explain("step.sequences")).startswith(FACT)
-
-
-def test_a_fact_with_a_config(config):
-    assert DERIVED in text(explain("step.sequences", config()))
-
-
-def test_a_key_with_a_config(config):
-    assert text(explain("train.batch_size", config())).startswith(KEY)
-
+from tests.each import each
 
 FIXES = """
 Fix, as for the example
@@ -189,7 +74,7 @@ def test_a_list_is_a_column_of_names():
     assert text(page) == f"a\nb\n\n{line}\n{line}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "shown"),
     [
         (1.0009765, "1.00098"),

@@ -1,10 +1,9 @@
 """Tables in a derivation have a row per line."""
 
-import pytest
-
 from fp8tune.lint.explain.derivation import SEEN, Node
 from fp8tune.lint.explain.text import tree
 from fp8tune.lint.explain.values import rows, said
+from tests.each import each
 
 PARTS = {
     "backward": {"logits": 3.5, "gradients": 0.0, "state": 1.0},
@@ -12,7 +11,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "unit", "told", "below"),
     [
         (2, "GiB", "2 GiB", []),

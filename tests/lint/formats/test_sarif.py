@@ -12,6 +12,7 @@ from fp8tune.lint.formats.sarif_rule import descriptor, message
 from fp8tune.lint.run import run
 from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style, show
+from tests.each import each
 from tests.lint.formats.samples import HELD, ODD_NAMES, TWICE
 from tests.lint.formats.sarif_log import VALIDATOR, checked
 from tests.sample import GOOD, NO_PIPELINE, TP
@@ -205,7 +206,7 @@ def test_a_file_outside_has_a_whole_address(write, log, tmp_path, monkeypatch):
     assert artifact["artifactLocation"] == {"uri": uri}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("plain", "plain"),

@@ -6,6 +6,7 @@ import pytest
 
 from fp8tune.job import Unknown
 from fp8tune.trainers.kempnerforge import activations
+from tests.each import each
 
 D, F, H, L = 4096, 14336, 32, 16
 NONE = 18 * D + 6 * F + 4 * H
@@ -31,8 +32,8 @@ def anew(job, ac, **keys):
     return job(config(**keys), world_size=32)["recompute_bytes"]
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp8"])
-@pytest.mark.parametrize(
+@each("precision", ["bf16", "fp8"])
+@each(
     ("ac", "compiled", "bytes_"),
     [
         ("full", True, 2 * D),
@@ -117,7 +118,7 @@ NARROW = {"model_activation": "gelu", "model_ffn_hidden_dim": D}
 TIED = {"model_tie_embeddings": True}
 
 
-@pytest.mark.parametrize(
+@each(
     ("tp", "keys", "bytes_"),
     [
         (1, {}, 30 * D + 4 * H + 12 * F),
@@ -149,7 +150,7 @@ def test_what_an_eager_block_adds_that_kept_all(job, tp, keys, bytes_):
     assert anew(job, "none", distributed_tp=tp, **keys) == bytes_
 
 
-@pytest.mark.parametrize(
+@each(
     ("ac", "keys", "instants"),
     [
         ("full", {}, [(2 * D, -4)]),
@@ -202,7 +203,7 @@ def test_fp8_blocks_that_the_compiler_may_shrink(job, ac, precision, bytes_):
     assert job(config(**keys))["spare_bytes"] == bytes_
 
 
-@pytest.mark.parametrize(
+@each(
     ("loss", "chunk", "z_loss", "tokens", "each", "bytes_"),
     [
         ("cross_entropy", 0, 0.0, 16384, 2, 8),

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.trainers.kempnerforge.loaded import faults, refusals
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     [
         "train.batch_size",
@@ -20,14 +21,14 @@ from tests.trainers.kempnerforge.loaded import faults, refusals
         "optimizer.lr",
     ],
 )
-@pytest.mark.parametrize("written", ["[1]", "{}", "2024-01-01", "07:32:00"])
+@each("written", ["[1]", "{}", "2024-01-01", "07:32:00"])
 def test_a_number_that_is_compared_must_be_one(load, key, written):
     section, _, name = key.partition(".")
     loaded = load(f"[{section}]\n{name} = {written}\n")
     assert faults(loaded) == [("wrong-type", key)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "written", "bound"),
     [
         ("train.batch_size", "0", "above 0"),
@@ -74,7 +75,7 @@ def test_out_of_range_tells_the_default(load, text, hint):
     assert load(text).faults[0].facts["hint"] == hint
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "written"),
     [
         ("train.batch_size", "true"),
@@ -102,7 +103,7 @@ def test_odd_but_accepted(load, key, written):
     assert refusals(load(f"[{section}]\n{name} = {written}\n")) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "kind"),
     [
         ("[0.9]", "wrong-type"),
@@ -120,7 +121,7 @@ def test_betas(load, written, kind):
     assert faults(loaded) == [(kind, "optimizer.betas")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("experts", "kinds"),
     [
         ("", []),
@@ -137,7 +138,7 @@ def test_a_conditional_check_waits_for_its_switch(load, experts, kinds):
     assert [kind for kind, _ in refusals(loaded)] == kinds
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "written", "kind", "hint"),
     [
         ("train.mixed_precision", '"FP8"', "unknown-precision", 'did you mean "fp8"?'),

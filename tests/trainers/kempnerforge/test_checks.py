@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.each import each
+
 
 def faults(loaded):
     return [(fault.kind, fault.facts["key"]) for fault in loaded.faults]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("[data]\ndatasets = []", []),
@@ -46,7 +48,7 @@ def phases(*steps):
     return "".join(f"[[data.phases]]\nstart_step = {step}\n" for step in steps)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("", []),
@@ -77,8 +79,8 @@ def stages(*steps):
     )
 
 
-@pytest.mark.parametrize("arch", ["joint_decoder", "cross_attention", "mot", "moma"])
-@pytest.mark.parametrize(
+@each("arch", ["joint_decoder", "cross_attention", "mot", "moma"])
+@each(
     ("steps", "found"),
     [
         ((0, 5), []),
@@ -99,7 +101,7 @@ def test_a_stage_without_its_step_is_not_compared(load):
     assert faults(load(text)) == [("missing-key", "vlm.freeze_schedule[1].start_step")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "found"),
     [
         ("{}", []),
@@ -128,7 +130,7 @@ def test_anneal_weights_are_not_checked(load, weights):
     assert load(f"[data]\nanneal_weights = {weights}\n").faults == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "reason"),
     [
         ('["image", "text"]', ""),
@@ -151,7 +153,7 @@ def test_modalities(load, value, reason):
     assert ("vlm.mot_modalities" in loaded.values) is not bool(reason)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "reason"),
     [
         ("", ""),

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.trainers.kempnerforge.loaded import faults, refusals
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "value"),
     [
         ("8", 8),
@@ -27,7 +28,7 @@ def test_int(load, written, value):
     assert {kind for kind, _ in refusals(loaded)} <= {"value-truncated"}
 
 
-@pytest.mark.parametrize("written", ['"8.0"', '"1e3"', '"0x10"', '""', '"a"', "nan"])
+@each("written", ['"8.0"', '"1e3"', '"0x10"', '""', '"a"', "nan"])
 def test_not_an_int(load, written):
     loaded = load(f"[train]\nseed = {written}\n")
     assert faults(loaded) == [("value-not-convertible", "train.seed")]
@@ -40,7 +41,7 @@ def test_infinity_is_no_int(load):
     assert faults(loaded) == [("value-not-convertible", "train.seed")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "value"),
     [
         ("1", 1.0),
@@ -64,7 +65,7 @@ def test_not_a_float(load, written):
     assert faults(loaded) == [("value-not-convertible", "model.rope_theta")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "value"),
     [
         ("true", True),
@@ -113,19 +114,19 @@ def test_a_word_that_is_read_as_false(load, written):
     assert faults(loaded) == [("read-as-false", "train.compile_model")]
 
 
-@pytest.mark.parametrize("written", ['"no"', '"off"', '"FALSE"', '""', '"yes"', "0"])
+@each("written", ['"no"', '"off"', '"FALSE"', '""', '"yes"', "0"])
 def test_words_that_mean_what_they_become(load, written):
     assert load(f"[train]\ncompile_model = {written}\n").faults == []
 
 
-@pytest.mark.parametrize("written", ["5", "[1]", "{}", "true", "2024-01-01", "nan"])
+@each("written", ["5", "[1]", "{}", "true", "2024-01-01", "nan"])
 def test_strings_are_taken_as_they_come(load, written):
     loaded = load(f"[optimizer]\nname = {written}\n")
     assert loaded.faults == []
     assert "optimizer.name" in loaded.values
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "written"),
     [
         ("train.seed", "[1]"),
@@ -148,7 +149,7 @@ def test_a_number_that_meets_no_comparison_may_be_anything(load, key, written):
     assert key in loaded.written
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "written", "kinds"),
     [
         ("train.batch_size", "true", ["boolean-for-number"]),

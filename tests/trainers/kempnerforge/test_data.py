@@ -4,9 +4,10 @@ import pytest
 
 from fp8tune.job import Unknown
 from fp8tune.trainers.kempnerforge import data
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "literal"),
     [
         ("~/tokens", True),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.each import each
+
 EAGER = "[train]\ncompile_model = false\n"
 
 
@@ -21,7 +23,7 @@ def schedule(**stages):
     return f"freeze_schedule = [{', '.join(entries)}]\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("vlm", "frozen"),
     [
         ("", ["vision_encoder"]),
@@ -43,7 +45,7 @@ def test_frozen(vlm_value, vlm, frozen):
     assert vlm_value("frozen", vlm) == frozen
 
 
-@pytest.mark.parametrize(
+@each(
     ("vlm", "trains"),
     [
         ("", True),
@@ -58,7 +60,7 @@ def test_decoder_trains(vlm_value, vlm, trains):
     assert vlm_value("decoder_trains", vlm) == trains
 
 
-@pytest.mark.parametrize(
+@each(
     ("vlm", "encoder", "step"),
     [
         ("", "", -1),
@@ -83,7 +85,7 @@ def test_stages_of_a_compiled_model_are_not_followed(vlm_value):
     assert vlm_value("idle_from", stages) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("vlm", "encoder", "names"),
     [
         ("", "", []),
@@ -134,7 +136,7 @@ def patterns(**aliases):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("aliases", "lost"),
     [
         ("", [9]),
@@ -150,7 +152,7 @@ def test_stages_that_a_compiled_model_loses(vlm_value, aliases, lost):
     assert vlm_value("compiled_stages", stages + aliases) == lost
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "empty"),
     [
         (["transformer", "transformer.*"], []),
@@ -176,7 +178,7 @@ def test_patterns_that_match_nothing(vlm_value, written, empty):
     assert vlm_value("empty_patterns", vlm) == empty
 
 
-@pytest.mark.parametrize(
+@each(
     ("arch", "ac", "pattern", "empty"),
     [
         ("cross_attention", "none", "transformer.cross_attention_layers.*", False),

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.trainers.kempnerforge.hints import Hints
+from tests.each import each
 
 
 @pytest.fixture(scope="module")
@@ -10,7 +11,7 @@ def hints(kempnerforge):
     return Hints(kempnerforge.schema)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "hint"),
     [
         (("train", "seqlen"), "`seq_len`"),
@@ -26,7 +27,7 @@ def test_a_key_of_the_same_section(hints, path, hint):
     assert hints.for_key(path) == f"did you mean {hint}?"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "hint"),
     [
         (("train", "dim"), "`model.dim`"),
@@ -42,7 +43,7 @@ def test_a_key_of_another_section(hints, path, hint):
     assert hints.for_key(path) == f"did you mean {hint}?"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "hint"),
     [
         (("trian",), "[train]"),
@@ -86,7 +87,7 @@ def test_a_key_of_another_variant(hints, path, hint):
     assert hints.for_key(path) == f"did you mean {hint}?"
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "hint"),
     [
         (("optimizer", "learning_rate"), "`optimizer.lr`"),
@@ -131,7 +132,7 @@ def test_in_some_variant(hints, name, key, table, some):
     assert hints.in_some_variant(name, key, table) is some
 
 
-@pytest.mark.parametrize(
+@each(
     ("key", "value", "hint"),
     [
         ("train.mixed_precision", "FP8", "fp8"),

@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.job import Unknown
 from fp8tune.trainers.kempnerforge import job as facts
+from tests.each import each
 
 
 def values(job, *names, text="", **target):
@@ -110,7 +111,7 @@ def test_ffn_matrices(activation, matrices):
     assert facts.ffn_matrices(activation) == matrices
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "dense", "moe"),
     [
         ("[model]\nn_layers = 7", 7, 0),
@@ -129,7 +130,7 @@ def test_layers(job, text, dense, moe):
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "world_size", "shards"),
     [
         ("dp_shard = 4", 0, 4),
@@ -153,7 +154,7 @@ def test_dp_shard(job, text, world_size, shards):
 VLM = "[train]\nbatch_size = 2\n[vision_encoder]\nnum_tokens = 196\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "tokens", "positions"),
     [
         ("[vlm]\nmax_text_len = 100", (592, 200), 296),
@@ -184,7 +185,7 @@ def test_vlm_tokens(job, text, tokens, positions):
     }
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "[vision_encoder]\n[vlm]\n",
@@ -204,7 +205,7 @@ def test_vlm_tokens_that_nobody_knows(job, text):
     }
 
 
-@pytest.mark.parametrize(
+@each(
     ("tokens", "adapter", "grid"),
     [
         (196, "avgpool", 14),

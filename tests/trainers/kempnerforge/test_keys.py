@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.each import each
 from tests.trainers.kempnerforge.loaded import faults
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name", "table", "hint"),
     [
         ("[train]\nseqlen = 1", "seqlen", "[train]", "did you mean `seq_len`?"),
@@ -96,7 +97,7 @@ def test_missing_key(load, text, missing):
     assert faults(load(text)) == [("missing-key", key) for key in missing]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "kinds"),
     [
         ("[vlm]\narch = 'mot'\nmot_image_n_heads = 1", []),

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.job import Unknown
+from tests.each import each
 
 TEXT = """
 [model]
@@ -46,7 +47,7 @@ def least(job):
     return job["memory.least_gib"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "known", "reason"),
     [
         (

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.job import Unknown
+from tests.each import each
 
 BASE = "[model]\nn_kv_heads = 32\n[train]\nseq_len = 2048\n"
 FULL = 'activation_checkpointing = "full"\n'
@@ -32,7 +33,7 @@ BYTES = (
 VLM = "[vision_encoder]\nnum_tokens = 16\n[vlm]\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("sections", "world_size", "values"),
     [
         ("", 8, (2, 4, 2, 0, 0, 0, 2, 4)),
@@ -171,7 +172,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@each("family", FAMILIES)
 def test_family(job, family):
     assert found(job, ["estimate_family"], FAMILIES[family]) == {
         "estimate_family": family
@@ -256,7 +257,7 @@ def test_the_random_encoder_is_covered(job, freeze):
     assert job(BASE + vlm)["extra_parameters"] == 4096 * 4096
 
 
-@pytest.mark.parametrize(
+@each(
     ("gpus", "layout", "sharded"),
     [
         (1, "", False),

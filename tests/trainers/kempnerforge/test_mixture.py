@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.each import each
+
 TWO = '[[data.datasets]]\nname = "a"\npath = "/a"\n[[data.datasets]]\nhf_name = "h/b"\n'
 
 
@@ -25,7 +27,7 @@ def phase(weights, start=10):
     return f"[[data.phases]]\nstart_step = {start}\ndataset_weights = {weights}\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "strangers", "empty", "late"),
     [
         (TWO, [], -1, -1),
@@ -65,7 +67,7 @@ def test_rows(value, name, split, rows):
 ANNEAL = "[data]\nanneal_start_step = {}\nanneal_weights = {{ {} }}\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "least"),
     [
         ("", 0.0),

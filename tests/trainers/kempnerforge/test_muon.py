@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.each import each
+
 MODEL = """
 [model]
 dim = 256
@@ -21,7 +23,7 @@ name = "muon"
 SIZES = {"heads": 8, "kv_heads": 2, "vocab": 8192, "extra": "", "accum": 1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("sizes", "state", "kept"),
     [
         ({}, 3.1037, 1.1037),

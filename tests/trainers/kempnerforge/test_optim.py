@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.each import each
+
 
 @pytest.mark.parametrize(
     ("precision", "state"),
@@ -18,7 +20,7 @@ def test_state(value, precision, state):
     assert tuple(value(name, text) for name in names) == state
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "rate", "own"),
     [
         ("", 3e-4, False),
@@ -42,7 +44,7 @@ def test_beta2(value, written, beta2):
     assert value("beta2", f"[optimizer]\nbetas = {written}\n") == beta2
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "unknown"),
     [
         ('"cpu:gloo,cuda:nccl"', []),

@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.trainers.kempnerforge import reach
+from tests.each import each
 
 
 @pytest.mark.parametrize(
@@ -13,7 +14,7 @@ def test_checkpoints(interval, steps, count):
     assert reach.checkpoints(interval, steps) == count
 
 
-@pytest.mark.parametrize(
+@each(
     ("phases", "anneal", "weights", "late"),
     [
         ([], 0, {}, 0),
@@ -36,7 +37,7 @@ def test_late_stage(start, late):
     assert reach.vlm_late_stage(30, [{"start_step": start, "specs": []}]) == late
 
 
-@pytest.mark.parametrize(
+@each(
     ("folder", "path", "own"),
     [
         ("ckpt/7b", "ckpt/7b/step_500", True),
@@ -53,7 +54,7 @@ def test_resumes_from_own_folder(folder, path, own):
     assert reach.resumes_from_own_folder(folder, path) is own
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "step"),
     [
         ("ckpt/7b/step_500", 500),
@@ -70,7 +71,7 @@ def test_load_path_step(path, step):
     assert reach.load_path_step(path) == step
 
 
-@pytest.mark.parametrize(
+@each(
     ("warmup", "decay", "stable"),
     [
         (0, None, 900),
@@ -86,7 +87,7 @@ def test_wsd_stable_steps(warmup, decay, stable):
     assert reach.wsd_stable_steps(1000, warmup, decay) == stable
 
 
-@pytest.mark.parametrize(
+@each(
     ("schedule", "shape", "alpha", "end"),
     [
         ("linear", "cosine", 1.0, 0.55),

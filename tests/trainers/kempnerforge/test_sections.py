@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.each import each
 from tests.trainers.kempnerforge.loaded import faults, refusals
 
 
@@ -70,7 +71,7 @@ def test_a_nested_table_that_is_none_is_accepted(load, written):
     assert faults(loaded) == [("table-replaced", "checkpoint.dyn_ckpt_window")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "sections"),
     [
         ("train = 5", ["train"]),
@@ -100,7 +101,7 @@ def test_a_section_that_is_no_table(load, text, sections):
     assert refusals(loaded) == [("section-not-a-table", name) for name in sections]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "sections"),
     [
         ("optimizer = true", ["optimizer"]),

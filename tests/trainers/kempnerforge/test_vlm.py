@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.each import each
+
 
 @pytest.mark.parametrize(
     ("vlm", "sizes"),
@@ -34,7 +36,7 @@ def test_features(vlm_value, encoder, features):
     assert vlm_value("features", encoder=encoder) == features
 
 
-@pytest.mark.parametrize(
+@each(
     ("vlm", "encoder", "adapter", "rest", "positions"),
     [
         ("max_text_len = 100", "", "", "", 116),

@@ -1,0 +1,258 @@
+"""How many small faults in the code the tests find (mutation testing).
+
+A mutant is a module with one small fault: ``<`` for ``<=``, ``or`` for ``and``, 1 for
+0, a loop that never runs. cosmic-ray makes the mutants; those that differ only in type
+annotations are left out. A sample of them, drawn with a seed, is tested one by one in a
+copy of the repository, with the tests that are meant for that code. A mutant that no
+test finds has survived. The same seed and number draw the same mutants, whatever the
+tests are: so two versions of the tests can be compared (``--tests-of``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import machine
+from benchmarks.process import RESULTS, ROOT, must
+
+RECORD = RESULTS / "mutation.json"
+
+
+class Subject(NamedTuple):
+    """Code under test: its modules, and the test files that are meant for it."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+SUBJECTS = {
+    "expressions": Subject(
+        ("lint/expression.py", "lint/python_syntax.py", "lint/kleene.py"),
+        (
+            "tests/lint/test_expression.py",
+            "tests/lint/test_pack_expressions.py",
+            "tests/lint/test_rule.py",
+            "tests/lint/test_rules.py",
+        ),
+    ),
+    "toml-editor": Subject(
+        ("toml/edit.py", "toml/literal.py", "toml/spans.py", "toml/strings.py"),
+        (
+            "tests/toml/test_edit.py",
+            "tests/toml/test_edit_keys.py",
+            "tests/toml/test_literal.py",
+            "tests/toml/test_strings.py",
+            "tests/toml/test_spans.py",
+            "tests/toml/test_edit_generated.py",
+        ),
+    ),
+    "peak-memory": Subject(
+        ("facts/peak.py", "facts/memory.py", "facts/bands.py"),
+        ("tests/facts",),
+    ),
+}
+"""What is measured. The modules are below ``fp8tune/``."""
+
+
+class Mutant(NamedTuple):
+    """One fault: where it is, what makes it, and the module's text with it."""
+
+    module: str
+    operator: str
+    line: int
+    text: str
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Test a sample of mutants of each subject and print how many survive."""
+    parser = argparse.ArgumentParser(prog="mutation", description=__doc__)
+    parser.add_argument("subjects", nargs="*", choices=[[], *SUBJECTS], help="all")
+    parser.add_argument("--count", type=int, default=100, help="mutants of a subject")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tests-of", metavar="REVISION", help="not of the tree")
+    parser.add_argument("--record", metavar="NAME", help=f"add to {RECORD.name}")
+    options = parser.parse_args(arguments)
+    rows = {}
+    for name in options.subjects or SUBJECTS:
+        mutants = sample(SUBJECTS[name], options.count, options.seed)
+        rows[name] = measure(name, mutants, options.tests_of)
+        print(json.dumps({name: rows[name]}, indent=1), flush=True)
+    if options.record:
+        _record(options.record, rows, options.seed)
+    return 0
+
+
+def sample(subject: Subject, count: int, seed: int) -> list[Mutant]:
+    """Draw mutants of a subject's modules, the same ones for the same seed."""
+    places = []
+    for module in subject.modules:
+        text = (ROOT / "fp8tune" / module).read_text(encoding="utf-8")
+        places += [(module, text, *place) for place in _places(text)]
+    random.Random(seed).shuffle(places)  # noqa: S311
+    mutants: dict[str, Mutant] = {}
+    for module, text, operator, occurrence, line in places:
+        mutated = _mutated(text, operator, occurrence)
+        meaning = _meaning(mutated)
+        if meaning not in (None, _meaning(text)):  # it runs, and does something else
+            mutants.setdefault(meaning, Mutant(module, operator, line, mutated))
+        if len(mutants) == count:
+            break
+    return list(mutants.values())
+
+
+def _places(text: str) -> Iterator[tuple[str, int, int]]:
+    """Every operator that applies, with its occurrence and its line."""
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    nodes = list(ast_nodes(get_ast(text)))
+    for name in sorted(operator_names()):
+        kind = get_operator(name)
+        if not kind.arguments():
+            positions = [p for node in nodes for p in kind().mutation_positions(node)]
+            for occurrence, (start, _) in enumerate(positions):
+                yield name, occurrence, start[0]
+
+
+def _mutated(text: str, operator: str, occurrence: int) -> str:
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    return str(mutate_code(text, get_operator(operator)(), occurrence))
+
+
+def _meaning(text: str) -> str | None:
+    """The program that a text is, without its type annotations.
+
+    None for a text that Python refuses or warns of: every test would find that.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compile(text, "mutant", "exec")
+    except (SyntaxError, SyntaxWarning):
+        return None
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign):
+            node.annotation = ast.Constant(None)
+        elif isinstance(node, ast.FunctionDef):
+            node.returns = None
+    return ast.dump(tree)
+
+
+def measure(name: str, mutants: list[Mutant], revision: str | None) -> dict[str, Any]:
+    """Test each mutant; the tests must pass on the code as it is."""
+    survived = []
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary)
+        _copy(copy, revision)
+        tests = [test for test in SUBJECTS[name].tests if (copy / test).exists()]
+        started = time.monotonic()
+        if _run(copy, tests, 3600) != 0:
+            raise SystemExit(f"{name}: the tests fail without a mutant")
+        limit = 30 + 10 * (time.monotonic() - started)
+        for count, mutant in enumerate(mutants, 1):
+            if _survives(copy, mutant, tests, limit):
+                survived.append(f"{mutant.module}:{mutant.line} {mutant.operator}")
+            print(
+                f"\r{name} {count}, {len(survived)} survived", end="", file=sys.stderr
+            )
+    print(file=sys.stderr)
+    share = round(100 * len(survived) / len(mutants), 1)
+    return {
+        "mutants": len(mutants),
+        "survived": len(survived),
+        "percent": share,
+        "survivors": sorted(survived),
+    }
+
+
+def _copy(folder: Path, revision: str | None) -> None:
+    """Copy the working tree, with the tests of a revision where one is named."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in must(listed, ROOT).split("\0"):
+        if name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    if revision:
+        shutil.rmtree(folder / "tests")
+        packed = str(folder / "tests.tar")
+        must(["git", "archive", "--output", packed, revision, "tests"], ROOT)
+        must(["tar", "-xf", packed], folder)
+
+
+def _survives(copy: Path, mutant: Mutant, tests: list[str], limit: float) -> bool:
+    path = copy / "fp8tune" / mutant.module
+    original = path.read_text(encoding="utf-8")
+    path.write_text(mutant.text, encoding="utf-8")
+    for cached in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        cached.unlink()
+    try:
+        return _run(copy, tests, limit, write_bytecode=False) == 0
+    finally:
+        path.write_text(original, encoding="utf-8")
+
+
+def _run(
+    copy: Path, tests: list[str], limit: float, write_bytecode: bool = True
+) -> int:
+    """Run the tests in a fork of this process, which has pytest loaded already.
+
+    Returns pytest's exit code; -1 for tests that did not end within ``limit`` seconds.
+    """
+    import hypothesis  # noqa: F401 - loaded once for all forks
+    import pytest
+
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        os.chdir(copy)
+        for module in [
+            m for m in sys.modules if m.split(".")[0] in ("fp8tune", "benchmarks")
+        ]:
+            del sys.modules[module]
+        sys.path[:] = [str(copy), *(p for p in sys.path if p not in ("", str(ROOT)))]
+        sys.dont_write_bytecode = not write_bytecode
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "" if write_bytecode else "1"
+        quiet = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:cov"]
+        quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        quiet_out, quiet_err = io.StringIO(), io.StringIO()
+        with redirect_stdout(quiet_out), redirect_stderr(quiet_err):
+            code = pytest.main([*quiet, "--hypothesis-seed=1", *tests])
+        os._exit(int(code))
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -1
+
+
+def _record(name: str, rows: dict[str, dict[str, Any]], seed: int) -> None:
+    recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    subjects = recorded.get(name, {}).get("subjects", {}) | rows
+    recorded[name] = {"machine": machine.describe(), "seed": seed, "subjects": subjects}
+    RECORD.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
