@@ -60,8 +60,10 @@ ALLOWED = {
         "suggest",
         "toml",
     ),
+    "trials": ("trials",),
     "search": (
         "search",
+        "trials",
         "runners",
         "lint",
         "trainers",
@@ -73,10 +75,10 @@ ALLOWED = {
         "atomic",
         "streams",
     ),
-    "doctor": ("doctor", "runners", "search.record", "job", "trainers"),
+    "doctor": ("doctor", "runners", "trials", "job", "trainers"),
     "runners": (
         "runners",
-        "search",
+        "trials",
         "trainers",
         "facts",
         "job",

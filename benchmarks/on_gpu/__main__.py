@@ -29,7 +29,7 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.real import plan_for_trials, ranks
-from fp8tune.search.record import Record, parse_all
+from fp8tune.trials.record import Record, parse_all
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -130,7 +130,7 @@ def _trial(options: argparse.Namespace) -> int:
     peak = f"{record.peak_gib:.2f} GiB allocated, {record.reserved_gib:.2f} reserved"
     print(f"{peak}, {predicted_gib:.2f} predicted")
     for name in ("message", "losses", "grad_norms", "alloc_retries", "discarded"):
-        print(f"{name}: {record.more.get(name)}")
+        print(f"{name}: {record.data().get(name)}")
     return int(not record.ok)
 
 

@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from fp8tune.runners.builtin.runner import Setup
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record, parse_all
-from fp8tune.search.runner import Runner
-from fp8tune.search.space import Point
+from fp8tune.trials.record import Record, parse_all
+from fp8tune.trials.runner import Runner, TrialLimits
+from fp8tune.trials.space import Point
 
 LONGEST_S = 420.0
 """A trial that takes longer is a hang."""
@@ -53,7 +52,7 @@ def run(
                 return
             if record is None:
                 values = plan.space.values(point)
-                record = runner.run(values, min(LONGEST_S, left))
+                record = runner.run(values, TrialLimits(min(LONGEST_S, left)))
                 if time.monotonic() > end and not record.ok:
                     return  # cut off, not measured
             found[point] = record
@@ -74,8 +73,8 @@ def _implied(plan: Plan, point: Point, found: dict[Point, Record]) -> Record | N
     for other, record in found.items():
         same = space.cell(other) == space.cell(point)
         if same and record.outcome == "oom" and space.batch(other) < space.batch(point):
-            more: dict[str, Any] = {"message": "a smaller batch ran out of memory"}
-            return Record(space.values(point), "oom", more=more)
+            why = "a smaller batch ran out of memory"
+            return Record(space.values(point), "oom", message=why)
     return None
 
 

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from fp8tune.job import Job, Unknown
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record
-from fp8tune.search.stability.course import course
 from fp8tune.search.tokens import with_knobs
+from fp8tune.trials.record import Record
 
 PUBLISHED = 10471.0
 """Tokens/s of KempnerForge in bf16 on one H200, batch 2, accumulation 4, full AC.
@@ -35,7 +34,7 @@ def compare(plan: Plan, records: Iterable[Record]) -> list[Compared]:
     """
     found = []
     for record in records:
-        if record.ok and not course(record):
+        if record.ok and not record.loss_run:
             names = plan.config.job.words
             fields = {
                 key: value for key, value in record.knobs.items() if key in names.keys
@@ -46,7 +45,7 @@ def compare(plan: Plan, records: Iterable[Record]) -> list[Compared]:
                     record.knobs,
                     record.peak_gib,
                     _number(job, "memory.peak_gib"),
-                    record.tokens_per_second * record.measured,
+                    record.tokens_per_second * record.ok,
                     _number(job, "speed.tokens_per_second"),
                 )
             )

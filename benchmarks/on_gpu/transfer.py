@@ -28,7 +28,7 @@ def near(plan: Plan, folder: Path) -> Path:
     config = plan.config
     key, layers = config.trainer.schema.job["layers"], config.job["layers"]
     fewer = max(1, round(SHARE * layers))
-    choice = Choice(key, fewer, (f"{fewer} layers instead of {layers}",))
+    choice = Choice(key, fewer, f"{layers} -> {fewer} layers")
     path = folder / f"near_{Path(config.path).name}"
     path.write_bytes(write_back(config.data, [choice]))
     return path

@@ -41,11 +41,11 @@ from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import Guided
-from fp8tune.search.record import Record
-from fp8tune.search.runner import WHOLE, Leeway
-from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import TrialLimits
+from fp8tune.trials.space import Point, Space
 
 FIRST, TUNED = 6000, (range(1000), range(5000, 5040))
 """The first seed of the recorded run, and seeds that tuning used."""
@@ -76,12 +76,10 @@ class Drifting(Replay):
             return self.drift * min(1.0, self.now() / HOUR_S)
         return self.drift * (0 < since <= WINDOWS_S.get(self.when, math.inf))
 
-    def run(
-        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
-    ) -> Record:
+    def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
         """The next record of a setting, as it is by now."""
         by = 1 - self._lost()
-        found = super().run(knobs, deadline, leeway)
+        found = super().run(knobs, limits)
         times = tuple(ms / by for ms in found.step_ms)
         return found._replace(
             tokens_per_second=found.tokens_per_second * by, step_ms=times
@@ -95,7 +93,7 @@ def run(case: Case, seed: int) -> Outcome:
     given = draw.choice(_in(space, "fp8"))
     faster = winners(space, given, case, draw)
     records = list(_records(space, faster, case, draw))
-    study, strategy = Study(""), Guided(space, given)
+    study, strategy = Study(space), Guided(space, given)
     replay, limits = Drifting(records, space), Limits(case.budget_s)
     replay.drift, replay.when = case.drift, case.when
     windowed = case.when in WINDOWS_S
@@ -137,9 +135,14 @@ def _records(
                 speed *= 1 - BAD_RUN
             steps = [1e6 / speed * math.exp(draw.gauss(0, STEP)) for _ in range(STEPS)]
             measured = 1e6 / statistics.median(steps)
-            more = {"rehearsal": case.rehearsed}
-            knobs = space.values(point)
-            yield Record(knobs, "ok", measured, tuple(steps), cost_s=SECONDS, more=more)
+            yield Record(
+                space.values(point),
+                "ok",
+                measured,
+                tuple(steps),
+                cost_s=SECONDS,
+                rehearsal=case.rehearsed,
+            )
 
 
 def summary(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -183,8 +186,8 @@ def markdown(rows: Sequence[dict[str, Any]], first: int) -> str:
             "six of twelve: one value of a knob gains, whatever stands beside it; one "
             "of twelve: a single setting does, which a search may never try); on a CPU "
             f"`same` is within {ON_CPU.same:.0%}. Budgets are 2 h; of shorter ones "
-            "UNSURE is right too. Median trials of a search, and runs of the given "
-            "setting among them.",
+            "INCONCLUSIVE is right too. Median trials of a search, and runs of the "
+            "given setting among them.",
             "",
             machine.table([_row(row) for row in rows], head),
         )

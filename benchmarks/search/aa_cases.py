@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.process import RESULTS
-from fp8tune.search.record import parse_all
-from fp8tune.search.space import Knob
 from fp8tune.search.statistics import ON_CPU
+from fp8tune.trials.record import parse_all
+from fp8tune.trials.space import Knob
 
 SPREADS = (0.003, 0.005, 0.01)
 """Relative standard deviation between runs of a setting.
@@ -39,7 +39,7 @@ TWIN = 0.8
 RUNS, STEPS = 40, 16
 SECONDS = 100.0
 BUDGET_S = 2 * 3600.0
-SHORT_S = 1200.0, 2400.0  # end before all is known: `unsure` is right as well
+SHORT_S = 1200.0, 2400.0  # end before all is known: `inconclusive` is right as well
 SPACES = {
     "two settings": (Knob("train.loss_fn", ("cross_entropy", "other")),),
     "twelve settings": (
@@ -87,7 +87,7 @@ class Case(NamedTuple):
     def right(self) -> tuple[str, ...]:
         """The verdicts that are right."""
         said = "faster" if self.gain else "same"
-        return (said, "unsure") if self.budget_s < BUDGET_S else (said,)
+        return (said, "inconclusive") if self.budget_s < BUDGET_S else (said,)
 
 
 CASES = (
@@ -126,7 +126,7 @@ def measured(path: Path) -> list[Case]:
     with path.open(encoding="utf-8") as lines:
         runs = [record for record in parse_all(lines) if record.ok]
     speeds = [record.tokens_per_second for record in runs]
-    rehearsed = any(r.more.get("rehearsal") is True for r in runs)
+    rehearsed = any(r.rehearsal for r in runs)
     middle = statistics.fmean(speeds)
     luck = tuple(speed / middle for speed in speeds)
     spread = statistics.stdev(luck)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from benchmarks.search.landscape import World
-from fp8tune.search.record import Record
-from fp8tune.search.space import Point
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
 
 Ask = Callable[[Point], Record]
 """Runs a trial."""

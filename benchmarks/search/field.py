@@ -21,6 +21,5 @@ ARMS: dict[str, Callable[[World], Result]] = {
     "ours, without warm starts": lambda w: ours(w, Variant(usual=False)),
     "ours, no memory filter": lambda w: ours(w, Variant(sure=(0.0,))),
     "ours, records without peaks": lambda w: ours(w, Variant(peaks=False)),
-    "ours, no trial ends early": lambda w: ours(w, Variant(early=False)),
     "ours, allocator retries at the start": lambda w: ours(w, Variant(retries=True)),
 }

@@ -21,9 +21,10 @@ from benchmarks.search.recording import of_seeds, told
 from benchmarks.search.seed_worlds import POINT, SPACE, STEPS, Train
 from benchmarks.search.seeds import FIRST, TUNED
 from benchmarks.search.warmups import SPREAD, WELL, World, training
-from fp8tune.search.stability.course import Course, Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.finding import Finding, finding
 from fp8tune.search.stability.plan import Conditions, wanted
+from fp8tune.trials.loss_run import LossRun
 
 LONG = 2000
 """The config's warmup."""
@@ -57,7 +58,7 @@ def begun(world: World, draw: random.Random, learned: float) -> Train:
         for share in (1.0, learned)
     )
 
-    def train(precision: str, how: Course) -> Curve:
+    def train(precision: str, how: LossRun) -> Curve:
         return (own if how.warmup_steps == LONG else short)(precision, how)
 
     return train

@@ -78,7 +78,7 @@ def answer(seed: int) -> dict[str, Any]:
         Path("r.jsonl").write_text("".join(_records(seed, faults=kind == "faults")))
         code, said = _search(budget)
         for _ in range({"cut": 1, "cut again and again": CUTS}.get(kind, 0)):
-            (study,) = Path(".fp8tune").glob("*/trials.jsonl")
+            (study,) = Path(".fp8tune").glob("*/study.journal")
             whole = study.read_bytes()
             study.write_bytes(whole[: draw.randrange(len(whole))])
             code, said = _search(budget)

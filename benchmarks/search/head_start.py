@@ -21,9 +21,9 @@ from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.earlier import NOTHING, Earlier, earlier
 from fp8tune.search.guided import Guided
 from fp8tune.search.prior import CORRECTED, Expected, Prior
-from fp8tune.search.record import Record
-from fp8tune.search.space import Point
 from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
 
 BUDGET_S = 2 * 3600.0
 NEARLY = 0.99
@@ -112,7 +112,7 @@ def calibrated(mine: Estimate, other: Estimate, records: Sequence[Record]) -> Pr
 def _search(
     world: World, prior: Prior, past: Earlier = NOTHING
 ) -> tuple[Outcome, list[Record]]:
-    space, study = world.space, Study("")
+    space, study = world.space, Study(world.space)
     strategy = Guided(space, world.given, prior, earlier=past)
     runner = Replay(world.records(), space)
     found = Search(space, world.given, runner, strategy, study, Limits(BUDGET_S)).run()

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchmarks.search.shape import CAPACITIES, Arbitrary, Shape
-from fp8tune.search.record import Record
-from fp8tune.search.space import Knob, Point, Space
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Knob, Point, Space
 
 BATCHES = (
     (1, 2, 4, 8, 16, 32),
@@ -107,9 +107,25 @@ class Ground(NamedTuple):
     shape: Shape
 
 
-def world(seed: int) -> World:
-    """The landscape of a seed."""
-    return laid(seed)[0]
+def world(seed: int, *, heavy: bool = False) -> World:
+    """The landscape of a seed; ``heavy``: its optimizer steps take 10 to 60 s."""
+    found = laid(seed)[0]
+    return _accumulating(found) if heavy else found
+
+
+def _accumulating(world: World) -> World:
+    """The same config accumulating gradients until a step takes 10 to 60 s as given.
+
+    Every setting has the same tokens in a step, so a faster one has shorter steps.
+    """
+    step_s = random.Random(world.seed * 7919 + 3).uniform(10.0, 60.0)  # noqa: S311
+    tokens = step_s * world.truth[world.given].tokens_per_second
+    truth = {}
+    for point, one in world.truth.items():
+        step = tokens / one.tokens_per_second if one.outcome == "ok" else one.step_s
+        longer = STEPS * (step - one.step_s)
+        truth[point] = one._replace(seconds=one.seconds + longer, step_s=step)
+    return world._replace(truth=truth)
 
 
 def laid(seed: int) -> tuple[World, Ground]:

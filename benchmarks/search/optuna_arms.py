@@ -11,9 +11,9 @@ from benchmarks.search.arms import Ask
 from benchmarks.search.landscape import World
 from fp8tune.search.capacity import Memory
 from fp8tune.search.guided import SURE
-from fp8tune.search.record import Record
-from fp8tune.search.space import Point
 from fp8tune.search.works import closed
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
 
 MOST = 100
 """Asks in a row that may only give settings that were tried already."""

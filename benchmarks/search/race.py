@@ -14,9 +14,9 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.guided import SURE, Guided
 from fp8tune.search.prior import Expected, Prior, flat
-from fp8tune.search.record import Record
-from fp8tune.search.space import Point, Space
 from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
 
 MINUTES = (30, 60, 120)
 TRIALS = 10
@@ -77,16 +77,14 @@ class Variant(NamedTuple):
 
     ``error`` is the relative error of an estimate of memory and of speed, 0 for no
     estimate; without ``usual`` nothing is known of AC and compile beforehand either, so
-    that the prior is flat. Without ``early`` every trial takes its full sample. With
-    ``retries`` the given setting and its twin leave too little memory, by what their
-    allocator says, though the GPU is not full.
+    that the prior is flat. With ``retries`` the given setting and its twin leave too
+    little memory, by what their allocator says, though the GPU is not full.
     """
 
     error: float = 0.0
     sure: tuple[float, ...] = SURE
     usual: bool = True
     peaks: bool = True
-    early: bool = True
     retries: bool = False
 
 
@@ -127,7 +125,7 @@ def _search(world: World, variant: Variant, budget: float) -> _Ended:
     records = [_told(world, record, variant) for record in world.records()]
     prior = estimate(world, variant.error) if variant.error else flat
     strategy = Guided(space, world.given, prior, sure=variant.sure)
-    study = Study("")
+    study = Study(space)
     search = Search(
         space, world.given, Replay(records, space), strategy, study, Limits(budget)
     )
@@ -141,10 +139,10 @@ def _told(world: World, record: Record, variant: Variant) -> Record:
     """A record without what the variant leaves out, and with what it adds."""
     twin = world.space.twin(world.given)
     if variant.retries and world.space.point(record.knobs) in (world.given, twin):
-        record = record._replace(more={**record.more, "alloc_retries": 3})
+        record = record._replace(alloc_retries=3)
     if not variant.peaks:
         record = record._replace(peak_gib=0.0, reserved_gib=0.0)
-    return record if variant.early else record._replace(step_ms=())
+    return record
 
 
 def _nameless(space: Space) -> Space:

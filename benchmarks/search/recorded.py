@@ -24,7 +24,7 @@ from benchmarks.search.recording import raced, record
 from benchmarks.search.table import fractions, gaps, summary
 from fp8tune.job import Target
 from fp8tune.search.plan import Plan, plan_for_records, read_config
-from fp8tune.search.record import Record, parse_all
+from fp8tune.trials.record import Record, parse_all
 
 FILE = re.compile(r"landscape_(.+)_(cuda|cpu)\.jsonl")
 NOISE = 0.005
@@ -62,9 +62,8 @@ def world(landscape: Landscape, seed: int) -> World:
     plan, records = read(landscape)
     space = plan.space
     truth = {space.point(one.knobs): _truth(one) for one in records}
-    capacities = [one.more.get("capacity_gib") for one in records]
-    known = [gib for gib in capacities if isinstance(gib, float)]
-    return World(seed, space, plan.given, truth, NOISE, max(known, default=0.0))
+    capacity = max(one.capacity_gib for one in records)
+    return World(seed, space, plan.given, truth, NOISE, capacity)
 
 
 def _truth(one: Record) -> Truth:
@@ -90,7 +89,7 @@ def measured(
         yield {
             "landscape": landscape.records.name,
             "config": landscape.config.name,
-            "environment": str(records[0].more.get("environment", "")),
+            "environment": records[0].environment,
             "settings": len({plan.space.point(one.knobs) for one in records}),
             "ran": sum(one.ok for one in records),
             "races": len(seeds),

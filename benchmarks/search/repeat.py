@@ -15,6 +15,7 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.plan import read_config
+from fp8tune.trials.runner import TrialLimits
 
 DEADLINE_S = 900.0
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     failed = 0
     for number in range(options.runs):
-        record = runner.run({}, DEADLINE_S)
+        record = runner.run({}, TrialLimits(DEADLINE_S))
         failed += not record.ok
         speed = f"{record.tokens_per_second:,.1f} tokens/s"
         print(

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.space import Knob, Space
 from fp8tune.search.stability.compare import DIVERGED, INSIDE
-from fp8tune.search.stability.course import Course, Curve
+from fp8tune.search.stability.curve import Curve
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.space import Knob, Space
 
 SPACE = Space([Knob("train.mixed_precision", ("bf16", "fp8"), "precision")])
 POINT = (1,)
@@ -31,7 +32,7 @@ run's own."""
 NORM, SPIKES = 0.1, 0.005
 """Deviation of gradient norms (log), and how often one spikes, in either precision."""
 
-Train = Callable[[str, Course], Curve]
+Train = Callable[[str, LossRun], Curve]
 
 
 class Case(NamedTuple):
@@ -87,7 +88,7 @@ def generated(
     data = [draw.gauss(0, DATA) for _ in range(STEPS)]
     seeds = {} if levels is None else levels
 
-    def train(precision: str, how: Course) -> Curve:
+    def train(precision: str, how: LossRun) -> Curve:
         fp8 = precision == "fp8"
         seed = seeds.setdefault(how.seed, draw.gauss(0, case.spread))
         level = _level(case, seed, draw) if fp8 else seed

@@ -32,9 +32,10 @@ from benchmarks.search.seed_worlds import (
     generated,
 )
 from fp8tune.search.stability.compare import DIVERGED, INSIDE, MOST_SEEDS, OUTSIDE
-from fp8tune.search.stability.course import Course, Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.finding import finding
 from fp8tune.search.stability.plan import SEED, Conditions, wanted
+from fp8tune.trials.loss_run import LossRun
 
 FIRST, TUNED = 9000, (range(1000),)
 """The first seed of the recorded run, and seeds that tuning used."""
@@ -57,7 +58,7 @@ def pool(path: Path) -> Pool:
     with path.open(encoding="utf-8") as lines:
         for run in map(json.loads, lines):
             losses, norms = tuple(run["losses"]), tuple(run["grad_norms"])
-            how = Course(run["seed"], run["warmup_steps"], run["steps"], 10)
+            how = LossRun(run["seed"], run["warmup_steps"], run["steps"], 10)
             nan = len(losses) < run["steps"]
             made = Curve(run["precision"], how, losses, norms, nan)
             kind = found.fp8 if run["precision"] == "fp8" else found.bf16
@@ -77,7 +78,7 @@ def recorded(runs: Pool, name: str, draw: random.Random) -> Train:
     seeds = draw.sample(sorted(runs.bf16), 2 * MOST_SEEDS)
     wild = draw.sample(sorted(runs.wild), min(MOST_SEEDS, len(runs.wild)))
 
-    def train(precision: str, how: Course) -> Curve:
+    def train(precision: str, how: LossRun) -> Curve:
         place = how.seed - SEED
         if precision == "bf16":
             made = runs.bf16[seeds[place]]
@@ -87,7 +88,7 @@ def recorded(runs: Pool, name: str, draw: random.Random) -> Train:
             made = runs.fp8[seeds[place]]
         else:
             made = runs.wild[wild[place % len(wild)]]
-        return made._replace(precision=precision, course=how)
+        return made._replace(precision=precision, how=how)
 
     return train
 
@@ -136,7 +137,7 @@ def measured(count: int, first: int, curves: Path) -> Iterator[dict[str, Any]]:
     if not curves.exists():
         return
     runs = pool(curves)
-    steps = next(iter(runs.bf16.values())).course.steps
+    steps = next(iter(runs.bf16.values())).how.steps
     wishes = {"alike": INSIDE, "FP8": "", "FP8 diverges": DIVERGED}
     for name, right in wishes.items():
         draws = [random.Random(first + n) for n in range(count)]  # noqa: S311

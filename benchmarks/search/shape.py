@@ -7,7 +7,7 @@ import math
 import random
 from typing import Any
 
-from fp8tune.search.space import Knob
+from fp8tune.trials.space import Knob
 
 CAPACITIES = (79.1, 79.1, 93.1, 139.8, 139.8)
 

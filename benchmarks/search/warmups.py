@@ -26,9 +26,10 @@ from benchmarks.search.seed_worlds import (
     generated,
 )
 from benchmarks.search.seeds import FIRST, TUNED
-from fp8tune.search.stability.course import Course, Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.finding import finding
 from fp8tune.search.stability.plan import Conditions, wanted
+from fp8tune.trials.loss_run import LossRun
 
 SPREAD = 0.005
 WELL = Case("", SPREAD, apart=BESIDE)
@@ -76,7 +77,7 @@ def training(world: World, draw: random.Random, learned: float = 1.0) -> Train:
         for case in (WELL, world.wrong)
     )
 
-    def train(precision: str, how: Course) -> Curve:
+    def train(precision: str, how: LossRun) -> Curve:
         if how.warmup_steps >= world.needed:
             return well(precision, how)
         # what goes wrong is written of FP8

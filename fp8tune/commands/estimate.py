@@ -15,6 +15,7 @@ from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.runs import Run
+    from fp8tune.trials.record import Record
 
 RAN_ON = {
     "gpu": "the GPU that it ran on, which nothing says: name it with --gpu",
@@ -23,6 +24,8 @@ RAN_ON = {
 }
 """What a measured run is of, and what to type."""
 
+MAX_RECORDS = 1 << 24
+"""Largest study or file of records that is read [bytes]."""
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
@@ -149,21 +152,8 @@ def _typed(
 def _trials(variants: Variants, folder: str) -> list[Run]:
     """What the trials of a search have measured of the config's variants."""
     from fp8tune.search.calibrate import measured
-    from fp8tune.search.near import MAX_TRIALS
-    from fp8tune.search.record import BadRecord, parse_all
 
-    path = os.path.join(folder, "trials.jsonl")
-    with contextlib.suppress(FileNotFoundError):
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise Failure(f"{path}: no regular file")
-        if status.st_size > MAX_TRIALS:
-            raise Failure(f"{path}: larger than {MAX_TRIALS >> 20} MiB")
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            records = list(parse_all(iter(file)))
-    except BadRecord as error:
-        raise Failure(f"{path}: {error}") from None
+    path, records = _records(folder)
     found = measured(variants.job, records)
     if not found:
         many = f"{len(records)} trial{'s' * (len(records) != 1)}"
@@ -173,3 +163,37 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
             err=True,
         )
     return found
+
+
+def _records(folder: str) -> tuple[str, list[Record]]:
+    """The records of a study, or of the export that lies in its place."""
+    from fp8tune.trials.record import BadRecord, parse_all
+
+    if os.path.lexists(os.path.join(folder, "study.journal")):
+        return _of_study(folder)
+    path = os.path.join(folder, "trials.jsonl")
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise Failure(f"{path}: no regular file")
+        if status.st_size > MAX_RECORDS:
+            raise Failure(f"{path}: larger than {MAX_RECORDS >> 20} MiB")
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return path, list(parse_all(iter(file)))
+    except BadRecord as error:
+        raise Failure(f"{path}: {error}") from None
+
+
+def _of_study(folder: str) -> tuple[str, list[Record]]:
+    try:
+        from fp8tune.search.storage import BadStudy
+        from fp8tune.search.study import look
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        raise Failure(f"--study needs {error.name}: {hint}") from None
+    try:
+        _, trials = look(folder, most=MAX_RECORDS)
+    except BadStudy as error:
+        raise Failure(str(error)) from None
+    return folder, [trial.record for trial in trials]

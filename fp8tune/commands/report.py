@@ -14,14 +14,13 @@ from fp8tune.cli import Failure
 @click.option("--plots", is_flag=True, help="Write each plot as PNG and SVG beside it.")
 @click.option("--output", default="", metavar="FILE", help="Where to write the page.")
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
-def command(study: str, plots: bool, output: str, studies: str) -> None:
+@click.option("--storage", default="", metavar="URL", help="Where search kept STUDY.")
+def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
     """Remake the report of STUDY: a folder, or a name within .fp8tune.
 
     The study may be of a search that still runs; its trials are only read. The page is
     one file without network, STUDY/report.html unless --output says otherwise.
     """
-    from fp8tune.search.destination import CannotPut
-    from fp8tune.search.study import BadStudy
     from fp8tune.search.threads import load_numpy
 
     folder = study if os.path.isdir(study) else os.path.join(studies, study)
@@ -29,9 +28,11 @@ def command(study: str, plots: bool, output: str, studies: str) -> None:
         raise Failure(f"no study {study}: neither a folder nor one in {studies}")
     try:
         load_numpy()
+        from fp8tune.search.destination import CannotPut
         from fp8tune.search.report.write import write
+        from fp8tune.search.storage import BadStudy
 
-        written = write(folder, output, plots=plots)
+        written = write(folder, output, plots=plots, url=storage)
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         raise Failure(f"report needs {error.name}: {hint}") from None

@@ -40,6 +40,14 @@ from fp8tune.cli import Choice, Failure, text_or_json
     show_default=True,
     help="What is maximised; tokens-per-joule needs the GPU's watts.",
 )
+@click.option(
+    "--sampler",
+    type=Choice(["auto", "tpe", "gp", "random"]),
+    default="auto",
+    show_default=True,
+    help="What proposes settings: ours (auto), or one of Optuna's; all keep to what "
+    "fits. gp needs SciPy.",
+)
 @click.option("--output", default="", metavar="FILE", help="Where to write.")
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
 @click.option("--diff", is_flag=True, help="Show what would be written; write nothing.")
@@ -51,6 +59,16 @@ from fp8tune.cli import Choice, Failure, text_or_json
     "this machine and these versions, and none in replay.",
 )
 @click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
+@click.option(
+    "--storage",
+    default="",
+    metavar="URL",
+    help="Keep the study there, e.g. sqlite:///x.db: any Optuna storage.  [default: "
+    "study.journal in the study's folder]",
+)
+@click.option(
+    "--export", default="", metavar="FILE", help="Write the trials as JSON lines."
+)
 @text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
     """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.

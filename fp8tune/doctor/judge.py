@@ -76,7 +76,7 @@ def _driver(machine: Machine) -> Iterator[Check]:
 
 def _software(machine: Machine, device: str) -> Iterator[Check]:
     stage, how = machine.stopped
-    for name in ("torch", "torchao", "numpy"):
+    for name in ("torch", "torchao", "numpy", "optuna"):
         found = machine.packages.get(name, "")
         if not found:
             yield Check(name, "missing", "not installed", mend=INSTALL)
@@ -85,7 +85,7 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
             yield Check(name, "missing", found, f"import {name}: {how}", mend)
         else:
             yield Check(name, "ok", found)
-    without = {"optuna": "optuna-dashboard shows no study", "rich": "no live table"}
+    without = {"rich": "no live table"}
     if device == "cuda":
         without["nvidia-ml-py"] = "nvidia-smi is asked instead: no energy counter"
     for name, what in without.items():

@@ -15,6 +15,8 @@ FORM = (
     r"(?:[ \t]+until=(?P<until>\S+))?(?:[ \t]+--[ \t]*(?P<reason>.*))?[ \t\r]*$"
 )
 _BEGINNING = "# fp8tune: ignore"
+SEARCH = "# fp8tune search: "
+"""How every comment begins that ``fp8tune search`` writes into a config."""
 _MEANT = (
     r"(?i)#[ \t]*(?P<name>fp8tune)[ \t]*(?P<colon>:?)[ \t]*"
     r"(?P<word>[a-z][a-z-]*)[ \t]*(?P<rest>.*?)[ \t\r]*$"

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from fp8tune.runners.early import ended_early
-from fp8tune.search.record import Record, capacity_gib
-from fp8tune.search.runner import WHOLE, Leeway
-from fp8tune.search.space import Point, Space
-from fp8tune.search.stability.course import STAGE, Course, course
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import TrialLimits
+from fp8tune.trials.space import Point, Space
 
 
 class Replay:
@@ -38,46 +37,40 @@ class Replay:
         self._learned = {
             (point, how[:3]): record
             for record in learned
-            if (how := course(record)) and (point := _place(space, record)) is not None
+            if (how := record.loss_run) and (point := _place(space, record)) is not None
         }
 
     def now(self) -> float:
         """Simulated seconds."""
         return self._now
 
-    def run(
-        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
-    ) -> Record:
-        """The next record of a setting; one that takes too long is cut off.
-
-        A slow one ends early, as it would have done.
-        """
+    def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
+        """The next record of a setting; one that takes too long is cut off."""
         point = self.space.point(knobs)
         known = self._records[point]
         record = known[self._asked[point] % len(known)]
         self._asked[point] += 1
-        record = ended_early(record, leeway.floor)
-        longest = max(deadline, leeway.most * bool(record.step_ms))
+        stepping_s = limits.stepping_s if record.step_ms else 0.0
+        longest = max(limits.deadline_s, stepping_s)
         if record.cost_s > longest:
             record = Record(knobs, "hang", cost_s=longest)
         self._now += record.cost_s
-        more = record.more
-        if self._card_gib and not capacity_gib(record):
-            more = {**more, "capacity_gib": self._card_gib}
-        return record._replace(knobs=knobs, more=more)
+        capacity = record.capacity_gib or self._card_gib
+        return record._replace(knobs=knobs, capacity_gib=capacity)
 
-    def offers(self, knobs: dict[str, Any], how: Course) -> bool:
+    def offers(self, knobs: dict[str, Any], how: LossRun) -> bool:
         """Whether a run for its losses was recorded."""
         return (self.space.point(knobs), how[:3]) in self._learned
 
-    def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
+    def learn(
+        self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
+    ) -> Record:
         """The recorded run that was trained so; there must be one."""
-        record = self._learned[self.space.point(knobs), course[:3]]
-        if record.cost_s > deadline:
-            record = Record(knobs, "hang", cost_s=deadline)
+        record = self._learned[self.space.point(knobs), loss_run[:3]]
+        if record.cost_s > deadline_s:
+            record = Record(knobs, "hang", cost_s=deadline_s)
         self._now += record.cost_s
-        more = {**record.more, STAGE: course._asdict()}
-        return record._replace(knobs=knobs, more=more)
+        return record._replace(knobs=knobs, loss_run=loss_run)
 
     def skip(self, point: Point) -> None:
         """Pass over a setting's next record: a study that resumes has it already."""

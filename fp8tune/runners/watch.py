@@ -15,7 +15,7 @@ from fp8tune.runners.gpu import (
     able_to_compute,
     named_reasons,
 )
-from fp8tune.search.record import Record
+from fp8tune.trials.record import OtherProcess, Record, from_data
 
 WAIT_S = 20.0
 """How long to wait for a killed trial's memory [s]."""
@@ -96,20 +96,12 @@ def _use_by_others(seen: Sample) -> float:
     return (seen.busy or 0.0) if large or hidden else 0.0
 
 
-def sharers(record_more: dict[str, Any]) -> str:
-    """The other processes that a record names: ``python (pid 12, 3.0 GiB)``."""
-    told: Any = record_more.get("others")
-    return ", ".join(filter(None, map(_sharer, told if isinstance(told, list) else [])))
-
-
-def _sharer(told: Any) -> str:
-    """One of them; ``""`` where a record of somebody else's says something odd."""
-    match told:
-        case {"name": str(name), "pid": int(pid), "gib": int() | float() as gib}:
-            return f"{name} (pid {pid}, {gib:.1f} GiB)"
-        case {"name": str(name), "pid": int(pid)}:
-            return f"{name} (pid {pid})"
-    return ""
+def sharers(others: Sequence[OtherProcess]) -> str:
+    """Processes beside a trial in words: ``python (pid 12, 3.0 GiB)``."""
+    return ", ".join(
+        f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"
+        for name, pid, gib in others
+    )
 
 
 def slows(sample: Sample) -> bool:
@@ -149,25 +141,25 @@ def beside(
     slowed itself down or that others computed on, say nothing of the setting: all may
     pass.
     """
-    more = {**found.more, **before, **steady}
-    if driver and "versions" in more:
-        more["versions"] = {**more["versions"], "driver": driver}
-    others = sharers(more)
+    found = from_data({**found.data(), **before, **steady})
+    if driver and found.versions:
+        found = found._replace(versions={**found.versions, "driver": driver})
+    others = sharers(found.others)
     used = before.get("gpu_used_gib", 0.0)
     crowded = used > CROWDED_GIB
     taken = others or f"{used:.1f} GiB of a process that is not shown"
     if found.outcome == "oom" and crowded:
-        more["message"] = f"out of memory beside {taken}"
-        return found._replace(outcome="launch", more=more)
-    if found.ok and crowded and more.get("alloc_retries"):
-        more["message"] = f"allocator retries beside {taken}"
-        return found._replace(outcome="launch", more=more)
+        message = f"out of memory beside {taken}"
+        return found._replace(outcome="launch", message=message)
+    if found.ok and crowded and found.alloc_retries:
+        message = f"allocator retries beside {taken}"
+        return found._replace(outcome="launch", message=message)
     if found.ok and (busy := before.get("gpu_busy", 0.0)):
         who = others or "a process that is not shown"
-        more["message"] = f"{who} computes on the GPU, {100 * busy:.0f} % of the time"
-        return found._replace(outcome="throttled", more=more)
+        message = f"{who} computes on the GPU, {100 * busy:.0f} % of the time"
+        return found._replace(outcome="throttled", message=message)
     if found.ok and steady.get("slowed", 0.0) > SHARE:
         reasons = ", ".join(steady["clock_reasons"])
-        more["message"] = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
-        return found._replace(outcome="throttled", more=more)
-    return found._replace(more=more)
+        message = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
+        return found._replace(outcome="throttled", message=message)
+    return found

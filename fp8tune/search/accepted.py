@@ -9,10 +9,10 @@ from functools import lru_cache, partial, reduce
 from itertools import starmap
 from typing import Any
 
-from fp8tune.search.record import Record
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.trials.record import Record
 
 
 def accepted(

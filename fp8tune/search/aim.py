@@ -7,13 +7,11 @@ records in which that field holds the aim.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from fp8tune.runners.driver import current
 from fp8tune.search.plan import CannotPlan
-from fp8tune.search.record import Record
-from fp8tune.search.stability.course import STAGE, course
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import Trial
 
 SPEED, ENERGY = "tokens-per-second", "tokens-per-joule"
 AIMS = (SPEED, ENERGY)
@@ -43,7 +41,7 @@ def aimed(trials: Sequence[Trial], aim: str) -> Sequence[Trial]:
         return trials
     return [
         trial
-        if trial.stage == STAGE
+        if trial.stage == "stability"
         else trial._replace(record=_efficient(trial.record))
         for trial in trials
     ]
@@ -58,15 +56,7 @@ def _efficient(record: Record) -> Record:
 
 def tokens_per_joule(record: Record) -> float:
     """What a record tells of it; 0 where it is unknown, or cannot be."""
-    value = _told(record, "tokens_per_joule")
-    return value if value and not _is_nonsense(record) else 0.0
-
-
-def _told(record: Record, name: str) -> float:
-    """A number above 0 that a record tells; 0 where it does not."""
-    value: Any = record.more.get(name)
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if plain and 0 < value < 1e300 else 0.0
+    return 0.0 if _is_nonsense(record) else record.tokens_per_joule
 
 
 def _is_nonsense(record: Record) -> bool:
@@ -74,12 +64,12 @@ def _is_nonsense(record: Record) -> bool:
 
     The two tell the watts of all GPUs: as many times one GPU's as there are GPUs.
     """
-    each = _told(record, "tokens_per_joule")
+    each = record.tokens_per_joule
     aimed_already = record.tokens_per_second == each
-    if not each or not record.measured or aimed_already:
+    if not each or not record.ok or aimed_already:
         return False
-    watts, power = record.tokens_per_second / each, _told(record, "power_w")
-    gpus = watts / power if power else 1.0
+    watts = record.tokens_per_second / each
+    gpus = watts / record.power_w if record.power_w else 1.0
     return not (WATTS[0] <= watts <= WATTS[1] and gpus >= LEAST_GPUS)
 
 
@@ -88,9 +78,9 @@ def nonsense(aim: str, records: Iterable[Record]) -> str:
     wrong = (r for r in records if aim == ENERGY and r.ok and _is_nonsense(r))
     return next(
         (
-            f"{r.more['tokens_per_joule']:g} `tokens_per_joule` at "
+            f"{r.tokens_per_joule:g} `tokens_per_joule` at "
             f"{r.tokens_per_second:,.0f} tokens/s"
-            + (f" and {power:g} `power_w`" if (power := _told(r, "power_w")) else "")
+            + (f" and {r.power_w:g} `power_w`" if r.power_w else "")
             for r in wrong
         ),
         "",
@@ -104,7 +94,7 @@ def figure(value: float, aim: str) -> str:
 
 def lacking(aim: str, records: Iterable[Record]) -> str:
     """How many records that ran cannot tell the aim; ``""`` where all can."""
-    ran = [r for r in records if r.ok and aim == ENERGY and not course(r)]
+    ran = [r for r in records if r.ok and aim == ENERGY and not r.loss_run]
     count = sum(not tokens_per_joule(record) for record in ran)
     return f"{count} trial{'s' * (count != 1)}" if count else ""
 

@@ -9,7 +9,6 @@ from fp8tune.search.aim import ENERGY, SPEED, aimed
 from fp8tune.search.cutoff import was_given_up
 from fp8tune.search.eligible import eligible
 from fp8tune.search.failed import wrong_data
-from fp8tune.search.record import Record
 from fp8tune.search.runs import (
     MOST,
     Evidence,
@@ -32,17 +31,15 @@ from fp8tune.search.runs import (
     together,
     usual,
 )
-from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
 from fp8tune.search.statistics import SAME, Speed, settled, shown, speed, verdict
-from fp8tune.search.study import Trial, timed
 from fp8tune.search.turning import unmeasured
 from fp8tune.search.twins import Pair, fp8_gain
 from fp8tune.search.works import closed
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
 
-WHOLE = "searched_all"
-"""The field of a record that says of a search that it ended by itself: whether nothing
-was left that promises something, or only what is likely to run out of memory."""
 SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE = "the same command", "a larger --budget", ""
 """What tells more than an answer."""
 
@@ -152,7 +149,7 @@ def answer(
     twin, fp8, pair = fp8_gain(space, runs, points)
     return Answer(
         chosen,
-        said if known else "unsure",
+        said if known else "inconclusive",
         *together(runs, chosen, given),
         twin,
         fp8.value if fp8 else None,
@@ -206,18 +203,20 @@ def _choice(
 ) -> tuple[Point | None, str]:
     """The setting to take, and what it is to the given one, which may diverge."""
     if not best:
-        return None, "unsure"
+        return None, "inconclusive"
     unfit = diverges or is_unfit(runs[given])
     gain = gap(runs, best[0], given)
     if best[0] == given:
         return given, "same"
     if gain is None:
         never = unfit and speed_of(runs, given) is None
-        return best[0], "faster" if never else "unsure"
+        return best[0], "faster" if never else "inconclusive"
     said = verdict(gain, usual(runs).same)
     if said in ("same", "slower") and not unfit:
         return given, "same"
-    return best[0], said if unfit or _is_confirmed(runs, best[0], given) else "unsure"
+    return best[0], said if unfit or _is_confirmed(
+        runs, best[0], given
+    ) else "inconclusive"
 
 
 def _is_confirmed(runs: Runs, chosen: Point | None, given: Point) -> bool:
@@ -247,7 +246,7 @@ def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
     seen = [(p, t.record) for p, t in runs if not was_given_up(t)]
     if {p for p, t in runs if was_given_up(t)} - {point for point, _ in seen}:
         return False
-    if any(trial.record.more.get(WHOLE) is True for trial in trials):
+    if any(trial.searched_all is True for trial in trials):
         return True
     shut = closed(space, seen)
     return all(shut(point) for point in space.points(given) if point != given)

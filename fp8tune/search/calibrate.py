@@ -10,15 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from fp8tune.facts.gpus import is_another
 from fp8tune.facts.runs import BadCalibration, Run, of_job
 from fp8tune.facts.stored import add, read
 from fp8tune.job import Job, Unknown
-from fp8tune.search.record import Record
-from fp8tune.search.stability.course import course
 from fp8tune.search.tokens import with_knobs
+from fp8tune.trials.record import Record
 
 NAME = "calibration.jsonl"
 MOST = 400
@@ -28,14 +26,14 @@ MOST = 400
 def measured(job: Job, records: Iterable[Record]) -> list[Run]:
     """What trials of a config have measured, once for each of its settings.
 
-    Rehearsals on a CPU say nothing of a GPU, a rank by itself, a trial that ended early
-    and one on another GPU nothing of speed, and runs for their losses nothing at all. A
-    trial that ran out of memory says that it needs more than there is.
+    Rehearsals on a CPU say nothing of a GPU, a rank by itself and a trial on another
+    GPU nothing of speed, and runs for their losses nothing at all. A trial that ran out
+    of memory says that it needs more than there is.
     """
     last: dict[str, Record] = {}
     for record in records:
         tells = record.ok or record.outcome == "oom"
-        if tells and not record.more.get("rehearsal") and not course(record):
+        if tells and not record.rehearsal and not record.loss_run:
             last[repr(sorted(record.knobs.items()))] = record
     return [run for record in last.values() for run in _runs(job, record)]
 
@@ -43,15 +41,14 @@ def measured(job: Job, records: Iterable[Record]) -> list[Run]:
 def _runs(job: Job, record: Record) -> Iterator[Run]:
     """What one trial has measured; what cannot be or was not predicted is left out.
 
-    Made-up text routes tokens to other experts than the config's data do.
+    Synthetic data routes tokens to other experts than the config's data do.
     """
-    key, more = job.words.renamed.get("grad_accum"), record.more
+    key = job.words.renamed.get("grad_accum")
     values = dict(record.knobs)
-    count = more.get("grad_accum")
-    if key is not None and type(count) is int and count > 0:
-        values.setdefault(key, count)
-    changed, versions = with_knobs(job, values), _versions(more)
-    whole = record.measured and "extrapolated" not in more
+    if key is not None and record.grad_accum:
+        values.setdefault(key, record.grad_accum)
+    changed, versions = with_knobs(job, values), _versions(record)
+    whole = record.ok and not record.extrapolated
     with contextlib.suppress(Unknown):
         whole = whole and not _is_elsewhere(job, record)
     tokens = record.tokens_per_second if whole else 0.0
@@ -59,22 +56,21 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
     for peak, rate in told if record.ok else [(0.0, 0.0)]:
         with contextlib.suppress(Unknown, BadCalibration):
             runs = of_job(changed, peak, rate, versions, ran_out=not record.ok)
-            routed = job["experts"] > 0 and more.get("made_up_data") is True
+            routed = job["experts"] > 0 and record.synthetic_data is True
             yield from (run._replace(config="") if routed else run for run in runs)
 
 
 def _is_elsewhere(job: Job, record: Record) -> bool:
     """Whether a trial ran on another GPU than its config is for."""
-    device = str(record.more.get("environment", "")).partition(", torch ")[0]
+    device = record.environment.partition(", torch ")[0]
     return bool(device) and is_another(device, job["gpu"])
 
 
-def _versions(more: Mapping[str, Any]) -> dict[str, str]:
+def _versions(record: Record) -> dict[str, str]:
     """The software of a trial, by name."""
-    said = more.get("versions")
-    if isinstance(said, dict):
-        return {k: v for k, v in said.items() if isinstance(v, str) and v}
-    torch = str(more.get("environment", "")).rpartition("torch ")[2]
+    if record.versions:
+        return {name: version for name, version in record.versions.items() if version}
+    torch = record.environment.rpartition("torch ")[2]
     return {"torch": torch} if torch else {}
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from fp8tune.search.line import Guess, Lines, Run
 from fp8tune.search.normal import Array, below
-from fp8tune.search.record import Record, capacity_gib, tight
-from fp8tune.search.space import Point, Space
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
 
 CARDS = {79.1: 1.0, 93.1: 0.3, 139.8: 0.6, 178.4: 0.3, 44.5: 0.05, 23.6: 0.05}
 """Memory of GPUs with FP8 that torch reports [GiB], by how often they are met."""
@@ -54,7 +54,7 @@ class Memory:
         prior: Sequence[Guess] = (),
     ) -> None:
         told = [
-            Run(point, _peak(r), r.ok and not tight(r))
+            Run(point, _peak(r), r.ok and not r.memory_shortage)
             for point, r in runs
             if _tells(r)
         ]
@@ -115,7 +115,7 @@ class Memory:
 def _tells(record: Record) -> bool:
     """Whether a trial says something of memory: how much it took, or what there is."""
     if record.ok:
-        return record.peak_gib > 0 or not tight(record)
+        return record.peak_gib > 0 or not record.memory_shortage
     return record.outcome == "oom"
 
 
@@ -127,7 +127,7 @@ def _peak(record: Record) -> float:
 def _card(card_gib: float, records: Sequence[Record]) -> float:
     """The GPU's memory: as records say it, else as the job does, if that can be."""
     for record in records:
-        if told := capacity_gib(record):
+        if told := record.capacity_gib:
             return told
     most = max((_peak(record) for record in records), default=0.0)
     return card_gib if card_gib > most else 0.0

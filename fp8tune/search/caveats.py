@@ -27,7 +27,7 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     if found.chosen != plan.given and reached(found).gain and not found.confirmed:
         does = f": {found.more} does" * (found.more == LARGER_BUDGET)
         yield f"not both measured again, so it may be luck{does}"
-    if said := unsure(found):
+    if said := inconclusive(found):
         yield said
     if found.verdict == "same" and found.alike > SAME:
         yield f"up to {100 * found.alike:.0f} % is the same: a CPU tells no more"
@@ -49,10 +49,10 @@ def may_diverge(found: Answer, plan: Plan) -> str:
     return said * (alike and found.given_outcome == "nan")
 
 
-def unsure(found: Answer) -> str:
+def inconclusive(found: Answer) -> str:
     """Why a gain that was measured on both sides is not sure; ``""`` for others."""
-    if found.verdict != "unsure" or found.unmeasured:
-        return predicted(found) if found.verdict == "unsure" else ""
+    if found.verdict != "inconclusive" or found.unmeasured:
+        return predicted(found) if found.verdict == "inconclusive" else ""
     doubtful = stability.doubt(found.learns) or not found.confirmed
     if doubtful or not reached(found).gain:
         return ""

@@ -6,22 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
-from fp8tune.search.anew import latest, tries_anew
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
 from fp8tune.search.caveats import caveats, learning
-from fp8tune.search.cutoff import never_began
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS, failed
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record
+from fp8tune.search.retries import latest, retries_all
 from fp8tune.search.runs import ENOUGH
-from fp8tune.search.space import Space
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME, Speed
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Space
+from fp8tune.trials.trial import Trial
 
 _UNCONFIRMED = {
     SAME_COMMAND: "the search was stopped before it measured the best settings again",
@@ -55,9 +54,8 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
 
 def _allocator(record: Record | None) -> str:
     """What the environment told torch's allocator in a trial; ``""`` for nothing."""
-    versions = record.more.get("versions") if record else None
-    said = versions.get("allocator") if isinstance(versions, dict) else None
-    return said[:200] if isinstance(said, str) and said != "default" else ""
+    said = record.versions.get("allocator", "") if record else ""
+    return "" if said == "default" else said[:200]
 
 
 def _rejected(found: Answer) -> str:
@@ -111,8 +109,8 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
         yield f"{_interval(given, aim)} -> {_interval(best, aim)}"
         told = " tokens per joule" * (aim == ENERGY)
         yield f"{change(gain)}{told}{of_pairs(found)}"
-    elif found.chosen == plan.given and found.verdict == "unsure":
-        yield f"unsure: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
+    elif found.chosen == plan.given and found.verdict == "inconclusive":
+        yield f"inconclusive: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
         yield from _second(found, plan)
         if found.more == LARGER_BUDGET:
             yield f"give {found.more} to learn more"
@@ -220,7 +218,10 @@ def of_pairs(found: Answer) -> str:
 
 def _by_few(found: Answer) -> str:
     """Of how few pairs of runs a gain is; ``""`` where they are enough."""
-    few = found.verdict in ("faster", "unsure") and 0 < found.evidence.pairs < ENOUGH
+    few = (
+        found.verdict in ("faster", "inconclusive")
+        and 0 < found.evidence.pairs < ENOUGH
+    )
     return (
         f", by {found.evidence.pairs} pair{'s' * (found.evidence.pairs != 1)} of runs"
         if few
@@ -256,16 +257,16 @@ def unsettled(found: Answer) -> str:
 
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     """Why nothing succeeded, and what to do."""
-    failures = [trial.record for trial in trials if not trial.record.ok]
+    failures = [trial for trial in trials if not trial.record.ok]
     now = latest(trials)
     for how, count in Counter(map(failed, failures)).most_common():
         yield f"{count} trial{'s' * (count > 1)}: {how}"
     if not any(True for _ in plan.space.points(plan.given)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"
-    elif all("budget_s" in t.record.more for t in trials if t.process == now):
+    elif all(t.is_of_budget for t in trials if t.process == now):
         yield f"no trial ended within {shown(budget)}; give a larger --budget"
-    elif any(record.outcome == "oom" for record in failures):
+    elif any(trial.record.outcome == "oom" for trial in failures):
         yield f"try {_smaller(plan)}"
 
 
@@ -282,8 +283,8 @@ def _smaller(plan: Plan) -> str:
 
 def mending(trials: Sequence[Trial], *, rehearsed: bool) -> Iterator[str]:
     """What to do where real trials failed of what the machine may have caused."""
-    if tries_anew(trials, latest(trials) + 1):
-        if all(never_began(trial.record) for trial in trials):
+    if retries_all(trials, latest(trials) + 1):
+        if all(trial.record.never_began for trial in trials):
             command = f"fp8tune doctor{' --device cpu' * rehearsed}"
             yield f"{command} says what is missing on this machine"
         yield "once that is mended, the same command tries your config anew"

@@ -24,9 +24,9 @@ from fp8tune.search.runs import (
     speed_of,
     usual,
 )
-from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import RESOLVED, settled, verdict
-from fp8tune.search.study import Trial
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
 
 BEST = 3
 """Settings that are confirmed, the given one not counted."""
@@ -61,7 +61,6 @@ def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | 
         _in_turn(space, points, runs)
         or _once_more(space, given, trials, rival)
         or _passed_over(space, given, found, runs, rival)
-        or _cut_short(space, given, trials, runs)
         or _doubtful(space, given, trials, runs)
         or _counterpart(space, given, trials, runs)
     )
@@ -164,28 +163,6 @@ def _passed_over(
     lost = lost if lost > CLOSE else 1.0
     rivals = [p for p in every[: 2 * BEST] if p != known]
     promising = [p for p in rivals if seen[p] * lost > best]
-    return _beside_given(runs, given, rivals, promising)
-
-
-def _cut_short(
-    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
-) -> Point | None:
-    """A setting that ended early for being slower than one that has failed since.
-
-    It is measured in full where it may be faster than what is left.
-    """
-    if not any(_times(runs, p) and failed(own) for p, own in runs.items()):
-        return None
-    left = [
-        own.value for p in ranked(space, given, trials) if (own := speed_of(runs, p))
-    ]
-    most = {
-        point: own[0].record.tokens_per_second
-        for point, own in runs.items()
-        if own[0].record.ok and not own[0].record.measured and not is_unfit(own)
-    }
-    rivals = sorted(most, key=lambda p: most[p], reverse=True)[:BEST]
-    promising = [p for p in rivals if most[p] > max(left, default=0.0)]
     return _beside_given(runs, given, rivals, promising)
 
 

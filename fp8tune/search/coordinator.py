@@ -7,17 +7,16 @@ a search that was killed goes on as if it had not been.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.anew import counting, latest, lost_s
 from fp8tune.search.answer import (
     LARGER_BUDGET,
     NOTHING_MORE,
     SAME_COMMAND,
-    WHOLE,
     Answer,
     answer,
 )
@@ -25,8 +24,8 @@ from fp8tune.search.confirm import again, reason, settings
 from fp8tune.search.cutoff import (
     ENDING,
     has_ended,
+    is_cut_off,
     least,
-    marked,
     never_begins,
     was_cut_short,
     was_given_up,
@@ -39,16 +38,17 @@ from fp8tune.search.deadline import (
     typical,
 )
 from fp8tune.search.failed import wrong_data
-from fp8tune.search.floor import floor
 from fp8tune.search.leftover import left_over
-from fp8tune.search.record import Record
-from fp8tune.search.runner import CONFIRMED_S, Leeway, Runner
-from fp8tune.search.space import Point, Space
+from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stability.stage import Stage
 from fp8tune.search.strategy import Proposal, Strategy
-from fp8tune.search.study import Study, Trial, timed
+from fp8tune.search.study import Study
 from fp8tune.search.works import PASSING
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import CONFIRMED_S, Runner, TrialLimits
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
 
 
 class Limits(NamedTuple):
@@ -104,9 +104,9 @@ class Search:
 
     @property
     def _spent(self) -> float:
-        """Seconds that trials took, but for those that were in vain."""
-        vain = lost_s(self.study.trials, self.study.process)
-        return self.runner.now() - self._begun - vain
+        """Seconds of the budget that trials took."""
+        free = uncharged_s(self.study.trials, self.study.process)
+        return self.runner.now() - self._begun - free
 
     @property
     def _trials(self) -> Sequence[Trial]:
@@ -129,7 +129,7 @@ class Search:
     @property
     def _too_late(self) -> bool:
         """Whether no trial would get as far as its model in the time that is left."""
-        return self.left <= least(trial.record for trial in self.study.trials)
+        return self.left <= least(self.study.trials)
 
     def run(self) -> Answer:
         """Search until nothing is gained or the budget is spent; then answer.
@@ -184,11 +184,11 @@ class Search:
 
     def _first(self) -> Iterator[Proposal]:
         """The user's config and its bf16 twin, which is not tried if that failed."""
-        yield from self._once(Proposal(self.given, "given", "your config"))
+        yield from self._once(Proposal(self.given, "baseline", "your config"))
         twin = self.space.twin(self.given)
-        ran = [t.record.ok for t in self._trials if t.stage == "given"]
+        ran = [t.record.ok for t in self._trials if t.stage == "baseline"]
         if twin and (not ran or any(ran)):
-            yield from self._once(Proposal(twin, "twin", "the same in bf16"))
+            yield from self._once(Proposal(twin, "bf16-baseline", "the same in bf16"))
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:
         """Once more where that failed of what may pass."""
@@ -257,15 +257,21 @@ class Search:
     def _try(self, proposal: Proposal) -> None:
         left = self.left
         self.watch(Event(proposal, None, left))
-        record, limit = self._run(proposal, left)
-        record = marked(record, left)
-        if proposal.stage in ENDING or is_late(record, limit):
-            more = {**record.more, "budget_s": self.limits.budget}
-            whole = self._has_seen_all()
-            if proposal.stage in ENDING and whole is not None:
-                more[WHOLE] = whole
-            record = record._replace(more=more)
-        trial = self.study.add(proposal.stage, record)
+        number = self.study.ask(proposal.stage, proposal.point)
+        try:
+            record, limit = self._run(proposal, left)
+        except BaseException:
+            self.study.lose(number)
+            raise
+        ends = proposal.stage in ENDING
+        of_budget = ends or is_late(record, limit)
+        trial = self.study.tell(
+            number,
+            record,
+            cut_off=is_cut_off(record, left),
+            budget_s=self.limits.budget if of_budget else math.inf,
+            searched_all=self._has_seen_all() if ends else None,
+        )
         self.watch(Event(proposal, trial, self.left))
 
     def _has_seen_all(self) -> bool | None:
@@ -273,8 +279,7 @@ class Search:
 
         As it was when the search ended by itself, now or before it was killed.
         """
-        said = (trial.record.more.get(WHOLE) for trial in self.study.trials)
-        told = [self._whole, *said]
+        told = [self._whole, *(trial.searched_all for trial in self.study.trials)]
         return True if True in told else False if False in told else None
 
     def _run(self, proposal: Proposal, left: float) -> tuple[Record, float]:
@@ -283,17 +288,15 @@ class Search:
         if proposal.course and self.stage:
             limit = self.stage.limit(trials, proposal, left)
             return self.runner.learn(values, proposal.course, limit), limit
-        limit = deadline(self.space, timed(trials), proposal.point, left)
-        return self.runner.run(values, limit, self._leeway(proposal, left)), limit
+        limits = self._limits(proposal, left)
+        return self.runner.run(values, limits), limits.deadline_s
 
-    def _leeway(self, proposal: Proposal, left: float) -> Leeway:
-        """Only what searches may end early: all else is measured in full."""
+    def _limits(self, proposal: Proposal, left: float) -> TrialLimits:
+        """How long a trial may take of the ``left`` seconds."""
         trials = timed(self.study.trials)
-        most = extended(trials, left)
-        matmuls = counted_matmuls(self.space, trials, proposal.point)
-        kept = (self.given, self.space.twin(self.given))
-        searches = proposal.stage == "search" and proposal.point not in kept
-        if not searches or self.aim != SPEED:
-            least_s = CONFIRMED_S if proposal.stage == "confirm" else 0.0
-            return Leeway(most=most, matmuls=matmuls, least_s=least_s)
-        return Leeway(floor(self.space, self.given, self._trials), most, matmuls)
+        return TrialLimits(
+            deadline(self.space, trials, proposal.point, left),
+            extended(trials, left),
+            counted_matmuls(self.space, trials, proposal.point),
+            CONFIRMED_S if proposal.stage == "confirm" else 0.0,
+        )

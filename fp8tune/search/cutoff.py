@@ -2,78 +2,53 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
-from fp8tune.search.record import Record
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import Trial
 
-CUT_OFF = "cut_off"
-"""The field of a record that says so."""
-IMPORT = "import_s"
-"""The field that says how long the trial's process imported torch [s]."""
-BEFORE = ("start", "import", "gpu")
-"""Stages of a trial before it builds its model: nothing in them is of its setting."""
 TRIES = 4
-"""Trials in a row that may fail in these stages, until none is taken to start."""
+"""Trials in a row that may fail before they build a model, until none is taken to
+start."""
 ENDING = ("confirm", "stability")
 """Stages after which the search proposes nothing new."""
 LATE = ("hang", "compile", "launch")
 """How a trial ends that was not done by its deadline."""
 
 
-def is_cut_off(record: Record) -> bool:
-    """Whether the end of the budget ended a trial."""
-    return record.more.get(CUT_OFF) is True
+def is_cut_off(record: Record, left: float) -> bool:
+    """Whether a trial took all ``left`` seconds of the budget and did not end."""
+    return record.outcome in LATE and record.cost_s >= left
 
 
-def marked(record: Record, left: float) -> Record:
-    """A record that says whether its trial took all of the ``left`` seconds in vain."""
-    if record.outcome not in LATE or record.cost_s < left:
-        return record
-    return record._replace(more={**record.more, CUT_OFF: True})
-
-
-def least(records: Iterable[Record]) -> float:
+def least(trials: Iterable[Trial]) -> float:
     """Seconds in which no trial gets as far as its model, by those before; 0 at first.
 
     The shortest import, or what the longest of those took that did not end theirs.
     """
-    known = list(records)
-    told = [record.more.get(IMPORT) for record in known]
-    took = [s for s in told if isinstance(s, (int, float)) and s > 0]
-    vain = [r.cost_s for r in known if is_cut_off(r) and never_began(r)]
-    return min(took) if took else max(vain, default=0.0)
+    known = list(trials)
+    took = [t.record.import_s for t in known if t.record.import_s]
+    lost = [t.record.cost_s for t in known if t.cut_off and t.record.never_began]
+    return min(took) if took else max(lost, default=0.0)
 
 
 def never_begins(trials: Sequence[Trial]) -> bool:
     """Whether no trial is taken to start, by the last ones: a GPU may break."""
-    last = [never_began(trial.record) for trial in trials[-TRIES:]]
+    last = [trial.record.never_began for trial in trials[-TRIES:]]
     return len(last) == TRIES and all(last)
-
-
-def never_began(record: Record) -> bool:
-    """Whether a trial failed before its setting could matter."""
-    return record.more.get("stage_reached") in BEFORE
 
 
 def was_given_up(trial: Trial) -> bool:
     """Whether a larger budget tries the setting of a trial once more."""
-    return trial.stage == "search" and "budget_s" in trial.record.more
+    return trial.stage == "search" and trial.is_of_budget
 
 
 def was_cut_short(trial: Trial, budget: float) -> bool:
     """Whether a trial was given up for a smaller budget than there is now [s]."""
-    given_up = trial.stage not in ENDING or is_cut_off(trial.record)
-    return given_up and _budget(trial) < budget
+    given_up = trial.stage not in ENDING or trial.cut_off
+    return given_up and trial.budget_s < budget
 
 
 def has_ended(trials: Iterable[Trial], budget: float) -> bool:
     """Whether a search with that budget [s] or more has come to its confirmation."""
-    return any(t.stage in ENDING and _budget(t) >= budget for t in trials)
-
-
-def _budget(trial: Trial) -> float:
-    """The budget that ended a trial or the search before it [s]; else infinite."""
-    budget = trial.record.more.get("budget_s")
-    return budget if isinstance(budget, (int, float)) else math.inf
+    return any(t.stage in ENDING and t.budget_s >= budget for t in trials)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.record import Record
-from fp8tune.search.space import Point, Space
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
 
 LONGEST, PART = 900.0, 1 / 8
 """A trial of which nothing is known [s], or that part of what is left; twice as long
@@ -76,9 +76,7 @@ def _costs(space: Space, trials: Sequence[Trial], point: Point) -> list[float]:
 def counted_matmuls(space: Space, trials: Sequence[Trial], point: Point) -> int:
     """FP8 matmuls that the last trial of a setting counted; 0 where none did."""
     own = (t.record for t in reversed(trials) if t.record.ok)
-    told = (
-        record.more.get("float8_matmuls")
-        for record in own
-        if space.point(record.knobs) == point
+    counts = (
+        record.float8_matmuls for record in own if space.point(record.knobs) == point
     )
-    return next((count for count in told if type(count) is int), 0)
+    return next(filter(None, counts), 0)

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from fp8tune import atomic
+from fp8tune.search.storage import NAME
 
-OWN = (
-    *("study.json", "trials.jsonl", "trials.jsonl.bak"),
-    *("optuna.journal", "optuna.journal.lock", "lock"),
-)
+OWN = (NAME, f"{NAME}.bak", "trials.jsonl", "lock")
 """The files of a study's folder that no output may replace."""
 BESIDE = "calibration.jsonl"
 """What studies leave to later estimates, in the folder of all."""
@@ -71,7 +69,7 @@ def _is_evidence(path: str) -> bool:
     folder, name = os.path.split(place)
     if name == BESIDE:
         return os.path.exists(place)
-    return name in OWN and os.path.exists(os.path.join(folder, "study.json"))
+    return name in OWN and os.path.exists(os.path.join(folder, NAME))
 
 
 def is_same(path: str, other: str) -> bool:

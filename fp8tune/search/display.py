@@ -12,7 +12,6 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.watch import sharers
 from fp8tune.search.aim import SPEED
 from fp8tune.search.coordinator import Event
-from fp8tune.search.journal import Journal
 from fp8tune.search.output import progress
 from fp8tune.search.plan import Plan
 from fp8tune.search.study import Study
@@ -28,7 +27,7 @@ class Watch(NamedTuple):
 @contextmanager
 def display(plan: Plan, study: Study, out: TextIO, aim: str = SPEED) -> Iterator[Watch]:
     """Show a search on ``out`` for as long as the block runs."""
-    keep = _keeper(plan, study)
+    keep = _keeper()
     board = _board(plan, study, out, aim)
     if board is None:
         yield Watch(lambda event: _both(keep, _printer(plan, out, aim), event), _ignore)
@@ -61,19 +60,17 @@ def _printer(plan: Plan, out: TextIO, aim: str) -> Callable[[Event], None]:
     return lambda event: print(plain(progress(event, plan, aim)), file=out, flush=True)
 
 
-def _keeper(plan: Plan, study: Study) -> Callable[[Event], None]:
-    """Write Optuna's journal, and notes on the GPU to stderr, each once."""
-    journal = Journal(study.folder, plan.space)
+def _keeper() -> Callable[[Event], None]:
+    """Write notes on the GPU to stderr, each once."""
     told: set[str] = set()
 
     def keep(event: Event) -> None:
         if event.trial is None:
             return
-        journal.write(study.trials)
-        more = event.trial.record.more
-        if others := sharers(more):
+        record = event.trial.record
+        if others := sharers(record.others):
             note(f"on the GPU besides: {others}; figures may be low")
-        if why := more.get("unwatched"):
+        if why := record.unwatched:
             lost = "clocks, watts and other processes are unknown"
             note(f"the GPU is not watched: {why}: {lost}")
 

@@ -7,7 +7,6 @@ comes in by the corrected estimate.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -17,9 +16,9 @@ import numpy as np
 from fp8tune.search.capacity import USABLE
 from fp8tune.search.normal import Array
 from fp8tune.search.prior import Expected
-from fp8tune.search.record import Record, capacity_gib
-from fp8tune.search.space import Point, Space, is_count
 from fp8tune.search.surrogate import Features, elsewhere, features
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space, is_count
 
 FIRM = 3
 """How often a failure of an earlier study counts: the versions are the same."""
@@ -64,10 +63,10 @@ class Earlier(NamedTuple):
         """
         runs: dict[tuple[Point, float], list[Past]] = defaultdict(list)
         for past in self.past:
-            if _speed(past.record) and (past.expected or not told):
+            if past.record.ok and (past.expected or not told):
                 runs[past.point, past.batch].append(past)
         logs = [
-            np.mean([np.log(_speed(past.record)) for past in own])
+            np.mean([np.log(past.record.tokens_per_second) for past in own])
             for own in runs.values()
         ]
         used = np.array([own[0].used for own in runs.values()])
@@ -77,13 +76,6 @@ class Earlier(NamedTuple):
         seen = features(space, [point for point, _ in runs], used, expected)
         batches = [batch for _, batch in runs]
         return elsewhere(space, seen, batches), np.array(logs, np.float64)
-
-
-def _speed(record: Record) -> float:
-    """Tokens/s: of a trial that ended early the middle of its bounds; 0 if unknown."""
-    if record.measured:
-        return record.tokens_per_second
-    return math.sqrt(record.least * record.tokens_per_second) if record.ok else 0.0
 
 
 NOTHING = Earlier("")
@@ -107,7 +99,7 @@ def earlier(
     for record in records:
         placed = _placed(space, record, scale)
         if placed is not None:
-            card = capacity_gib(record) or card_gib
+            card = record.capacity_gib or card_gib
             used = record.peak_gib / (card * USABLE) if card else 0.0
             expected = expect(record).tokens_per_second
             found.append(Past(*placed, record, used, expected))

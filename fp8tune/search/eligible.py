@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.runs import by_point, failed, lacks_memory, speed_of
-from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import lesson, rejected
-from fp8tune.search.study import Trial
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
 
 BAD = 0.9
 """What one bad run may show of a setting's speed: of 40 runs of the rehearsal the worst
@@ -33,8 +33,7 @@ def overlooked(
 ) -> Point | None:
     """The best of the others by one run, where a bad one may explain that it is slower.
 
-    Unless it is confirmed as one of ``points``. Where that run ended early, what it may
-    have reached at the most counts.
+    Unless it is confirmed as one of ``points``.
     """
     runs = by_point(space, found)
     ran = {

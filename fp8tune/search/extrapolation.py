@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
 
 
 def extrapolation(record: Record | None) -> dict[str, Any] | None:
@@ -12,11 +12,9 @@ def extrapolation(record: Record | None) -> dict[str, Any] | None:
 
     ``None`` where they were measured as they are.
     """
-    how = record.more.get("extrapolated") if record is not None else None
-    if not isinstance(how, str):
+    if record is None or not record.extrapolated:
         return None
-    error = record.more.get("extrapolation_error") if record is not None else None
-    return {"how": how, "error": error if isinstance(error, float) else None}
+    return {"how": record.extrapolated, "error": record.extrapolation_error}
 
 
 def band(record: Record) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fp8tune.search.cutoff import is_cut_off
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import Trial
 
 WORDS = {
     "oom": "out of memory",
@@ -25,15 +25,16 @@ STEPPING = ("first_step", "steady", "profile")
 """Stages in which a trial makes steps."""
 
 
-def failed(record: Record) -> str:
+def failed(trial: Trial) -> str:
     """How a trial failed."""
-    if is_cut_off(record):
+    record = trial.record
+    if trial.cut_off:
         return "cut off by the end of the budget"
     if record.outcome == "launch" and record.step_ms:
         return "does not count"
-    if record.outcome == "launch" and record.more.get("stage_reached") in STEPPING:
+    if record.outcome == "launch" and record.stage_reached in STEPPING:
         return "died in its steps"
-    if _message(record).startswith((BAD_DATA, SHORT_DATA)):
+    if record.message.startswith((BAD_DATA, SHORT_DATA)):
         return "the data of [data] does not suit the config"
     return WORDS[record.outcome]
 
@@ -44,10 +45,6 @@ def wrong_data(records: Iterable[Record]) -> str:
     By the last that did: what another said before may have been mended.
     """
     start = f"{BAD_DATA}: "
-    told = [_message(record) for record in records if not record.ok]
+    told = [record.message for record in records if not record.ok]
     why = (said[len(start) :] for said in reversed(told) if said.startswith(start))
     return next(why, "")
-
-
-def _message(record: Record) -> str:
-    return str(record.more.get("message"))

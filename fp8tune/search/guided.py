@@ -18,10 +18,10 @@ from fp8tune.search.line import Guess
 from fp8tune.search.normal import Mask
 from fp8tune.search.outlook import SHOWN, Known, Outlook, outlook
 from fp8tune.search.prior import Prior, completed, flat
-from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal
-from fp8tune.search.study import Trial
 from fp8tune.search.works import closed, works
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
 
 ENOUGH = 0.003
 """Expected gain of all further trials together below which the search ends."""
@@ -166,7 +166,7 @@ def _enough(ahead: Outlook) -> float:
 
 
 def _probe(known: Known, ahead: Outlook, sure: Mask, wanted: int) -> Point | None:
-    """The largest batch in a point's cell that surely fits, if the line is unsure.
+    """The largest batch in a point's cell that surely fits, if the line is vague.
 
     A smaller one than has run tells nothing, unless it is the line's second point.
     Where trials do not tell their memory, the batch is doubled.

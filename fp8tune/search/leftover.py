@@ -8,9 +8,9 @@ from fp8tune.search.answer import answer
 from fp8tune.search.deadline import typical
 from fp8tune.search.drift import told
 from fp8tune.search.runs import by_point, confirmed
-from fp8tune.search.space import Point, Space
 from fp8tune.search.strategy import Proposal, Strategy
-from fp8tune.search.study import Trial, timed
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
 
 
 def left_over(
@@ -23,8 +23,8 @@ def left_over(
     """The next of few settings left, if the given one would be called the best now.
 
     Where ``left`` seconds are enough to try it and to measure both as often as the
-    given one was: else a sure answer would become unsure. Not on a GPU that changed its
-    speed: it would be compared with what ran before that.
+    given one was: else a sure answer would become inconclusive. Not on a GPU that
+    changed its speed: it would be compared with what ran before that.
     """
     runs = by_point(space, trials)
     if told(runs):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fp8tune.search.normal import Array
-from fp8tune.search.space import Point, Space
+from fp8tune.trials.space import Point, Space
 
 SLOPE = {"full": 0.0, "selective": 0.7, "none": 1.2}
 """Log of what AC modes add to the memory of a sequence, before anything is measured.

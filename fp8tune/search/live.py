@@ -17,7 +17,6 @@ from rich.text import Text
 
 from fp8tune.lint.wording import plain
 from fp8tune.search.aim import SPEED, UNITS, aimed, figure, named
-from fp8tune.search.anew import counting
 from fp8tune.search.answer import ranked
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
@@ -25,14 +24,16 @@ from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import failed
 from fp8tune.search.output import describe, outcome
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record, capacity_gib
+from fp8tune.search.retries import counting
 from fp8tune.search.runs import Runs, by_point, during, gap, together, usual
 from fp8tune.search.statistics import ratio, speed, verdict
-from fp8tune.search.study import Study, Trial
+from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import Trial
 
 AROUND = 7
 """Lines of a terminal that are not rows of trials."""
-COLORS = {"faster": "green", "slower": "red", "same": "", "unsure": "yellow"}
+COLORS = {"faster": "green", "slower": "red", "same": "", "inconclusive": "yellow"}
 
 
 class Board:
@@ -100,14 +101,13 @@ class Board:
         cost = shown(record.cost_s)
         if not record.ok:
             ran = self.study.trials[trial.number].record.ok
-            word = "watts unknown" if ran else failed(record)
+            word = "watts unknown" if ran else failed(trial)
             said = Text(word, style="red")
             return [str(trial.number + 1), plain(name), "", "", said, cost]
         if trial.stage == "stability":
-            told = Text(outcome(record).rpartition(",")[0])
+            told = Text(outcome(trial).rpartition(",")[0])
             return [str(trial.number + 1), plain(name), "", "", told, cost]
         mark = "~" if extrapolation(record) else ""
-        mark += "" if record.measured else "<"
         rate = f"{mark}{figure(record.tokens_per_second, self._aim)}"
         said = self._said(trial)
         number = str(trial.number + 1)
@@ -115,13 +115,11 @@ class Board:
 
     def _said(self, trial: Trial) -> Text:
         """How a trial compares with the user's config."""
-        if trial.stage == "given":
+        if trial.stage == "baseline":
             return Text("your config")
         again = trial.stage == "confirm"
         mine = during(self._runs(), confirmation=again).get(self.plan.given)
         own = speed([trial.record])
-        if not trial.record.measured:
-            return Text("slow, ended early")
         if mine is None or own is None:
             return Text("")
         gain = ratio(own, mine)
@@ -169,6 +167,6 @@ def live(board: Board, out: TextIO) -> Live:
 def _memory(record: Record) -> str:
     if not record.peak_gib:
         return ""
-    capacity = capacity_gib(record)
+    capacity = record.capacity_gib
     of = f"/{capacity:.0f}" if capacity else ""
     return f"{record.peak_gib:.1f}{of} GiB"

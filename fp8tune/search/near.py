@@ -6,10 +6,8 @@ shape. What was measured with other versions of the software is stale and never 
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import stat
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,10 +15,10 @@ from fp8tune.job import Job, Unknown
 from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.plan import Plan
 from fp8tune.search.report.saved import Saved, saved
-from fp8tune.search.study import BadStudy
+from fp8tune.search.storage import BadStudy
 
 SETTING = ("trainer", "device", "machine", "gpu", "world_size")
-"""What ``study.json`` has to say alike: where trials run, and what for."""
+"""What two studies have to say alike: where trials run, and what for."""
 VERSIONS = ("fp8tune", "torch", "torchao", "driver", "allocator")
 SAME = (
     "precision",
@@ -59,7 +57,8 @@ FACTOR = 2.0
 """How many times larger one of them may be."""
 MOST = 200
 """Studies that are looked at, the newest first."""
-MAX_ABOUT, MAX_TRIALS = 1 << 20, 1 << 24
+MAX_BYTES = 1 << 24
+"""Largest journal of another study that is read."""
 
 
 class Found(NamedTuple):
@@ -97,13 +96,11 @@ STALE = "it was measured with"
 
 def found_in(folder: str, plan: Plan, about: Mapping[str, Any]) -> Found | None:
     """The study of a folder beside a search; ``None`` where there is none."""
-    said = _about(folder)
-    if said is None:
-        return None
     try:
-        study = saved(folder)
+        study = saved(folder, most=MAX_BYTES)
     except BadStudy:
         return None
+    said = study.about
     differs, distance, far = _beside(plan.config.job, study.plan.config.job)
     aim = str(about.get("objective", SPEED))
     wrong = _elsewhere(said, about) or far or _unusable(plan, study, aim)
@@ -119,24 +116,6 @@ def _newest(studies: str) -> list[str]:
     except OSError:
         return []
     return sorted(folders, key=lambda folder: (-times[folder], folder))[:MOST]
-
-
-def _about(folder: str) -> dict[str, Any] | None:
-    """What ``study.json`` says, if both files are of a size that a search writes."""
-    place = os.path.join(folder, "study.json")
-    try:
-        for path, most in (
-            (place, MAX_ABOUT),
-            (os.path.join(folder, "trials.jsonl"), MAX_TRIALS),
-        ):
-            status = os.stat(path)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-                return None
-        with open(place, "rb") as file:
-            said = json.loads(file.read(MAX_ABOUT))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return said if isinstance(said, dict) else None
 
 
 def _elsewhere(said: Mapping[str, Any], about: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.space import Knob
+from fp8tune.trials.space import Knob
 
 CONVERGENCE = frozenset(
     (

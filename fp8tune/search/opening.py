@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import ExitStack, suppress
-from typing import Any
 
 from fp8tune.search.lock import alone_in
-from fp8tune.search.space import Space
-from fp8tune.search.study import BadStudy, Study
+from fp8tune.search.storage import ELSEWHERE, NAME, BadStudy, check_file
+from fp8tune.search.study import Study
+from fp8tune.trials.space import Space
 
-FILES = ("lock", "study.json", "trials.jsonl", "trials.jsonl.bak")
-"""What a search writes into; Optuna's journal is made anew."""
+FILES = ("lock", NAME, f"{NAME}.bak")
+"""What a search writes into."""
 
 
-def opened(folder: str, space: Space, about: dict[str, Any], held: ExitStack) -> Study:
+def opened(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
     """The study of a search, for us alone until ``held`` is closed.
 
     Raises ``BadStudy`` and ``Busy``.
     """
-    study = Study(folder)
     _check_files(folder)
     try:
-        held.enter_context(alone_in(study.folder))
+        held.enter_context(alone_in(folder))
     except OSError as error:
-        raise BadStudy(f"{error.filename}: {error.strerror}") from None
-    study.open(about)
-    _check_trials(study, space)
+        where = f"{error.filename}: {error.strerror}"
+        raise BadStudy(f"{where}; {ELSEWHERE}") from None
+    study = Study(space, folder, url)
+    _check_trials(study)
     return study
 
 
@@ -39,18 +38,15 @@ def _check_files(folder: str) -> None:
     for name in FILES:
         path = os.path.join(folder, name)
         with suppress(FileNotFoundError, NotADirectoryError):
-            mode = os.lstat(path).st_mode
-            if not stat.S_ISREG(mode):
-                odd = "a link" if stat.S_ISLNK(mode) else "no file"
-                raise BadStudy(f"{path}: {odd}, which no search writes to; remove it")
+            check_file(path, os.lstat(path).st_mode)
 
 
-def _check_trials(study: Study, space: Space) -> None:
+def _check_trials(study: Study) -> None:
     """Raise ``BadStudy`` where a trial is none of this search's."""
     for trial in study.trials:
         try:
-            space.point(trial.record.knobs)
+            study.space.point(trial.record.knobs)
         except KeyError as error:
-            place = f"{os.path.join(study.folder, 'trials.jsonl')}:{trial.number + 1}"
-            what = f"no setting of this search ({error}); remove the folder"
-            raise BadStudy(f"{place}: {what}") from None
+            what = f"no setting of this search ({error}); remove the study"
+            where = f"{study.place}: trial {trial.number + 1}"
+            raise BadStudy(f"{where}: {what}") from None

@@ -13,10 +13,10 @@ from fp8tune.search.capacity import Memory
 from fp8tune.search.earlier import NOTHING, Earlier
 from fp8tune.search.normal import Array, Mask, Places, improvement
 from fp8tune.search.prior import Expected
-from fp8tune.search.record import Record, tight
-from fp8tune.search.space import Point, Space
 from fp8tune.search.surrogate import Belief, Features, Speed, features, together
 from fp8tune.search.works import works
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
 
 DRAWS = 96
 DRAWN = 160
@@ -79,7 +79,7 @@ def outlook(known: Known, points: Sequence[Point]) -> Outlook:
     mapped = known.expected
     ran = [point for point, record in known.runs if record.ok]
     told = all(p in mapped and mapped[p].tokens_per_second > 0 for p in (*ran, *points))
-    models = _models(known, *_with_bounds(known, seen, logs, told), told)
+    models = _models(known, seen, logs, told)
     fit = known.memory.fit(points)
     agreed = models[0].share if len(models) > 1 else 0.0
     tried = [*known.runs, *(known.earlier.failures if agreed > SHOWN else ())]
@@ -140,29 +140,11 @@ def _gain(belief: Belief, best: float) -> Array:
     return improvement(belief.mean, belief.deviation, best)
 
 
-def _with_bounds(
-    known: Known, seen: Sequence[Point], logs: Array, told: bool
-) -> tuple[Sequence[Point], Array]:
-    """What was measured, and the points whose trials ended early.
-
-    Such a trial says between which bounds its setting is: it is taken to be there as
-    the others have it, or at the nearer bound.
-    """
-    cut = {p: r for p, r in known.runs if r.ok and not r.measured and p not in seen}
-    if not cut:
-        return seen, logs
-    ends = [(max(r.least, 1e-9), r.tokens_per_second) for r in cut.values()]
-    low, high = np.log(np.array(ends)).T
-    speed = Speed(known.space, _features(known, seen, told), logs, told)
-    likely = speed.predict(_features(known, list(cut), told)).mean
-    return [*seen, *cut], np.concatenate([logs, np.clip(likely, low, high)])
-
-
 def _best(
     known: Known, speed: Speed, seen: Sequence[Point], logs: Array, told: bool
 ) -> float:
     """Log of what the best setting that may be chosen does; low where none ran."""
-    full = {point for point, record in known.runs if tight(record)}
+    full = {point for point, record in known.runs if record.memory_shortage}
     ours = [p for p in seen if known.space.allows(p, known.given) and p not in full]
     if not ours:
         return float(logs.min()) - 0.5
@@ -170,15 +152,11 @@ def _best(
 
 
 def _measured(runs: Runs) -> tuple[list[Point], Array]:
-    """The points that were measured, and the mean log of their tokens/s.
-
-    Where none was, those of which only a bound is known.
-    """
+    """The points that were measured, and the mean log of their tokens/s."""
     logs: dict[Point, list[float]] = defaultdict(list)
-    full = any(record.measured for _, record in runs)
     for point, record in runs:
-        if record.measured or (record.ok and not full):
-            logs[point].append(float(np.log(record.tokens_per_second)))
+        if record.ok:
+            logs[point].append(math.log(record.tokens_per_second))
     return list(logs), np.array([np.mean(values) for values in logs.values()])
 
 

@@ -12,11 +12,11 @@ from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import band, extrapolation
 from fp8tune.search.failed import failed
 from fp8tune.search.plan import Plan
-from fp8tune.search.record import Record, tight
-from fp8tune.search.space import Point, Space
 from fp8tune.search.stability import words as stability
-from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import Speed
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
 
 
 def as_json(
@@ -32,8 +32,8 @@ def as_json(
         "verdict": found.verdict,
         "tokens_per_second": {
             "chosen": _speed(found.speed),
-            "given": _speed(found.given),
-            "bf16_twin": _speed(found.twin),
+            "baseline": _speed(found.given),
+            "bf16_baseline": _speed(found.twin),
         },
         "gain": _speed(reached(found).gain),
         "pairs": found.evidence.pairs,
@@ -44,7 +44,7 @@ def as_json(
         "fp8_gain_of": found.pair
         and {name: space.values(p) for name, p in found.pair._asdict().items()},
         "confirmed": found.confirmed,
-        "given_outcome": found.given_outcome or None,
+        "baseline_outcome": found.given_outcome or None,
         "objective": found.aim,
         "tokens_per_joule": _energy(found),
         "unfit": [
@@ -58,7 +58,7 @@ def as_json(
         "output": output or None,
         "study": study,
         "extrapolated": extrapolation(found.record),
-        "made_up_data": found.record and found.record.more.get("made_up_data"),
+        "synthetic_data": found.record and found.record.synthetic_data,
         "stability": _stability(found, untied),
     }
 
@@ -66,8 +66,8 @@ def as_json(
 def _energy(found: Answer) -> dict[str, Any]:
     return {
         "chosen": _speed(found.energy.chosen),
-        "given": _speed(found.energy.given),
-        "bf16_twin": _speed(found.energy.twin),
+        "baseline": _speed(found.energy.given),
+        "bf16_baseline": _speed(found.energy.twin),
         "fp8_gain": _speed(found.energy.fp8),
     }
 
@@ -99,30 +99,25 @@ def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
     told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
     if lacking(aim, [record]):
         told = ", does not count: watts unknown"
-    return f"  {outcome(record)}{told}"
+    return f"  {outcome(event.trial)}{told}"
 
 
-def outcome(record: Record) -> str:
+def outcome(trial: Trial) -> str:
     """How a trial ended, in a few words."""
-    if record.ok and course(record):
-        return f"loss {_last(record, 'losses')}, {shown(record.cost_s)}"
+    record = trial.record
+    if record.ok and record.loss_run:
+        return f"loss {_last(record)}, {shown(record.cost_s)}"
     if not record.ok:
-        said = record.more.get("message")
-        why = f": {said}" if isinstance(said, str) and said else ""
-        return f"{failed(record)} after {shown(record.cost_s)}{why}"
+        why = f": {record.message}" if record.message else ""
+        return f"{failed(trial)} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
-    why = f"; may not be chosen: {why}" if (why := tight(record)) else ""
-    slow = "" if record.measured else "under "
-    rate = f"{slow}{record.tokens_per_second:,.0f} tokens/s{band(record)}"
-    early = ", ended early" * (not record.measured)
-    return f"{rate}{peak}, {shown(record.cost_s)}{early}{why}"
+    why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
+    rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
+    return f"{rate}{peak}, {shown(record.cost_s)}{why}"
 
 
-def _last(record: Record, name: str) -> str:
-    match record.more.get(name):
-        case [*_, int() | float() as last]:
-            return f"{last:.4g}"
-    return "unknown"
+def _last(record: Record) -> str:
+    return f"{record.losses[-1]:.4g}" if record.losses else "unknown"
 
 
 def describe(plan: Plan, point: Point) -> str:

@@ -14,13 +14,13 @@ from fp8tune.lint.directive import read_directive
 from fp8tune.lint.settings import settings_for
 from fp8tune.search.accepted import accepted, left_out
 from fp8tune.search.offer import Offer, offer
-from fp8tune.search.record import Record
-from fp8tune.search.space import Point, Space
 from fp8tune.search.tokens import rows
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
 
 
 class CannotPlan(Exception):
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def about(self, **more: Any) -> dict[str, Any]:
-        """What makes two searches the same, for ``study.json``.
+        """What makes two searches the same.
 
         With it the search can be told again when the config's file has changed.
         """

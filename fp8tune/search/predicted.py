@@ -6,7 +6,7 @@ import math
 import statistics
 from itertools import product
 
-from fp8tune.search.record import Record, positive
+from fp8tune.trials.record import Record
 
 
 def left_open(one: Record, other: Record) -> float:
@@ -28,16 +28,14 @@ def left_open(one: Record, other: Record) -> float:
 
 def _times(record: Record) -> tuple[float, float]:
     """What a step took and what collectives add to it [ms]."""
-    added = record.more.get("communication_ms")
     measured = statistics.median(record.step_ms) if record.step_ms else 0.0
-    return measured, added if positive(added) else 0.0
+    return measured, record.communication_ms
 
 
 def _ends(record: Record, added: float) -> list[float]:
     """What they may add as well [ms], in one order for all trials."""
-    told = record.more.get("communication_ends_ms")
-    ends = told if isinstance(told, list) else []
-    sound = all(type(ms) in (int, float) and 0 <= ms < math.inf for ms in ends)
+    ends = record.communication_ends_ms
+    sound = all(ms >= 0 for ms in ends)
     return [*ends, added] if ends and sound else []
 
 

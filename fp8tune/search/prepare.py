@@ -44,14 +44,14 @@ from fp8tune.search.real import (
 )
 from fp8tune.search.recorded import MAX_BYTES, recorded
 from fp8tune.search.refused import check_config, refusals, runnable
-from fp8tune.search.runner import Runner
 from fp8tune.search.stability.conditions import for_records, for_trials, split
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.strategy import Strategy
-from fp8tune.search.study import Study, timed
+from fp8tune.search.study import Study
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
-from fp8tune.toml.document import InvalidToml
+from fp8tune.trials.runner import Runner
+from fp8tune.trials.trial import timed
 
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
@@ -88,6 +88,9 @@ class Wishes(NamedTuple):
     as_json: bool
     objective: str = SPEED
     start_from: str = ""
+    sampler: str = "auto"
+    storage: str = ""
+    export: str = ""
 
 
 class Prepared(NamedTuple):
@@ -116,7 +119,8 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
-    more = circumstances(config.job, wishes.device, made_up_data=bool(invented))
+    _check_keys(plan)
+    more = circumstances(config.job, wishes.device, synthetic_data=bool(invented))
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     study.take_up()
@@ -133,7 +137,7 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     target = config.job.target
     guard = Guard(current()) if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
-    guide = strategy(plan, about, begun, wishes.objective)
+    guide = strategy(plan, about, begun, wishes.objective, study, wishes.sampler)
     conditions = for_trials(config, wishes.allow, standing_for)
     return Prepared(plan, runner, guide, study, begun, conditions)
 
@@ -144,12 +148,16 @@ def _opened(
     """The study of this search, for us alone until ``held`` is closed; its start."""
     if wishes.objective != SPEED:
         about["objective"] = wishes.objective
+    if wishes.sampler != "auto":
+        about["sampler"] = wishes.sampler
     if wishes.start_from:
         about["start_from"] = wishes.start_from
     folder = os.path.join(wishes.studies, study_name(plan, about))
-    begun = start(plan, about, folder, wishes.studies, wishes.start_from)
-    about["start"] = begun.about()
-    return opened(folder, plan.space, about, held), begun
+    url = wishes.storage
+    begun = start(plan, about, folder, wishes.studies, wishes.start_from, url)
+    study = opened(folder, plan.space, held, url)
+    study.describe({**about, "start": begun.about()})
+    return study, begun
 
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
@@ -174,7 +182,7 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     odd = _no_warmup(wishes, config, keys) if not learned else ()
     for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes, *odd):
         print(f"note: {plain(note)}", file=sys.stderr)
-    guide = strategy(plan, about, begun, wishes.objective)
+    guide = strategy(plan, about, begun, wishes.objective, study, wishes.sampler)
     conditions = for_records(config, learned, wishes.allow, runner.offers)
     return Prepared(plan, runner, guide, study, begun, conditions)
 
@@ -189,14 +197,14 @@ def _no_warmup(wishes: Wishes, config: Config, keys: Container[str]) -> Iterator
 
 def _check_keys(plan: Plan) -> None:
     """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
-    path, data = plan.config.path, plan.config.data
     for knob in plan.space.knobs:
         value = next((value for value in knob.values if value is not None), None)
+        made = [] if value is None else [Choice(knob.key, value)]
         try:
-            write_back(data, [Choice(knob.key, value, ())] if value is not None else [])
-        except (CannotWrite, InvalidToml):
-            odd = f"the records name `{knob.key}`, which cannot be written into {path}"
-            raise CannotPlan(odd) from None
+            write_back(plan.config.data, made)
+        except CannotWrite as error:
+            odd = f"{plan.config.path}: the result of a search could not be written"
+            raise CannotPlan(f"{odd}: {error}") from None
 
 
 def _config(wishes: Wishes) -> Config:

@@ -11,9 +11,9 @@ from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
 from fp8tune.search.line import PRIOR_NOISE
-from fp8tune.search.space import Point, Space
 from fp8tune.search.surrogate import usual
 from fp8tune.search.tokens import with_knobs
+from fp8tune.trials.space import Point, Space
 
 
 class Expected(NamedTuple):

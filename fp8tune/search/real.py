@@ -17,7 +17,7 @@ from fp8tune.runners import cpu
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import allocator
 from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_names
-from fp8tune.search.space import Knob, Space
+from fp8tune.trials.space import Knob, Space
 
 MAX_BATCH = 256
 FIXED: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
@@ -81,7 +81,7 @@ def made_up(config: Config) -> str:
 
 
 def circumstances(
-    job: Job, device: str, *, made_up_data: bool = False
+    job: Job, device: str, *, synthetic_data: bool = False
 ) -> dict[str, Any]:
     """What trials depend on beside the config: machine, software and data.
 
@@ -97,7 +97,7 @@ def circumstances(
         **machine,
         "fp8tune": __version__,
         **{name: _version(name) for name in ("torch", "torchao")},
-        "data": "" if made_up_data else _data(job),
+        "data": "" if synthetic_data else _data(job),
     }
 
 

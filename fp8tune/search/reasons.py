@@ -1,4 +1,4 @@
-"""Why each value was chosen, in sentences for the comments of the tuned config."""
+"""What a tuned config says of its values: a block, and one line for each key."""
 
 from __future__ import annotations
 
@@ -7,175 +7,235 @@ from typing import Any
 
 from fp8tune.job import Unknown
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
-from fp8tune.search.answer import Answer
+from fp8tune.search.answer import LARGER_BUDGET, Answer
 from fp8tune.search.benefit import reached
-from fp8tune.search.caveats import may_diverge, unsure, untied
-from fp8tune.search.closing import no_gain, of_pairs
-from fp8tune.search.extrapolation import sentence
+from fp8tune.search.caveats import may_diverge, predicted, untied
+from fp8tune.search.extrapolation import band, sentence
 from fp8tune.search.failed import WORDS
 from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.record import Record, capacity_gib
-from fp8tune.search.space import Point, shown
 from fp8tune.search.stability import words as stability
+from fp8tune.search.statistics import Speed
 from fp8tune.search.world import counted
-from fp8tune.search.writeback import Choice, explained
-from fp8tune.toml.document import parse
+from fp8tune.search.writeback import Choice
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, shown
 
-KEPT = "set by an earlier search, kept by this one"
+PAIRS = 2
+"""Fewest pairs of runs of which a gain is called more than inconclusive."""
+WIDE = 2.0
+"""An interval whose ends differ by this factor or more is not shown."""
 
 
-def choices(plan: Plan, found: Answer, study: str) -> list[Choice]:
-    """The changed keys, and what follows them, with reasons."""
+def choices(plan: Plan, found: Answer) -> list[Choice]:
+    """Return the keys to write, each with what it was and why it changed."""
     if found.chosen is None:
         return []
-    learned = list(_warmup(plan, found))
-    if found.chosen == plan.given:
-        return learned
     before, after = plan.space.values(plan.given), plan.space.values(found.chosen)
-    pairs = zip(plan.space.knobs, plan.given, found.chosen, strict=True)
-    changed = {knob.key for knob, old, new in pairs if old != new}
-    told = explained(plan.config.data) | changed
-    evidence = tuple(_evidence(plan, found, study))
-    gained = _gained(found, found.aim)
-    if gained and len(changed) > 1:
-        gained = f"with the other changes {gained}"
+    indices = zip(plan.space.knobs, plan.given, found.chosen, strict=True)
+    changed = [knob for knob, old, new in indices if old != new]
     made = [
-        Choice(key, value, (_change(before.get(key), value, gained), *evidence))
-        for key, value in after.items()
-        if key in told
+        Choice(
+            knob.key,
+            after[knob.key],
+            f"{shown(before.get(knob.key))} -> {shown(after[knob.key])}"
+            + _why(plan, found, knob.key, len(changed)),
+        )
+        for knob in changed
+        if knob.key in after
     ]
-    made += [*_accumulation(plan, before, after), *learned]
-    return [*made, *_kept(plan, told - {choice.key for choice in made})]
+    return [*made, *_accumulation(plan, before, after), *_warmup(plan, found)]
 
 
-def _kept(plan: Plan, told: set[str]) -> Iterator[Choice]:
-    """What an earlier search explained and this one leaves: its figures are of then."""
-    loaded = parse(plan.config.data).values
-    for key in sorted(told):
-        value: Any = loaded
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is not None:
-            yield Choice(key, value, (f"{shown(value)}: {KEPT}",))
+def summary(plan: Plan, found: Answer, study: str) -> list[str]:
+    """Return the sentences of the block, one for each line, the first ones first."""
+    record = found.record
+    lines = (
+        _verdict(plan, found),
+        "; ".join((*_memory(plan, found), *_runner_up(plan, found))),
+        _against_bf16(plan, found),
+        "; ".join(_learning(plan, found)),
+        "; ".join(_environment(record)) if record else "",
+        "; ".join(_study(plan, found, study)),
+    )
+    return [line for line in lines if line]
 
 
-def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
-    """Another warmup, where the search was allowed to change it."""
-    asked = stability.change(found.learns) if found.learns else None
-    if asked:
-        yield Choice(warmup_key(plan.config.trainer), asked[0], (asked[1],))
-
-
-def _change(old: Any, new: Any, gained: str) -> str:
-    if (type(old), old) == (type(new), new):
-        return f"{shown(new)}: {KEPT}"
-    text = f"{shown(old)} -> {shown(new)}"
-    return f"{text}: {gained}" if gained else text
-
-
-def _gained(found: Answer, aim: str) -> str:
-    """What the chosen setting gains in a figure, or what it does; ``""`` if unknown."""
-    best, given, _, by, *_ = reached(found, aimed_at=aim == found.aim)
-    if best is not None and found.given_outcome:
-        return f"{figure(best.value, aim)} {UNITS[aim]}"
-    if best is None or given is None or by is None:
-        return ""
-    gain, low, high = (100 * (x - 1) for x in by)
-    what = "tokens per joule" if aim == ENERGY else UNITS[aim]
-    before, after = (f"{figure(s.value, aim)} {UNITS[aim]}" for s in (given, best))
-    counted = of_pairs(found) if aim == found.aim else ""
-    sure = f"({low:+.1f} to {high:+.1f}){counted}"
-    return f"{gain:+.1f} % {what} {sure}, {before} -> {after}"
-
-
-def _evidence(plan: Plan, found: Answer, study: str) -> Iterator[str]:
-    if found.verdict == "unsure":
-        why = unsure(found) if found.confirmed else "not both measured again"
-        yield f"unsure: {why}" if why else "unsure"
-    if said := no_gain(found, plan.space):
-        rehearsed = found.record and found.record.more.get("rehearsal") is True
-        yield f"on this CPU {said}" if rehearsed else said
-    if said := _gained(found, SPEED if found.aim == ENERGY else ENERGY):
-        yield f"beside that {said}"
-    if found.record is not None:
-        yield from _of_trial(found.record)
-    yield from _learning(plan, found)
+def _why(plan: Plan, found: Answer, key: str, changes: int) -> str:
+    """Return why one key changed, as far as the trials tell."""
+    if key == getattr(plan.space.knob("precision"), "key", "") and found.rejected:
+        return ": FP8 diverged where bf16 did not"
     if failed := WORDS.get(found.given_outcome):
-        yield f"the config as it was failed: {failed}"
-    if said := may_diverge(found, plan):
-        yield said
-    if little := found.unfit.get(plan.given):
-        yield f"the config as it was leaves too little memory: {little}"
-    if found.runner_up is not None:
-        yield f"runner-up: {_difference(plan, found.runner_up)}"
-    if found.record is not None:
-        yield from _where(found.record)
-    yield from _gpus(plan)
-    number = f"trial {found.number + 1} of " if found.number is not None else ""
-    count = f"{found.trials}" if number else f"{found.trials} trials"
-    yield f"study {study}, {number}{count}"
+        return f": the baseline failed: {failed}"
+    if found.runner_up and found.behind and found.chosen:
+        apart = [
+            (knob, other)
+            for knob, mine, other in zip(
+                plan.space.knobs, found.chosen, found.runner_up, strict=True
+            )
+            if mine != other
+        ]
+        knob, other = apart[0]
+        if len(apart) == 1 and knob.key == key and changes > 1 and _is_told(found):
+            return f": with {shown(knob.values[other])} it is {_change(found.behind)}"
+    gain = reached(found).gain
+    if gain is None:
+        return ""
+    together = f" by {changes} changes together" * (changes > 1)
+    unclear = "" if _is_told(found) else " (inconclusive)"
+    return f": {_percent(gain)} {_unit(found.aim)}{together}{unclear}"
 
 
-def _of_trial(record: Record) -> Iterator[str]:
-    """What the chosen setting's last trial tells besides its speed."""
-    if record.peak_gib:
-        capacity = capacity_gib(record)
+def _is_told(found: Answer) -> bool:
+    """Whether the gain is more than inconclusive."""
+    return found.verdict != "inconclusive" and found.evidence.pairs >= PAIRS
+
+
+def _verdict(plan: Plan, found: Answer) -> str:
+    best, given, _, gain, *_ = reached(found)
+    aim = found.aim
+    if found.chosen == plan.given or best is None:
+        return ""
+    mark = band(found.record) if found.record else ""
+    after = f"{figure(best.value, aim)} {UNITS[aim]}{mark}"
+    if failed := WORDS.get(found.given_outcome):
+        return f"{after}; the baseline failed: {failed}"
+    if given is None or gain is None:
+        return f"{after}; the baseline was not measured beside it"
+    speeds = f"{figure(given.value, aim)} -> {figure(best.value, aim)}"
+    if _is_told(found):
+        said = f"{found.verdict}: {_change(gain, _unit(aim))}, {speeds}{mark}"
+        return f"{said}, {_pairs(found)}{_other(found)}"
+    why = predicted(found)
+    if not why and found.more == LARGER_BUDGET:
+        why = "give a larger --budget"
+    said = f"inconclusive ({_pairs(found)}): {speeds} {_unit(aim)}{mark}"
+    return f"{said}{_other(found)}" + f"; {why}" * bool(why)
+
+
+def _pairs(found: Answer) -> str:
+    """Return how many pairs of runs a gain is of."""
+    pairs, out = found.evidence.pairs, found.evidence.far_off
+    said = f"{pairs or 'no'} pair{'s' * (pairs > 1)} of runs"
+    return said + f", {out} left out as outliers" * bool(out)
+
+
+def _other(found: Answer) -> str:
+    """Return the gain in the figure that is not the objective, if it is known."""
+    _, _, _, gain, *_ = reached(found, aimed_at=False)
+    unit = _unit(SPEED if found.aim == ENERGY else ENERGY)
+    return f"; {_percent(gain)} {unit}" if gain else ""
+
+
+def _memory(plan: Plan, found: Answer) -> Iterator[str]:
+    record = found.record
+    if record and record.peak_gib:
+        capacity = record.capacity_gib
         of = f" of {capacity:.1f}" if capacity else ""
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
-    if said := sentence(record):
-        yield said
+    if little := found.unfit.get(plan.given):
+        yield f"the baseline left too little: {little}"
 
 
-def _gpus(plan: Plan) -> Iterator[str]:
-    if gpus := plan.config.job.target.world_size:
-        yield f"for a run on {counted(gpus)}"
+def _runner_up(plan: Plan, found: Answer) -> Iterator[str]:
+    if found.runner_up is not None and found.chosen != plan.given:
+        what = _difference(plan, found.runner_up)
+        gap = found.behind if _is_told(found) else None
+        yield f"runner-up: {what}" + (f", {_change(gap)}" if gap else "")
 
 
-def _where(record: Record) -> Iterator[str]:
-    """What a trial ran on."""
-    where = record.more.get("environment")
-    if isinstance(where, str):
-        rehearsed = record.more.get("rehearsal") is True
-        where += "".join(f", {name} {said}" for name, said in _versions(record))
-        yield f"a rehearsal, no figure of a GPU: {where}" if rehearsed else where
-    if record.more.get("made_up_data") is True:
-        yield "trials trained on made-up text"
-
-
-def _versions(record: Record) -> Iterator[tuple[str, str]]:
-    """The software beside torch, which the environment names."""
-    said = record.more.get("versions")
-    told = said if isinstance(said, dict) else {}
-    for name in ("torchao", "driver", "allocator"):
-        version = told.get(name)
-        if isinstance(version, str) and version not in ("", "default"):
-            yield name, version
+def _against_bf16(plan: Plan, found: Answer) -> str:
+    """Return how FP8 does beside bf16; a rehearsal on a CPU cannot tell."""
+    _, _, _, _, gain, pair = reached(found)
+    if gain is None or pair is None or _is_rehearsal(found.record):
+        return ""
+    chosen = found.chosen and plan.space.with_precision(found.chosen, "fp8")
+    where = "" if chosen in (None, pair.fp8) else " at the baseline's setting"
+    if gain.high >= WIDE * gain.low:
+        return f"FP8 vs bf16{where}: inconclusive"
+    pays = "; FP8 does not pay here" if gain.high < 1 else ""
+    return f"FP8 vs bf16{where}: {_change(gain, _unit(found.aim))}{pays}"
 
 
 def _learning(plan: Plan, found: Answer) -> Iterator[str]:
-    """Whether FP8 learns as bf16 does."""
-    if said := stability.doubt(found.learns):
-        yield said
+    """Yield whether FP8 learns as bf16 does."""
     for point, wrong in found.rejected.items():
         yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
     if found.learns:
-        yield f"stability: {stability.verdict(found.learns)}"
-        if said := untied(found, plan):
-            yield said
+        two = " (FP8 unties the embeddings: two models)" * bool(untied(found, plan))
+        doubt = stability.doubt(found.learns)
+        yield doubt or f"stability{two}: {stability.verdict(found.learns)}"
     elif found.unchecked:
         yield f"stability not checked: {found.unchecked}"
+    if said := may_diverge(found, plan):
+        yield said
+
+
+def _environment(record: Record) -> Iterator[str]:
+    """Yield what the trials ran on."""
+    if _is_rehearsal(record):
+        yield "rehearsal on a CPU: no figure of a GPU"
+    parts = [record.environment]
+    for name in ("torchao", "driver", "allocator"):
+        version = record.versions.get(name, "")
+        if version not in ("", "default"):
+            parts.append(f"{name} {version}")
+    if record.environment:
+        yield ", ".join(parts)
+    if how := sentence(record):
+        yield how
+
+
+def _is_rehearsal(record: Record | None) -> bool:
+    return record is not None and record.rehearsal
+
+
+def _study(plan: Plan, found: Answer, study: str) -> Iterator[str]:
+    number = f"trial {found.number + 1} of " if found.number is not None else ""
+    count = f"{found.trials}" if number else f"{found.trials} trials"
+    gpus = plan.config.job.target.world_size
+    yield f"study {study}, {number}{count}" + f", for {counted(gpus)}" * bool(gpus)
+    if found.record and found.record.synthetic_data:
+        yield "trained on synthetic data"
 
 
 def _difference(plan: Plan, other: Point) -> str:
     pairs = zip(plan.space.knobs, plan.given, other, strict=True)
-    parts = [f"{k.key} = {shown(k.values[new])}" for k, old, new in pairs if old != new]
-    return ", ".join(parts) or "the config as it was"
+    parts = [
+        f"{knob.key.rpartition('.')[2]} = {shown(knob.values[new])}"
+        for knob, old, new in pairs
+        if old != new
+    ]
+    return ", ".join(parts) or "the baseline"
+
+
+def _unit(aim: str) -> str:
+    return "tokens per joule" if aim == ENERGY else UNITS[aim]
+
+
+def _percent(gain: Speed) -> str:
+    return f"{100 * (gain.value - 1):+.1f} %"
+
+
+def _change(gain: Speed, unit: str = "") -> str:
+    """Return a ratio as ``+4.1 % (+3.0 to +5.2)``; without an interval that is wide."""
+    said = f"{_percent(gain)} {unit}".rstrip()
+    if gain.high >= WIDE * gain.low:
+        return said
+    low, high = (100 * (end - 1) for end in gain[1:])
+    return f"{said} ({low:+.1f} to {high:+.1f})"
+
+
+def _warmup(plan: Plan, found: Answer) -> Iterator[Choice]:
+    """Yield another warmup, where the search was allowed to change it."""
+    asked = stability.change(found.learns) if found.learns else None
+    if asked:
+        yield Choice(warmup_key(plan.config.trainer), *asked)
 
 
 def _accumulation(
     plan: Plan, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Choice]:
-    """Gradient accumulation, so that a step keeps its tokens."""
+    """Yield the gradient accumulation with which a step keeps its tokens."""
     batch = plan.space.knob("micro_batch")
     key = plan.config.trainer.schema.job.get("grad_accum", "")
     if batch is None or not key or key in after:
@@ -189,7 +249,7 @@ def _accumulation(
     tokens = f"{old} x {steps} -> {new} x {kept} sequences per rank and step"
     reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
     if kept != steps or not exact:
-        yield Choice(key, kept, (reason,))
+        yield Choice(key, kept, reason)
 
 
 def _steps(plan: Plan) -> Any:

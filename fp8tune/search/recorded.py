@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.accepted import left_out
-from fp8tune.search.anew import without_mended
-from fp8tune.search.answer import WHOLE
-from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.plan import CannotPlan
-from fp8tune.search.record import BadRecord, Record, parse_all
-from fp8tune.search.study import PROCESS, process_of
+from fp8tune.search.retries import without_repaired
+from fp8tune.trials.record import BadRecord, Record
+from fp8tune.trials.trial import Trial, parse_trial
 
 MAX_BYTES = 1 << 28
-OF_STUDY = ("trial", "stage", "budget_s", WHOLE, PROCESS)
-"""What a study's trials say of the study: a replay is another one."""
 WHY = "cut off by the end of a budget, which says nothing under another one"
 
 
@@ -39,9 +35,9 @@ def recorded(path: str) -> Recorded:
         raise CannotPlan(f"{path}: {error.strerror}") from None
     if len(data) > MAX_BYTES:
         raise CannotPlan(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-    lines = iter(data.decode(errors="replace").split("\n"))
+    lines = data.decode(errors="replace").split("\n")
     try:
-        records, notes = alone(parse_all(lines))
+        records, notes = alone(parse_trials(lines))
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
@@ -49,18 +45,24 @@ def recorded(path: str) -> Recorded:
     return Recorded(records, notes, hashlib.sha256(data).hexdigest())
 
 
-def alone(records: Iterable[Record]) -> tuple[list[Record], list[str]]:
-    """Records without what they say of their study, and notes of those left out.
+def parse_trials(lines: Iterable[str]) -> list[Trial]:
+    """The trials of lines; empty ones are passed over. ``BadRecord`` names the line."""
+    found: list[Trial] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                found.append(parse_trial(len(found), line))
+            except BadRecord as error:
+                raise BadRecord(f"line {number}: {error}") from None
+    return found
+
+
+def alone(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
+    """The records of trials, and notes of those left out.
 
     A trial that a budget cut off says nothing of its setting under another budget, and
     a failure that had passed when the study was taken up again nothing at all.
     """
-    every = without_mended((process_of(record), record) for record in records)
-    wrong = [WHY * is_cut_off(record) for record in every]
-    pairs = zip(every, wrong, strict=True)
-    return [_alone(record) for record, odd in pairs if not odd], left_out(wrong)
-
-
-def _alone(record: Record) -> Record:
-    more = {name: said for name, said in record.more.items() if name not in OF_STUDY}
-    return record._replace(more=more)
+    every = without_repaired(trials)
+    notes = left_out([WHY * trial.cut_off for trial in every])
+    return [trial.record for trial in every if not trial.cut_off], notes

@@ -12,8 +12,8 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.search.accepted import left_out
 from fp8tune.search.aftermath import rules_for
 from fp8tune.search.plan import CannotPlan, Config
-from fp8tune.search.record import Record
 from fp8tune.search.writeback import Choice, write_back
+from fp8tune.trials.record import Record
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
@@ -60,7 +60,7 @@ def runnable(
 
     @cache
     def odd(pairs: tuple[tuple[str, Any], ...]) -> str:
-        made = [Choice(key, value, ()) for key, value in pairs if value is not None]
+        made = [Choice(key, value) for key, value in pairs if value is not None]
         found = _fatal(config, write_back(config.data, made))
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 

@@ -9,10 +9,10 @@ from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.lint.ignores import with_ignores
 from fp8tune.search.aftermath import rules_for
-from fp8tune.search.record import Record, capacity_gib, tight
 from fp8tune.search.writeback import MEASURED
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
+from fp8tune.trials.record import Record
 
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
@@ -30,12 +30,12 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
     if not wrong:
         return data
     document = parse(data)
-    words = f" -- {MEASURED} {record.peak_gib:.1f} of {capacity_gib(record):.1f} GiB"
+    words = f" -- {MEASURED} {record.peak_gib:.1f} of {record.capacity_gib:.1f} GiB"
     text = apply(document.text, with_ignores(document, wrong, words))
     return f"{chr(0xFEFF) * document.bom}{text}".encode()
 
 
 def _shows_memory(record: Record) -> bool:
-    told = 0 < record.peak_gib < capacity_gib(record)
-    guessed = any(record.more.get(name) for name in ("rehearsal", "extrapolated"))
-    return told and not guessed and not tight(record)
+    told = 0 < record.peak_gib < record.capacity_gib
+    guessed = record.rehearsal or bool(record.extrapolated)
+    return told and not guessed and not record.memory_shortage

@@ -9,10 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fp8tune.search.cutoff import is_cut_off
 from fp8tune.search.predicted import left_open
-from fp8tune.search.record import Record, tight
-from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import (
     ON_CPU,
     ON_GPU,
@@ -26,7 +23,9 @@ from fp8tune.search.statistics import (
     steps_spread,
     wider,
 )
-from fp8tune.search.study import Trial, timed
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
 
 UNFIT = ("oom", "nan", "user", "compile")
 """Outcomes that a setting never has where it is sound."""
@@ -71,18 +70,12 @@ def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
     Confirmations under a smaller budget ran another day: they count as the search's.
     """
     runs: Runs = defaultdict(list)
-    last = max((_budget(t) for t in trials if t.stage == "confirm"), default=0.0)
+    last = max((t.budget_s for t in trials if t.stage == "confirm"), default=0.0)
     for trial in timed(trials):
-        old = trial.stage == "confirm" and _budget(trial) < last
+        old = trial.stage == "confirm" and trial.budget_s < last
         own = trial._replace(stage="search") if old else trial
         runs[space.point(trial.record.knobs)].append(own)
     return runs
-
-
-def _budget(trial: Trial) -> float:
-    """The budget under which a trial confirmed [s]; 0 where that is unknown."""
-    budget = trial.record.more.get("budget_s")
-    return float(budget) if isinstance(budget, (int, float)) else 0.0
 
 
 def speed_of(runs: Runs, point: Point | None) -> Speed | None:
@@ -132,7 +125,7 @@ def gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
 def open_between(runs: Runs, one: Point | None, other: Point | None) -> float:
     """What predicted communication leaves open between two points (log)."""
     mine, theirs = (
-        next((t.record for t in runs.get(p, []) if t.record.measured), None)
+        next((t.record for t in runs.get(p, []) if t.record.ok), None)
         for p in (one or (), other or ())
     )
     return left_open(mine, theirs) if mine and theirs else 0.0
@@ -209,7 +202,7 @@ def _counted(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]
 
 def _pairs(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]]:
     mine, theirs = (
-        [t for t in runs.get(p, []) if t.stage == "confirm" and t.record.measured]
+        [t for t in runs.get(p, []) if t.stage == "confirm" and t.record.ok]
         for p in (one, other)
     )
     near = sorted(
@@ -243,7 +236,7 @@ def _paired_deviation(runs: Runs) -> float:
 def usual(runs: Runs) -> Usual:
     """How runs of a setting differ on such a machine, and what is the same there."""
     every = (trial.record for own in runs.values() for trial in own)
-    return ON_CPU if any(r.more.get("rehearsal") is True for r in every) else ON_GPU
+    return ON_CPU if any(record.rehearsal for record in every) else ON_GPU
 
 
 def is_unfit(trials: Sequence[Trial]) -> bool:
@@ -264,13 +257,13 @@ def broke(trials: Sequence[Trial]) -> str:
 
 def never_ran(trials: Sequence[Trial]) -> str:
     """The outcome of a setting's last trial where none ran; ``""`` if one did."""
-    own = [trial.record for trial in trials if not is_cut_off(trial.record)]
+    own = [trial.record for trial in trials if not trial.cut_off]
     return own[-1].outcome if own and not any(r.ok for r in own) else ""
 
 
 def lacks_memory(trials: Sequence[Trial]) -> str:
     """Why a setting's runs leave too little memory for a long one; ``""`` if not."""
-    return next((why for trial in trials if (why := tight(trial.record))), "")
+    return next((why for trial in trials if (why := trial.record.memory_shortage)), "")
 
 
 def deviation(runs: Runs) -> float:
@@ -290,7 +283,7 @@ def telling(trials: Sequence[Trial]) -> list[Record]:
 def last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
     """The record and the number of a point's last trial that measured."""
     own = runs.get(point, []) if point is not None else []
-    measured = [trial for trial in own if trial.record.measured]
+    measured = [trial for trial in own if trial.record.ok]
     return (measured[-1].record, measured[-1].number) if measured else (None, None)
 
 

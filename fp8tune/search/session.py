@@ -15,7 +15,6 @@ from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.search.aftermath import notes
 from fp8tune.search.aim import lacking
-from fp8tune.search.anew import left_out, tries_anew
 from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
 from fp8tune.search.caveats import untied
@@ -37,16 +36,18 @@ from fp8tune.search.output import as_json
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
 from fp8tune.search.real import timed_elsewhere
-from fp8tune.search.reasons import choices
-from fp8tune.search.record import BadRecord
+from fp8tune.search.reasons import choices, summary
 from fp8tune.search.refuted import with_measured
 from fp8tune.search.report.write import write_at_end
+from fp8tune.search.retries import retried_settings, retries_all
 from fp8tune.search.stop import CODE, Stop
-from fp8tune.search.study import BadStudy, Study
+from fp8tune.search.storage import BadStudy
+from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.world import larger, standing
 from fp8tune.search.writeback import MARK, CannotWrite, write_back
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
+from fp8tune.trials.record import BadRecord
 
 UNREAD = "note: nobody reads stdout any more; the search goes to its end all the same"
 """Said where stdout is a pipe whose reader ended."""
@@ -89,6 +90,8 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     limits = Limits(parse_duration(wishes.budget))
     if not wishes.diff:
         _check_output(wishes)
+    if wishes.export:
+        _check_export(wishes)
     made = prepare(wishes, held)
     space, given = made.plan.space, made.plan.given
     out = sys.stderr if wishes.as_json else sys.stdout
@@ -111,17 +114,29 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     stop.searching, stopped = False, stop.asked
     output, odd = _written(wishes, made, found)
     _say(wishes, made, found, output, stopped=stopped)
-    with suppress(OSError, ValueError):  # that is for the report alone
+    with suppress(BadStudy):  # that is for the report alone
         made.study.note(output=output, unchecked=found.unchecked, more=found.more)
-    write_at_end(made.study.folder, out)
+    write_at_end(made.study.folder, out, wishes.storage)
+    _export(wishes, made)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
     if odd:
         raise CannotSearch(f"the tuned config was not written: {odd}")
     if stopped:
         return CODE
-    proven = found.chosen == given and found.verdict != "unsure"
+    proven = found.chosen == given and found.verdict != "inconclusive"
     return 0 if found.chosen not in (None, given) or proven or output else 1
+
+
+def _export(wishes: Wishes, made: Prepared) -> None:
+    """Leave the trials as JSON lines in the study's folder, and where it is asked."""
+    with suppress(OSError):  # the storage has them
+        made.study.export(os.path.join(made.study.folder, EXPORT))
+    if wishes.export:
+        try:
+            made.study.export(wishes.export)
+        except OSError as error:
+            raise CannotSearch(f"{wishes.export}: {error.strerror}") from None
 
 
 def _check_output(wishes: Wishes) -> None:
@@ -134,6 +149,15 @@ def _check_output(wishes: Wishes) -> None:
     check_apart(path, read, tuned(other) if is_same(path, other) else other)
 
 
+def _check_export(wishes: Wishes) -> None:
+    """Raise ``CannotPut`` where the trials cannot go where they are wanted."""
+    read = {wishes.config: "the config", _asked(wishes): "the tuned config"}
+    if wishes.records:
+        read[wishes.records] = "the records"
+    check_place(wishes.export)
+    check_apart(wishes.export, read, f"{wishes.config.removesuffix('.toml')}.jsonl")
+
+
 def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
     """The path of the tuned config, or why there is none: the answer is told anyway."""
     try:
@@ -144,7 +168,7 @@ def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
 
 def _before(made: Prepared) -> Iterator[str]:
     """What a search knows before its first trial."""
-    why = made.runner.setup.made_up_data if isinstance(made.runner, Builtin) else ""
+    why = made.runner.setup.synthetic_data if isinstance(made.runner, Builtin) else ""
     if why:
         yield f"{why}: trials train on made-up text, so losses are not of your data"
     if isinstance(made.runner, Builtin):
@@ -159,7 +183,7 @@ def _before(made: Prepared) -> Iterator[str]:
     study = made.study
     if count := len(study.trials):
         known = f"{count} trial{'s' * (count != 1)}"
-        again = tries_anew(study.trials, study.process)
+        again = retries_all(study.trials, study.process)
         anew = "; none ran, so your config is tried anew" * again
         yield f"goes on with study {study.name}, which has {known}{anew}"
 
@@ -167,14 +191,15 @@ def _before(made: Prepared) -> Iterator[str]:
 def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
-    chosen = choices(made.plan, found, made.study.name)
+    chosen = choices(made.plan, found)
     path, target = _asked(wishes), config.job.target
     if not chosen:
         if not (wishes.diff or is_same(path, config.path)) and os.path.isfile(path):
             left = f"{path} was there before and is not the answer of this run"
             print(f"note: {plain(left)}, which writes none", file=sys.stderr)
         return ""
-    after = write_back(config.data, chosen)
+    block = summary(made.plan, found, made.study.name)
+    after = write_back(config.data, chosen, block)
     after = with_measured(path, after, found.record, target)
     own = is_same(path, config.path) and not wishes.diff
     edited = own and changed(config.path, config.data)
@@ -233,7 +258,7 @@ def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
 
 def _left_out(study: Study) -> Iterator[str]:
     """That settings are not tried again which failed before, where nothing is tried."""
-    count = left_out(study.trials, study.process)
+    count = retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
         known = f"{count} setting{'s' * (count != 1)}"
         yield f"{known} failed before; a larger --budget may try them again"
@@ -254,5 +279,5 @@ def _say(
         said["starts_from"] = made.begun.study or None
         said["world_size"] = made.plan.config.job.target.world_size or None
         if isinstance(made.runner, Builtin):  # whether or not a trial ended
-            said["made_up_data"] = bool(made.runner.setup.made_up_data)
+            said["synthetic_data"] = bool(made.runner.setup.synthetic_data)
         print(json.dumps(said, indent=2))

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.space import shown
 from fp8tune.search.writeback import MARK
 from fp8tune.toml.document import comments, parse
+from fp8tune.trials.space import shown
 
 NAMES = {
     "micro_batch": r"(?:micro[ _-]?)?batch(?:es|[ _-]?size)?",

@@ -1,6 +1,6 @@
 """Where a search starts: from the estimate, what corrects it, and an earlier study.
 
-Chosen once and written into ``study.json``, so that a search that was killed goes on
+Chosen once and kept in the study, so that a search that was killed goes on
 from the same start.
 """
 
@@ -14,23 +14,23 @@ from typing import Any, NamedTuple
 from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
 from fp8tune.search.aim import aimed
-from fp8tune.search.anew import counting, latest
 from fp8tune.search.calibrate import measured, stored
 from fp8tune.search.earlier import NOTHING, Earlier, earlier
-from fp8tune.search.guided import Guided
 from fp8tune.search.near import VERSIONS, Found, found_in, nearest
 from fp8tune.search.plan import CannotPlan, Plan
 from fp8tune.search.prior import Expected, card_gib, completed, from_job
-from fp8tune.search.record import Record
-from fp8tune.search.study import timed
+from fp8tune.search.retries import counting, latest
+from fp8tune.search.sampled import Sampled
+from fp8tune.search.study import Study, described
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import timed
 
 NONE = "none"
 """What is said for no earlier study."""
-MAX_BYTES = 1 << 20
 
 
 class Start(NamedTuple):
-    """Where a search starts, as ``study.json`` has it.
+    """Where a search starts, as its study has it.
 
     ``study`` is the folder of an earlier study, or ``""``, and ``trials`` how many of
     its trials count; ``said`` tells the user; ``runs`` correct the estimate.
@@ -47,16 +47,20 @@ class Start(NamedTuple):
 
 
 def start(
-    plan: Plan, about: Mapping[str, Any], folder: str, studies: str, asked: str
+    plan: Plan,
+    about: Mapping[str, Any],
+    folder: str,
+    studies: str,
+    asked: str,
+    url: str = "",
 ) -> Start:
-    """Where a search starts that has this folder.
+    """Where a search starts that has this folder, and its study at ``url``.
 
     ``asked`` is a study, ``none``, or ``""`` for the nearest. Raises ``CannotPlan``
-    where the one that is asked for cannot be started from.
+    where the one that is asked for cannot be started from, and ``BadStudy``.
     """
-    place = os.path.join(folder, "study.json")
-    if os.path.isfile(place):
-        return _written(place)
+    if (known := described(folder, url)) is not None:
+        return _written(known)
     found, said = _chosen(plan, about, folder, studies, asked)
     runs: list[Run] = []
     if about.get("device") == "cuda":
@@ -99,25 +103,34 @@ def _chosen(
     return found, f"starts from {found.study.name}: {where}; {found.differs}"
 
 
-def _written(place: str) -> Start:
-    """Where a search started that goes on; anybody may have written the file."""
+def _written(about: Mapping[str, Any]) -> Start:
+    """Where a search started that goes on; anybody may have written the study."""
     try:
-        with open(place, "rb") as file:
-            said = json.loads(file.read(MAX_BYTES))["start"]
+        said = about["start"]
         lines = (json.dumps(run) for run in said["runs"])
-        runs = tuple(parse(place, n, line) for n, line in enumerate(lines, 1))
+        runs = tuple(parse("start", n, line) for n, line in enumerate(lines, 1))
         found = Start(str(said["study"]), int(said["trials"]), str(said["said"]), runs)
-    except (OSError, ValueError, LookupError, TypeError, BadCalibration):
+    except (ValueError, LookupError, TypeError, BadCalibration):
         return Start()
     return found
 
 
-def strategy(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Guided:
-    """The strategy of a search that starts there."""
+def strategy(
+    plan: Plan,
+    about: Mapping[str, Any],
+    begun: Start,
+    aim: str,
+    study: Study,
+    sampler: str = "auto",
+) -> Sampled:
+    """The strategy of a search that starts there; raises ``CannotPlan``."""
     prior = from_job(plan.space, plan.config.job, begun.runs)
     card = card_gib(plan.config.job)
     past = _earlier(plan, about, begun, aim)
-    return Guided(plan.space, plan.given, prior, card, earlier=past)
+    try:
+        return Sampled(study, plan.given, prior, card, past, sampler)
+    except ImportError as error:
+        raise CannotPlan(f"--sampler {sampler}: {error}") from None
 
 
 def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Earlier:

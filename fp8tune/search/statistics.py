@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
 
 RUN_SPREAD = 0.007
 """Relative standard deviation between fresh runs of one setting, before any repeat.
@@ -79,8 +79,7 @@ def spread(
     near as that: one bad run says little of all others.
     """
     runs = [
-        [math.log(r.tokens_per_second) for r in records if r.measured]
-        for records in settings
+        [math.log(r.tokens_per_second) for r in records if r.ok] for records in settings
     ]
     return _believed(*_squares(runs, usual, far), usual)
 
@@ -149,7 +148,7 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
 
     Or by more, where they or their own steps say so. Runs far off do not count.
     """
-    values = [record.tokens_per_second for record in records if record.measured]
+    values = [record.tokens_per_second for record in records if record.ok]
     if not values:
         return None
     kept = in_line([math.log(value) for value in values], deviation)
@@ -171,9 +170,9 @@ def steps_spread(records: Iterable[Record]) -> float:
     one.
     """
     widths = [
-        math.log(record.tokens_per_second / record.least) / 2
+        record.relative_error
         for record in records
-        if record.measured and record.least
+        if record.ok and record.relative_error
     ]
     return math.sqrt(statistics.fmean(w**2 for w in widths)) / NORMAL if widths else 0.0
 
@@ -256,7 +255,7 @@ def _surely(gain: Speed) -> Speed:
 
 
 def verdict(gain: Speed, same: float) -> str:
-    """``faster``, ``same``, ``slower`` or ``unsure``: where a ratio's interval lies.
+    """``faster``, ``same``, ``slower``, ``inconclusive``: where its interval lies.
 
     ``faster`` and ``slower`` exclude no difference, also of one that was looked at
     after every run; ``same`` is a difference of at most that share, and not known to be
@@ -267,4 +266,4 @@ def verdict(gain: Speed, same: float) -> str:
         return "faster"
     if sure.high < 1 and not small:
         return "slower"
-    return "same" if small else "unsure"
+    return "same" if small else "inconclusive"

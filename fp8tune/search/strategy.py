@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from fp8tune.search.space import Point
-from fp8tune.search.stability.course import Course
-from fp8tune.search.study import Trial
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.space import Point
+from fp8tune.trials.trial import Trial
 
 
 class Proposal(NamedTuple):
@@ -19,7 +19,7 @@ class Proposal(NamedTuple):
     point: Point
     stage: str
     reason: str
-    course: Course | None = None
+    course: LossRun | None = None
 
 
 class Strategy(Protocol):

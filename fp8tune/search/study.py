@@ -1,57 +1,80 @@
-"""A study on disk: every trial as a line, so that nothing is lost and all resumes.
+"""A study: one Optuna study per search, with one Optuna trial per trial.
 
-``trials.jsonl`` is the truth, appended and synced trial by trial; ``study.json`` says
-what is searched, so that the same command finds its own study again.
+Optuna's storage is the only place where a study is kept. A trial's knobs are its
+parameters and the other fields of its record are its user attributes, by the names of
+the record's JSON. It is COMPLETE if it measured the objective, PRUNED if it ran out of
+memory, else FAIL; out of memory is a constraint as well, which
+Optuna's samplers respect. What the search is about is in the study's user attributes.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
-from fp8tune.search.record import BadRecord, Record, parse
+from fp8tune.search.storage import (
+    MAX_BYTES,
+    NAME,
+    BadStudy,
+    errors_of,
+    open_storage,
+    without_password,
+)
+from fp8tune.trials.record import BadRecord, Record, positive
+from fp8tune.trials.space import Knob, Point, Space
+from fp8tune.trials.trial import STAGES, Trial, parse_trial
 
-MAX_BYTES = 1 << 28
-PROCESS = "process"
-STAGES = ("given", "twin", "search", "confirm", "stability")
-
-
-class BadStudy(Exception):
-    """A study's folder cannot be used: says which file and why."""
-
-
-class Trial(NamedTuple):
-    """A record with its place in the study.
-
-    ``stage`` is why it was run: the user's config, its bf16 twin, the search itself,
-    the confirmation at the end, or to compare what FP8 and bf16 learn. ``process``
-    counts those whose trials were in the study when the trial's own took it up.
-    """
-
-    number: int
-    stage: str
-    record: Record
-    process: int = 0
-
-
-def timed(trials: Iterable[Trial]) -> list[Trial]:
-    """The trials that tell how fast a setting is: all but those that compare losses."""
-    return [trial for trial in trials if trial.stage != "stability"]
+STALE = "fp8tune:stale"
+"""System attribute of a trial that its process did not finish: it never counts."""
+ENDED, TAKEN_UP = "ended", "process"
+"""User attributes of a study: how its last search ended, and by how many processes it
+was taken up."""
+EXPORT = "trials.jsonl"
+"""The export that a search leaves in its study's folder."""
+OLD = "study.json"
+"""What an earlier version of fp8tune kept beside its trials."""
+VALUE = {"tokens-per-joule": "tokens_per_joule"}
+"""The field of a record that holds the value of an objective, if not tokens/s."""
 
 
 class Study:
-    """The folder of one search; without a folder it is kept in memory."""
+    """The study of one search, in memory if it has no folder.
 
-    def __init__(self, folder: str) -> None:
+    ``trials`` are those that ended, without the stale ones, ``optuna_numbers`` their
+    numbers in Optuna; ``process`` is the number of the process that runs now, for the
+    trials that it adds.
+    """
+
+    def __init__(self, space: Space, folder: str = "", url: str = "") -> None:
+        self.space = space
         self.folder = folder
-        self.trials: list[Trial] = []
+        self.distributions = _distributions(space)
         self.process = 0
+        self.place = url or (os.path.join(folder, NAME) if folder else "")
+        self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
+        if folder:
+            if not url:
+                refuse_old(folder)
+            self._storage = open_storage(self.place, create=True)
+        with errors_of(self.place):
+            self.optuna = _created(self._storage, _name(folder, url, self._storage))
+            name = self.optuna.study_name
+            self._id = self._storage.get_study_id_from_name(name)
+            self._end_stale()
+        pairs = _trials(self.optuna, self.place)
+        self.trials = [trial for _, trial in pairs]
+        self.optuna_numbers = [number for number, _ in pairs]
 
     @property
     def name(self) -> str:
@@ -59,141 +82,242 @@ class Study:
         return os.path.basename(self.folder)
 
     @property
+    def about(self) -> dict[str, Any]:
+        """What makes two searches the same, and how the last one ended."""
+        return _about(self.optuna)
+
+    @property
     def spent(self) -> float:
         """Seconds that its trials took."""
         return sum(trial.record.cost_s for trial in self.trials)
 
-    def open(self, about: dict[str, Any]) -> None:
-        """Make the folder, or take up what is in it; raises ``BadStudy``.
-
-        ``about`` is what makes two searches the same; it is kept in ``study.json``, and
-        what an earlier run has noted there at its end is of the past.
-        """
-        try:
-            Path(self.folder).mkdir(parents=True, exist_ok=True)
-            place = os.path.join(self.folder, "study.json")
-            text = json.dumps(about, indent=2, sort_keys=True)
-            atomic.write(place, f"{text}\n".encode(), through=False)
-            self.trials = _read(os.path.join(self.folder, "trials.jsonl"))
-        except OSError as error:
-            hint = "--studies DIR is another place"
-            raise BadStudy(f"{error.filename}: {error.strerror}; {hint}") from None
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Keep what is searched; how an earlier search ended is of the past."""
+        with errors_of(self.place):
+            known = self.optuna.user_attrs
+            for name, value in about.items():
+                value = json.loads(json.dumps(value))
+                if name not in known or known[name] != value:
+                    self.optuna.set_user_attr(name, value)
+            if known.get(ENDED):
+                self.optuna.set_user_attr(ENDED, {})
 
     def take_up(self) -> None:
         """Tell trials from now on from those so far: the machine may have changed."""
-        self.process = 1 + max((trial.process for trial in self.trials), default=-1)
+        with errors_of(self.place):
+            self.process = int(self.optuna.user_attrs.get(TAKEN_UP, 0))
+            self.optuna.set_user_attr(TAKEN_UP, self.process + 1)
 
-    def note(self, **more: Any) -> None:
-        """Keep in ``study.json`` how the search ended; raises ``OSError``."""
-        place = os.path.join(self.folder, "study.json")
-        with open(place, "rb") as file:
-            about = json.load(file)
-        text = json.dumps({**about, **more}, indent=2, sort_keys=True)
-        atomic.write(place, f"{text}\n".encode(), through=False)
+    def note(self, **ended: Any) -> None:
+        """Keep how the search ended."""
+        with errors_of(self.place):
+            self.optuna.set_user_attr(ENDED, ended)
 
-    def add(self, stage: str, record: Record) -> Trial:
-        """Append a trial and see it onto the disk; raises ``BadStudy``."""
-        trial = Trial(len(self.trials), stage, record, self.process)
-        if self.folder:
-            self._append(trial)
+    def ask(self, stage: str, point: Point) -> int:
+        """Start a trial of a setting; the Optuna number of the RUNNING trial.
+
+        It is written at once, with all its parameters: a process that is killed leaves
+        a trial without a result and nothing else.
+        """
+        params = {
+            knob.key: knob.values[place]
+            for knob, place in zip(self.space.knobs, point, strict=True)
+        }
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params=params,
+            distributions=self.distributions,
+            user_attrs={"stage": stage, TAKEN_UP: self.process},
+        )
+        with errors_of(self.place):
+            trial = self._storage.create_new_trial(self._id, template)
+            return self._storage.get_trial_number_from_id(trial)
+
+    def tell(self, number: int, record: Record, **place: Any) -> Trial:
+        """Finish a trial with its record, which is on the disk when this returns.
+
+        ``place`` are further fields of the ``Trial``.
+        """
+        frozen = self._frozen(number)
+        stage, process = (frozen.user_attrs[name] for name in ("stage", TAKEN_UP))
+        trial = Trial(len(self.trials), stage, record, process, **place)
+        fields = json.loads(json.dumps(trial.data(), allow_nan=False))
+        del fields["knobs"], fields["trial"]
+        state, value = _state(trial, self.about.get("objective", ""))
+        constraints = [float(record.outcome == "oom")]
+        with errors_of(self.place):
+            for name, field in fields.items():
+                if name not in frozen.user_attrs:
+                    self._storage.set_trial_user_attr(frozen._trial_id, name, field)
+            self._storage.set_trial_system_attr(
+                frozen._trial_id, "constraints", constraints
+            )
+            self.optuna.tell(number, value, state=state)
         self.trials.append(trial)
+        self.optuna_numbers.append(number)
         return trial
 
-    def _append(self, trial: Trial) -> None:
-        record = trial.record
-        more = {**record.more, "trial": trial.number, "stage": trial.stage}
-        if trial.process:
-            more[PROCESS] = trial.process
-        line = record._replace(more=more).line()
-        path = os.path.join(self.folder, "trials.jsonl")
-        try:
-            _append_line(path, f"{line}\n".encode())
-        except OSError as error:
-            hint = "the trials before are kept: the same command goes on with them"
-            if not os.path.isdir(self.folder):
-                hint = "the study was removed while it was searched, its trials with it"
-            raise BadStudy(f"{path}: {error.strerror}; {hint}") from None
+    def lose(self, number: int) -> None:
+        """End a trial that was interrupted: it does not count."""
+        trial = self._frozen(number)._trial_id
+        with errors_of(self.place):
+            self._storage.set_trial_user_attr(trial, "outcome", "launch")
+            self._storage.set_trial_system_attr(trial, STALE, True)
+            self.optuna.tell(number, state=TrialState.FAIL)
+
+    def add(self, stage: str, record: Record, **place: Any) -> Trial:
+        """Add a trial that has run already."""
+        number = self.ask(stage, self.space.point(record.knobs))
+        return self.tell(number, record, **place)
+
+    def export(self, path: str) -> None:
+        """Write the trials as JSON lines that a replay reads; raises ``OSError``."""
+        text = "".join(
+            f"{json.dumps(trial.data(), allow_nan=False)}\n" for trial in self.trials
+        )
+        atomic.write(path, text.encode(), through=not self._is_own(path))
+
+    def _is_own(self, path: str) -> bool:
+        folder = os.path.realpath(os.path.dirname(path) or ".")
+        return bool(self.folder) and folder == os.path.realpath(self.folder)
+
+    def _frozen(self, number: int) -> FrozenTrial:
+        with errors_of(self.place):
+            trial = self._storage.get_trial_id_from_study_id_trial_number
+            return self._storage.get_trial(trial(self._id, number))
+
+    def _end_stale(self) -> None:
+        """End the trials that a process which was killed left RUNNING."""
+        left = self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        for trial in left:
+            self.lose(trial.number)
 
 
-def _append_line(path: str, line: bytes) -> None:
-    """Append a line whole or not at all: half of one would spoil the next."""
-    with open(path, "ab", buffering=0, opener=atomic.no_link) as file:
-        size = file.tell()
-        try:
-            written = file.write(line)
-            if written != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            os.fsync(file.fileno())
-        except OSError:
-            with contextlib.suppress(OSError):
-                file.truncate(size)
-            raise
+def look(
+    folder: str, url: str = "", most: int = MAX_BYTES
+) -> tuple[dict[str, Any], list[Trial]]:
+    """What a study is about and its trials so far; nothing is written.
 
-
-def _read(path: str) -> list[Trial]:
-    """The trials of a file.
-
-    What was cut off at its end, or is no record there, is removed and kept aside: the
-    process, or the machine, died while it was written.
+    A search may be running in the folder. A journal of more than ``most`` bytes is not
+    read. Raises ``BadStudy``.
     """
-    trials, data, whole = _whole(path)
-    if whole != data:
-        atomic.write(f"{path}.bak", data, through=False)
-        atomic.write(path, whole, through=False)
-    return trials
+    place = url or os.path.join(folder, NAME)
+    study = _known(folder, url, most)
+    if study is None:
+        hint = "" if url else "; one that lies in a database needs --storage URL"
+        raise BadStudy(f"{without_password(place)}: no study of a search{hint}")
+    return _about(study), [trial for _, trial in _trials(study, place)]
 
 
-def look(folder: str) -> tuple[dict[str, Any], list[Trial]]:
-    """What ``study.json`` says and the trials so far; nothing is written.
-
-    A search may be at work in the folder. Raises ``BadStudy``.
-    """
-    place = os.path.join(folder, "study.json")
-    try:
-        with open(place, "rb") as file:
-            about = json.loads(file.read(MAX_BYTES))
-        trials, _, _ = _whole(os.path.join(folder, "trials.jsonl"))
-    except OSError as error:
-        raise BadStudy(f"{error.filename}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise BadStudy(f"{place}: no JSON") from None
-    if not isinstance(about, dict):
-        raise BadStudy(f"{place}: no JSON object")
-    return about, trials
+def described(folder: str, url: str = "") -> dict[str, Any] | None:
+    """What a study is about; ``None`` where there is none. Raises ``BadStudy``."""
+    study = _known(folder, url, MAX_BYTES)
+    return None if study is None else _about(study)
 
 
-def _whole(path: str) -> tuple[list[Trial], bytes, bytes]:
-    """The trials of a file, its bytes, and those of them that are whole trials."""
-    if not os.path.exists(path):
-        return [], b"", b""
-    with open(path, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise BadStudy(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-    lines = data.split(b"\n")[:-1]
-    trials = []
-    for number, line in enumerate(lines):
+def _known(folder: str, url: str, most: int) -> optuna.Study | None:
+    """The study of a folder, or its study in another storage, if there is one."""
+    place = url or os.path.join(folder, NAME)
+    if not url:
+        refuse_old(folder)
+    if "://" not in place and not os.path.lexists(place):
+        return None
+    storage = open_storage(place, create=False, most=most)
+    with errors_of(place):
+        name = _name(folder, url, storage)
+        if name not in optuna.get_all_study_names(storage):
+            return None
+        return optuna.load_study(study_name=name, storage=storage)
+
+
+def refuse_old(folder: str) -> None:
+    """Raise ``BadStudy`` where an earlier version of fp8tune kept a study."""
+    new, old, trials = (os.path.join(folder, name) for name in (NAME, OLD, EXPORT))
+    if os.path.lexists(old) and not os.path.lexists(new):
+        raise BadStudy(
+            f"{folder}: a study of an earlier version of fp8tune; `fp8tune search "
+            f"--runner replay --records {trials}` reads its trials; remove the folder "
+            "to search again"
+        )
+
+
+def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # no line for a new study
+    sampler = optuna.samplers.RandomSampler(0)
+    if name in optuna.get_all_study_names(storage):
+        return optuna.load_study(study_name=name, storage=storage, sampler=sampler)
+    return optuna.create_study(
+        storage=storage, study_name=name, direction="maximize", sampler=sampler
+    )
+
+
+def _name(folder: str, url: str, storage: optuna.storages.BaseStorage) -> str:
+    """The study's name: the folder's, but a folder may be renamed with its journal."""
+    names = [] if url else optuna.get_all_study_names(storage)
+    return names[0] if names else os.path.basename(os.path.abspath(folder))
+
+
+def _about(study: optuna.Study) -> dict[str, Any]:
+    about = dict(study.user_attrs)
+    ended = about.pop(ENDED, {})
+    about.pop(TAKEN_UP, None)
+    return {**about, **(ended if isinstance(ended, dict) else {})}
+
+
+def _trials(study: optuna.Study, place: str) -> list[tuple[int, Trial]]:
+    """The trials that count, each with its number in Optuna."""
+    with errors_of(place):
+        every = study.get_trials(deepcopy=False)
+    return list(_counted(every, place))
+
+
+def _counted(trials: Iterable[FrozenTrial], place: str) -> Iterator[tuple[int, Trial]]:
+    number = 0
+    for trial in trials:
+        if not trial.state.is_finished() or trial.system_attrs.get(STALE):
+            continue
         try:
-            trials.append(_trial(number, line.decode(errors="replace")))
-        except BadRecord as error:
-            if number < len(lines) - 1:
-                raise BadStudy(f"{path}:{number + 1}: {error}") from None
-            lines.pop()
-    return trials, data, b"".join(line + b"\n" for line in lines)
+            yield trial.number, _trial(number, trial)
+        except (BadRecord, TypeError, ValueError) as error:
+            where = f"{without_password(place)}: trial {trial.number}"
+            raise BadStudy(f"{where}: no trial of a search ({error})") from None
+        number += 1
 
 
-def _trial(number: int, line: str) -> Trial:
-    record = parse(line)
-    stage = record.more.pop("stage", "search")
-    record.more.pop("trial", None)
-    if stage not in STAGES:
+def _trial(number: int, trial: FrozenTrial) -> Trial:
+    stage, process = trial.user_attrs.get("stage"), trial.user_attrs.get(TAKEN_UP, 0)
+    if stage not in STAGES or type(process) is not int:
         raise BadRecord(f"no stage {stage!r}")
-    process = process_of(record)
-    record.more.pop(PROCESS, None)
-    return Trial(number, stage, record, process)
+    knobs = {key: value for key, value in trial.params.items() if value is not None}
+    # as text: it leaves out NaN and numbers that no record holds
+    return parse_trial(number, json.dumps({"knobs": knobs, **trial.user_attrs}))
 
 
-def process_of(record: Record) -> int:
-    """The process that a line of a study names."""
-    process = record.more.get(PROCESS)
-    return process if type(process) is int and process > 0 else 0
+def _state(trial: Trial, objective: str) -> tuple[TrialState, float | None]:
+    """A trial's state in Optuna, and its value.
+
+    The speed of a run for its losses tells nothing: samplers leave out what is FAIL.
+    """
+    record = trial.record
+    value = getattr(record, VALUE.get(objective, "tokens_per_second"))
+    if record.ok and trial.stage != "stability" and positive(value):
+        return TrialState.COMPLETE, float(value)
+    if record.outcome == "oom":
+        return TrialState.PRUNED, None
+    return TrialState.FAIL, None
+
+
+def _distributions(space: Space) -> dict[str, BaseDistribution]:
+    return {knob.key: _distribution(knob) for knob in space.knobs}
+
+
+def _distribution(knob: Knob) -> BaseDistribution:
+    """Micro-batches as numbers, on a logarithmic scale; all else as choices."""
+    values = knob.values
+    counts = [value for value in values if type(value) is int and value > 0]
+    if knob.role == "micro_batch" and len(counts) == len(values):
+        return IntDistribution(min(counts), max(counts), log=True)
+    if len(set(values)) < len(values):  # 1, 1.0 and true are one choice to Optuna
+        many = ", ".join(map(repr, values))
+        raise BadStudy(f"`{knob.key}`: two of its values are equal numbers: {many}")
+    return CategoricalDistribution(values)

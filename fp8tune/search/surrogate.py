@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fp8tune.search.normal import Array
-from fp8tune.search.space import Knob, Point, Space
+from fp8tune.trials.space import Knob, Point, Space
 
 GAIN: dict[str, dict[Any, float]] = {
     "ac": {"none": 0.0, "selective": -0.06, "full": -0.24},

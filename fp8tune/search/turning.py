@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fp8tune.search.runs import Runs, gap, measured_gap, open_between, usual
-from fp8tune.search.space import Point
 from fp8tune.search.statistics import verdict
+from fp8tune.trials.space import Point
 
 
 def unmeasured(runs: Runs, one: Point | None, other: Point | None) -> float:

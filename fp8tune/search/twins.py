@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.runs import Runs, during, gap, is_unfit, speed_of, together
-from fp8tune.search.space import Point, Space
 from fp8tune.search.statistics import Speed
+from fp8tune.trials.space import Point, Space
 
 PRECISIONS = ("fp8", "bf16")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fp8tune.search.normal import Array
-from fp8tune.search.record import Record, tight
-from fp8tune.search.space import Point, Space
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
 
 Runs = Sequence[tuple[Point, Record]]
 PASSING = ("throttled", "launch")
@@ -61,7 +61,7 @@ def _fills(record: Record, usable_gib: float) -> bool:
     """
     reserved = max(record.reserved_gib, record.peak_gib)
     elsewhere = 0 < reserved < FILLED * usable_gib
-    return bool(tight(record)) and not elsewhere
+    return bool(record.memory_shortage) and not elsewhere
 
 
 def _lost(space: Space, runs: Runs) -> set[Point]:

@@ -1,164 +1,375 @@
-"""Write the chosen values into the user's config, each with its reason above it.
+"""Write the chosen values into the user's config, with comments that say why.
 
-Only the changed values and these comments differ from the file; those of an earlier
-search give way, because their figures are of values that the file no longer has. The
-text is edited in place by ``toml.edit``, as fixes are, because a parser that writes
-documents anew cannot put a comment above a key.
+A block of at most six lines stands above the first changed key, and one line above each
+changed key. They stand above and not behind, because a comment of the user's behind a
+key then stays as it is, keys that share a line have room, and a second search replaces
+them by removing whole lines. Every other byte stays: what is written is checked against
+the original, and a layout that tomlkit does not keep is refused with the reason.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fp8tune.lint.mark import SEARCH
 from fp8tune.lint.wording import plain
-from fp8tune.toml import Path
-from fp8tune.toml.document import Document, comments, parse
-from fp8tune.toml.edit import Edit, apply, set_values
-from fp8tune.toml.literal import CannotEdit
+from fp8tune.toml.document import comments, parse
+from fp8tune.toml.edit import Edit, apply, remove_key
+from fp8tune.toml.literal import CannotEdit, key_text, literal, quote_of
 
-MARK = "# fp8tune search: "
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import InlineTable, Item, Key, Table
+
+MARK = SEARCH
+"""How every comment begins that a search writes into a config."""
 MEASURED = "fp8tune search measured"
 """How the reason of an ignore comment begins that a search has written."""
 WIDTH = 100
 """Longest line of a comment [characters]."""
+BLOCK = 6
+"""Most lines of the block above the first changed key."""
 LONGEST = 1000
-"""Most of a reason that is written [characters]; records are not ours."""
+"""Most characters of a text that are read; records may hold anything."""
+Names = tuple[str, ...]
+"""The names of the tables around a key, and its own."""
+_BOM = "\ufeff"
+_HEADERS = r"(?:\s*\[[^\n]*\])*\s*"
 
 
 class Choice(NamedTuple):
-    """A key, its new value, and why: sentences that become comment lines."""
+    """A key, its new value, and in one line what it was and why it changed."""
 
     key: str
     value: Any
-    reasons: tuple[str, ...]
+    reason: str = ""
+
+    @property
+    def path(self) -> Names:
+        """The names of the tables and of the key."""
+        return tuple(self.key.split("."))
 
 
 class CannotWrite(Exception):
-    """A value cannot be put into this file: names the key and why."""
+    """The values cannot be put into this file: says why in one line."""
 
 
-def write_back(data: bytes, choices: Iterable[Choice]) -> bytes:
-    """The bytes of a config with the choices made.
+def write_back(
+    data: bytes, choices: Iterable[Choice], summary: Iterable[str] = ()
+) -> bytes:
+    """Return the bytes of a config with the choices and their comments written.
 
-    Raises ``CannotWrite``; ``data`` must be valid TOML.
+    ``summary`` is the text of the block, one sentence for each line. Comments of an
+    earlier search are replaced. Raises ``CannotWrite``; ``data`` must be valid TOML.
     """
+    whole = data.decode()
+    text = _without_own(whole.removeprefix(_BOM))
     chosen = list(choices)
-    data = _without_own(data)
+    document = _parsed(text)
     for choice in chosen:
-        data = _with_value(data, choice)
-    return _with_reasons(data, chosen)
+        _set(document, choice, text)
+    if chosen:
+        _comment(document, chosen, list(summary), _newline(text))
+    after: str = document.as_string()
+    _check(text, after, chosen)
+    return f"{_BOM * whole.startswith(_BOM)}{after}".encode()
 
 
-def explained(data: bytes) -> set[str]:
-    """The keys above whose lines an earlier search has written why."""
-    document = parse(data)
-    text = document.text
-    starts = {
-        path: text.rfind("\n", 0, start) + 1
-        for path, (start, _) in document.spans.keys.items()
-    }
-    return {
-        ".".join(map(str, path))
-        for path, start in starts.items()
-        if MARK in text[_own_start(text, start) : start]
-    }
-
-
-def _without_own(data: bytes) -> bytes:
-    """The config without the comments of an earlier search."""
-    document = parse(data)
-    text, edits = document.text, []
+def _without_own(text: str) -> str:
+    """Return the config without the comments of an earlier search."""
+    edits = []
     for start, end in comments(text):
         line, newline = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-        if not text[line:start].strip() and _is_own(text[start:end]):
+        if not text[line:start].strip() and is_own(text[start:end]):
             edits.append(Edit(line, len(text) if newline < 0 else newline + 1, ""))
-    return _encode(document, edits)
+    return apply(text, edits)
 
 
-def _with_value(data: bytes, choice: Choice) -> bytes:
-    document = parse(data)
-    path = _path(choice)
-    if _has(document, path, choice.value):
-        return data
+def is_own(comment: str) -> bool:
+    """Whether a search has written a comment, this version's or an earlier one's."""
+    ignores = comment.startswith("# fp8tune: ignore[") and f" -- {MEASURED}" in comment
+    return ignores or comment.startswith(MARK)
+
+
+def _parsed(text: str) -> TOMLDocument:
+    """Parse a config; raise ``CannotWrite`` where tomlkit would not keep its bytes."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
     try:
-        after = _encode(document, list(set_values(document, {path: choice.value})))
+        document = tomlkit.parse(text)
+        again = document.as_string()
+    except (TOMLKitError, RecursionError) as error:
+        raise CannotWrite(f"tomlkit cannot read this file: {error}") from None
+    if again != text:
+        same = (a == b for a, b in zip(text, again, strict=False))
+        place = next((i for i, alike in enumerate(same) if not alike), 0)
+        line, column = parse(text.encode()).lines.position(place)
+        raise CannotWrite(
+            f"line {line}, column {column}: tomlkit, which writes the config, would "
+            "change what stands here; write it in another way first"
+        )
+    return document
+
+
+class _Place(NamedTuple):
+    """Where a key stands; ``line`` is the first item on its line, in ``line_of``."""
+
+    table: TOMLDocument | Table | InlineTable
+    item: Item
+    line_of: TOMLDocument | Table
+    line: Item
+
+
+def _places(document: TOMLDocument) -> dict[Names, _Place]:
+    """Return every key with a value of its own, in the order of the text."""
+    return dict(_below(document, ()))
+
+
+def _below(
+    table: Any, path: Names, line: tuple[Any, Any] | None = None
+) -> Iterator[tuple[Names, _Place]]:
+    from tomlkit.items import InlineTable, Table
+
+    for key, item in _body(table):
+        if key is None:
+            continue
+        here = (*path, key.key)
+        if isinstance(item, Table):
+            yield from _below(item, here, line)
+            continue
+        yield here, _Place(table, item, *(line or (table, item)))
+        if isinstance(item, InlineTable):
+            yield from _below(item, here, line or (table, item))
+
+
+def _body(table: Any) -> list[tuple[Key | None, Item]]:
+    """Return the items of a document or a table, which may be changed in place."""
+    body: list[tuple[Key | None, Item]] = (
+        table.body if hasattr(table, "body") else table.value.body
+    )
+    return body
+
+
+def _set(document: TOMLDocument, choice: Choice, text: str) -> None:
+    """Set one value; it keeps its quotes, and a comment behind it stays."""
+    import tomlkit
+
+    path, place = choice.path, _places(document).get(choice.path)
+    try:
+        if place is None:
+            _add(document, path, tomlkit.value(literal(choice.value)), text)
+            return
+        old = place.item.unwrap()
+        if type(old) is type(choice.value) and old == choice.value:
+            return
+        raw = literal(choice.value, quote_of(place.item.as_string()))
     except CannotEdit as error:
         raise CannotWrite(f"{choice.key}: {error}") from None
-    if _value(parse(after), path) != choice.value:
-        raise CannotWrite(f"{choice.key}: the table is written in an odd way")
+    place.table[path[-1]] = tomlkit.value(raw)
+
+
+def _add(document: TOMLDocument, path: Names, value: Item, text: str) -> None:
+    """Add a key behind the last one of its table, or in a new table at the end."""
+    import tomlkit
+
+    table, name = path[:-1], path[-1]
+    places = _places(document)
+    key_text(name)  # refuses control characters
+    below = any(known[: len(path)] == path for known in places)
+    if below or _header(document, path) is not None:
+        raise CannotEdit(f"`{name}` is a table")
+    if any(path[:end] in places for end in range(1, len(table))):
+        raise CannotEdit("a table around it is written in one line")
+    if table in places:
+        _add_inline(places[table].item, name, value)
+        return
+    siblings = [
+        place
+        for known, place in places.items()
+        if known[:-1] == table and not place.item.is_aot()
+    ]
+    newline = _newline(text)
+    if siblings:
+        _, above, parent, line = siblings[-1]
+        if above is not line:
+            raise CannotEdit("a table around it is written in one line")
+        value.trivia.indent, at = above.trivia.indent, _index(parent, above) + 1
+    elif table:
+        parent, at = _header(document, table), 0
+        if parent is None:
+            parent = _new_table(document, table, newline)
+        above = parent
+    else:
+        raise CannotEdit("the file has no keys outside of tables")
+    value.trivia.trail = newline
+    if not above.trivia.trail:  # the file ends there, without the end of a line
+        above.trivia.trail, value.trivia.trail = newline, ""
+    _body(parent).insert(at, (tomlkit.key(name), value))
+
+
+def _add_inline(table: Item, name: str, value: Item) -> None:
+    """Add a key behind the last one of an inline table."""
+    import tomlkit
+    from tomlkit.items import Whitespace
+
+    if not table.is_inline_table():
+        raise CannotEdit("what holds it is not a table")
+    body = _body(table)
+    keys = [index for index, (key, _) in enumerate(body) if key is not None]
+    at = keys[-1] + 1 if keys else 0
+    value.trivia.trail = ""
+    body[at:at] = [(tomlkit.key(name), value)]
+    if keys:
+        body[at:at] = [(None, Whitespace(",")), (None, Whitespace(" "))]
+
+
+def _header(table: Any, path: Names) -> Any:
+    """Return the table of a path where it has a header of its own, or dotted keys."""
+    from tomlkit.items import Table
+
+    if not path:
+        return table
+    for key, item in _body(table):
+        if key is not None and key.key == path[0] and isinstance(item, Table):
+            found = _header(item, path[1:])
+            if found is not None and (
+                found is not item or key.is_dotted() or not item.is_super_table()
+            ):
+                return found
+    return None
+
+
+def _new_table(document: TOMLDocument, path: Names, newline: str) -> Table:
+    """Append a table of that path to the file."""
+    import tomlkit
+
+    table = outer = tomlkit.table()
+    if text := document.as_string():
+        table.trivia.indent = newline
+    if text and not text.endswith("\n"):
+        document.body.append((None, tomlkit.ws(newline)))
+    table.trivia.trail = newline
+    for name in reversed(path[1:]):
+        inner, outer = outer, tomlkit.table(is_super_table=True)
+        _body(outer).append((tomlkit.key(name), inner))
+    document.body.append((tomlkit.key(path[0]), outer))
+    return table
+
+
+def _index(table: Any, item: Item) -> int:
+    return next(i for i, (_, other) in enumerate(_body(table)) if other is item)
+
+
+def _comment(
+    document: TOMLDocument, chosen: list[Choice], summary: list[str], newline: str
+) -> None:
+    """Put the block above the first changed key, and a line above each."""
+    import tomlkit
+
+    places, by_path = _places(document), {choice.path: choice for choice in chosen}
+    lines: dict[int, list[Names]] = {}
+    for path in places:
+        if path in by_path:
+            lines.setdefault(id(places[path].line), []).append(path)
+    for number, paths in enumerate(lines.values()):
+        _, _, table, item = places[paths[0]]
+        indent = item.trivia.indent
+        width = max(20, WIDTH - len(indent) - len(MARK))
+        own = [by_path[path] for path in paths if by_path[path].reason]
+        alone = len(paths) == 1
+        texts = [c.reason if alone else f"{c.key}: {c.reason}" for c in own]
+        said = _block(summary, width) if number == 0 else []
+        at = _index(table, item)
+        for line in [*said, *(_cut(text, width) for text in texts)]:
+            made = tomlkit.comment(f"{MARK.removeprefix('# ')}{line}")
+            made.trivia.indent, made.trivia.trail = indent, item.trivia.trail or newline
+            _body(table).insert(at, (None, made))
+            at += 1
+
+
+def _block(summary: Sequence[str], width: int) -> list[str]:
+    """Return the lines of the block: one a sentence, more while there is room."""
+    lines: list[str] = []
+    for number, text in enumerate(summary[:BLOCK], 1):
+        wrapped = textwrap.wrap(plain(text[:LONGEST]), width)
+        room = BLOCK - len(lines) - (len(summary[:BLOCK]) - number)
+        if len(wrapped) > room:
+            wrapped[room - 1 :] = [_cut(" ".join(wrapped[room - 1 :]), width)]
+        lines += wrapped
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    """Return a text on one line, its end left out where it is longer."""
+    return textwrap.shorten(plain(text[:LONGEST]), width, placeholder=" ...")
+
+
+def _newline(text: str) -> str:
+    """Return the line ending that a text has first."""
+    return "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+
+
+def _check(before: str, after: str, chosen: Sequence[Choice]) -> None:
+    """Raise ``CannotWrite`` unless only what was asked for has changed.
+
+    The values are those asked for, no comment of the user's is lost, and with the
+    changes taken back by another editor every byte is as it was.
+    """
+    import tomllib
+
+    wanted = tomllib.loads(before)
+    for choice in chosen:
+        table = wanted
+        for name in choice.path[:-1]:
+            table = table.setdefault(name, {})
+        table[choice.path[-1]] = choice.value
+    undone = _without_own(after)
+    try:
+        right = _typed(tomllib.loads(after)) == _typed(wanted)
+        right = right and _users_comments(before) == _users_comments(undone)
+        right = right and _is_same(before, _undone(before, undone, chosen))
+    except (tomllib.TOMLDecodeError, CannotEdit, KeyError):
+        right = False
+    if not right:
+        keys = ", ".join(choice.key for choice in chosen)
+        raise CannotWrite(
+            f"{keys}: tomlkit cannot write this without changing other parts of the "
+            "file; set it in a table of its own, such as [train]"
+        )
+
+
+def _undone(before: str, after: str, chosen: Sequence[Choice]) -> str:
+    """Return the text with the old values put back and the new keys taken out."""
+    old = parse(before.encode())
+    for choice in reversed(chosen):
+        new, path = parse(after.encode()), choice.path
+        if span := old.spans.values.get(path):
+            edit = Edit(*new.spans.values[path], before[slice(*span)])
+        else:
+            edit = remove_key(new, path)
+        after = apply(after, [edit])
     return after
 
 
-def _with_reasons(data: bytes, chosen: Iterable[Choice]) -> bytes:
-    """Comments above the lines of the keys."""
-    document = parse(data)
-    text = document.text
-    lines: dict[int, list[Choice]] = {}
-    for choice in chosen:
-        start = text.rfind("\n", 0, document.spans.keys[_path(choice)][0]) + 1
-        lines.setdefault(start, []).append(choice)
-    edits = [
-        Edit(start, start, _comment(text, start, _reasons(here)))
-        for start, here in lines.items()
-    ]
-    return _encode(document, edits)
+def _is_same(before: str, undone: str) -> bool:
+    """Whether two texts are the same but for headers of new tables at the end."""
+    stem = before.rstrip("\r\n")
+    rest = undone[len(stem) :]
+    return undone.startswith(stem) and bool(re.fullmatch(_HEADERS, rest))
 
 
-def _reasons(choices: list[Choice]) -> list[str]:
-    """The reasons for a line, each once; with their keys where there are several."""
-    if len(choices) == 1:
-        return list(choices[0].reasons)
-    own = [f"{choice.key}: {choice.reasons[0]}" for choice in choices]
-    return [*own, *dict.fromkeys(more for c in choices for more in c.reasons[1:])]
+def _users_comments(text: str) -> list[str]:
+    return [text[start:end].rstrip() for start, end in comments(text)]
 
 
-def _comment(text: str, start: int, reasons: list[str]) -> str:
-    indent = text[start : len(text) - len(text[start:].lstrip(" \t"))]
-    newline = "\r\n" if text[start:].partition("\n")[0].endswith("\r") else "\n"
-    return "".join(
-        f"{indent}{MARK}{line}{newline}"
-        for reason in reasons
-        for line in textwrap.wrap(
-            plain(reason[:LONGEST]), max(1, WIDTH - len(indent) - len(MARK))
-        )
-    )
-
-
-def _own_start(text: str, start: int) -> int:
-    """Where the comment of an earlier search begins that ends at ``start``."""
-    while start:
-        above = text.rfind("\n", 0, start - 1) + 1
-        if not _is_own(text[above:start].lstrip()):
-            break
-        start = above
-    return start
-
-
-def _is_own(line: str) -> bool:
-    ignores = line.startswith("# fp8tune: ignore[") and f" -- {MEASURED}" in line
-    return ignores or line.startswith(MARK)
-
-
-def _path(choice: Choice) -> Path:
-    return tuple(choice.key.split("."))
-
-
-def _value(document: Document, path: Path) -> Any:
-    value: Any = document.values
-    for part in path:
-        value = value[part]
-    return value
-
-
-def _has(document: Document, path: Path, value: Any) -> bool:
-    """Whether a key has that value already, however it is written."""
-    if path not in document.spans.values:
-        return False
-    there = _value(document, path)
-    return type(there) is type(value) and there == value
-
-
-def _encode(document: Document, edits: list[Edit]) -> bytes:
-    return f"{chr(0xFEFF) * document.bom}{apply(document.text, edits)}".encode()
+def _typed(value: Any) -> Any:
+    """Return values with their types, so that 1 is not true and nan is nan."""
+    if isinstance(value, dict):
+        return {key: _typed(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return list(map(_typed, value))
+    return type(value), repr(value)

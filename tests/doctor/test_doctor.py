@@ -60,6 +60,7 @@ def test_a_node_that_has_everything():
         (without("torch"), "torch", "", "pip install 'fp8tune[search]'"),
         (without("torchao"), "torchao", "", "pip install 'fp8tune[search]'"),
         (without("numpy"), "numpy", "", "pip install 'fp8tune[search]'"),
+        (without("optuna"), "optuna", "", "pip install 'fp8tune[search]'"),
         (
             NODE._replace(probe={}, stopped=("torch", "no answer within 90 s")),
             "torch",
@@ -110,7 +111,6 @@ def test_what_is_missing(machine, name, why, mend):
     ("machine", "name"),
     [
         (without("rich"), "rich"),
-        (without("optuna"), "optuna"),
         (without("triton"), "triton"),
         (NODE._replace(compiler=""), "c++ compiler"),
         (without("nvidia-ml-py"), "nvidia-ml-py"),

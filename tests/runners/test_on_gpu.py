@@ -9,8 +9,8 @@ from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import read_config
 from fp8tune.search.real import plan_for_trials
-from fp8tune.search.record import Record, parse_all
-from fp8tune.search.stability.course import Course
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record, parse_all
 from tests.runners import fake_nvml
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
@@ -39,7 +39,7 @@ def test_every_setting_is_recorded_once(plan, tmp_path):
     assert (len(first), again) == (len(landscape.settings(plan)), [])
     assert records == [record for _, record in first]
     assert {plan.space.point(r.knobs) for r in records} == set(plan.space.every())
-    implied = [r for r in records if "smaller batch" in r.more.get("message", "")]
+    implied = [r for r in records if "smaller batch" in r.message]
     cells = {plan.space.cell(point) for point in plan.space.every()}
     assert len(implied) == len(cells)  # batch 8, after 4 ran out of memory
 
@@ -70,10 +70,11 @@ def test_measured_beside_predicted(plan):
 
 def test_only_what_tells_a_speed_is_held_against_the_prediction(plan):
     values = plan.space.values(plan.given)
-    how = Course(seed=1, warmup_steps=1, steps=4, given_warmup=1)._asdict()
-    early = Record(values, "ok", 1e4, peak_gib=85.0, more={"censored": True})
-    (row,) = predicted.compare(plan, [early, early._replace(more={"stability": how})])
-    assert (row.peak_gib, row.tokens_per_second) == (85.0, 0.0)
+    how = LossRun(seed=1, warmup_steps=1, steps=4, config_warmup_steps=1)
+    timed = Record(values, "ok", 1e4, peak_gib=85.0)
+    learned = timed._replace(tokens_per_second=1.0, loss_run=how)
+    (row,) = predicted.compare(plan, [timed, learned])
+    assert (row.peak_gib, row.tokens_per_second) == (85.0, 1e4)
 
 
 def test_every_linear_that_fp8_converts(plan):
@@ -91,7 +92,7 @@ def test_every_linear_that_fp8_converts(plan):
 def searched(chosen, seconds=300.0):
     """What is kept of a search."""
     speed = {"value": 9000.0, "low": 8900.0, "high": 9100.0}
-    trials = {"given": 1, "twin": 1, "search": chosen, "confirm": 6}
+    trials = {"baseline": 1, "bf16-baseline": 1, "search": chosen, "confirm": 6}
     return {"trials": trials, "seconds": seconds, "tokens_per_second": speed}
 
 

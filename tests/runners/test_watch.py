@@ -5,7 +5,6 @@ import pytest
 from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu, Process, Sample
 from fp8tune.runners.watch import Guard, beside, sharers, summary
-from fp8tune.search.record import tight
 from tests.search.tries import GIVEN, ran
 
 
@@ -45,18 +44,22 @@ def test_who_joins_during_a_trial_is_named_too():
     after = Sample(used_gib=5.0, processes=(two,))
     guard = Guard(Seen(before, before, after))
     said = guard.free(100.0)
-    assert sharers(said) == "python (pid 7, 69.0 GiB)"
+    assert sharers(beside(ran(GIVEN), said, {}).others) == "python (pid 7, 69.0 GiB)"
     said = guard.free(100.0, said)
     assert said["gpu_used_gib"] == 69.0
     assert sorted(other["pid"] for other in said["others"]) == [7, 8]
 
 
 @pytest.mark.parametrize(
-    "odd",
-    ["x", 7, None, {}, ["x", None, {"pid": "x"}, {"name": [], "pid": 1, "gib": "x"}]],
+    ("odd", "said"),
+    [
+        *((odd, "") for odd in ("x", 7, None, {}, ["x", None, {"pid": "x"}])),
+        ([{"name": [], "pid": 1, "gib": "x"}], ""),
+        ([{"name": "a", "pid": 1, "gib": "x"}], "a (pid 1)"),
+    ],
 )
-def test_a_record_may_say_odd_things_of_others(odd):
-    assert sharers({"others": odd}) == ""
+def test_a_record_may_say_odd_things_of_others(odd, said):
+    assert sharers(ran(GIVEN, more={"others": odd}).others) == said
 
 
 def test_a_driver_that_stops_answering_and_starts_again():
@@ -142,8 +145,8 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
 )
 def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
     found = beside(ran(GIVEN, outcome=outcome), before, steady)
-    assert (found.outcome, found.more.get("message")) == (then, message)
-    assert found.more.items() >= {**before, **steady}.items()
+    assert (found.outcome, found.data().get("message")) == (then, message)
+    assert found.data().items() >= {**before, **steady}.items()
 
 
 @pytest.mark.parametrize(
@@ -152,14 +155,14 @@ def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
 def test_memory_that_others_hold_is_no_lack_of_the_setting(before, then):
     found = beside(ran(GIVEN, more={"alloc_retries": 2}), before, {})
     assert found.outcome == then
-    assert bool(tight(found)) == (then == "ok")
+    assert bool(found.memory_shortage) == (then == "ok")
 
 
 def test_the_driver_is_a_version_of_the_trial():
     found = ran(GIVEN, more={"versions": {"torch": "2.13.0"}})
-    said = beside(found, {}, {}, "580.82.07").more["versions"]
+    said = beside(found, {}, {}, "580.82.07").versions
     assert said == {"torch": "2.13.0", "driver": "580.82.07"}
-    assert "versions" not in beside(ran(GIVEN), {}, {}, "580.82.07").more
+    assert not beside(ran(GIVEN), {}, {}, "580.82.07").versions
 
 
 def test_the_gpu_in_the_steady_time():

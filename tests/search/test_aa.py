@@ -20,7 +20,7 @@ from benchmarks.search.aa_cases import (
     Case,
     measured,
 )
-from fp8tune.search.space import Space
+from fp8tune.trials.space import Space
 from tests.each import each
 from tests.search.tries import GIVEN, ran
 

@@ -29,7 +29,7 @@ def _fresh():
 def notes(project, *choices, config=CONFIG, files=None):
     project(files or {})
     before = config.encode()
-    after = write_back(before, [Choice(*choice, ("why",)) for choice in choices])
+    after = write_back(before, [Choice(*choice, "why") for choice in choices])
     return list(aftermath("a.toml", before, after, Target("h100-sxm", 8)))
 
 

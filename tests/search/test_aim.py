@@ -17,7 +17,7 @@ from fp8tune.search.aim import (
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan
 from tests.runners.fake_nvml import install
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, confirmed, ran, trials
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, confirmed, ran, trials
 
 
 def efficient(point, speed, tokens_per_joule):
@@ -64,7 +64,7 @@ def test_unknown_watts_are_no_measurement(value):
 )
 def test_energy_that_contradicts_itself_is_refused(each, power, said):
     record = efficient(BEST, 150, each)
-    record = record._replace(more={**record.more, "power_w": power})
+    record = but(record, power_w=power)
     assert bool(tokens_per_joule(record)) == (not said)
     check_records(SPEED, [record])
     if said:

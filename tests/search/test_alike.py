@@ -22,7 +22,7 @@ SAID = "up to 5 % is the same: a CPU tells no more"
 def test_a_gain_on_a_cpu_must_be_larger(rehearsal, gain, verdict, said):
     more = {"rehearsal": rehearsal}
     pair = [ran(BEST, 100 * gain, more=more), ran(GIVEN, 100, more=more)]
-    runs = trials(("given", pair[1]), *confirmed(*pair * 6))
+    runs = trials(("baseline", pair[1]), *confirmed(*pair * 6))
     found = answer(SPACE, GIVEN, runs, 99.0)
     assert found.verdict == verdict
     assert list(caveats(found, plan())) == said

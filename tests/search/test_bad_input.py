@@ -7,13 +7,14 @@ import sys
 import pytest
 
 from fp8tune.search.opening import FILES
-from fp8tune.search.stability.course import Course
+from fp8tune.trials.loss_run import LossRun
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,
     BEST,
     GIVEN,
     PRECISION,
+    but,
     ran,
 )
 
@@ -42,9 +43,9 @@ def test_where_nothing_can_be_written_nothing_is_tried(replay, tmp_path, place, 
 
 def test_no_study_is_replaced(replay, tmp_path):
     folder = replay(RECORDS, "--output-format", "json").json["study"]
-    trials = tmp_path / folder / "trials.jsonl"
+    trials = tmp_path / folder / "study.journal"
     before = trials.read_bytes()
-    done = replay(RECORDS, "--output", f"{folder}/trials.jsonl")
+    done = replay(RECORDS, "--output", f"{folder}/study.journal")
     assert (done.code, done.out) == (2, "")
     assert "this would replace what trials have measured; try --output" in done.err
     assert trials.read_bytes() == before
@@ -70,12 +71,14 @@ def test_no_link_in_a_study_is_followed(replay, tmp_path, name, lost):
 
 def test_nothing_waits_for_a_pipe_in_a_study(replay, tmp_path):
     folder = tmp_path / replay(RECORDS, "--output-format", "json").json["study"]
-    for name in ("study.json", "lock"):
+    for name in ("lock", "study.journal"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
         done = replay()
         assert (done.code, done.out) == (2, "")
-        assert f"{name}: no file, which no search writes to; remove it" in done.err
+        assert (
+            f"{name}: no regular file, which no search writes to; remove it" in done.err
+        )
 
 
 def test_records_without_watts_cannot_tell_the_objective(replay):
@@ -179,7 +182,7 @@ def test_records_of_a_study_say_nothing_of_the_replay(replay):
     of_study = {"searched_all": True, "budget_s": 10.0, "stage": "confirm", "trial": 3}
     plain = replay(records, budget="4m").out.partition("report ")[0]
     assert "but not all were tried" in plain
-    told = [record._replace(more=of_study) for record in records]
+    told = [but(record, **of_study) for record in records]
     assert replay(told, budget="4m").out.partition("report ")[0] == plain
 
 
@@ -187,7 +190,7 @@ FREE = (
     *("others", "versions", "losses", "grad_norms", "all_step_ms", "discarded"),
     *("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls", "power_w"),
     *("tokens_per_joule", "median_step_ms_95", "message", "environment"),
-    *("stage_reached", "tokens_per_step", "made_up_data", "settled", "grad_accum"),
+    *("stage_reached", "tokens_per_step", "synthetic_data", "settled", "grad_accum"),
     *("extrapolated", "extrapolation_error", "rehearsal", "gpu_busy", "micro_batch_ms"),
 )
 
@@ -196,20 +199,15 @@ FREE = (
     "odd", [None, "x", 10**400, [1e308] * 4, ["x", 1, None], {"torch": {}}, [{}]]
 )
 def test_further_fields_are_free(replay, odd):
-    how = Course(seed=1, warmup_steps=1, steps=4, given_warmup=1)._asdict()
+    how = LossRun(seed=1, warmup_steps=1, steps=4, config_warmup_steps=1)._asdict()
     more = dict.fromkeys(FREE, odd)
-    runs = [r._replace(more={"stability": how, **more}) for r in RECORDS[2:4]]
-    told = [r._replace(more=more) for r in RECORDS]
-    lines = "".join(json.dumps(_fields(r)) + "\n" for r in (*told, *runs))
+    runs = [r.data() | {"loss_run": how} for r in RECORDS[2:4]]
+    told = (each | more for each in (*(r.data() for r in RECORDS), *runs))
+    lines = "".join(f"{json.dumps(each)}\n" for each in told)
     done = replay(lines)
     assert done.code == 0
     assert "faster: batch_size = 4" in done.out
     assert "/report.html\n" in done.out
-
-
-def _fields(record):
-    fields = record._asdict()
-    return {**fields, **fields.pop("more")}
 
 
 def test_a_trial_that_a_budget_cut_off_is_left_out(replay):

@@ -43,7 +43,7 @@ ENERGY = "--objective", "tokens-per-joule"
 
 def powered(*watts):
     return [
-        r._replace(more={"tokens_per_joule": r.tokens_per_second / w, "power_w": w})
+        r._replace(tokens_per_joule=r.tokens_per_second / w, power_w=w)
         for r, w in zip(RECORDS, watts, strict=False)
     ]
 
@@ -61,7 +61,7 @@ def test_tokens_per_joule_as_the_objective(replay):
     ]
     code, said = answered(replay, records, *ENERGY)
     assert (code, said["objective"]) == (0, "tokens-per-joule")
-    assert said["tokens_per_joule"]["given"]["value"] == 0.25
+    assert said["tokens_per_joule"]["baseline"]["value"] == 0.25
     assert said["tokens_per_joule"]["fp8_gain"]["value"] == pytest.approx(1 / 0.9)
     assert "wrote a.tuned.toml" in replay(records).out.splitlines()
 

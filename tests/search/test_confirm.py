@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.search.answer import answer
 from fp8tune.search.confirm import MOST, again, settings
-from fp8tune.search.space import Space
+from fp8tune.trials.space import Space
 from tests.search.tries import (
     BEST,
     GIVEN,
@@ -39,8 +39,8 @@ def order(found, speeds, most=40):
 
 
 FOUND = trials(
-    ("given", ran(GIVEN, 100)),
-    ("twin", ran(TWIN, 90)),
+    ("baseline", ran(GIVEN, 100)),
+    ("bf16-baseline", ran(TWIN, 90)),
     ("search", ran(NEAR, 148)),
     ("search", ran(BEST, 150)),
     ("search", ran(OTHER, 130)),
@@ -108,7 +108,7 @@ def test_a_larger_budget_confirms_all_anew():
     """The given one ran another day: its runs of then tell nothing of today's."""
     day, later = {"more": {"budget_s": 600.0}}, {"more": {"budget_s": 7200.0}}
     twice = [("confirm", ran(p, 100, **day)) for p in (GIVEN, TWIN)] * 2
-    first = ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 90))
+    first = ("baseline", ran(GIVEN, 100)), ("bf16-baseline", ran(TWIN, 90))
     known = (
         *first,
         *twice,
@@ -128,7 +128,7 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
         BEST: [ran(BEST, speed) for speed in (102, 108, 104.5)],
         BEST_TWIN: [ran(BEST_TWIN, 80)],
     }
-    first = ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 75))
+    first = ("baseline", ran(GIVEN, 100)), ("bf16-baseline", ran(TWIN, 75))
     found = trials(*first, ("search", ran(BEST, 104)))
     asked = order(found, shaky)
     settled = asked[: asked.index(BEST_TWIN, 6)]
@@ -140,8 +140,8 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
     "found",
     [
         [],
-        trials(("given", ran(GIVEN, outcome="oom"))),
-        trials(("twin", ran(TWIN))),
+        trials(("baseline", ran(GIVEN, outcome="oom"))),
+        trials(("bf16-baseline", ran(TWIN))),
     ],
 )
 def test_nothing_to_confirm(found):
@@ -150,14 +150,14 @@ def test_nothing_to_confirm(found):
 
 def test_the_given_one_alone_needs_no_confirmation():
     space = Space(KNOBS[:3])
-    found = trials(("given", ran(GIVEN[:3], space=space)), space=space)
+    found = trials(("baseline", ran(GIVEN[:3], space=space)), space=space)
     assert again(space, GIVEN[:3], found) is None
 
 
 def test_a_given_one_that_hung_has_a_second_chance():
-    found = trials(("given", ran(GIVEN, outcome="hang")), ("search", ran(BEST, 150)))
+    found = trials(("baseline", ran(GIVEN, outcome="hang")), ("search", ran(BEST, 150)))
     assert GIVEN in settings(SPACE, GIVEN, found)
-    found = trials(("given", ran(GIVEN, outcome="oom")), ("search", ran(BEST, 150)))
+    found = trials(("baseline", ran(GIVEN, outcome="oom")), ("search", ran(BEST, 150)))
     assert GIVEN not in settings(SPACE, GIVEN, found)
 
 
@@ -166,7 +166,7 @@ CUT = {"more": {"censored": True}}
 
 def test_what_ended_early_for_one_that_failed_is_measured_in_full():
     found = trials(
-        ("given", ran(GIVEN, 100)),
+        ("baseline", ran(GIVEN, 100)),
         ("search", ran(BEST, 150)),
         ("search", ran(OTHER, 130, **CUT)),
         ("search", ran(NEAR, 90, **CUT)),
@@ -193,7 +193,9 @@ def test_the_best_of_the_others_runs_once_more_where_one_bad_run_may_explain_it(
     first, now, least, most
 ):
     found = trials(
-        ("given", ran(GIVEN, 100)), ("twin", ran(TWIN, 80)), ("search", first)
+        ("baseline", ran(GIVEN, 100)),
+        ("bf16-baseline", ran(TWIN, 80)),
+        ("search", first),
     )
     speeds = {OTHER: [ran(OTHER, now)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
     asked = order(found, {GIVEN: [ran(GIVEN, 100)], TWIN: [ran(TWIN, 80)]} | speeds)
@@ -203,7 +205,7 @@ def test_the_best_of_the_others_runs_once_more_where_one_bad_run_may_explain_it(
 def test_only_one_of_the_others_runs_once_more():
     """The better one by its bound."""
     found = trials(
-        ("given", ran(GIVEN, 100)),
+        ("baseline", ran(GIVEN, 100)),
         ("search", ran(OTHER, 92, **CUT)),
         ("search", ran(NEAR, 93, **CUT)),
         ("search", ran(BEST, 91)),
@@ -216,7 +218,7 @@ def test_only_one_of_the_others_runs_once_more():
 def test_the_only_other_setting_runs_once_more_where_there_is_no_bf16():
     space, mine, other = Space(KNOBS[:3]), GIVEN[:3], OTHER[:3]
     speeds = {mine: 100, other: 103}
-    pairs = [("given", ran(mine, 100, space=space))]
+    pairs = [("baseline", ran(mine, 100, space=space))]
     pairs.append(("search", ran(other, 92, space=space, **CUT)))
     while point := again(space, mine, trials(*pairs, space=space)):
         pairs.append(("confirm", ran(point, speeds[point], space=space)))
@@ -228,7 +230,7 @@ def test_the_only_other_setting_runs_once_more_where_there_is_no_bf16():
 def test_what_is_chosen_in_the_end_has_its_own_twin_confirmed():
     """The confirmation found that another setting is faster."""
     found = trials(
-        ("given", ran(GIVEN, 100)),
+        ("baseline", ran(GIVEN, 100)),
         ("search", ran(OTHER, 149)),
         ("search", ran(BEST, 150)),
     )
@@ -249,7 +251,7 @@ FP8 = {batch: (index, 1, 1, 1) for index, batch in enumerate((1, 2, 4, 8))}
 def confirmed(bf16, found, given=2):
     """What is measured after FP8 ran at ``found``, where bf16 is as fast as told."""
     fp8 = {1: 80.0, 2: 100.0, 4: 150.0, 8: 200.0}
-    known = [("given", ran(FP8[given], fp8[given]))]
+    known = [("baseline", ran(FP8[given], fp8[given]))]
     known += [("search", ran(FP8[batch], fp8[batch])) for batch in found]
     tried = trials(*known)
     while (point := again(SPACE, FP8[given], tried)) is not None:
@@ -292,7 +294,7 @@ def is_bf16(trial):
 def test_nothing_runs_on_beside_a_given_one_that_gives_no_answer():
     """There is no ratio to come to know, however often the best one runs."""
     gone = ran(GIVEN, outcome="hang")
-    found = trials(("given", gone), ("search", ran(BEST, 150)))
+    found = trials(("baseline", gone), ("search", ran(BEST, 150)))
     speeds = {GIVEN: [gone], BEST: [ran(BEST, 150)], BEST_TWIN: [ran(BEST_TWIN, 100)]}
     asked = order(found, speeds)
     assert asked.count(GIVEN) == 1

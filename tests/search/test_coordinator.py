@@ -5,10 +5,10 @@ import pytest
 from fp8tune.runners.replay import Replay
 from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.runner import CONFIRMED_S
-from fp8tune.search.space import Space
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
+from fp8tune.trials.runner import CONFIRMED_S
+from fp8tune.trials.space import Space
 from tests.each import each
 from tests.search.tries import (
     BEST,
@@ -34,7 +34,7 @@ RECORDS = [
 
 def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
     space = space_of(records)
-    study = Study("")
+    study = Study(SPACE)
     runner = kwargs.pop("runner", Replay)(records, space)
     search = Search(
         space, GIVEN, runner, InOrder(*points), study, Limits(budget), **kwargs
@@ -49,7 +49,12 @@ def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
 def test_given_twin_search_and_confirmation():
     search, found, stages = searched()
     once = [("confirm", BEST), ("confirm", GIVEN), ("confirm", BEST_TWIN)]
-    first = [("given", GIVEN), ("twin", TWIN), ("search", OTHER), ("search", BEST)]
+    first = [
+        ("baseline", GIVEN),
+        ("bf16-baseline", TWIN),
+        ("search", OTHER),
+        ("search", BEST),
+    ]
     assert stages[:10] == [*first, *once, *once]
     assert set(stages[10:]) == {once[0], once[2]}  # what FP8 gains
     seconds = 570.0 + 60.0 * len(stages[10:])
@@ -63,9 +68,9 @@ def test_confirmations_take_their_time():
     least = []
 
     class Asked(Replay):
-        def run(self, knobs, deadline, leeway):
-            least.append(leeway.least_s)
-            return super().run(knobs, deadline, leeway)
+        def run(self, knobs, limits):
+            least.append(limits.least_s)
+            return super().run(knobs, limits)
 
     _, _, stages = searched(runner=Asked)
     assert least == [CONFIRMED_S * (stage == "confirm") for stage, _ in stages]
@@ -132,23 +137,23 @@ def test_a_trial_that_would_leave_no_time_for_the_confirmation_is_not_begun():
 
 def test_a_given_one_without_records_is_not_tried():
     _, found, stages = searched(RECORDS[1:])
-    assert stages[0] == ("twin", TWIN)
-    assert (found.chosen, found.given, found.verdict) == (BEST, None, "unsure")
+    assert stages[0] == ("bf16-baseline", TWIN)
+    assert (found.chosen, found.given, found.verdict) == (BEST, None, "inconclusive")
 
 
 @pytest.mark.parametrize("outcome", ["oom", "hang", "nan"])
 def test_the_twin_of_what_fails_is_not_tried_at_first(outcome):
     _, _, stages = searched([ran(GIVEN, outcome=outcome), *RECORDS[1:]])
-    assert ("twin", TWIN) not in stages
+    assert ("bf16-baseline", TWIN) not in stages
     assert ("confirm", BEST_TWIN) in stages
 
 
 def test_ctrl_c_ends_with_what_is_known():
     class Interrupted(Replay):
-        def run(self, knobs, deadline, leeway):
+        def run(self, knobs, limits):
             if knobs["train.batch_size"] == 4:
                 raise KeyboardInterrupt
-            return super().run(knobs, deadline, leeway)
+            return super().run(knobs, limits)
 
     search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
     assert search.interrupted
@@ -161,14 +166,14 @@ def test_each_trial_is_heard_of_twice():
     _, found, _ = searched(watch=heard.append)
     assert len(heard) == 2 * found.trials
     assert [event.trial is None for event in heard] == [True, False] * found.trials
-    assert heard[0].proposal == Proposal(GIVEN, "given", "your config")
+    assert heard[0].proposal == Proposal(GIVEN, "baseline", "your config")
     assert heard[0].left == 7198
 
 
 @each("kept", range(11))
 def test_a_search_goes_on_where_it_was_killed(kept):
     space = space_of(RECORDS)
-    whole = Study("")
+    whole = Study(SPACE)
 
     def run(study):
         runner = Replay(RECORDS, space)
@@ -178,7 +183,7 @@ def test_a_search_goes_on_where_it_was_killed(kept):
         return Search(space, GIVEN, runner, strategy, study, Limits(7200.0)).run()
 
     found = run(whole)
-    resumed = Study("")
+    resumed = Study(SPACE)
     resumed.trials = whole.trials[:kept]
     assert run(resumed) == found
     assert resumed.trials == whole.trials
@@ -198,7 +203,7 @@ def resumed(study, budget, records=RECORDS, points=(OTHER, BEST)):
 
 
 def test_a_larger_budget_goes_on_with_the_search():
-    study = Study("")
+    study = Study(SPACE)
     assert ("confirm", GIVEN) in resumed(study, 300.0, points=(OTHER,))
     assert ("search", BEST) not in resumed(study, 300.0)
     more = resumed(study, 7200.0)
@@ -207,19 +212,19 @@ def test_a_larger_budget_goes_on_with_the_search():
 
 def test_a_config_that_a_small_budget_cut_short_is_tried_again():
     slow = [ran(GIVEN, 100, cost_s=500.0), ran(BEST, 150)]
-    study = Study("")
-    assert resumed(study, 60.0, slow, ())[:1] == [("given", GIVEN)]
+    study = Study(SPACE)
+    assert resumed(study, 60.0, slow, ())[:1] == [("baseline", GIVEN)]
     assert study.trials[0].record.outcome == "hang"
     assert resumed(study, 60.0, slow, ()) == []
-    assert resumed(study, 7200.0, slow, ())[:1] == [("given", GIVEN)]
+    assert resumed(study, 7200.0, slow, ())[:1] == [("baseline", GIVEN)]
     assert study.trials[1].record.ok
 
 
 def test_what_a_small_budget_cut_short_is_chosen_after_all():
     """Given up while it compiled, it is tried again and counts by what it does then."""
-    study = Study("")
-    late = {"budget_s": 600.0, "message": "given up in stage compile"}
-    study.add("search", ran(BEST, outcome="compile", more=late))
+    study = Study(SPACE)
+    late = ran(BEST, outcome="compile", message="given up in stage compile")
+    study.add("search", late, budget_s=600.0)
     space = space_of(RECORDS)
     points = InOrder(OTHER, BEST)
     limits = Limits(7200.0)
@@ -233,6 +238,6 @@ def test_what_a_small_budget_cut_short_is_chosen_after_all():
 def test_a_config_that_failed_of_what_may_pass_is_tried_once_more(outcome, tried):
     failed = ran(GIVEN, outcome=outcome)
     _, found, stages = searched([failed, *RECORDS])
-    assert stages.count(("given", GIVEN)) == tried
-    assert stages.count(("twin", TWIN)) == (tried == 2)
+    assert stages.count(("baseline", GIVEN)) == tried
+    assert stages.count(("bf16-baseline", TWIN)) == (tried == 2)
     assert found.chosen == BEST

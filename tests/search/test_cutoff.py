@@ -4,12 +4,11 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.closing import advice
-from fp8tune.search.cutoff import is_cut_off, least, marked, never_begins
+from fp8tune.search.cutoff import is_cut_off, least, never_begins
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.record import Record
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record
 from tests.search.test_coordinator import RECORDS, searched
-from tests.search.tries import BEST, CONFIG, GIVEN, SPACE, ran
+from tests.search.tries import BEST, CONFIG, GIVEN, SPACE, ran, trials
 
 CUT = {"cut_off": True, "stage_reached": "import"}
 
@@ -26,8 +25,7 @@ CUT = {"cut_off": True, "stage_reached": "import"}
     ],
 )
 def test_only_what_took_all_that_was_left_was_cut_off(outcome, cost_s, cut_off):
-    record = Record({}, outcome, cost_s=cost_s)
-    assert is_cut_off(marked(record, 60.0)) is cut_off
+    assert is_cut_off(Record({}, outcome, cost_s=cost_s), 60.0) is cut_off
 
 
 @pytest.mark.parametrize(
@@ -42,14 +40,15 @@ def test_only_what_took_all_that_was_left_was_cut_off(outcome, cost_s, cut_off):
     ],
 )
 def test_what_a_trial_needs_before_it_can_tell_anything(more, seconds):
-    assert least(Record({}, "launch", cost_s=20.0, more=one) for one in more) == seconds
+    tried = [("search", ran(GIVEN, outcome="launch", cost_s=20.0, **m)) for m in more]
+    assert least(trials(*tried)) == seconds
 
 
-@pytest.mark.parametrize(("left", "trials"), [(5.0, 1), (15.0, 2)])
-def test_no_trial_is_begun_with_less_time_than_an_import_takes(left, trials):
+@pytest.mark.parametrize(("left", "count"), [(5.0, 1), (15.0, 2)])
+def test_no_trial_is_begun_with_less_time_than_an_import_takes(left, count):
     slow = ran(GIVEN, 100, more={"import_s": 10.0})
     _, found, stages = searched([slow, *RECORDS[1:]], budget=62.0 + left)
-    assert (found.trials, len(stages)) == (trials, trials)
+    assert (found.trials, len(stages)) == (count, count)
 
 
 SLOWER_THEN = [*RECORDS, ran(BEST, 150, cost_s=300.0)]
@@ -58,9 +57,9 @@ SLOWER_THEN = [*RECORDS, ran(BEST, 150, cost_s=300.0)]
 def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
     """Nor would two of them: the setting had no chance."""
     search, _, stages = searched(SLOWER_THEN, budget=390.0)
-    last = search.study.trials[-1].record
-    assert (stages[-1], last.outcome, last.cost_s) == (("confirm", BEST), "hang", 178.0)
-    assert is_cut_off(last)
+    last = search.study.trials[-1]
+    assert (stages[-1], last.cut_off) == (("confirm", BEST), True)
+    assert (last.record.outcome, last.record.cost_s) == ("hang", 178.0)
     assert len(search._counting) == len(stages)
     search.limits = search.limits._replace(budget=7200.0)
     assert len(search._counting) == len(stages) - 1
@@ -77,9 +76,12 @@ def test_where_no_trial_ended_more_time_is_advised():
 
 def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
     plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
-    late = ran(GIVEN, outcome="compile", more={**CUT, "budget_s": 30.0})
-    failed = Trial(0, "given", ran(GIVEN, outcome="compile"))
-    told = list(advice(plan, [failed, Trial(1, "given", late, 1)], 30.0))
+    late = {**CUT, "budget_s": 30.0, "process": 1}
+    tried = trials(
+        ("baseline", ran(GIVEN, outcome="compile")),
+        ("baseline", ran(GIVEN, outcome="compile", more=late)),
+    )
+    told = list(advice(plan, tried, 30.0))
     assert told[-1] == "no trial ended within 30 s; give a larger --budget"
 
 
@@ -93,8 +95,5 @@ def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
     ],
 )
 def test_where_no_trial_reaches_its_model_any_more_none_is_tried(stages, none):
-    trials = [
-        Trial(n, "search", ran(GIVEN, outcome="launch", more={"stage_reached": stage}))
-        for n, stage in enumerate(stages)
-    ]
-    assert never_begins(trials) == none
+    tried = [("search", ran(GIVEN, outcome="launch", stage_reached=s)) for s in stages]
+    assert never_begins(trials(*tried)) == none

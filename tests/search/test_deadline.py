@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.search.deadline import deadline, extended, typical
-from fp8tune.search.space import Space
+from fp8tune.trials.space import Space
 from tests.search.tries import BEST, GIVEN, KNOBS, SPACE, ran, trials
 
 EAGER = (1, 1, 0, 1)
@@ -36,13 +36,13 @@ def test_deadlines(records, left, seconds):
 
 def test_while_nothing_has_run_a_trial_that_steps_may_go_on():
     assert extended([], 7200) == 7200
-    assert extended(trials(("given", HUNG)), 7200) == 7200
-    assert extended(trials(("given", ran(GIVEN))), 7200) == 0
+    assert extended(trials(("baseline", HUNG)), 7200) == 7200
+    assert extended(trials(("baseline", ran(GIVEN))), 7200) == 0
 
 
 def test_typical_costs():
     tried = trials(
-        ("given", ran(EAGER, cost_s=30.0)),
+        ("baseline", ran(EAGER, cost_s=30.0)),
         ("search", ran(GIVEN, cost_s=90.0)),
         ("search", ran(BEST, cost_s=400.0, outcome="oom")),
     )

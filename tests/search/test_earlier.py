@@ -12,8 +12,8 @@ from fp8tune.search.capacity import USABLE
 from fp8tune.search.earlier import NOTHING, earlier
 from fp8tune.search.guided import Guided
 from fp8tune.search.prior import Expected
-from fp8tune.search.space import Knob, Space
 from fp8tune.search.surrogate import Speed, elsewhere, features, together
+from fp8tune.trials.space import Knob, Space
 from tests.search.tries import BATCH, BEST, GIVEN, OTHER, PRECISION, SPACE, ran, trials
 
 RECORD = ran(BEST, 200, peak_gib=40.0, more={"capacity_gib": 80.0})
@@ -54,16 +54,6 @@ def test_runs_of_one_setting_are_one():
     seen, logs = earlier("a", SPACE, [*again, failed]).measured(SPACE, told=False)
     assert logs == pytest.approx([math.log(200)])
     assert (len(seen.batch), seen.study.tolist()) == (1, [1.0])
-
-
-@pytest.mark.parametrize(
-    ("more", "speeds"),
-    [({"median_step_ms_95": [9.0, 16.0]}, [150.0]), ({}, [])],
-)
-def test_a_trial_that_ended_early_counts_by_the_middle_of_its_bounds(more, speeds):
-    cut = ran(BEST, 200, more={"censored": True, **more})
-    _, logs = earlier("a", SPACE, [cut]).measured(SPACE, told=False)
-    assert np.exp(logs) == pytest.approx(speeds)
 
 
 def test_without_an_expectation_nothing_counts_where_others_have_one():
@@ -113,7 +103,7 @@ def test_a_misleading_study_costs_little():
 
 
 def test_no_earlier_study_changes_nothing():
-    tried = trials(("given", ran(GIVEN, 100, peak_gib=20.0)))
+    tried = trials(("baseline", ran(GIVEN, 100, peak_gib=20.0)))
     plain = Guided(SPACE, GIVEN).propose(tried)
     assert Guided(SPACE, GIVEN, earlier=NOTHING).propose(tried) == plain
     useless = earlier("a", SPACE, [ran(OTHER, outcome="launch")])

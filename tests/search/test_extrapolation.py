@@ -8,7 +8,7 @@ from fp8tune.search.closing import closing
 from fp8tune.search.coordinator import Event
 from fp8tune.search.output import as_json, progress
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.reasons import choices
+from fp8tune.search.reasons import summary
 from fp8tune.search.strategy import Proposal
 from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
 
@@ -24,7 +24,7 @@ def plan():
 def known(error):
     more = {"extrapolated": HOW, "extrapolation_error": error}
     return trials(
-        ("given", ran(GIVEN, 10_000, more=more)),
+        ("baseline", ran(GIVEN, 10_000, more=more)),
         ("search", ran(BEST, 15_000, more=more)),
     )
 
@@ -54,13 +54,12 @@ def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
         "how": HOW,
         "error": error,
     }
-    assert all(
-        whole in c.reasons for c in choices(plan, found, "s") if "batch" in c.key
-    )
+    block = "\n".join(summary(plan, found, "s"))
+    assert all(said in block for said in (whole, short.removesuffix(", 60 s")[16:]))
 
 
 def test_a_measured_figure_is_not_marked(plan):
-    tried = trials(("given", ran(GIVEN, 100)), ("search", ran(BEST, 150)))
+    tried = trials(("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 150)))
     found = answer(SPACE, GIVEN, tried, 120.0)
     assert not any("extrapolated" in line for line in closing(found, plan, ""))
     assert as_json(found, SPACE, "", "s")["extrapolated"] is None

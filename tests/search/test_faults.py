@@ -18,6 +18,8 @@ from fp8tune.search.plan import read_config
 from fp8tune.search.real import plan_for_trials
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.record import OtherProcess
+from fp8tune.trials.runner import TrialLimits
 from tests.runners import fake_nvml
 from tests.sample import SMALL_MODEL
 
@@ -43,7 +45,11 @@ def budget():
     """Seconds in which a search runs many sound trials, however slow the machine."""
     start = time.monotonic()
     for _ in range(3):
-        assert runner("sound", CONFIG.format(batch=2, steps=4)).run({}, LONG).ok
+        assert (
+            runner("sound", CONFIG.format(batch=2, steps=4))
+            .run({}, TrialLimits(LONG))
+            .ok
+        )
     return max(4.0, 10 * (time.monotonic() - start))
 
 
@@ -55,13 +61,17 @@ def runner(fault, text, guard=None):
     return Builtin(known, loaded, Target("", 1), Setup("cpu"), worker, guard)
 
 
-def searched(fault, seconds, batch=2, study=None):
-    """Return the plan, answer and trials of a search among faults."""
+def planned(batch):
     text = CONFIG.format(batch=batch, steps=8 // batch)
     config = read_config("a.toml", text.encode(), Target("", 1))
-    plan = plan_for_trials(config, (), "cpu")
+    return text, plan_for_trials(config, (), "cpu")
+
+
+def searched(fault, seconds, batch=2, study=None):
+    """Return the plan, answer and trials of a search among faults."""
+    text, plan = planned(batch)
     strategy = Guided(plan.space, plan.given)
-    study = study or Study("")
+    study = study or Study(plan.space)
     study.take_up()
     search = Search(
         plan.space,
@@ -80,7 +90,7 @@ OTHER = {"pid": 7, "name": "program-7", "gib": 0.5}
 def watched_trial():
     """A sound trial of 2.5 s of steps, on a GPU that the driver tells of."""
     text = CONFIG.format(batch=1, steps=8)
-    return runner("takes_a_while", text, Guard(current())).run({}, LONG)
+    return runner("takes_a_while", text, Guard(current())).run({}, TrialLimits(LONG))
 
 
 COUNTED = {"energy_counter": True, "slowed": 0.0}
@@ -107,18 +117,20 @@ def test_the_gpu_is_watched_while_a_trial_is_steady(
     found = watched_trial()
     assert (found.outcome, found.tokens_per_second) == (outcome, 100.0)
     seen = {"sm_mhz": 1755, "sm_mhz_thirds": [1755, 1755], "temperature_c": 61, **told}
-    assert found.more.items() >= seen.items()
-    assert found.more.get("power_w") == (watts and pytest.approx(watts, rel=0.01))
-    assert found.more.get("others", []) == [OTHER] * ("apps" not in state)
-    assert found.more["versions"]["driver"] == "580.82.07"
+    assert found.data().items() >= seen.items()
+    assert found.power_w == pytest.approx(watts or 0.0, rel=0.01)
+    assert found.others == (OtherProcess(**OTHER),) * ("apps" not in state)
+    assert found.versions["driver"] == "580.82.07"
 
 
 @pytest.mark.parametrize(("word", "last"), [("", ""), ("why", "a line of its own")])
 def test_what_libraries_say_to_their_import_is_no_cause(monkeypatch, word, last):
     monkeypatch.setenv("FP8TUNE_TEST", word)
-    found = runner("crashes", CONFIG.format(batch=1, steps=8)).run({}, LONG)
+    found = runner("crashes", CONFIG.format(batch=1, steps=8)).run(
+        {}, TrialLimits(LONG)
+    )
     said = "the worker died of SIGSEGV in stage steady"
-    assert found.more["message"] == said + f"; it said last: {last}" * bool(last)
+    assert found.message == said + f"; it said last: {last}" * bool(last)
 
 
 def left_behind(mark):
@@ -162,7 +174,7 @@ def test_faults_among_sound_trials(monkeypatch, budget, fault, outcome):
 @pytest.mark.parametrize("fault", ["never_starts", "hangs", "exits"])
 def test_a_config_of_ones_own_that_goes_wrong(budget, fault):
     plan, found, trials = searched(fault, budget, batch=4)
-    assert trials[0].stage == "given"
+    assert trials[0].stage == "baseline"
     assert not trials[0].record.ok
     if fault == "exits":  # it takes no time, so that there is some for others
         assert plan.space.value(found.chosen, "micro_batch") == 2
@@ -175,11 +187,11 @@ def test_where_nothing_starts_it_is_not_tried_for_long():
 
 
 def test_what_is_fixed_runs_with_the_same_command(budget):
-    study = Study("")
+    study = Study(planned(4)[1].space)
     _, found, _ = searched("cannot_import", budget, 4, study)
     assert found.chosen is None
     before = len(study.trials)
     _, found, trials = searched("sound", budget, 4, study)
-    assert trials[before].stage == "given"
+    assert trials[before].stage == "baseline"
     assert trials[before].record.ok
     assert found.chosen is not None

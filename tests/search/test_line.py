@@ -7,7 +7,7 @@ import pytest
 
 from fp8tune.search.line import Guess, Lines, Run
 from fp8tune.search.normal import below, improvement
-from fp8tune.search.space import Knob, Space
+from fp8tune.trials.space import Knob, Space
 from tests.search.tries import KNOBS, SPACE
 
 STATE = 12.0

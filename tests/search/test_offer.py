@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.search.offer import Offer, offer
-from fp8tune.search.space import Knob
+from fp8tune.trials.space import Knob
 
 LR, PRECISION = ("optimizer.lr", "learning_rate"), ("t.precision", "precision")
 

@@ -7,7 +7,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.plan import CannotPlan, plan_for_records, read_config, study_name
 from fp8tune.search.real import this_gpu, timed_elsewhere
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
 from tests.runners.fake_smi import install, script
 from tests.search.tries import BATCH, COMPILE, PRECISION
 

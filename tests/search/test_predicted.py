@@ -8,10 +8,9 @@ from fp8tune.search.answer import answer
 from fp8tune.search.caveats import caveats
 from fp8tune.search.confirm import again
 from fp8tune.search.predicted import left_open
-from fp8tune.search.record import Record
-from fp8tune.search.study import Trial
+from fp8tune.trials.trial import Trial
 from tests.search.test_extrapolation import plan  # noqa: F401
-from tests.search.tries import BEST, GIVEN, SPACE, TWIN, confirmed, ran, trials
+from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, confirmed, ran, trials
 
 STEP_MS = 1000.0
 
@@ -32,7 +31,7 @@ def tried(given, best):
     shares = {GIVEN: given, BEST: best}
     order = (BEST, GIVEN, GIVEN, BEST) * 2
     ends = confirmed(*(many(point, *shares[point]) for point in order))
-    begin = [("given", many(GIVEN, *given)), ("search", many(BEST, *best))]
+    begin = [("baseline", many(GIVEN, *given)), ("search", many(BEST, *best))]
     return trials(*begin, *ends)
 
 
@@ -41,19 +40,19 @@ def tried(given, best):
     [
         ((0.0,), (0.0, 11_000), "faster"),
         ((0.3,), (0.3, 11_000), "faster"),  # the same for both
-        ((0.3,), (0.03,), "unsure"),  # by prediction alone
+        ((0.3,), (0.03,), "inconclusive"),  # by prediction alone
         ((0.3, 10_000, 0.05), (0.03, 10_000, 0.05), "faster"),  # which is good
         ((0.1,), (0.03, 12_000), "faster"),  # and without it
         ((0.1, 12_000), (0.03,), "same"),
-        ((0.03,), (0.3,), "unsure"),
+        ((0.03,), (0.3,), "inconclusive"),
     ],
 )
 def test_a_verdict_is_sure_if_no_prediction_turns_it(plan, given, best, verdict):  # noqa: F811
     said = found(given, best)
     assert said.verdict == verdict
     predicted = [line for line in caveats(said, plan) if "is predicted" in line]
-    assert bool(predicted) == (verdict == "unsure")
-    assert (said.unmeasured > 0.2) == (verdict == "unsure")
+    assert bool(predicted) == (verdict == "inconclusive")
+    assert (said.unmeasured > 0.2) == (verdict == "inconclusive")
 
 
 def network(added, *ends):
@@ -69,7 +68,7 @@ def runs_to_the_end(more):
     while points and len(known) < 60:
         record = many(points[0], *speeds.get(points[0], (0.03, 7_000)))
         stage = "search" if len(known) < len(speeds) else "confirm"
-        known.append(Trial(len(known), stage, record._replace(more=record.more | more)))
+        known.append(Trial(len(known), stage, but(record, **more)))
         points = points[1:] or list(filter(None, [again(SPACE, GIVEN, known)]))
     return len(known)
 
@@ -98,6 +97,6 @@ def test_no_more_runs_are_made_for_what_is_predicted():
     ],
 )
 def test_what_another_network_leaves_open(mine, theirs, left):
-    one, other = (Record({}, "ok", 1.0, (STEP_MS,), more=m) for m in (mine, theirs))
+    one, other = (ran(GIVEN, step_ms=[STEP_MS], **more) for more in (mine, theirs))
     assert left_open(one, other) == pytest.approx(left)
     assert left_open(other, one) == pytest.approx(left)

@@ -5,102 +5,96 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import plan_for_records, read_config
-from fp8tune.search.reasons import choices
-from fp8tune.search.writeback import MARK, Choice
+from fp8tune.search.reasons import choices, summary
+from fp8tune.search.writeback import Choice
 from tests.search.replayed import BEST_TWIN
 from tests.search.tries import (
     AC,
     BATCH,
     BEST,
-    COMPILE,
     GIVEN,
-    OTHER,
     SPACE,
+    but,
+    confirmed,
     ran,
     trials,
 )
 from tests.search.tries import CONFIG as TRAIN
 
+STEPS = "train.grad_accum_steps"
 CONFIG = TRAIN.replace("= 8\n", "= {steps}\n")
 
 
-def reasons(*records, steps=4, study="a-1", text=CONFIG, gpus=0):
-    data = text.format(steps=steps).encode()
-    config = read_config("a.toml", data, Target("", gpus))
-    plan, whole = plan_for_records(config, records, ())
-    tried = trials(*(("search", record) for record in whole))
-    return choices(plan, answer(plan.space, plan.given, tried, 60.0), study)
+def search(*records, steps=4, gpus=0, repeats=2, aim="tokens-per-second"):
+    """The plan, and the answer to records that were all run, and confirmed."""
+    data = CONFIG.format(steps=steps).encode()
+    plan, whole = plan_for_records(
+        read_config("a.toml", data, Target("", gpus)), records, ()
+    )
+    tried = trials(
+        *(("search", record) for record in whole), *confirmed(*whole * repeats)
+    )
+    return plan, answer(plan.space, plan.given, tried, 60.0, aim)
+
+
+VERSIONS = {"torchao": "0.18.0", "driver": "", "allocator": "default"}
+MORE = {"capacity_gib": 139.8, "environment": "H200, torch 2.13", "versions": VERSIONS}
+FAST = (2, 0, 1, 1)
 
 
 def test_the_whole_reason():
-    versions = {"torch": "2.13", "torchao": "0.18.0", "cuda": "13.0", "driver": ""}
-    versions["allocator"] = "PYTORCH_ALLOC_CONF=expandable_segments:True"
-    where = {"environment": "H200, torch 2.13", "versions": versions}
-    more = {"capacity_gib": 139.8, **where}
-    best = ran((2, 0, 1, 1), 15000, peak_gib=80.7, more=more)
-    made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), best)
-    gain = "with the other changes +50.0 % tokens/s (+45.9 to +54.2)"
-    evidence = (
-        "unsure: not both measured again",
-        "peak memory 80.7 of 139.8 GiB",
-        f"runner-up: {BATCH} = 4",
-        "H200, torch 2.13, torchao 0.18.0, allocator "
-        "PYTORCH_ALLOC_CONF=expandable_segments:True",
-        "study a-1, trial 3 of 3",
-    )
-    speeds = "10,000 tokens/s -> 15,000 tokens/s"
-    assert made == [
-        Choice(BATCH, 4, (f"2 -> 4: {gain}, {speeds}", *evidence)),
-        Choice(AC, "none", (f"full -> none: {gain}, {speeds}", *evidence)),
-        Choice(
-            "train.grad_accum_steps",
-            2,
-            ("2 x 4 -> 4 x 2 sequences per rank and step",),
-        ),
+    best = ran(FAST, 15000, peak_gib=80.7, more=MORE)
+    records = (ran(GIVEN, 10000), ran(BEST, 12000), best)
+    plan, found = search(*records, gpus=16)
+    together = "+50.0 % tokens/s by 2 changes together"
+    assert choices(plan, found) == [
+        Choice(BATCH, 4, f"2 -> 4: {together}"),
+        Choice(AC, "none", "full -> none: with full it is -20.0 % (-21.0 to -19.0)"),
+        Choice(STEPS, 2, "2 x 4 -> 4 x 2 sequences per rank and step"),
     ]
+    assert summary(plan, found, "a-1") == [
+        "faster: +50.0 % tokens/s (+48.1 to +51.9), 10,000 -> 15,000, 2 pairs of runs",
+        "peak memory 80.7 of 139.8 GiB; runner-up: batch_size = 4, "
+        "-20.0 % (-21.0 to -19.0)",
+        "H200, torch 2.13, torchao 0.18.0",
+        "study a-1, trial 9 of 9, for 16 GPUs",
+    ]
+
+
+def test_one_pair_of_runs_is_inconclusive_and_shows_no_interval():
+    plan, found = search(ran(GIVEN, 10000), ran(BEST, 12000), repeats=0)
+    assert summary(plan, found, "a-1")[0] == (
+        "inconclusive (no pair of runs): 10,000 -> 12,000 tokens/s; "
+        "give a larger --budget"
+    )
+    (batch, _) = choices(plan, found)
+    assert batch.reason == "2 -> 4: +20.0 % tokens/s (inconclusive)"
 
 
 @pytest.mark.parametrize(
-    ("gpus", "said"),
-    [(0, []), (1, ["for a run on 1 GPU"]), (16, ["for a run on 16 GPUs"])],
+    ("bf16", "said"),
+    [
+        (90, ["FP8 vs bf16: +33.3 % tokens/s (+31.7 to +35.0)"]),
+        (
+            150,
+            ["FP8 vs bf16: -20.0 % tokens/s (-21.0 to -19.0); FP8 does not pay here"],
+        ),
+    ],
 )
-def test_how_many_gpus_it_is_for_stands_in_the_file(gpus, said):
-    made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), gpus=gpus)
-    (batch,) = (choice for choice in made if choice.key == BATCH)
-    assert [one for one in batch.reasons if "GPU" in one] == said
-
-
-@pytest.mark.parametrize(("rehearsal", "where"), [(False, ""), (True, "on this CPU ")])
-def test_that_bf16_is_faster_stands_in_the_file(rehearsal, where):
-    records = ran(GIVEN, 100), ran(BEST, 120), ran(BEST_TWIN, 150)
-    more = {"rehearsal": rehearsal}
-    made = reasons(*(record._replace(more=more) for record in records))
-    said = f"{where}bf16 is faster: FP8 does not pay here, it reaches 80.0 % ("
-    assert made[0].reasons[2].startswith(said)
-
-
-def test_what_an_earlier_search_has_set_gets_a_reason_of_this_one():
-    text = CONFIG.replace("compile", f"{MARK}false -> true: +9 %\ncompile")
-    made = reasons(ran(GIVEN, 10000), ran(BEST, 12000), text=text)
-    assert [(choice.key, choice.value) for choice in made] == [
-        (BATCH, 4),
-        (COMPILE, True),
-        ("train.grad_accum_steps", 2),
-    ]
-    kept = "true: set by an earlier search, kept by this one"
-    assert made[1].reasons == (kept, *made[0].reasons[1:])
-
-
-def test_accumulation_that_an_earlier_search_has_set_keeps_a_reason():
-    text = CONFIG.replace("grad_accum_steps", f"{MARK}2 x 8 -> 4 x 4\ngrad_accum_steps")
-    made = reasons(ran(GIVEN, 10000), ran(OTHER, 12000), text=text)
-    kept = "4: set by an earlier search, kept by this one"
-    assert made[-1] == ("train.grad_accum_steps", 4, (kept,))
+def test_fp8_beside_bf16_is_told_but_not_by_a_rehearsal(bf16, said):
+    records = ran(GIVEN, 100), ran(BEST, 120), ran(BEST_TWIN, bf16)
+    for rehearsal in (False, True):
+        more = {"environment": "CPU, torch 2.13", "rehearsal": rehearsal}
+        plan, found = search(*(but(record, **more) for record in records))
+        lines = summary(plan, found, "a-1")
+        assert [line for line in lines if "bf16" in line] == ([] if rehearsal else said)
+        where = "rehearsal on a CPU: no figure of a GPU; " * rehearsal
+        assert f"{where}CPU, torch 2.13" in lines
 
 
 def test_nothing_to_write():
-    assert reasons(ran(GIVEN, 100)) == []
-    assert reasons(ran(GIVEN, outcome="oom")) == []
+    assert choices(*search(ran(GIVEN, 100))) == []
+    assert choices(*search(ran(GIVEN, outcome="oom"))) == []
 
 
 @pytest.mark.parametrize(
@@ -112,46 +106,34 @@ def test_nothing_to_write():
     ],
 )
 def test_a_step_keeps_its_tokens(steps, expected):
-    *_, last = reasons(ran(GIVEN, 100), ran(BEST, 150), steps=steps)
-    assert last.key == "train.grad_accum_steps"
-    assert last.value == expected[0]
-    assert last.reasons[0].startswith(expected[1])
+    *_, last = choices(*search(ran(GIVEN, 100), ran(BEST, 150), steps=steps))
+    assert (last.key, last.value) == (STEPS, expected[0])
+    assert last.reason.startswith(expected[1])
 
 
 def test_accumulation_that_was_searched_is_not_worked_out():
-    given = ran(GIVEN, 100).knobs
-    one = ran(GIVEN, 100)._replace(knobs={**given, "train.grad_accum_steps": 4})
-    two = ran(BEST, 150)._replace(
-        knobs={**SPACE.values(BEST), "train.grad_accum_steps": 2}
-    )
-    assert [(c.key, c.value) for c in reasons(one, two)] == [
-        (BATCH, 4),
-        ("train.grad_accum_steps", 2),
-    ]
+    one = ran(GIVEN, 100)._replace(knobs={**SPACE.values(GIVEN), STEPS: 4})
+    two = ran(BEST, 150)._replace(knobs={**SPACE.values(BEST), STEPS: 2})
+    made = choices(*search(one, two))
+    assert [(choice.key, choice.value) for choice in made] == [(BATCH, 4), (STEPS, 2)]
 
 
 def test_the_reasons_of_a_search_for_energy():
     def watts(point, speed, value):
         return ran(point, speed, more={"tokens_per_joule": value})
 
-    plan, whole = plan_for_records(
-        read_config("a.toml", CONFIG.format(steps=4).encode(), Target()),
-        [watts(GIVEN, 100, 10.0), watts(BEST, 90, 12.0)],
-        (),
-    )
-    tried = trials(*(("search", record) for record in whole))
-    found = answer(plan.space, plan.given, tried, 60.0, "tokens-per-joule")
-    first = choices(plan, found, "a-1")[0]
-    gain = "+20.0 % tokens per joule (+16.8 to +23.3)"
-    assert first.reasons[:3] == (
-        f"2 -> 4: {gain}, 10.0 tokens/J -> 12.0 tokens/J",
-        "unsure: not both measured again",
-        "beside that -10.0 % tokens/s (-12.4 to -7.5), 100 tokens/s -> 90 tokens/s",
+    records = watts(GIVEN, 100, 10.0), watts(BEST, 90, 12.0)
+    plan, found = search(*records, aim="tokens-per-joule")
+    gain = "+20.0 % tokens per joule"
+    assert choices(plan, found)[0].reason == f"2 -> 4: {gain}"
+    assert summary(plan, found, "a-1")[0] == (
+        f"faster: {gain} (+18.3 to +21.7), 10.0 -> 12.0, 2 pairs of runs; "
+        "-10.0 % tokens/s"
     )
 
 
-def test_a_given_setting_that_nearly_fills_the_gpu_is_a_reason():
+def test_a_baseline_that_nearly_fills_the_gpu_is_a_reason():
     full = ran(GIVEN, 100, more={"alloc_retries": 3})
-    made = reasons(full, ran((0, 1, 1, 1), 90))
-    said = "the config as it was leaves too little memory: 3 allocator retries"
-    assert said in made[0].reasons
+    plan, found = search(full, ran((0, 1, 1, 1), 90))
+    said = "the baseline left too little: 3 allocator retries"
+    assert said in summary(plan, found, "a-1")[1]

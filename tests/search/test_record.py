@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fp8tune.search.record import OUTCOMES, BadRecord, Record, parse, parse_all
+from fp8tune.trials.record import OUTCOMES, BadRecord, Record, parse, parse_all
+from tests.search.tries import but
 
 KNOBS = {"train.batch_size": 8, "train.compile_model": True}
 OK = {
@@ -22,7 +23,14 @@ OK = {
 def test_a_whole_record_comes_back_as_it_was_written():
     record = parse(json.dumps(OK))
     assert record == Record(
-        KNOBS, "ok", 10471.0, (3130.1, 3129.4), 80.7, 88.2, 96.0, {"gpu": OK["gpu"]}
+        KNOBS,
+        "ok",
+        10471.0,
+        (3130.1, 3129.4),
+        80.7,
+        88.2,
+        96.0,
+        extra={"gpu": OK["gpu"]},
     )
     assert json.loads(record.line()) == OK
     assert parse(record.line()) == record
@@ -37,7 +45,7 @@ NULL = dict.fromkeys(
 @pytest.mark.parametrize("outcome", OUTCOMES[1:])
 def test_what_failed_needs_nothing_but_its_outcome(outcome, figures):
     record = parse(json.dumps({"knobs": {}, "outcome": outcome} | figures))
-    assert record == Record({}, outcome, more={})
+    assert record == but(Record({}, outcome))
     assert not record.ok
 
 

@@ -14,7 +14,7 @@ from benchmarks.search.recorded import (
     measured,
     world,
 )
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
 
 CONFIG = """\
 [train]
@@ -37,8 +37,17 @@ def recorded(ac, batch, precision):
         return Record(knobs, "oom", cost_s=20.0)
     speed = SPEEDS.get((ac, batch), 1000.0) * (0.8 if precision == "bf16" else 1.0)
     peak = 10.0 + batch * (2.0 if ac == "none" else 0.5)
-    more = {"capacity_gib": 25.0, "environment": "CPU, torch"}
-    return Record(knobs, "ok", speed, (500.0, 510.0), peak, peak, 60.0, more)
+    return Record(
+        knobs,
+        "ok",
+        speed,
+        (500.0, 510.0),
+        peak,
+        peak,
+        60.0,
+        capacity_gib=25.0,
+        environment="CPU, torch",
+    )
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ activation_checkpointing = "full"
 [scheduler]
 warmup_steps = 10
 """
-BATCH = Choice("train.batch_size", 8, ("2 -> 8",))
+BATCH = Choice("train.batch_size", 8, "2 -> 8")
 TOLD = {"capacity_gib": 79.1}
 
 

@@ -10,7 +10,7 @@ from fp8tune.lint.engine import check
 from fp8tune.search.answer import answer
 from fp8tune.search.plan import CannotPlan, read_config, study_name
 from fp8tune.search.real import circumstances, made_up, plan_for_trials, ranks
-from fp8tune.search.reasons import choices
+from fp8tune.search.reasons import choices, summary
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install
@@ -41,11 +41,12 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
     for point in points:
         fast = ran(point, 5000, space=space, peak_gib=0.5, more=MORE)
         tried = trials(
-            ("given", ran(given, 1000, space=space)), ("search", fast), space=space
+            ("baseline", ran(given, 1000, space=space)), ("search", fast), space=space
         )
         found = answer(space, given, tried, 60.0)
         assert found.chosen == point
-        after = write_back(plan.config.data, choices(plan, found, "study-1"))
+        block = summary(plan, found, "study-1")
+        after = write_back(plan.config.data, choices(plan, found), block)
         report = check("a.toml", after, rules, Target())
         assert report.diagnostics == []
 

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from benchmarks.search.landscape import world
-from tests.search.replayed import answered
+from fp8tune.search.study import described, look
+from tests.search.replayed import RECORDS, answered
 from tests.search.tries import (
     AC,
     BATCH,
@@ -31,31 +32,61 @@ def big():
     return list(place.records()), config
 
 
+def trials_of(study):
+    """The trials of a folder, where a search got as far as its study."""
+    return look(str(study))[1] if described(str(study)) else []
+
+
 def test_a_finished_study_answers_at_once(replay, big, tmp_path):
     records, config = big
     first = answered(replay, records, config=config)
     (study,) = (tmp_path / ".fp8tune").iterdir()
-    before = (study / "trials.jsonl").read_bytes()
+    before = trials_of(study)
     assert answered(replay, records, config=config) == first
     said = f"goes on with study {study.name}, which has {first[1]['trials']} trials\n"
     assert replay(records, config=config).out.startswith(said)
-    assert (study / "trials.jsonl").read_bytes() == before
+    assert trials_of(study) == before
     other = answered(replay, records, budget="1h", config=config)
     assert other[1]["study"] != first[1]["study"]
 
 
-@pytest.mark.parametrize("damaged", ['"train.batch_size": 77', '"other": 2'])
-def test_a_study_with_a_setting_that_is_none(replay, tmp_path, damaged):
+def test_another_storage_and_an_export(replay, fp8tune, tmp_path):
+    usual = answered(replay, RECORDS)[1]
+    there = ("--storage", "sqlite:///x.db", "--export", "trials.jsonl")
+    first = answered(replay, RECORDS, *there, "--studies", "other")[1]
+    exported = (tmp_path / "trials.jsonl").read_bytes()
+    assert {**first, "study": usual["study"]} == usual
+    assert exported == (tmp_path / usual["study"] / "trials.jsonl").read_bytes()
+    assert replay(RECORDS, *there, "--studies", "other").out.startswith("goes on with")
+    assert (tmp_path / "trials.jsonl").read_bytes() == exported
+    done = fp8tune("report", first["study"])
+    assert done.code == 2
+    assert "no study of a search; one that lies in a database needs --st" in done.err
+    assert fp8tune("report", first["study"], *there[:2]).code == 0
+    names = {path.name for path in (tmp_path / first["study"]).iterdir()}
+    assert names == {"lock", "report.html", "trials.jsonl"}
+    again = replay((tmp_path / "trials.jsonl").read_text(), "--output-format", "json")
+    assert again.json["knobs"] == usual["knobs"]
+
+
+@pytest.mark.parametrize("place", ["a.toml", "r.jsonl", "a.tuned.toml", "no/t.jsonl"])
+def test_an_export_that_would_replace_something(replay, tmp_path, place):
+    done = replay(RECORDS, "--export", place)
+    assert (done.code, done.out) == (2, "")
+    assert f"{place}: " in done.err
+    assert not (tmp_path / ".fp8tune").exists()
+
+
+def test_a_study_with_a_setting_that_is_none(replay, tmp_path):
     replay()
-    (path,) = tmp_path.glob(".fp8tune/*/trials.jsonl")
-    text = path.read_text().splitlines(keepends=True)
-    text[1] = text[1].replace('"train.batch_size": 2', damaged)
-    path.write_text("".join(text))
+    (path,) = tmp_path.glob(".fp8tune/*/study.journal")
+    text = path.read_text().replace('"train.batch_size":2.0', '"train.batch_size":3.0')
+    path.write_text(text)
     done = replay()
     assert (done.code, done.out) == (2, "")
-    assert "trials.jsonl:2: no setting of this search" in done.err
+    assert "study.journal: trial 1: no setting of this search" in done.err
     assert done.err.count("\n") == 1
-    assert path.read_text() == "".join(text)
+    assert path.read_text() == text
 
 
 def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
@@ -64,12 +95,12 @@ def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
     records, config = big
     first = answered(replay, records, config=config)
     (study,) = (tmp_path / ".fp8tune").iterdir()
-    whole = (study / "trials.jsonl").read_bytes()
+    whole, trials = (study / "study.journal").read_bytes(), trials_of(study)
     draw = random.Random(1)
     for cut in [0, 1, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(12))]:
-        (study / "trials.jsonl").write_bytes(whole[:cut])
+        (study / "study.journal").write_bytes(whole[:cut])
         assert answered(replay, records, config=config) == first
-        assert (study / "trials.jsonl").read_bytes() == whole
+        assert trials_of(study) == trials
     shutil.rmtree(study)
     assert answered(replay, records, config=config) == first
 
@@ -79,13 +110,13 @@ def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypa
     expected = answered(replay, records, config=config)
     tuned = (tmp_path / "a.tuned.toml").read_bytes()
     (study,) = (tmp_path / ".fp8tune").iterdir()
-    whole = (study / "trials.jsonl").read_bytes()
+    whole = trials_of(study)
     shutil.rmtree(study)
     (tmp_path / "a.tuned.toml").unlink()
     monkeypatch.setenv("PYTHONPATH", ":".join(sys.path))
     command = [sys.executable, "-m", "fp8tune", "search", "a.toml", "--budget", "2h"]
     command += ["--runner", "replay", "--records", "r.jsonl"]
-    draw, kills, known = random.Random(2), 0, b""
+    draw, kills, known = random.Random(2), 0, []
     while kills < 20:
         with subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -94,16 +125,15 @@ def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypa
             time.sleep(draw.random() * 0.05)
             process.send_signal(signal.SIGKILL)
         done = sum(line.startswith(b"  ") for line in said)
-        left = (study / "trials.jsonl").read_bytes() if any(study.glob("t*l")) else b""
-        kept = left[: left.rfind(b"\n") + 1]
-        assert whole.startswith(left)  # nothing is lost, nothing comes otherwise
-        assert kept.count(b"\n") >= known.count(b"\n") + done
-        known = kept
+        left = trials_of(study)
+        assert left == whole[: len(left)]  # nothing is lost, nothing comes otherwise
+        assert len(left) >= len(known) + done
+        known = left
         if process.returncode == -signal.SIGKILL:
             kills += 1
         if known == whole:  # it was done: once more
             shutil.rmtree(study)
-            known = b""
+            known = []
     assert answered(replay, records, config=config) == expected
-    assert (study / "trials.jsonl").read_bytes() == whole
+    assert trials_of(study) == whole
     assert (tmp_path / "a.tuned.toml").read_bytes() == tuned

@@ -72,7 +72,7 @@ def test_the_best_setting_is_found_and_written(searched, project):
     }
     assert said["verdict"] == "faster"
     speeds = said["tokens_per_second"]
-    for name in ("chosen", "given", "bf16_twin"):
+    for name in ("chosen", "baseline", "bf16_baseline"):
         assert speeds[name]["low"] <= speeds[name]["value"] <= speeds[name]["high"]
     assert said["fp8_gain"] == pytest.approx(1.2, abs=0.01)
     assert said["oom_trials"] <= 3
@@ -211,7 +211,7 @@ def test_a_second_search_in_place_replaces_its_own_comments(searched, project):
     again = (project({}) / "c.toml").read_text()
     train = tomllib.loads(again)["train"]
     assert (train["batch_size"], train["grad_accum_steps"]) == (8, 1)
-    for start in ("# fp8tune search: 4 -> 8", "# fp8tune search: peak memory"):
+    for start in ("# fp8tune search: 4 -> 8", "# fp8tune search: study"):
         assert again.count(start) == once.count(start)
 
 
@@ -247,7 +247,8 @@ def test_a_replay_starts_from_an_earlier_one_only_where_it_is_asked_to(searched)
     assert started.json["study"] != fresh.json["study"]
     assert count(started.json) <= count(fresh.json) / 2
     assert started.json["trials"] == sum(
-        count(started.json, stage) for stage in ("given", "twin", "search", "confirm")
+        count(started.json, stage)
+        for stage in ("baseline", "bf16-baseline", "search", "confirm")
     )
     again = searched(world(), *asked, config=near(CONFIG))
     assert again.json == started.json

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.search.answer import answer
 from fp8tune.search.confirm import again
-from tests.search.tries import BEST, GIVEN, SPACE, TWIN, ran, trials
+from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
 
 EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.twin(BEST): 80.0, TWIN: 70.0}
 
@@ -20,11 +20,11 @@ def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts)
         return ran(point, EVEN[point] * lost * (1 + (number % 3 - 1) / 1000))
 
     tried = []
-    stages = [("given", GIVEN), ("twin", TWIN), ("search", BEST)]
+    stages = [("baseline", GIVEN), ("bf16-baseline", TWIN), ("search", BEST)]
     while stages or (point := again(SPACE, GIVEN, tried)) is not None:
         stage, point = stages.pop(0) if stages else ("confirm", point)
         more = {"searched_all": True} if stage == "confirm" else {}
-        record = now(point)._replace(more=more)
+        record = but(now(point), **more)
         tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
         assert len(tried) < 60
     assert answer(SPACE, GIVEN, tried, 1.0).verdict == "same"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.space import Knob, Space
+from fp8tune.trials.space import Knob, Space
 from tests.search.tries import BATCH, GIVEN, KNOBS, PRECISION, SPACE, TWIN
 
 ODD = Space([Knob("x", (1, True, 1.0, "1", "true"), "micro_batch")])

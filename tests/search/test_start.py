@@ -14,7 +14,7 @@ from fp8tune.search.plan import CannotPlan
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.study import Study
 from tests.search.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
-from tests.search.tries import BEST
+from tests.search.tries import BEST, but, trials
 
 HERE = {
     "device": "cuda",
@@ -34,8 +34,8 @@ def studies(tmp_path):
 
     def leave(name="old", text=None, pairs=WHOLE, target=H200, **about):
         made = plan(text or config(layers=24), target=target)
-        kept = Study(str(tmp_path / name))
-        kept.open(made.about(**{**HERE, **about}))
+        kept = Study(made.space, str(tmp_path / name))
+        kept.describe(made.about(**{**HERE, **about}))
         for stage, record in pairs:
             kept.add(stage, record)
         return str(tmp_path)
@@ -56,9 +56,11 @@ def test_a_near_study_is_started_from_and_named(studies):
         len(WHOLE),
         "starts from old: same GPU and versions; layers 32 instead of 24",
     )
-    guide = strategy(MINE, MINE.about(**HERE), found, "tokens-per-second")
+    guide = strategy(
+        MINE, MINE.about(**HERE), found, "tokens-per-second", Study(MINE.space)
+    )
     past = [one.record for one in guide.earlier.past]
-    assert past == [record for _, record in WHOLE]
+    assert past == [trial.record for trial in trials(*WHOLE)]
     assert {run.quantity for run in found.runs} == {"memory", "out-of-memory"}
 
 
@@ -76,12 +78,13 @@ ENERGY = "tokens-per-joule"
 def test_only_trials_that_tell_the_aim_are_evidence_of_it(studies):
     """A trial whose watts are not known did not fail."""
     watts = [
-        (stage, record._replace(more=record.more | {"tokens_per_joule": 2.0}))
-        for stage, record in WHOLE[5:]
+        (stage, but(record, tokens_per_joule=2.0)) for stage, record in WHOLE[5:]
     ]  # the confirmation
     folder = studies(pairs=[*WHOLE[:5], *watts])
     found = begun(folder, objective=ENERGY)
-    past = strategy(MINE, MINE.about(**HERE), found, ENERGY).earlier.past
+    past = strategy(
+        MINE, MINE.about(**HERE), found, ENERGY, Study(MINE.space)
+    ).earlier.past
     speeds = [one.record.tokens_per_second for one in past]
     assert speeds == [0.0] + [2.0] * len(watts)  # what ran out of memory, still
     assert [one.record.outcome for one in past][:2] == ["oom", "ok"]
@@ -183,48 +186,37 @@ def test_what_is_asked_for_and_cannot_be(studies, asked, how, said):
 def test_a_search_that_goes_on_keeps_its_start(studies):
     folder = studies()
     first = begun(folder)
-    own = Study(os.path.join(folder, "own"))
-    own.open(MINE.about(**HERE, start=first.about()))
+    own = Study(MINE.space, os.path.join(folder, "own"))
+    own.describe(MINE.about(**HERE, start=first.about()))
     studies("nearer", text=config())
     assert begun(folder) == first
     shutil.rmtree(first.study)
-    guide = strategy(MINE, MINE.about(**HERE), begun(folder), "tokens-per-second")
+    guide = strategy(
+        MINE, MINE.about(**HERE), begun(folder), "tokens-per-second", Study(MINE.space)
+    )
     assert guide.earlier == NOTHING
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"start": 1}', '{"start": {"study": "x", "runs": [1]}}']
+    "start", [None, [], {}, 1, {"study": "x"}, {"study": "x", "runs": [1]}]
 )
-def test_a_start_that_anybody_wrote(studies, text):
-    folder = studies()
-    os.mkdir(f"{folder}/own")
-    with open(f"{folder}/own/study.json", "w") as file:
-        file.write(text)
+def test_a_start_that_anybody_wrote(studies, start):
+    folder = studies("own", start=start)
     assert begun(folder) == Start()
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("study.json", "{"),
-        ("study.json", "[" * 10**5),
-        ("study.json", "{}"),
-        ("study.json", " " * (1 << 20) + "{}"),
-        ("trials.jsonl", "nonsense\nnonsense\n"),
-        ("trials.jsonl", ""),
-    ],
-)
-def test_studies_that_cannot_be_read_are_passed_over(studies, name, text):
+@pytest.mark.parametrize("text", ["", "{", "[" * 10**5 + "\n", "nonsense\nnonsense\n"])
+def test_studies_that_cannot_be_read_are_passed_over(studies, text):
     folder = studies()
-    with open(f"{folder}/old/{name}", "w") as file:
+    with open(f"{folder}/old/study.journal", "w") as file:
         file.write(text)
     assert begun(folder) == Start()
 
 
 def test_a_fifo_is_no_study(studies):
     folder = studies()
-    os.unlink(f"{folder}/old/study.json")
-    os.mkfifo(f"{folder}/old/study.json")
+    os.unlink(f"{folder}/old/study.journal")
+    os.mkfifo(f"{folder}/old/study.journal")
     assert begun(folder) == Start()
 
 

@@ -6,7 +6,6 @@ from statistics import stdev
 
 import pytest
 
-from fp8tune.search.record import Record
 from fp8tune.search.statistics import (
     FEWEST,
     LOOKS,
@@ -27,6 +26,8 @@ from fp8tune.search.statistics import (
     student,
     verdict,
 )
+from fp8tune.trials.record import Record
+from tests.search.tries import GIVEN, ran
 
 
 def runs(*values):
@@ -120,10 +121,10 @@ def test_the_spread_is_pooled_over_what_was_repeated():
     [
         (105, 0.01, "faster"),
         (102, 0.005, "faster"),
-        (102, 0.03, "unsure"),
+        (102, 0.03, "inconclusive"),
         (100.5, 0.001, "same"),
         (99.5, 0.03, "same"),
-        (98, 0.03, "unsure"),
+        (98, 0.03, "inconclusive"),
         (95, 0.01, "slower"),
     ],
 )
@@ -226,6 +227,6 @@ def test_a_bad_run_leaves_an_interval_as_true_and_as_narrow(deviation, count):
     ],
 )
 def test_steps_that_differ_more_than_runs_do_widen_an_interval(told, deviation):
-    run = Record({}, "ok", 100.0, more={"median_step_ms_95": told})
+    run = ran(GIVEN, median_step_ms_95=told)
     assert steps_spread([run]) == pytest.approx(deviation)
     assert speed([run]).half == pytest.approx(NORMAL * max(RUN_SPREAD, deviation))

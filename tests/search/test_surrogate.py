@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from fp8tune.search.space import Knob, Space
 from fp8tune.search.surrogate import Speed, features
+from fp8tune.trials.space import Knob, Space
 from tests.search.tries import KNOBS
 
 SPACE = Space([KNOBS[0]._replace(values=(1, 2, 3, 4, 6, 8, 12, 16)), *KNOBS[1:]])

@@ -8,7 +8,7 @@ from fp8tune.search.caveats import caveats
 from fp8tune.search.closing import closing
 from fp8tune.search.output import as_json
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.reasons import choices
+from fp8tune.search.reasons import choices, summary
 from tests.search.tries import (
     BEST,
     CONFIG,
@@ -27,12 +27,12 @@ def test_what_once_failed_for_good_is_not_chosen(outcome):
     mixed = trials(
         ("search", ran(BEST, 200)),
         ("confirm", ran(BEST, outcome=outcome)),
-        ("given", ran(GIVEN)),
+        ("baseline", ran(GIVEN)),
     )
     assert ranked(SPACE, GIVEN, mixed) == [GIVEN]
     nothing = [*mixed, *trials(("confirm", ran(GIVEN, outcome=outcome)))]
     found = answer(SPACE, GIVEN, nothing, 1.0)
-    assert (found.chosen, found.verdict) == (None, "unsure")
+    assert (found.chosen, found.verdict) == (None, "inconclusive")
     assert found.broken == {BEST: outcome, GIVEN: outcome}
     passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
     assert ranked(SPACE, GIVEN, passing) == [BEST]
@@ -51,7 +51,9 @@ def test_what_once_failed_for_good_is_not_chosen(outcome):
 )
 def test_how_the_config_failed_is_said_wherever_another_is_chosen(outcome, how, more):
     plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
-    tried = trials(("given", ran(GIVEN, outcome=outcome)), ("search", ran(BEST, 120)))
+    tried = trials(
+        ("baseline", ran(GIVEN, outcome=outcome)), ("search", ran(BEST, 120))
+    )
     found = answer(SPACE, GIVEN, tried, 1.0)
     assert (found.chosen, found.given_outcome) == (BEST, outcome)
     first, second, third, *_ = closing(found, plan, "")
@@ -59,11 +61,11 @@ def test_how_the_config_failed_is_said_wherever_another_is_chosen(outcome, how, 
     assert second == f"your config failed ({how}): no gain can be told"
     assert third == "not all settings were tried: give a larger --budget to learn more"
     assert list(caveats(found, plan))[:1] == more
-    (batch, *_) = choices(plan, found, "s")
-    failed = f"the config as it was failed: {how}"
-    assert batch.reasons[:2] == ("2 -> 4: 120 tokens/s", failed)
-    assert as_json(found, SPACE, "", "s")["given_outcome"] == outcome
-    ran_once = [*tried, *trials(("given", ran(GIVEN)))]
+    (batch, *_) = choices(plan, found)
+    assert batch.reason == f"2 -> 4: the baseline failed: {how}"
+    assert summary(plan, found, "s")[0] == f"120 tokens/s; the baseline failed: {how}"
+    assert as_json(found, SPACE, "", "s")["baseline_outcome"] == outcome
+    ran_once = [*tried, *trials(("baseline", ran(GIVEN)))]
     assert answer(SPACE, GIVEN, ran_once, 1.0).given_outcome == ""
 
 
@@ -83,7 +85,7 @@ RETRIED = {"more": {"alloc_retries": 2}}
 )
 def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
     tried = trials(
-        ("given", ran(GIVEN)),
+        ("baseline", ran(GIVEN)),
         ("search", ran(BEST, 200, **fields)),
         *confirmed(ran(OTHER, 120), ran(GIVEN)),
     )
@@ -103,7 +105,7 @@ def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
     ],
 )
 def test_enough_memory_or_nothing_known_of_it(fields):
-    pairs = ("given", ran(GIVEN)), ("search", ran(BEST, 200, **fields))
+    pairs = ("baseline", ran(GIVEN)), ("search", ran(BEST, 200, **fields))
     found = answer(SPACE, GIVEN, trials(*pairs), 1.0)
     assert (found.chosen, found.unfit) == (BEST, {})
 
@@ -111,14 +113,14 @@ def test_enough_memory_or_nothing_known_of_it(fields):
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        ([], (GIVEN, "unsure")),
+        ([], (GIVEN, "inconclusive")),
         ([("search", ran(OTHER, 90))], (OTHER, "slower")),
         ([("search", ran(OTHER, 120))], (OTHER, "faster")),
-        ([("search", ran(OTHER, 90, **RETRIED))], (GIVEN, "unsure")),
+        ([("search", ran(OTHER, 90, **RETRIED))], (GIVEN, "inconclusive")),
     ],
 )
 def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected):
-    found = answer(SPACE, GIVEN, trials(("given", ran(GIVEN, **FULL)), *others), 1.0)
+    found = answer(SPACE, GIVEN, trials(("baseline", ran(GIVEN, **FULL)), *others), 1.0)
     assert (found.chosen, found.verdict) == expected
     assert GIVEN in found.unfit
 
@@ -129,8 +131,8 @@ def test_bf16_that_lacks_memory_is_no_reference():
         SPACE,
         GIVEN,
         trials(
-            ("given", ran(GIVEN, more={"alloc_retries": 3})),
-            ("twin", ran(TWIN, 120, more={"alloc_retries": 3})),
+            ("baseline", ran(GIVEN, more={"alloc_retries": 3})),
+            ("bf16-baseline", ran(TWIN, 120, more={"alloc_retries": 3})),
             ("confirm", ran(BEST, 110)),
             ("confirm", ran(best, 88)),
         ),
@@ -150,7 +152,7 @@ def test_bf16_that_lacks_memory_is_no_reference():
 def test_what_the_allocator_was_told_is_said(allocator, said):
     plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
     more = {"versions": {"allocator": allocator}}
-    tried = trials(("given", ran(GIVEN)), ("search", ran(BEST, 120, more=more)))
+    tried = trials(("baseline", ran(GIVEN)), ("search", ran(BEST, 120, more=more)))
     lines = closing(answer(SPACE, GIVEN, tried, 1.0), plan, "")
     told = [line for line in lines if line.startswith("measured with")]
     assert told == [f"{line} for the run too" for line in said]

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from benchmarks.search.warmups import OFFERED, World, proposed, row, training, worlds
-from fp8tune.search.stability.course import Course
+from fp8tune.trials.loss_run import LossRun
 
 CERTAIN = [world for world in worlds() if world.wrong.diverges]
 
@@ -24,7 +24,7 @@ def test_only_a_warmup_that_is_too_short_goes_wrong(warmup, both):
     world = World("", 8, CERTAIN[0].wrong, both)
     train = training(world, random.Random(1))
     for precision in ("fp8", "bf16"):
-        made = train(precision, Course(0, warmup, 48, 10))
+        made = train(precision, LossRun(0, warmup, 48, 10))
         ill = warmup < 8 and (both or precision == "fp8")
         assert made.precision == precision
         assert (made.nan or made.losses[-1] > made.losses[0]) is ill

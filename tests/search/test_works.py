@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.search.space import Knob, Space
 from fp8tune.search.works import closed, works
+from fp8tune.trials.space import Knob, Space
 from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, SPACE, ran
 
 

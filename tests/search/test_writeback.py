@@ -1,177 +1,273 @@
 """The tuned config: values and reasons in, every other byte as it was."""
 
+import re
 import tomllib
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fp8tune.search.writeback import (
+    BLOCK,
     MARK,
     MEASURED,
+    WIDTH,
     CannotWrite,
     Choice,
-    explained,
     write_back,
 )
+from fp8tune.toml.document import parse
+from tests.toml.values import canonical, walk
+from tests.toml.writer import documents
 
+SUMMARY = ("faster: +7.4 % tokens/s", "peak memory 71.0 of 79.1 GiB")
+BATCH = Choice("train.batch_size", 4, "8 -> 4: why")
+PRECISION = Choice("train.mixed_precision", "bf16", "fp8 -> bf16: why")
 CONFIG = """\
 # my model
 [train]
 batch_size = 8  # per GPU
-  mixed_precision = "fp8"
+  mixed_precision = 'fp8'
 
-[distributed] # all of them
+# all of them
+[distributed]
+tp = 1
+"""
+TUNED = f"""\
+# my model
+[train]
+{MARK}faster: +7.4 % tokens/s
+{MARK}peak memory 71.0 of 79.1 GiB
+{MARK}8 -> 4: why
+batch_size = 4  # per GPU
+  {MARK}fp8 -> bf16: why
+  mixed_precision = 'bf16'
+
+# all of them
+[distributed]
 tp = 1
 """
 
 
-def written(text: str, *choices: Choice) -> str:
-    return write_back(text.encode(), choices).decode()
+def written(text, *choices, summary=SUMMARY):
+    return write_back(text.encode(), choices, summary).decode()
 
 
-def test_value_and_reasons():
-    choice = Choice("train.batch_size", 12, ("8 -> 12: +7.4 %", "trial 14"))
-    assert written(CONFIG, choice) == CONFIG.replace(
-        "batch_size = 8",
-        f"{MARK}8 -> 12: +7.4 %\n{MARK}trial 14\nbatch_size = 12",
+def test_one_block_above_the_first_key_and_one_line_above_each():
+    assert written(CONFIG, PRECISION, BATCH) == TUNED
+
+
+def test_bom_and_line_endings_stay():
+    crlf = "\ufeff" + CONFIG.replace("\n", "\r\n")
+    after = "\ufeff" + TUNED.replace("\n", "\r\n")
+    assert written(crlf, BATCH, PRECISION) == after
+    assert written("\ufeff", BATCH, summary=()).startswith("\ufeff[train]\n")
+
+
+LAYOUTS = {
+    "dotted keys": ("train.batch_size = 8", "train.batch_size = 4"),
+    "spaces around dots": (" train . 'batch_size' =8", " train . 'batch_size' =4"),
+    "an inline table": (
+        "train = { batch_size = 8, x = 1 } # mine\n",
+        "train = { batch_size = 4, x = 1 } # mine\n",
+    ),
+    "an inline table without the key": (
+        "train = { x.y = 1 }\n",
+        "train = { x.y = 1, batch_size = 4 }\n",
+    ),
+    "an empty inline table": ("train = { }\n", "train = {batch_size = 4 }\n"),
+    "tabs and no final newline": (
+        "[ train ]\t# x\n\tbatch_size\t=\t8",
+        "[ train ]\t# x\n\tbatch_size\t=\t4",
+    ),
+    "an odd spelling of a number": (
+        "[train]\nbatch_size = 0x0_8\nb = 1_0.5e1\n",
+        "[train]\nbatch_size = 4\nb = 1_0.5e1\n",
+    ),
+    "the value is there": ("[train]\nbatch_size = 0x4", "[train]\nbatch_size = 0x4"),
+    "a quoted header": ("['train']\nbatch_size = 8\n", "['train']\nbatch_size = 4\n"),
+    "a key that is not there": (
+        "[train]\n  a = 1 # a\n# b\n\n[b]\n",
+        "[train]\n  a = 1 # a\n  batch_size = 4\n# b\n\n[b]\n",
+    ),
+    "an empty table": ("[a]\n[train]", "[a]\n[train]\nbatch_size = 4"),
+    "an empty file": ("", "[train]\nbatch_size = 4\n"),
+    "no such table": ("[a]\nb = 1", "[a]\nb = 1\n\n[train]\nbatch_size = 4\n"),
+    "only dotted tables": (
+        "train.x.y = 1\n",
+        "train.batch_size = 4\ntrain.x.y = 1\n",
+    ),
+    "only a table below": (
+        "[train.x]\ny = 1\n",
+        "[train.x]\ny = 1\n\n[train]\nbatch_size = 4\n",
+    ),
+    "a table below it": (
+        "[train]\n[train.x]\ny = 1\n",
+        "[train]\nbatch_size = 4\n[train.x]\ny = 1\n",
+    ),
+    "tables out of order": (
+        "[train.x]\ny=1\n[b]\n[train]\nbatch_size=8\n[b.c]\n[train.z]\n",
+        "[train.x]\ny=1\n[b]\n[train]\nbatch_size=4\n[b.c]\n[train.z]\n",
+    ),
+    "arrays of tables": (
+        "[[a]]\nx=1\n[[a.b]]\n[a.c]\n[[a]]\n[train]\nbatch_size=8\n[[train.x]]\n",
+        "[[a]]\nx=1\n[[a.b]]\n[a.c]\n[[a]]\n[train]\nbatch_size=4\n[[train.x]]\n",
+    ),
+    "an array of tables below it": (
+        "[train]\na = 1\n[[train.x]]\ny = 1\n",
+        "[train]\na = 1\nbatch_size = 4\n[[train.x]]\ny = 1\n",
+    ),
+    "strings of many lines": (
+        f"[train]\nnote = \"\"\"\n{MARK}x\n\"\"\"\nbatch_size = '''\n8'''  # x\n",
+        f'[train]\nnote = """\n{MARK}x\n"""\nbatch_size = 4  # x\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    """A second search replaces what the first has written, to the byte."""
+    before, after = LAYOUTS[layout]
+    first = written(before, BATCH)
+    own = rf"(?m)^[ \t]*{MARK}(?:faster|peak|8 -> 4).*\n"
+    assert (re.sub(own, "", first), len(re.findall(own, first))) == (after, 3)
+    other = Choice(BATCH.key, 16, "again")
+    if layout != "the value is there":
+        again = written(first, other, summary=("slower",))
+        assert again == written(before, other, summary=("slower",))
+
+
+REFUSED = {
+    "[[train]]\n": "train.batch_size: what holds it is not a table",
+    "train = 1\n": "train.batch_size: what holds it is not a table",
+    "[train.batch_size]\n": "train.batch_size: `batch_size` is a table",
+    "[train]\nbatch_size = [  # mine\n]\n": "train.batch_size: tomlkit cannot write",
+    "[[a]]\n[b]\n[[a]]\n": "line 2, column 2: tomlkit, which writes",
+    f"x = {'[' * 300}{']' * 300}\n": "tomlkit cannot read this file: ",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_be_kept_is_refused(text):
+    with pytest.raises(CannotWrite, match=f"^{re.escape(REFUSED[text])}") as error:
+        written(text, BATCH)
+    assert "\n" not in str(error.value)
+
+
+def test_a_value_that_toml_cannot_hold_is_refused():
+    with pytest.raises(CannotWrite, match=r"^train\.x: "):
+        written("[train]\n", Choice("train.x", object()))
+
+
+@st.composite
+def requests(draw):
+    """A config in any layout, and new values for some of its keys and new ones."""
+    text, values = draw(documents())
+    text = text.replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
+    known = [
+        path
+        for path, value in walk(values)
+        if not isinstance(value, (dict, list)) and _is_plain(path)
+    ]
+    tables = [(), *(p for p, value in walk(values) if isinstance(value, dict))]
+    new = [(*path, f"new{i}") for i, path in enumerate(tables) if _is_plain(path)]
+    paths = draw(
+        st.lists(
+            st.sampled_from([*known, *new, ("a", "b", "new")]), max_size=3, unique=True
+        )
     )
+    return text, values, paths
 
 
-def test_a_key_that_is_not_there_is_added_to_its_table():
-    choice = Choice("train.activation_checkpointing", "full", ("none -> full",))
-    assert written(CONFIG, choice) == CONFIG.replace(
-        '"fp8"\n',
-        f'"fp8"\n  {MARK}none -> full\n  activation_checkpointing = "full"\n',
-    )
+def _is_plain(path):
+    return all(isinstance(name, str) and name and "." not in name for name in path)
 
 
-def test_a_table_that_is_not_there_is_added():
-    text = written(CONFIG, Choice("model.dim", 64, ("smaller",)))
-    assert text == CONFIG + f"\n[model]\n{MARK}smaller\ndim = 64\n"
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(requests(), st.data())
+def test_any_layout_is_kept_or_refused(request, data):
+    text, _, paths = request
+    fresh = st.sampled_from([12345, 2.5, "some text"])
+    choices = [
+        Choice(".".join(path), data.draw(fresh), f"reason {number}")
+        for number, path in enumerate(paths)
+    ]
+    raw = text.encode()
+    try:
+        after = write_back(raw, choices, SUMMARY)
+    except CannotWrite as error:
+        assert "\n" not in str(error)  # noqa: PT017
+        return
+    expected = tomllib.loads(text)
+    for path, choice in zip(paths, choices, strict=True):
+        table = expected
+        for name in path[:-1]:
+            table = table.setdefault(name, {})
+        table[path[-1]] = choice.value
+    assert canonical(tomllib.loads(after.decode())) == canonical(expected)
+    assert _has_lines(after.decode(), _untouched(text, paths))
+    others = [choice._replace(value=2 * choice.value, reason="b") for choice in choices]
+    again = write_back(after, others, ("other",))
+    assert again == write_back(raw, others, ("other",))
 
 
-def test_a_second_search_replaces_its_own_comments():
-    once = written(CONFIG, Choice("train.batch_size", 12, ("first", "more")))
-    twice = written(once, Choice("train.batch_size", 16, ("second",)))
-    assert twice == written(CONFIG, Choice("train.batch_size", 16, ("second",)))
+def _untouched(text, paths):
+    """The lines of a config on which none of these keys stands."""
+    document = parse(text.encode())
+    touched = set()
+    every = {*paths, *(path[:-1] for path in paths)}  # also the inline tables
+    keys, values = document.spans.keys, document.spans.values
+    for path in every & values.keys():
+        start, end = keys[path][0], values[path][1]
+        first, last = (document.lines.position(at).line for at in (start, end))
+        touched |= set(range(first, last + 1))
+    return [
+        line.rstrip("\r")
+        for number, line in enumerate(document.text.split("\n"), 1)
+        if number not in touched
+    ]
 
 
-def test_a_second_search_leaves_no_comment_of_the_first_elsewhere():
-    """Nor its ignores: their figures are of a setting that is no more."""
+def _has_lines(text, lines):
+    """Whether a text has these lines in their order, and maybe others."""
+    rest = iter([line.rstrip("\r") for line in text.split("\n")])
+    return all(line in rest for line in lines)
+
+
+def test_keys_on_one_line_are_named():
+    text = "train = { batch_size = 8, mixed_precision = 'fp8' }\n"
+    assert written(text, PRECISION, BATCH).splitlines()[2:] == [
+        f"{MARK}train.batch_size: 8 -> 4: why",
+        f"{MARK}train.mixed_precision: fp8 -> bf16: why",
+        "train = { batch_size = 4, mixed_precision = 'bf16' }",
+    ]
+
+
+def test_comments_of_an_earlier_version_and_its_ignores_are_replaced():
+    old = "[train]\n# mine\n# fp8tune search: 4 -> 8: +3 %\n# fp8tune search: trial 3\n"
     ignore = f"# fp8tune: ignore[may-not-fit] -- {MEASURED} 71.0 of 79.1 GiB\n"
     mine = "# fp8tune: ignore[may-not-fit] -- seen to fit\n"
-    text = CONFIG.replace("[distributed]", f"{ignore}{mine}[distributed]")
-    once = written(
-        text,
-        Choice("train.batch_size", 12, ("first",)),
-        Choice("train.mixed_precision", "bf16", ("fp8 -> bf16",)),
+    text = f"{old}{ignore}{mine}batch_size = 8\n# fp8tune search: x\nseq_len = 1"
+    assert written(text, BATCH, summary=()) == (
+        f"[train]\n# mine\n{mine}{MARK}8 -> 4: why\nbatch_size = 4\nseq_len = 1"
     )
-    assert explained(once.encode()) == {"train.batch_size", "train.mixed_precision"}
-    twice = written(once, Choice("train.batch_size", 16, ("second",)))
-    assert twice == (
-        CONFIG.replace("batch_size = 8", f"{MARK}second\nbatch_size = 16")
-        .replace('"fp8"', '"bf16"')
-        .replace("[distributed]", f"{mine}[distributed]")
-    )
-
-
-def test_a_string_that_looks_like_a_comment_of_ours_stays():
-    text = f'[train]\nbatch_size = 8\nnote = """\n{MARK}x\n"""\n'
-    assert explained(text.encode()) == set()
-    assert f'"""\n{MARK}x\n"""' in written(text, Choice("train.batch_size", 4, ("b",)))
-
-
-def test_a_value_that_stays_is_not_written_anew():
-    text = CONFIG.replace("= 8 ", "= 0x8 ")
-    after = written(text, Choice("train.batch_size", 8, ("kept",)))
-    assert after == text.replace("batch_size", f"{MARK}kept\nbatch_size")
-
-
-def test_the_same_again_changes_nothing():
-    choices = (
-        Choice("train.batch_size", 12, ("a",)),
-        Choice("train.compile_model", False, ("b",)),
-    )
-    once = written(CONFIG, *choices)
-    assert written(once, *choices) == once
-
-
-def test_comments_of_the_user_stay():
-    text = "[train]\n# mine\n# mine too\nbatch_size = 8\n"
-    assert written(text, Choice("train.batch_size", 4, ("b",))) == (
-        f"[train]\n# mine\n# mine too\n{MARK}b\nbatch_size = 4\n"
-    )
-
-
-def test_a_comment_ends_as_its_line_does():
-    """In a file whose lines end in both ways."""
-    text = CONFIG.replace("\n", "\r\n", 1).encode()
-    after = write_back(text, [Choice("train.batch_size", 4, ("b",))])
-    assert after == text.replace(b"batch_size = 8", f"{MARK}b\nbatch_size = 4".encode())
-
-
-def test_crlf_and_bom_stay():
-    data = b"\xef\xbb\xbf" + CONFIG.replace("\n", "\r\n").encode()
-    after = write_back(data, [Choice("train.batch_size", 4, ("b",))])
-    assert after == data.replace(
-        b"batch_size = 8", f"{MARK}b\r\nbatch_size = 4".encode()
-    )
-
-
-def test_long_reasons_are_wrapped():
-    text = written(CONFIG, Choice("train.batch_size", 4, ("word " * 60,)))
-    assert max(map(len, text.splitlines())) <= 100
-    assert text.count(MARK) == 4
 
 
 @pytest.mark.parametrize(
-    "odd", ["\0", "\x1b[2J", "\x85", "\u202e", "\ud800", "9" * 10**6]
+    "odd", ["\0", "\x1b[2J", "\x85", "\u202e", "\ud800", "9" * 10**6, "word " * 900]
 )
-def test_reasons_come_from_records_that_may_hold_anything(odd):
-    after = write_back(
-        CONFIG.encode(), [Choice("train.batch_size", 4, (f"H200 {odd}x",))]
+def test_a_block_has_few_short_lines_whatever_a_record_says(odd):
+    after = written(
+        CONFIG, BATCH._replace(reason=f"8 -> 4 {odd}"), summary=[f"H200 {odd}"] * 9
     )
-    assert tomllib.loads(after.decode())["train"]["batch_size"] == 4
-    assert MARK in after.decode()
-    assert after.decode().replace("\n", "").isprintable()
-    assert len(after) < 2500
+    own = [line for line in after.splitlines() if MARK in line]
+    assert tomllib.loads(after)["train"]["batch_size"] == 4
+    assert (len(own), max(map(len, own)) <= WIDTH) == (BLOCK + 1, True)
+    assert after.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "train.batch_size = 8\n",
-        "train = { batch_size = 8, seq_len = 64 }\n",
-        "train = {}\n",
-        "",
-        "[train]",
-        "[train]\nbatch_size = 8",
-        "[train.x]\ny = 1\n",
-    ],
-)
-def test_any_layout(text):
-    after = written(text, Choice("train.batch_size", 4, ("b",)))
-    values = tomllib.loads(after)
-    assert values["train"].pop("batch_size") == 4
-    before = tomllib.loads(text)
-    before.setdefault("train", {}).pop("batch_size", None)
-    assert values == before
-    assert after.count(MARK) == 1
-
-
-def test_keys_on_one_line_keep_all_reasons():
-    text = "train = { batch_size = 8, seq_len = 64 }\n"
-    choices = [
-        Choice("train.batch_size", 4, ("8 -> 4", "trial 14")),
-        Choice("train.seq_len", 32, ("64 -> 32", "trial 14")),
-    ]
-    after = (
-        f"{MARK}train.batch_size: 8 -> 4\n{MARK}train.seq_len: 64 -> 32\n"
-        f"{MARK}trial 14\ntrain = {{ batch_size = 4, seq_len = 32 }}\n"
-    )
-    assert written(text, *choices) == after
-    assert written(after, *choices) == after
-
-
-def test_what_cannot_be_written():
-    with pytest.raises(CannotWrite, match=r"train\.x: "):
-        written("[train]\n", Choice("train.x", object(), ("b",)))
+def test_sentences_are_wrapped_where_there_is_room():
+    after = written(CONFIG, BATCH, summary=["word " * 30, "end"])
+    own = [line for line in after.splitlines() if MARK in line]
+    assert (len(own), own[2]) == (4, f"{MARK}end")
+    assert own[1].endswith("word")

@@ -21,7 +21,7 @@ def test_the_tuned_config(replay, tmp_path):
     text = (tmp_path / "a.tuned.toml").read_text()
     values = tomllib.loads(text)["train"]
     assert (values["batch_size"], values["grad_accum_steps"]) == (4, 4)
-    assert "# fp8tune search: 2 -> 4: +50.0 % tokens/s" in text
+    assert "# fp8tune search: 2 -> 4: +50.0 % tokens/s\n" in text
     own = [line for line in text.splitlines() if "fp8tune search:" not in line]
     assert own == [
         line.replace("batch_size = 2", "batch_size = 4").replace("= 8  #", "= 4  #")
@@ -109,10 +109,13 @@ def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
     values = {BATCH: 8, AC: "none", "train.grad_accum_steps": 2}
     train = tomllib.loads(twice)["train"]
     assert {key: train[key.removeprefix("train.")] for key in values} == values
-    studies = {line.split()[4] for line in once.splitlines() if "search: study" in line}
+    studies = {
+        line.split()[4].rstrip(",") for line in once.splitlines() if ": study" in line
+    }
     assert len(studies) == 1
     assert not any(study in twice for study in studies)
-    assert "search: none: set by an earlier search, kept by this one\n" in twice
+    assert f"{MARK}4 -> 8" in twice
+    assert f"{MARK}full -> none" not in twice
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Spaces, records and trials as many tests of the search use them."""
 
-from fp8tune.search.record import Record
-from fp8tune.search.space import Knob, Space
 from fp8tune.search.strategy import Proposal
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record, from_data
+from fp8tune.trials.space import Knob, Space
+from fp8tune.trials.trial import Trial, trial_from_data
 
 BATCH, AC, COMPILE, PRECISION = (
     "train.batch_size",
@@ -34,23 +34,30 @@ BEST = (2, 1, 1, 1)
 OTHER = (1, 0, 1, 1)
 
 
-def ran(point, speed=100.0, outcome="ok", space=SPACE, **fields) -> Record:
-    """A record of a point; ``speed`` counts where it ran."""
-    fields = {"cost_s": 60.0, **fields}
+def ran(point, speed=100.0, outcome="ok", space=SPACE, more=None, **fields) -> Record:
+    """A record of a point; ``speed`` counts where it ran, ``more`` is of its JSON."""
+    fields = {"cost_s": 60.0, **fields, **(more or {})}
     if outcome == "ok":
         fields = {"tokens_per_second": float(speed), **fields}
-    return Record(space.values(point), outcome, **fields)
+    return from_data({"knobs": space.values(point), "outcome": outcome, **fields})
+
+
+def but(record, **more) -> Record:
+    """A record with further fields as JSON has them."""
+    return from_data({**record.data(), **more})
 
 
 def confirmed(*records):
     """Confirmations of a search that ended by itself, for ``trials``."""
-    whole = {"searched_all": True}
-    return [("confirm", r._replace(more={**r.more, **whole})) for r in records]
+    return [("confirm", but(record, searched_all=True)) for record in records]
 
 
 def trials(*pairs, space=SPACE) -> list[Trial]:
-    """Trials of ``(stage, record)``."""
-    return [Trial(i, stage, record) for i, (stage, record) in enumerate(pairs)]
+    """Trials of ``(stage, record)``; fields of the trial may be among the record's."""
+    return [
+        trial_from_data(i, {**record.data(), "stage": stage})
+        for i, (stage, record) in enumerate(pairs)
+    ]
 
 
 class InOrder:

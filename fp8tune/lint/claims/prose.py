@@ -63,7 +63,7 @@ class Comments:
                 said = self.text[mark:end]
             inline = self.text[start:mark].strip() != ""
         said = said.lstrip("#")
-        plain = "--" not in said and "fp8tune:" not in said
+        plain = "--" not in said and not _is_ours(said)
         if plain and mark >= 0 and len(said) <= MAX_LENGTH:
             yield Line(said, end - len(said), lower(said), header, inline)
 
@@ -100,7 +100,7 @@ class Comments:
         for start, end in spans:
             gap = self.text[last:start]
             said = self.text[start:end].strip("# \t\r")
-            if said and "fp8tune:" not in said:
+            if said and not _is_ours(said):
                 joined = found and gap.count("\n") == 1 and not gap.strip()
                 if joined and found[-1][1] == last:
                     found[-1] = (found[-1][0], end)
@@ -138,6 +138,11 @@ class Comments:
             if line.rstrip().endswith(":") and (at == number or stop < 0):
                 return line[-WINDOW:]
         return ""
+
+
+def _is_ours(said: str) -> bool:
+    """Whether a comment is a directive, or one that a search has written."""
+    return "fp8tune:" in said or "fp8tune search:" in said
 
 
 def lower(text: str) -> str:

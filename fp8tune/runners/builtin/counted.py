@@ -7,11 +7,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fp8tune.runners.builtin.told import MICRO_BATCHES
 from fp8tune.runners.gpu import Sample
 from fp8tune.runners.steady import LEAST, interval, step_samples
 from fp8tune.runners.watch import slows
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Discarded, Record
 
 MOST_SLOWED = 0.5
 """Share of the steps with a throttled GPU from which a trial says nothing."""
@@ -35,7 +34,7 @@ def without_slowed(
     """
     times = [sample.time for sample in samples if slows(sample)]
     steps = _ends(events)
-    first = len(found.more.get("all_step_ms", ())) - len(found.step_ms)
+    first = len(found.all_step_ms) - len(found.step_ms)
     counted = range(first, first + len(found.step_ms))
     slowed = [
         number
@@ -44,20 +43,21 @@ def without_slowed(
     ]
     if not found.ok or not slowed:
         return found
-    left = [{"first": n, "last": n, "why": "throttled"} for n in slowed]
-    more = {**found.more, "discarded": [*found.more.get("discarded", ()), *left]}
+    found = found._replace(
+        discarded=(*found.discarded, *(Discarded(n, n, "throttled") for n in slowed))
+    )
     keep = [number not in slowed for number in counted]
     kept = tuple(itertools.compress(found.step_ms, keep))
-    micro = list(itertools.compress(found.more.get(MICRO_BATCHES, ()), keep))
+    micro = tuple(itertools.compress(found.micro_batch_ms, keep))
     if micro:
-        more[MICRO_BATCHES] = micro
+        found = found._replace(micro_batch_ms=micro)
     many_slowed = len(slowed) > MOST_SLOWED * len(found.step_ms)
     if many_slowed or len(step_samples(kept, micro)) < LEAST:
-        more["message"] = f"{len(slowed)} of {len(counted)} steps were throttled"
-        return found._replace(outcome="throttled", more=more)
+        why = f"{len(slowed)} of {len(counted)} steps were throttled"
+        return found._replace(outcome="throttled", message=why)
     gain = statistics.median(found.step_ms) / statistics.median(kept)
     speed = found.tokens_per_second * gain
-    return found._replace(tokens_per_second=speed, step_ms=kept, more=more)
+    return found._replace(tokens_per_second=speed, step_ms=kept)
 
 
 def _ends(events: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float]]:
@@ -117,10 +117,10 @@ def _stretches(
     """From when to when a record's steps count, one after the other [s since 1970]."""
     out = {
         number
-        for left in found.more.get("discarded", ())
-        for number in range(left["first"], left["last"] + 1)
+        for left in found.discarded
+        for number in range(left.first, left.last + 1)
     }
-    every = range(len(found.more.get("all_step_ms", ())))
+    every = range(len(found.all_step_ms))
     counted = [number for number in every if number in ends and number not in out]
     # what follows each other without a gap is as far from its place in the list
     for _, own in itertools.groupby(enumerate(counted), lambda pair: pair[1] - pair[0]):
@@ -138,17 +138,16 @@ def summed_up(found: Record, ranks: int) -> Record:
     """
     if not found.ok:
         return found
-    more = dict(found.more)
-    times = step_samples(found.step_ms, found.more.get(MICRO_BATCHES, ()))
+    times = step_samples(found.step_ms, found.micro_batch_ms)
     if len(times) > 1:
-        more["median_step_ms"] = statistics.median(found.step_ms)
-        more["median_step_ms_95"] = list(interval(times))
-    watts = more.get("power_w")
-    if isinstance(watts, (int, float)) and watts > 0 and found.measured:
-        added = more.get("communication_ms") or 0
-        joules = watts * (statistics.fmean(found.step_ms) + added) / 1e3
-        seconds = (statistics.median(found.step_ms) + added) / 1e3
-        tokens = found.tokens_per_second / max(1, ranks) * seconds
-        more["joules_per_step"] = round(joules, 3)
-        more["tokens_per_joule"] = round(tokens / joules, 6)
-    return found._replace(more=more)
+        found = found._replace(median_step_ms_95=interval(times))
+    if not found.power_w:
+        return found
+    added = found.communication_ms
+    joules = found.power_w * (statistics.fmean(found.step_ms) + added) / 1e3
+    seconds = (statistics.median(found.step_ms) + added) / 1e3
+    tokens = found.tokens_per_second / max(1, ranks) * seconds
+    return found._replace(
+        tokens_per_joule=round(tokens / joules, 6),
+        extra={**found.extra, "joules_per_step": round(joules, 3)},
+    )

@@ -13,11 +13,9 @@ import torch
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Step, Training
-from fp8tune.runners.early import is_hopeless
 from fp8tune.runners.steady import (
     Steady,
     half_width,
-    interval,
     steady,
     steady_by_micro_batch,
     step_samples,
@@ -112,14 +110,12 @@ def measure(
     Its samples are steps; where the fewest of those would take longer than
     ``spec.enough_s``, they are micro-batches. After ``enough_s`` the fewest samples
     have to do; for ``spec.least_s`` more are taken than the most. ``first`` is step 0.
-    Which steps count is for ``runners.steady`` to say. A setting that is surely slower
-    than ``spec.floor`` tokens/s ends there, ``censored``: its tokens/s are their upper
-    bound. Raises ``ArithmeticError`` where loss or gradient is not finite.
+    Which steps count is for ``runners.steady`` to say. Raises ``ArithmeticError`` where
+    loss or gradient is not finite.
     """
     run = _Run(spec, first)
     seen = _Seen(device)
     retries = [device.retries()]
-    censored = False
     for number in itertools.count(1):
         timed = timed_step(training, device, number, say)
         check_finite(timed.step)
@@ -127,12 +123,9 @@ def measure(
         run.add(timed, seen.new())
         if run.suffices():
             break
-        censored = run.is_hopeless()
-        if censored:
-            break
     warm = retries[min(run.warm_up, len(retries)) - 1]
     return {
-        **run.result(censored=censored),
+        **run.result(),
         "alloc_retries": retries[-1] - warm,
         "recompiles": seen.graphs,
     }
@@ -203,24 +196,13 @@ class _Run:
         enough = found.settled and len(kept) >= spec.min_steps
         return enough and (late or half_width(kept) <= spec.precise)
 
-    def is_hopeless(self) -> bool:
-        """Whether the steady steps so far are surely too slow to go on."""
-        spec = self._spec
-        if not spec.floor:
-            return False
-        found = self._steady()
-        kept = self._samples(found.start)
-        return found.settled and is_hopeless(kept, spec.tokens_per_step(), spec.floor)
-
-    def result(self, *, censored: bool) -> dict[str, Any]:
-        """Which steps count, and the tokens/s that they make: at most, if censored."""
+    def result(self) -> dict[str, Any]:
+        """Which steps count, and the tokens/s that they make."""
         found = self._steady()
         start = min(found.start, len(self._times) - 1)
         kept, micro = self._times[start:], self._micro[start:]
-        bound = interval(self._samples(start))[0] if censored else None
-        middle = statistics.median(kept) if bound is None else bound
+        middle = statistics.median(kept)
         return {
-            **({"censored": True} if censored else {}),
             **({"micro_batch_ms": micro} if self._by_micro_batch else {}),
             "step_ms": kept,
             "discarded": [left._asdict() for left in found.left],

@@ -20,11 +20,11 @@ from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
 from fp8tune.runners.builtin.told import record, span
 from fp8tune.runners.process import listen, own
 from fp8tune.runners.watch import Guard, beside, summary
-from fp8tune.search.record import Record, tight
-from fp8tune.search.runner import WHOLE, Leeway
-from fp8tune.search.stability.course import STAGE, Course
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import TrialLimits
 
 SILENCE_S = {
     "start": 60.0,
@@ -64,14 +64,14 @@ class Setup(NamedTuple):
     ``larger_gib`` is the memory of the GPU that the run is for, if that has more than
     this machine's; else 0. After ``enough_s`` seconds of steps the fewest have to do;
     for ``least_s`` seconds they go on, for watts to be sampled.
-    ``made_up_data`` says why the config's data is not read, if so. The files of a
+    ``synthetic_data`` says why the config's data is not read, if so. The files of a
     running trial lie in a folder of ``scratch``, else of the system's.
     """
 
     device: str
     dp_shard: int = 1
     larger_gib: float = 0.0
-    made_up_data: str = ""
+    synthetic_data: str = ""
     min_steps: int = 12
     max_steps: int = 40
     warm_steps: int = 3
@@ -118,53 +118,52 @@ class Builtin:
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """What a trial of these knobs builds; raises ``CannotBuild``."""
         given = self.setup._asdict()
-        del given["larger_gib"], given["made_up_data"], given["scratch"]
+        del given["larger_gib"], given["synthetic_data"], given["scratch"]
         spec = from_job(self.job(knobs), **given)
-        return spec._replace(data_files=[]) if self.setup.made_up_data else spec
+        return spec._replace(data_files=[]) if self.setup.synthetic_data else spec
 
-    def run(
-        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
-    ) -> Record:
-        """Try one setting in a process of its own; never longer than ``deadline``.
-
-        One that makes steps may go on for as long as its leeway says.
-        """
+    def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
+        """Try one setting in a process of its own, within its limits."""
         try:
             spec = self.spec(knobs)
         except CannotBuild as error:
-            return Record(knobs, "launch", more={"message": str(error)})
-        until = self.now() + deadline
-        wanted = asked(spec, leeway)
-        found = self._trial(knobs, wanted, deadline, leeway)
-        if found.ok and not found.measured and found.tokens_per_second >= wanted.floor:
-            # without its throttled steps it is not that slow
-            found = found._replace(outcome="throttled")
+            return Record(knobs, "launch", message=str(error))
+        until = self.now() + limits.deadline_s
+        if spec.device == "cuda":  # a rehearsal has no clocks to wait for
+            spec = spec._replace(least_s=max(spec.least_s, limits.least_s))
+        found = self._trial(knobs, spec, limits)
         if self.setup.larger_gib:
-            found = self._on_larger(knobs, wanted._replace(floor=0.0), found, until)
+            found = self._on_larger(knobs, spec, found, until)
         found = as_many(found, self.job(knobs), spec.dp_shard)
         return summed_up(found, spec.dp_shard)
 
-    def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
+    def learn(
+        self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
+    ) -> Record:
         """Train one setting for its losses, in a process of its own."""
-        told: dict[str, Any] = {STAGE: course._asdict()}
         try:
             spec = self.spec(knobs)
         except CannotBuild as error:
-            return Record(knobs, "launch", more={"message": str(error), **told})
-        told |= spec.data()
-        found = self._trial(knobs, spec._replace(**course.training()), deadline)
-        return found._replace(more={**found.more, **told})
+            message = str(error)
+            return Record(knobs, "launch", message=message, loss_run=loss_run)
+        training: dict[str, Any] = loss_run.training()
+        limits = TrialLimits(deadline_s)
+        found = self._trial(knobs, spec._replace(**training), limits)
+        return found._replace(
+            loss_run=loss_run,
+            tokens_per_step=spec.tokens_per_step(),
+            synthetic_data=spec.synthetic_data,
+        )
 
     def _on_larger(
         self, knobs: dict[str, Any], spec: Spec, found: Record, until: float
     ) -> Record:
         """A trial as one on the larger GPU, whose memory is what there is to fill."""
-        if found.outcome == "oom" or tight(found):
+        if found.outcome == "oom" or found.memory_shortage:
             found = self._in_part(knobs, spec, found, until)
-        if "capacity_gib" not in found.more:
+        if not found.capacity_gib:
             return found
-        memory = {"capacity_gib": self.setup.larger_gib}
-        return found._replace(more={**found.more, **memory})
+        return found._replace(capacity_gib=self.setup.larger_gib)
 
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
@@ -174,14 +173,13 @@ class Builtin:
         for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
             found: list[tuple[int, Record]] = []
             for layers in reversed(pair):
-                part = self._trial(
-                    knobs, spec._replace(layers=layers), until - self.now()
-                )
+                left = TrialLimits(until - self.now())
+                part = self._trial(knobs, spec._replace(layers=layers), left)
                 spent += part.cost_s
                 found.insert(0, (layers, part))
-                if not part.ok or tight(part):
+                if not part.ok or part.memory_shortage:
                     break
-            if all(part.ok and not tight(part) for _, part in found):
+            if all(part.ok and not part.memory_shortage for _, part in found):
                 made = extrapolated(found, spec.layers, self.job(knobs))
                 fits = made.peak_gib <= self.setup.larger_gib
                 return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
@@ -189,20 +187,14 @@ class Builtin:
                 return found[0][1]._replace(cost_s=spent)
         return whole._replace(cost_s=spent)
 
-    def _trial(
-        self,
-        knobs: dict[str, Any],
-        spec: Spec,
-        deadline: float,
-        leeway: Leeway = WHOLE,
-    ) -> Record:
+    def _trial(self, knobs: dict[str, Any], spec: Spec, limits: TrialLimits) -> Record:
         """One worker's life, as a record of its rank alone, with the GPU beside it."""
-        start = time.monotonic()
+        start, deadline = time.monotonic(), limits.deadline_s
 
         before_stage = 0  # what was written until then is no cause of an end in it
 
         def needs(line: dict[str, Any]) -> float:
-            left = start + leeway.most - time.monotonic()
+            left = start + limits.stepping_s - time.monotonic()
             return min(still_needed(spec, line), left)
 
         def hear(line: dict[str, Any]) -> None:
@@ -225,7 +217,7 @@ class Builtin:
             left = deadline - waited
             heard = listen(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(said, before_stage)
-            found = record(knobs, spec, heard, cause, leeway.matmuls)
+            found = record(knobs, spec, heard, cause, limits.matmuls)
         found = found._replace(cost_s=found.cost_s + waited)
         if not self.guard:
             return found
@@ -238,19 +230,6 @@ class Builtin:
 
     def close(self) -> None:
         """Every trial has ended with its own call."""
-
-
-def asked(spec: Spec, leeway: Leeway) -> Spec:
-    """The spec of a trial with that leeway.
-
-    Communication is added later: without it a rank is the faster. A rehearsal on a CPU
-    has no clocks to wait for.
-    """
-    least_s = spec.least_s
-    if spec.device == "cuda":
-        least_s = max(least_s, leeway.least_s)
-    floor = leeway.floor / max(1, spec.dp_shard)
-    return spec._replace(floor=floor, least_s=least_s)
 
 
 def still_needed(spec: Spec, line: dict[str, Any]) -> float:

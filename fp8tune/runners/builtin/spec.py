@@ -73,7 +73,6 @@ class Spec(NamedTuple):
     max_steps: int = 40
     warm_steps: int = 3
     precise: float = 0.005
-    floor: float = 0.0
     enough_s: float = math.inf
     least_s: float = 0.0
 
@@ -81,18 +80,15 @@ class Spec(NamedTuple):
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
 
-    def data(self) -> dict[str, Any]:
-        """What a record says of the data that a run sees."""
-        return {"tokens_per_step": self.tokens_per_step(), **self.source()}
-
-    def source(self) -> dict[str, bool]:
-        """Whether that data is made up."""
-        return {"made_up_data": not self.data_files}
+    @property
+    def synthetic_data(self) -> bool:
+        """Whether it trains on text of its own, in place of the config's data."""
+        return not self.data_files
 
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "floor", "enough_s", "least_s", "data_seed", "steps")
+OURS = ("precise", "enough_s", "least_s", "data_seed", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 

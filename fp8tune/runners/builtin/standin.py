@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from fp8tune.facts.on_gpu import seconds_on
 from fp8tune.job import Job, Unknown
-from fp8tune.runners.builtin.told import MICRO_BATCHES
 from fp8tune.runners.steady import step_samples
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
 
 MEDIAN = math.sqrt(math.pi / 2)
 """Deviation of a median over that of a mean, of many normal values."""
@@ -109,11 +107,9 @@ def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> R
         peak_gib=peak_gib + more_gib,
         reserved_gib=line(shallow.reserved_gib, deep.reserved_gib) + more_gib,
         cost_s=shallow.cost_s + deep.cost_s,
-        more={
-            **{key: kept for key, kept in deep.more.items() if key != MICRO_BATCHES},
-            "extrapolated": said,
-            "extrapolation_error": error,
-        },
+        micro_batch_ms=(),
+        extrapolated=said,
+        extrapolation_error=error,
     )
 
 
@@ -150,24 +146,21 @@ def as_many(record: Record, job: Job, ranks: int) -> Record:
     added = communication_ms(job)
     ends = communication_ends_ms(job)
     left_open = _communication_error(job, step_ms, added, ends)
-    error = _combined(record.more, left_open)
+    error = _combined(record, left_open)
     how = "without communication: no bandwidth is known for this job"
     if added is not None:
         how = f"plus {added:.1f} ms of communication a step by published bandwidths"
-    alone = record.more.get("extrapolated")
+    alone = record.extrapolated
     said = f"rank 0 of {ranks}, {how}"
     return record._replace(
         tokens_per_second=record.tokens_per_second
         * ranks
         * step_ms
         / (step_ms + (added or 0.0)),
-        more={
-            **record.more,
-            "extrapolated": f"{said}; {alone}" if alone else said,
-            "communication_ms": added,
-            "communication_ends_ms": ends,
-            "extrapolation_error": error,
-        },
+        extrapolated=f"{said}; {alone}" if alone else said,
+        communication_ms=added or 0.0,
+        communication_ends_ms=tuple(ends),
+        extrapolation_error=error,
     )
 
 
@@ -189,16 +182,16 @@ def _communication_error(
     return min(max(off, default=0.0), predicted)
 
 
-def _combined(more: dict[str, Any], error: float | None) -> float | None:
+def _combined(record: Record, error: float | None) -> float | None:
     """Both errors of one figure: that of its depth and that of its collectives."""
     if error is None:
         return None
-    return math.hypot(error, more.get("extrapolation_error", 0.0))
+    return math.hypot(error, record.extrapolation_error or 0.0)
 
 
 def _error_ms(record: Record) -> float:
     """Half of the 95 % interval of the median of step times [ms]."""
-    times = step_samples(record.step_ms, record.more.get(MICRO_BATCHES, ()))
+    times = step_samples(record.step_ms, record.micro_batch_ms)
     if len(times) < 2:
         return 0.0
     return 1.96 * MEDIAN * statistics.stdev(times) / math.sqrt(len(times))

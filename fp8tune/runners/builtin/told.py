@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.process import Heard
-from fp8tune.search.cutoff import BEFORE, IMPORT
-from fp8tune.search.record import OUTCOMES, BadRecord, Record, parse
-from fp8tune.search.stability.course import series
-
-MICRO_BATCHES = "micro_batch_ms"
-"""The field of a record with the times of the micro-batches of each counted step [ms],
-where these are the samples of its step time."""
-
-EARLIER = "float8_matmuls_counted_earlier"
-"""The field of a record whose FP8 matmuls another trial of the setting counted."""
+from fp8tune.trials.record import (
+    BEFORE_BUILD,
+    OUTCOMES,
+    BadRecord,
+    Record,
+    from_data,
+)
 
 KEPT = (
-    EARLIER,
-    "censored",
+    "float8_matmuls_counted_earlier",
     "capacity_gib",
     "alloc_retries",
     "recompiles",
@@ -29,7 +28,9 @@ KEPT = (
     "discarded",
     "settled",
 )
-"""What the worker says at its end that goes into the record as it is."""
+"""What the worker says at its end that goes into the record as it is.
+
+``float8_matmuls_counted_earlier``: another trial of the setting counted them."""
 
 VERSIONS = ("torch", "torchao", "cuda", "allocator")
 """What the worker says of its software and of the allocator's environment."""
@@ -56,12 +57,11 @@ def record(
     done = _event(heard, "done")
     measured = _event(heard, "measured")
     if matmuls and measured and heard.ended == "late":
-        done = {**measured, "float8_matmuls": matmuls, EARLIER: True}
+        counted = {"float8_matmuls": matmuls, "float8_matmuls_counted_earlier": True}
+        done = {**measured, **counted}
     found = _told(knobs, spec, heard, done, said)
     start, end = span(heard, "import", "build")
-    if end <= start:
-        return found
-    return found._replace(more={**found.more, IMPORT: round(end - start, 3)})
+    return found._replace(import_s=round(end - start, 3)) if end > start else found
 
 
 def span(heard: Heard, first: str, last: str) -> tuple[float, float]:
@@ -71,6 +71,16 @@ def span(heard: Heard, first: str, last: str) -> tuple[float, float]:
     if isinstance(start, float) and isinstance(end, float):
         return start, end
     return 0.0, 0.0
+
+
+Series = tuple[float, ...]
+
+
+def series(events: Iterable[dict[str, Any]]) -> tuple[Series, Series]:
+    """Losses and gradient norms that a worker told, until one was not finite."""
+    told = [(event["loss"], event["grad_norm"]) for event in events if "step" in event]
+    sound = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), told))
+    return tuple(loss for loss, _ in sound), tuple(norm for _, norm in sound)
 
 
 def _told(
@@ -84,32 +94,30 @@ def _told(
     failed = _event(heard, "failed")
     try:
         if done is not None:
-            measured = _measured(base, spec, heard, done)
-            parse(measured.line())  # as a study does later
-            return measured
+            return _measured(base, spec, heard, done)
         if failed is not None:
             return _failed(base, heard, failed)
     except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
-        return base._replace(more={"message": message[:500]})
+        return base._replace(message=message[:500])
     outcome, message = _unfinished(heard, spec.device)
     if heard.ended == "exit" and said:  # else it was cut off, not ended
         message += f"; it said last: {said}"
-    more = {"message": message, "stage_reached": heard.stage}
-    return base._replace(outcome=outcome, more=more)
+    return base._replace(outcome=outcome, message=message, stage_reached=heard.stage)
 
 
 def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
-    more: dict[str, Any] = {"message": message[:500], "stage_reached": heard.stage}
-    kind = "launch" if heard.stage in BEFORE else failed["kind"]
+    base = base._replace(message=message[:500], stage_reached=heard.stage)
+    kind = "launch" if base.never_began else failed["kind"]
     if heard.stage == "compile" and kind == "user":
         kind = "compile"
     if kind not in OUTCOMES:
         raise ValueError(kind)
     if kind == "nan":
-        more |= series(heard.events)
-    return base._replace(outcome=kind, more=more)
+        losses, norms = series(heard.events)
+        base = base._replace(losses=losses, grad_norms=norms)
+    return base._replace(outcome=kind)
 
 
 def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
@@ -120,7 +128,7 @@ def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
     if heard.ended in _BROKEN:
         return "launch", f"the worker {_BROKEN[heard.ended]} {where}"
     if code == -signal.SIGKILL:
-        loaded = heard.stage not in BEFORE
+        loaded = heard.stage not in BEFORE_BUILD
         kind = "oom" if device == "cpu" and loaded else "launch"
         return kind, f"killed {where}, probably by the system for host memory"
     kind = "compile" if heard.stage == "compile" else "launch"
@@ -131,44 +139,40 @@ def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
 
 
 def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
+    """The record of a trial that ended; raises ``BadRecord`` and others."""
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
     about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
-    more: dict[str, Any] = {
-        **series(heard.events),
-        "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
-        "environment": _environment(heard),
-        "versions": {name: about[name] for name in VERSIONS if name in about},
-        "float8_linears": built.get("float8_linears", 0),
-        "checkpointed": built.get("checkpointed", 0),
-        "grad_accum": spec.grad_accum,
-        "rehearsal": spec.device == "cpu",
-        **spec.source(),
-        **{name: done[name] for name in KEPT if name in done},
-    }
-    if micro := done.get(MICRO_BATCHES):
-        more[MICRO_BATCHES] = _micro_batches(spec, micro, len(done["step_ms"]))
-    outcome = "ok"
-    if why := _missing_float8(spec, more):
-        outcome, more["message"] = "user", why
-    return base._replace(
-        outcome=outcome,
-        tokens_per_second=done["tokens_per_second_per_rank"],
-        step_ms=tuple(done["step_ms"]),
-        peak_gib=done["peak_gib"],
-        reserved_gib=done["reserved_gib"],
-        more=more,
+    losses, norms = series(heard.events)
+    found = from_data(
+        {
+            **base.data(),
+            "outcome": "ok",
+            "tokens_per_second": done["tokens_per_second_per_rank"],
+            "step_ms": done["step_ms"],
+            "peak_gib": done["peak_gib"],
+            "reserved_gib": done["reserved_gib"],
+            "losses": losses,
+            "grad_norms": norms,
+            "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
+            "environment": _environment(heard),
+            "versions": {name: about[name] for name in VERSIONS if name in about},
+            "float8_linears": built.get("float8_linears", 0),
+            "checkpointed": built.get("checkpointed", 0),
+            "grad_accum": spec.grad_accum,
+            "rehearsal": spec.device == "cpu",
+            "synthetic_data": spec.synthetic_data,
+            **{name: done[name] for name in KEPT if name in done},
+            "micro_batch_ms": done.get("micro_batch_ms", ()),
+        }
     )
+    sizes = [len(step) for step in found.micro_batch_ms]
+    if sizes and sizes != [spec.grad_accum] * len(found.step_ms):
+        raise ValueError("micro_batch_ms")
+    why = _missing_float8(spec, found)
+    return found._replace(outcome="user", message=why) if why else found
 
 
-def _micro_batches(spec: Spec, micro: Any, steps: int) -> list[list[float]]:
-    """Times of the micro-batches of each counted step [ms]; raises ``ValueError``."""
-    times = [[float(time) for time in step] for step in micro]
-    if [len(step) for step in times] != [spec.grad_accum] * steps:
-        raise ValueError(MICRO_BATCHES)
-    return times
-
-
-def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:
+def _missing_float8(spec: Spec, found: Record) -> str:
     """Why a trial was not in FP8 though that was asked for; ``""`` where it was.
 
     Each FP8 linear has a matmul forward and one for each gradient, in every
@@ -177,11 +181,11 @@ def _missing_float8(spec: Spec, more: dict[str, Any]) -> str:
     """
     if spec.precision != "fp8":
         return ""
-    ran = more.get("float8_matmuls", 0)
+    ran = found.float8_matmuls
     if not ran:
         return "FP8 was asked for, and no FP8 matmul ran"
     each = 2 if spec.fp8_recipe == "rowwise_with_gw_hp" else 3
-    least = more["float8_linears"] * spec.grad_accum * each
+    least = found.float8_linears * spec.grad_accum * each
     missing = f"only {ran} FP8 matmuls ran in a step, of {least} of its FP8 linears"
     return missing if ran < least else ""
 

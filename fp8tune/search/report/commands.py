@@ -32,8 +32,11 @@ def commands(case: Case) -> Iterator[str]:
     gain = reached(case.found).fp8
     bf16_wins = diverges or (gain is not None and gain.high < 1)
     output, live = case.output, not case.replay
-    unsure = found.verdict == "unsure" and found.chosen in (None, case.plan.given)
-    goes_on = live and not diverges and (unsure or not case.ended) and found.more
+    inconclusive = found.verdict == "inconclusive" and found.chosen in (
+        None,
+        case.plan.given,
+    )
+    goes_on = live and not diverges and (inconclusive or not case.ended) and found.more
     if case.rehearsal:
         if goes_on:
             yield f"{again} --device cpu  # goes on from here"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.record import Record
 from fp8tune.search.report.data import Case, Setting
-from fp8tune.search.report.series import MAX_SERIES, middle, number, series
+from fp8tune.search.report.series import MAX_SERIES, middle
 from fp8tune.search.report.words import clean, label
-from fp8tune.search.space import Point
 from fp8tune.search.stability.finding import Finding, curves, paired
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
 
 
 class Pair(NamedTuple):
@@ -159,28 +159,26 @@ def _pair(case: Case, point: Point) -> Pair | None:
     keys = {knob.key for knob in space.knobs if knob.role != "precision"}
     return Pair(
         label(space.knobs, point, keys),
-        series(one, "losses"),
-        series(other, "losses"),
-        series(one, "grad_norms"),
-        series(other, "grad_norms"),
-        parts=max(1, int(number(one, "grad_accum"))),
+        one.losses[:MAX_SERIES],
+        other.losses[:MAX_SERIES],
+        one.grad_norms[:MAX_SERIES],
+        other.grad_norms[:MAX_SERIES],
+        parts=max(1, one.grad_accum),
     )
 
 
 def _with_losses(case: Case, point: Point | None) -> Record | None:
     own = (s for s in case.settings if s.point == point)
-    runs = [
-        t.record
-        for s in own
-        for t in case.runs(s)
-        if len(series(t.record, "losses")) > 1
-    ]
+    runs = [t.record for s in own for t in case.runs(s) if len(t.record.losses) > 1]
     return runs[-1] if runs else None
 
 
 def timed(case: Case) -> list[Steps]:
     """The last run of each marked setting that has step times."""
-    marked = [case.of_role(role) for role in ("chosen", "given", "twin", "runner-up")]
+    marked = [
+        case.of_role(role)
+        for role in ("chosen", "baseline", "bf16-baseline", "runner-up")
+    ]
     unique = {s.point: s for s in marked if s is not None}
     made = (_timed(case, setting) for setting in unique.values())
     return [steps for steps in made if steps is not None]
@@ -192,7 +190,7 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
     if not records:
         return None
     record = records[-1]
-    kept, every = record.step_ms[:MAX_SERIES], series(record, "all_step_ms")
+    kept, every = record.step_ms[:MAX_SERIES], record.all_step_ms[:MAX_SERIES]
     if set(kept) <= set(every):
         first = len(every) - len(kept)
         left = _left(record, len(every)) or dict.fromkeys(range(first), "left out")
@@ -200,7 +198,7 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
     else:
         steps = [(i, took, "") for i, took in enumerate(kept, 1)]
     names = setting.marked, setting.short, setting.precision
-    took_ms = middle(kept) + number(record, "communication_ms")
+    took_ms = middle(kept) + record.communication_ms
     tokens = round(record.tokens_per_second * took_ms / 1e3)
     made = len(kept) == 1 < len(every) and extrapolation(record) is not None
     return Steps(*names, tuple(steps), tokens, made, took_ms - middle(kept))
@@ -208,14 +206,8 @@ def _timed(case: Case, setting: Setting) -> Steps | None:
 
 def _left(record: Record, count: int) -> dict[int, str]:
     """The steps that a record left out, and why; as far as anybody can read that."""
-    told: Any = record.more.get("discarded")
     found: dict[int, str] = {}
-    for part in told if isinstance(told, list) else []:
-        first, last, why = (
-            part.get(name) if isinstance(part, dict) else None
-            for name in ("first", "last", "why")
-        )
-        if type(first) is type(last) is int and isinstance(why, str):
-            own = range(max(0, first), min(last + 1, count))
-            found |= dict.fromkeys(own, clean(why, 24) or "left out")
+    for first, last, why in record.discarded:
+        own = range(max(0, first), min(last + 1, count))
+        found |= dict.fromkeys(own, clean(why, 24) or "left out")
     return found if len(found) < count else {}

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import SPEED, UNITS, aimed
-from fp8tune.search.anew import counting, latest, lost_s
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import unconfirmed
@@ -16,17 +15,17 @@ from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Expected, card_gib, from_job
 from fp8tune.search.report.fit import unfit
 from fp8tune.search.report.saved import Saved
-from fp8tune.search.report.series import number
 from fp8tune.search.report.words import label
+from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, during, speed_of
-from fp8tune.search.space import Knob, Point
 from fp8tune.search.statistics import Speed
-from fp8tune.search.study import Trial, timed
+from fp8tune.trials.space import Knob, Point
+from fp8tune.trials.trial import Trial, timed
 
 ROLES = {
     "chosen": "chosen",
-    "given": "your config",
-    "twin": "bf16 twin",
+    "baseline": "your config",
+    "bf16-baseline": "bf16 baseline",
     "runner-up": "runner-up",
 }
 """What marks a setting, in the words of its readers."""
@@ -40,7 +39,6 @@ class Setting(NamedTuple):
     the most that any of its runs had [GiB], 0 where none told; ``outcome`` is ``ok``
     where one run succeeded, else how the last one failed; ``free`` says whether it
     might be chosen, ``unfit`` why not though it ran and no knob speaks against it,
-    ``under`` what its tokens/s are below where its trial ended early (else 0),
     ``front`` whether no other setting that is free is both faster and smaller.
     ``before`` and ``again`` are its speeds before the confirmation and in it: settings
     compare by the same of them, because the GPU may have changed in between.
@@ -58,7 +56,6 @@ class Setting(NamedTuple):
     peak_gib: float
     reserved_gib: float
     expected: Expected
-    under: float = 0.0
     front: bool = False
     before: Speed | None = None
     again: Speed | None = None
@@ -131,7 +128,7 @@ class Case(NamedTuple):
     @property
     def rehearsal(self) -> bool:
         """Whether its trials ran on a CPU."""
-        told = any(trial.record.more.get("rehearsal") for trial in self.trials)
+        told = any(trial.record.rehearsal for trial in self.trials)
         return told or self.about.get("device") == "cpu"
 
     @property
@@ -159,7 +156,7 @@ def case(study: Saved) -> Case:
     now = latest(trials)
     known = counting(trials, now)
     spent = sum(trial.record.cost_s for trial in trials)
-    spent -= lost_s(trials, now)
+    spent -= uncharged_s(trials, now)
     aim = str(study.about.get("objective", SPEED))
     found = answer(plan.space, plan.given, known, spent, aim)
     found = found._replace(trials=len(trials))
@@ -172,7 +169,7 @@ def case(study: Saved) -> Case:
     goals = by_point(plan.space, wanted)
     settled = unconfirmed(plan.space, plan.given, aimed(known, aim)) is None
     ended = written and bool(trials) and settled
-    told = [number(trial.record, "capacity_gib") for trial in trials]
+    told = [trial.record.capacity_gib for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
     every = _settings(plan, runs, found)
     return Case(
@@ -212,7 +209,6 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             max(t.record.peak_gib for t in own),
             max(t.record.reserved_gib for t in own),
             expected(point),
-            _under(own),
             before=before.get(point),
             again=after.get(point),
             unfit=wrong[point],
@@ -223,14 +219,6 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
     return [setting._replace(front=setting.point in front) for setting in every]
 
 
-def _under(own: Sequence[Trial]) -> float:
-    """The least bound of a setting's trials that ended early; 0 where one did not."""
-    ran = [trial.record for trial in own if trial.record.ok]
-    if any(record.measured for record in ran):
-        return 0.0
-    return min((record.tokens_per_second for record in ran), default=0.0)
-
-
 def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
     """The marked points. The twin is the bf16 setting whose speed the answer names."""
     pair = reached(found).pair
@@ -238,8 +226,8 @@ def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
     twins = (p for p in in_bf16 if found.twin and speed_of(runs, p) == found.twin)
     return {
         "chosen": found.chosen,
-        "given": plan.given,
-        "twin": pair.bf16 if pair else next(twins, None),
+        "baseline": plan.given,
+        "bf16-baseline": pair.bf16 if pair else next(twins, None),
         "runner-up": found.runner_up,
     }
 

@@ -7,16 +7,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fp8tune.search.aim import SPEED
 from fp8tune.search.closing import change
 from fp8tune.search.report.data import Case, Setting
 from fp8tune.search.report.series import middle
-from fp8tune.search.report.words import clean, percent, rate, worded
+from fp8tune.search.report.words import clean, percent, worded
 from fp8tune.search.runs import gap
-from fp8tune.search.space import Knob, Point, shown
-
-SLOW = "under"
-"""How a setting ended that was not measured to the end because it is slow."""
+from fp8tune.trials.space import Knob, Point, shown
 
 Placed = tuple[tuple[int, float], ...]
 """Values of the aim by the places of a knob's values."""
@@ -28,18 +24,17 @@ class Line(NamedTuple):
     That is tokens/s, or what else is aimed at, of trials before the confirmation; where
     these are of one setting, of the confirmation. ``chosen`` says whether the others
     knobs are as chosen; ``failed`` are the places that gave no speed, each with how it
-    ended; ``under`` those that ended early, each with what it is surely below.
+    ended.
     """
 
     chosen: bool
     speeds: Placed
     failed: tuple[tuple[int, str], ...]
-    under: Placed = ()
 
     @property
     def places(self) -> list[int]:
         """Those of all its settings."""
-        return [at for part in (self.speeds, self.failed, self.under) for at, _ in part]
+        return [at for part in (self.speeds, self.failed) for at, _ in part]
 
 
 class Effect(NamedTuple):
@@ -53,7 +48,7 @@ class Effect(NamedTuple):
 
 
 def effects(case: Case) -> list[Effect]:
-    """The knobs of which two values are told, at most one by a bound, all else alike.
+    """The knobs of which two values are told, all else alike.
 
     The precision comes last: it is no free one.
     """
@@ -93,20 +88,16 @@ def _line(case: Case, group: Sequence[Setting], place: int, chosen: bool) -> Lin
         for stage in (case.before, case.again)
     )
     lost = [s for s in ordered if s.point not in {**case.before, **case.again}]
-    below = [s for s in lost if s.under and case.found.aim == SPEED]
     return Line(
         chosen,
         tuple(late if len(late) >= max(2, len(early)) else early),
-        tuple((s.point[place], _ended(s)) for s in lost if s not in below),
-        tuple((s.point[place], s.under) for s in below),
+        tuple((s.point[place], _ended(s)) for s in lost),
     )
 
 
 def _ended(setting: Setting) -> str:
     if setting.speed:
         return "watts unknown"
-    if setting.under:
-        return f"{SLOW} {rate(setting.under)} tokens/s"
     return setting.outcome
 
 
@@ -114,7 +105,6 @@ def _renumbered(line: Line, index: dict[int, int]) -> Line:
     return line._replace(
         speeds=tuple((index[at], speed) for at, speed in line.speeds),
         failed=tuple((index[at], how) for at, how in line.failed),
-        under=tuple((index[at], bound) for at, bound in line.under),
     )
 
 
@@ -132,7 +122,7 @@ def _beside(case: Case, place: int, line: Line) -> str:
     if chosen is None or chosen[place] not in speeds:
         return ""
     if len(speeds) < 2:
-        return _above_bound(case, place, line)
+        return ""
     rest = {at: value for at, value in speeds.items() if at != chosen[place]}
     other = given if given in rest else max(rest, key=lambda at: rest[at])
     point = (*chosen[:place], other, *chosen[place + 1 :])
@@ -145,43 +135,17 @@ def _beside(case: Case, place: int, line: Line) -> str:
     return f"{_value(knob, chosen[place])} against {_value(knob, other)}: {told}{end}"
 
 
-def _above_bound(case: Case, place: int, line: Line) -> str:
-    """How far the chosen value is at least above the best that ended early."""
-    chosen, given = case.found.chosen, case.plan.given[place]
-    own = chosen and (case.before.get(chosen) or case.again.get(chosen))
-    if not chosen or not own or not line.under:
-        return ""
-    bounds = dict(line.under)
-    other = given if given in bounds else max(bounds, key=lambda at: bounds[at])
-    knob = case.plan.space.knobs[place]
-    names = _value(knob, chosen[place]), _value(knob, other)
-    return _at_least(*names, own.low / bounds[other])
-
-
-def _at_least(one: str, other: str, ratio: float, of: str = "") -> str:
-    """A change of which only the least is known; ``""`` where that is none."""
-    early = f"{of}{other} ended early"
-    return f"{one} against {other}: at least {percent(ratio)} ({early})" * (ratio > 1)
-
-
 def _usually(values: Sequence[str], lines: Sequence[Line]) -> str:
     """The median change between the two values that were compared most often."""
     ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
-    least: dict[tuple[int, int], list[float]] = defaultdict(list)
     for line in lines:
         for (low, slow), (high, fast) in itertools.pairwise(line.speeds):
             ratios[low, high].append(fast / slow)
-        for at, bound in line.under if line.speeds else ():
-            near, speed = min(line.speeds, key=lambda pair: abs(pair[0] - at))
-            least[at, near].append(speed / bound)
-    if not ratios and not least:
-        return ""
-    told = ratios or least
-    low, high = max(told, key=lambda pair: len(told[pair]))
-    found = told[low, high]
-    pairs = f"median of {len(found)} pairs" if len(found) > 1 else "one pair"
     if not ratios:
-        return _at_least(values[high], values[low], middle(found), f"{pairs}, ")
+        return ""
+    low, high = max(ratios, key=lambda pair: len(ratios[pair]))
+    found = ratios[low, high]
+    pairs = f"median of {len(found)} pairs" if len(found) > 1 else "one pair"
     return f"{values[high]} against {values[low]}: {percent(middle(found))} ({pairs})"
 
 

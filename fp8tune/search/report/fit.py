@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fp8tune.search.answer import Answer
 from fp8tune.search.failed import WORDS
-from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.finding import lesson
+from fp8tune.trials.space import Point, Space
 
 
 def unfit(space: Space, found: Answer, point: Point) -> str:

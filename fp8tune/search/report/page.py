@@ -9,7 +9,7 @@ from string import Template
 from typing import NamedTuple
 
 from fp8tune import __version__
-from fp8tune.search.reasons import choices
+from fp8tune.search.reasons import choices, summary
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.figures.canvas import Absent, Figure, inline
 from fp8tune.search.report.figures.knobs import knobs
@@ -144,11 +144,12 @@ def _cut(count: int, most: int) -> str:
 
 def _diff(case: Case) -> str:
     config = case.plan.config
-    chosen = choices(case.plan, case.found, case.name)
+    chosen = choices(case.plan, case.found)
     if not chosen:
         return "<p>Nothing: no other values are proposed.</p>"
     try:
-        after = write_back(config.data, chosen)
+        said = summary(case.plan, case.found, case.name)
+        after = write_back(config.data, chosen, said)
     except CannotWrite as error:
         return f"<p>It cannot be written: {escape(clean(str(error)))}</p>"
     lines = unified_diff(config.path, config.data, after).split("\n")

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 from fp8tune.job import Target
 from fp8tune.search.plan import CannotPlan, Plan, read_config
-from fp8tune.search.space import Knob, Point, Space
-from fp8tune.search.study import BadStudy, Trial, look
+from fp8tune.search.storage import MAX_BYTES, NAME, BadStudy, without_password
+from fp8tune.search.study import look
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trainers.trainer import NAMES
+from fp8tune.trials.space import Knob, Point, Space
+from fp8tune.trials.trial import Trial
 
 
 class Saved(NamedTuple):
-    """A study in its folder: what ``study.json`` says, its plan, its trials so far."""
+    """A study: its folder, what it is about, its plan, its trials so far."""
 
     folder: str
     about: dict[str, Any]
@@ -28,10 +30,10 @@ class Saved(NamedTuple):
         return os.path.basename(os.path.abspath(self.folder))
 
 
-def saved(folder: str) -> Saved:
-    """Read a study's folder and change nothing in it; raises ``BadStudy``."""
-    about, trials = look(folder)
-    place = os.path.join(folder, "study.json")
+def saved(folder: str, url: str = "", most: int = MAX_BYTES) -> Saved:
+    """Read a study and change nothing in it; raises ``BadStudy``."""
+    about, trials = look(folder, url, most)
+    place = without_password(url) or os.path.join(folder, NAME)
     try:
         plan = _plan(about)
     except (KeyError, TypeError, ValueError) as error:
@@ -43,7 +45,7 @@ def saved(folder: str) -> Saved:
         try:
             plan.space.point(trial.record.knobs)
         except KeyError as error:
-            where = os.path.join(folder, f"trials.jsonl:{trial.number + 1}")
+            where = f"{place}: trial {trial.number + 1}"
             raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
     return Saved(folder, about, plan, trials)
 

@@ -106,7 +106,7 @@ def _headline(case: Case) -> str:
         return f"No trial succeeded{' yet' * (case.output is None)}"
     if found.learns and found.learns.doubtful:
         harsh = found.learns.decisive.verdict == DIVERGED
-        return f"Unsure: FP8 may diverge{' at the full learning rate' * harsh}"
+        return f"Inconclusive: FP8 may diverge{' at the full learning rate' * harsh}"
     return _no_gain(case) or _verdict(case)
 
 
@@ -120,8 +120,8 @@ def _verdict(case: Case) -> str:
     """How the chosen setting does beside the given one."""
     found = case.found
     if found.chosen == case.plan.given:
-        if found.verdict == "unsure":
-            return f"Unsure: {unfinished(found)}: your config stays"
+        if found.verdict == "inconclusive":
+            return f"Inconclusive: {unfinished(found)}: your config stays"
         if found.runner_up is None:
             return f"{_capital(nothing_else(found))}: your config stays"
         return _capital(standing(found))
@@ -132,7 +132,7 @@ def _verdict(case: Case) -> str:
         return f"A setting that runs, where yours {wrong}"
     gain = f"{percent(gained.value)} {case.unit}"
     said = _capital(named(found.verdict, found.aim))
-    more = {"faster": " over your config", "unsure": f", {_doubt(found)}"}
+    more = {"faster": " over your config", "inconclusive": f", {_doubt(found)}"}
     return f"{said}: {gain}{more.get(found.verdict, '')}"
 
 
@@ -158,7 +158,7 @@ def _sentences(case: Case) -> Iterator[str]:
     if _headline(case) == _no_gain(case):
         yield f"{_verdict(case)}."
     yield from _figures(case)
-    mine = found.verdict == "unsure" and found.chosen == case.plan.given
+    mine = found.verdict == "inconclusive" and found.chosen == case.plan.given
     if mine and found.more == LARGER_BUDGET:
         yield f"Give {found.more} to learn more."
     yield from map(_sentence, caveats(found, case.plan))
@@ -237,7 +237,7 @@ def _beside_bf16(case: Case) -> Iterator[str]:
 
 def _benefit(case: Case, beside: Beside, bf16: Speed, unit: str) -> str:
     point = beside.pair.bf16 if beside.pair else None
-    marked = case.of_role("twin") if point is None else case.of_point(point)
+    marked = case.of_role("bf16-baseline") if point is None else case.of_point(point)
     where = f" ({marked.label})" if marked else ""
     if beside.fp8 is None:
         return f"bf16 does {interval(bf16)} {unit}{where}."
@@ -284,12 +284,12 @@ def _start(case: Case) -> Iterator[str]:
 
 
 def _failures(case: Case) -> Iterator[str]:
-    failures = [trial.record for trial in case.trials if not trial.record.ok]
+    failures = [trial for trial in case.trials if not trial.record.ok]
     for how, count in Counter(map(failed, failures)).most_common():
         yield f"{plural(count, 'trial')}: {how}."
     if len(failures) < len(case.trials):
         yield "Only settings that may not be chosen ran."
-    if any(record.outcome == "oom" for record in failures):
+    if any(trial.record.outcome == "oom" for trial in failures):
         yield "Try a smaller micro-batch, full activation checkpointing or more GPUs."
     if not case.replay:
         on_cpu = case.about.get("device") == "cpu"

@@ -10,9 +10,7 @@ from fp8tune import __version__
 from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.record import Record, tight
 from fp8tune.search.report.data import Case
-from fp8tune.search.report.series import number
 from fp8tune.search.report.words import (
     clean,
     gib,
@@ -23,9 +21,9 @@ from fp8tune.search.report.words import (
     rate,
 )
 from fp8tune.search.runs import by_point, deviation
-from fp8tune.search.stability.course import course
 from fp8tune.search.statistics import speed
-from fp8tune.search.study import Trial
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import Trial
 
 MOST = 1000
 """Trials that are listed."""
@@ -49,13 +47,6 @@ HEAD: Row = (
     "message",
 )
 
-GPU = (
-    ("sm_mhz", "SM clock, median", "MHz"),
-    ("power_w", "power, mean", "W"),
-    ("temperature_c", "temperature, highest", "C"),
-)
-"""What a record may say of the GPU in its steady time."""
-
 
 def every_trial(case: Case) -> list[Row]:
     """The trials, the fastest first, those that failed last, by number among equals."""
@@ -68,7 +59,6 @@ def every_trial(case: Case) -> list[Row]:
 def _row(case: Case, trial: Trial, spread: float) -> Row:
     record = trial.record
     point = case.plan.space.point(record.knobs)
-    matmuls = record.more.get("float8_matmuls")
     return (
         str(trial.number + 1),
         trial.stage,
@@ -78,21 +68,19 @@ def _row(case: Case, trial: Trial, spread: float) -> Row:
         _loss(trial) or _joules(record),
         gib(record.peak_gib),
         gib(record.reserved_gib),
-        str(matmuls) if type(matmuls) is int else "-",
+        str(record.float8_matmuls or "-"),
         shown(record.cost_s),
         "; ".join(_remarks(trial)),
     )
 
 
 def _rate(record: Record, spread: float) -> str:
-    if record.measured:
-        return interval(speed([record], spread))
-    return f"under {rate(record.tokens_per_second)}" if record.ok else "-"
+    return interval(speed([record], spread)) if record.ok else "-"
 
 
 def _joules(record: Record) -> str:
     value = tokens_per_joule(record)
-    return rate(value) if record.measured and value else "-"
+    return rate(value) if record.ok and value else "-"
 
 
 def _loss(trial: Trial) -> str:
@@ -101,23 +89,20 @@ def _loss(trial: Trial) -> str:
 
 
 def _remarks(trial: Trial) -> Iterator[str]:
-    more, full = trial.record.more, tight(trial.record)
+    record, full = trial.record, trial.record.memory_shortage
     if full:
         yield f"may not be chosen: {full}"
-    if trial.record.ok and not trial.record.measured:
-        yield "ended early: surely slower than the best"
     if uneven := _uneven(trial.record):
         yield uneven
-    if how := course(trial.record):
+    if how := trial.record.loss_run:
         yield f"seed {how.seed}, warmup {how.warmup_steps}, {how.steps} steps"
-    if isinstance(more.get("message"), str):
-        yield clean(more["message"])
-    for name, word in (
-        ("alloc_retries", "allocator retry"),
-        ("recompiles", "compiled graph"),
+    if record.message:
+        yield clean(record.message)
+    for count, word in (
+        (record.alloc_retries, "allocator retry"),
+        (record.recompiles, "compiled graph"),
     ):
-        count = number(trial.record, name)
-        said = plural(int(count), word).replace("retrys", "retries")
+        said = plural(count, word).replace("retrys", "retries")
         if count and said not in full:
             yield said
     if found := extrapolation(trial.record):
@@ -162,27 +147,23 @@ def _target(gpu: str, world_size: int) -> str:
 
 def _told(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
     """What the trials themselves said, with how many said it where they differ."""
-    where = Counter(_text(trial, "environment") for trial in trials)
+    where = Counter(clean(trial.record.environment) for trial in trials)
     versions = Counter(_versions(trial) for trial in trials)
     for name, counted in (("trials ran on", where), ("versions", versions)):
         del counted[""]
         for said, count in counted.most_common(8):
             yield name, said if len(counted) == 1 else f"{said} ({count} trials)"
-    for key, name, unit in GPU:
-        values = [n for trial in trials if (n := number(trial.record, key))]
-        if values:
+    records = [trial.record for trial in trials]
+    for each, name, unit in (
+        ([r.sm_mhz for r in records], "SM clock, median", "MHz"),
+        ([r.power_w for r in records], "power, mean", "W"),
+        ([r.temperature_c for r in records], "temperature, highest", "C"),
+    ):
+        if values := list(filter(None, each)):
             low, high = min(values), max(values)
             yield name, f"{low:,.0f} to {high:,.0f} {unit} over {len(values)} trials"
 
 
-def _text(trial: Trial, name: str) -> str:
-    said = trial.record.more.get(name)
-    return clean(said) if isinstance(said, str) else ""
-
-
 def _versions(trial: Trial) -> str:
-    said = trial.record.more.get("versions")
-    if not isinstance(said, dict):
-        return ""
-    told = [(name, of) for name, of in said.items() if isinstance(of, str)]
-    return clean(", ".join(f"{name} {of}" for name, of in told[:8]))
+    told = list(trial.record.versions.items())[:8]
+    return clean(", ".join(f"{name} {version}" for name, version in told))

@@ -7,8 +7,8 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.space import Knob, Point, shown
 from fp8tune.search.statistics import Speed
+from fp8tune.trials.space import Knob, Point, shown
 
 _LONE = re.compile("[\ud800-\udfff\ufffe\uffff]")
 """What no file in UTF-8 or XML can hold."""
@@ -25,10 +25,10 @@ def rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def interval(speed: Speed | None, under: float = 0.0) -> str:
-    """Tokens/s with its 95 % interval, or what they are surely below."""
+def interval(speed: Speed | None) -> str:
+    """Tokens/s with its 95 % interval."""
     if speed is None:
-        return f"under {rate(under)}" if under else "not measured"
+        return "not measured"
     return f"{rate(speed.value)} ({rate(speed.low)} to {rate(speed.high)})"
 
 

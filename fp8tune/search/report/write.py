@@ -12,14 +12,16 @@ from fp8tune.search.destination import CannotPut, check_apart, check_place, is_s
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
-from fp8tune.search.study import BadStudy
+from fp8tune.search.storage import BadStudy
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"
 """How a page begins."""
 
 
-def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
+def write(
+    folder: str, output: str = "", *, plots: bool = False, url: str = ""
+) -> list[str]:
     """Write the report; the paths that were written.
 
     Beside it, with ``plots``, each plot as PNG and SVG. Nothing else in the study's
@@ -29,7 +31,7 @@ def write(folder: str, output: str = "", *, plots: bool = False) -> list[str]:
     from fp8tune.search.report.figures.canvas import Figure, files
     from fp8tune.search.report.page import figures, page
 
-    study = saved(folder)
+    study = saved(folder, url)
     path = output or os.path.join(folder, NAME)
     if output:
         check_place(output)
@@ -74,13 +76,13 @@ def _mark(told: Case) -> str:
     return ", ".join(filter(None, marks))
 
 
-def write_at_end(folder: str, out: TextIO) -> None:
+def write_at_end(folder: str, out: TextIO, url: str = "") -> None:
     """Write the report of a search that has ended, and say where it is.
 
     The search has its answer by now, so that no failure here counts.
     """
     try:
-        (path,) = write(folder)
+        (path,) = write(folder, url=url)
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)

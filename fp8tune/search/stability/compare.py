@@ -4,7 +4,7 @@ FP8's loss at the end of a run, less that of bf16 on the same seed, is taken ove
 seeds: what both owe to the seed falls out. FP8 is inside where that is no more than
 the deviation between bf16 seeds. It is outside where the interval of Student's t is
 above zero and the mean above what that deviation, known from few seeds, may be; else
-unsure. benchmarks/search/seeds.py counts how often each is said, and of what.
+inconclusive. benchmarks/search/seeds.py counts how often each is said, and of what.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.divergence import diverged, end, is_lost
 
-INSIDE, OUTSIDE, UNSURE, DIVERGED = "inside", "outside", "unsure", "diverged"
+INSIDE, OUTSIDE, INCONCLUSIVE, DIVERGED = (
+    "inside",
+    "outside",
+    "inconclusive",
+    "diverged",
+)
 SEEDS, MOST_SEEDS = 3, 6
-"""Seeds of both precisions, and the most while the verdict is unsure."""
+"""Seeds of both precisions, and the most while the verdict is inconclusive."""
 LIKELY = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
 """Student's t that is exceeded once in 40 times, by degrees of freedom."""
 WIDEST = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
@@ -35,7 +40,7 @@ QUIET = 0.05
 """The least deviation of a gradient norm from those before that is believed (log)."""
 CHANCE, NO_CHANCE = 0.03, 0.005
 """How likely FP8's spikes may be, if a spike were as likely in bf16, before the verdict
-is unsure, and before FP8 is outside."""
+is inconclusive, and before FP8 is outside."""
 CERTAIN = 2
 """Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge. One that
 ends in NaN is enough where no run of bf16 diverges."""
@@ -70,8 +75,8 @@ def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compar
     ``seeds`` are the bf16 runs from which the spread is known, ``least`` how many pairs
     a verdict needs.
     """
-    how = pairs[0][0].course
-    found = Compared(how.warmup_steps, UNSURE, len(pairs), how.steps)
+    how = pairs[0][0].how
+    found = Compared(how.warmup_steps, INCONCLUSIVE, len(pairs), how.steps)
     fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
     lost = sum(itertools.starmap(is_lost, pairs)), sum(map(diverged, bf16))
     found = found._replace(diverged=lost)
@@ -105,7 +110,7 @@ def _learned(
     return found._replace(verdict=max(said, key=ORDER.index))
 
 
-ORDER = (INSIDE, UNSURE, OUTSIDE)
+ORDER = (INSIDE, INCONCLUSIVE, OUTSIDE)
 
 
 def _with_gap(found: Compared, gaps: Sequence[float]) -> Compared:
@@ -124,7 +129,7 @@ def _of_gap(found: Compared, seeds: int) -> str:
         return INSIDE
     widest = WIDEST[min(seeds - 1, max(WIDEST))] * found.spread
     surely = found.interval is not None and found.interval[0] > 0
-    return OUTSIDE if surely and found.gap > widest else UNSURE
+    return OUTSIDE if surely and found.gap > widest else INCONCLUSIVE
 
 
 def _of_spikes(found: Compared) -> str:
@@ -132,7 +137,7 @@ def _of_spikes(found: Compared) -> str:
     chance = at_least(fp8, fp8 + bf16)
     if chance > CHANCE:
         return INSIDE
-    return OUTSIDE if chance <= NO_CHANCE else UNSURE
+    return OUTSIDE if chance <= NO_CHANCE else INCONCLUSIVE
 
 
 def at_least(heads: int, throws: int) -> float:

@@ -7,15 +7,15 @@ from typing import Any
 
 from fp8tune.job import Unknown
 from fp8tune.search.plan import Config, warmup_names
-from fp8tune.search.record import Record
-from fp8tune.search.stability.course import Course, course
 from fp8tune.search.stability.plan import Conditions
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record
 
 
 def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """Records that tell a speed, and those of runs for their losses."""
-    learned = [record for record in records if course(record)]
-    return [record for record in records if not course(record)], learned
+    learned = [record for record in records if record.loss_run]
+    return [record for record in records if not record.loss_run], learned
 
 
 def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Conditions:
@@ -39,10 +39,10 @@ def for_records(
     config: Config,
     learned: Sequence[Record],
     allow: Sequence[str],
-    offers: Callable[[dict[str, Any], Course], bool],
+    offers: Callable[[dict[str, Any], LossRun], bool],
 ) -> Conditions | None:
     """Those of a replay; ``None`` where the records hold no run for its losses."""
-    told = [how for record in learned if (how := course(record))]
+    told = [how for record in learned if (how := record.loss_run)]
     if not told:
         return None
     known = for_trials(config, allow, 1)

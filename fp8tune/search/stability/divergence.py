@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.curve import Curve
 
 END = 0.25
 """Share of a run, at its end, over which its loss is averaged."""

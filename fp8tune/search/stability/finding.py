@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.compare import (
     DIVERGED,
+    INCONCLUSIVE,
     INSIDE,
     SEEDS,
-    UNSURE,
     Compared,
     Pair,
     compare,
 )
-from fp8tune.search.stability.course import STAGE, Curve, course, curve
-from fp8tune.search.study import Trial
+from fp8tune.search.stability.curve import Curve, curve
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
 
 RUNG = 2
 """Pairs that a warmup other than the config's needs, where FP8 does not diverge."""
@@ -46,7 +46,7 @@ class Finding(NamedTuple):
     @property
     def verdict(self) -> str:
         """What is known of FP8 as it would be run."""
-        return UNSURE if self.doubtful else self.decisive.verdict
+        return INCONCLUSIVE if self.doubtful else self.decisive.verdict
 
     @property
     def decisive(self) -> Compared:
@@ -73,7 +73,9 @@ class Finding(NamedTuple):
         found = self.decisive
         if found.verdict == DIVERGED:
             return found.warmup_steps < self.given_warmup
-        return found.verdict == UNSURE and found.diverged[0] > 0 == found.diverged[1]
+        return (
+            found.verdict == INCONCLUSIVE and found.diverged[0] > 0 == found.diverged[1]
+        )
 
     @property
     def rejects(self) -> bool:
@@ -86,7 +88,7 @@ def curves(space: Space, trials: Sequence[Trial]) -> dict[Point, list[Curve]]:
     """The runs that compared losses, by the FP8 setting that they belong to."""
     found: dict[Point, list[Curve]] = {}
     for trial in trials:
-        point = belongs(space, trial) if trial.stage == STAGE else None
+        point = belongs(space, trial) if trial.stage == "stability" else None
         if point is None:
             continue
         precision = str(space.value(space.point(trial.record.knobs), "precision"))
@@ -111,7 +113,9 @@ def in_precision(space: Space, point: Point, name: str) -> Point | None:
 def findings(space: Space, trials: Sequence[Trial]) -> dict[Point, Finding]:
     """What is known of each setting that was compared, in the order of the runs."""
     seen = {
-        belongs(space, trial): _seen(trial) for trial in trials if trial.stage == STAGE
+        belongs(space, trial): _seen(trial)
+        for trial in trials
+        if trial.stage == "stability"
     }
     every = curves(space, trials)
     made = ((point, finding(runs)) for point, runs in every.items())
@@ -124,9 +128,9 @@ def findings(space: Space, trials: Sequence[Trial]) -> dict[Point, Finding]:
 
 def _seen(trial: Trial) -> dict[str, Any]:
     """The data of a run: how many tokens, and whether they are made up."""
-    how, told = course(trial.record), trial.record.more.get("tokens_per_step")
-    tokens = told * how.steps if how and type(told) is int else 0
-    return {"tokens": tokens, "made_up": trial.record.more.get("made_up_data") is True}
+    record = trial.record
+    tokens = record.tokens_per_step * record.loss_run.steps if record.loss_run else 0
+    return {"tokens": tokens, "made_up": record.synthetic_data is True}
 
 
 def rejected(space: Space, trials: Sequence[Trial]) -> set[Point]:
@@ -145,17 +149,21 @@ def finding(runs: Sequence[Curve]) -> Finding | None:
     """What runs of one setting say; ``None`` while no pair is there."""
     if not runs:
         return None
-    how = runs[0].course
+    how = runs[0].how
     by_warmup = paired(runs)
     tested = how.warmup_steps
     if not by_warmup.get(tested):
         return None
     pairs = by_warmup.pop(tested)
     first, start = _against(pairs), None
-    if tested < how.given_warmup and (own := by_warmup.pop(how.given_warmup, [])):
+    if tested < how.config_warmup_steps and (
+        own := by_warmup.pop(how.config_warmup_steps, [])
+    ):
         start = _against(own)
     seeds = [bf16 for _, bf16 in pairs]
-    made = Finding(first, (), None, how.given_warmup, how.free, start=start)
+    made = Finding(
+        first, (), None, how.config_warmup_steps, how.may_change, start=start
+    )
     others = tuple(
         _rung(both, seeds, made.needed) for _, both in sorted(by_warmup.items()) if both
     )
@@ -171,23 +179,25 @@ def _against(pairs: Sequence[Pair]) -> Compared:
 def _rung(pairs: Sequence[Pair], seeds: Sequence[Curve], needed: int) -> Compared:
     """Another warmup: FP8 must stay beside bf16, and bf16 must not suffer by it."""
     found = compare(pairs, seeds, needed)
-    mine = {seed.course.seed: seed for seed in seeds}
-    both = [(bf16, mine[bf16.course.seed]) for _, bf16 in pairs if _known(bf16, mine)]
+    mine = {seed.how.seed: seed for seed in seeds}
+    both = [(bf16, mine[bf16.how.seed]) for _, bf16 in pairs if _known(bf16, mine)]
     if found.verdict != INSIDE or not both:
         return found
     shorter = compare(both, seeds, needed)
-    return found if shorter.verdict == INSIDE else found._replace(verdict="unsure")
+    return (
+        found if shorter.verdict == INSIDE else found._replace(verdict="inconclusive")
+    )
 
 
 def _known(run: Curve, by_seed: Mapping[int, Curve]) -> bool:
-    return run.course.seed in by_seed
+    return run.how.seed in by_seed
 
 
 def paired(runs: Sequence[Curve]) -> dict[int, list[Pair]]:
     """FP8 and bf16 of the same warmup and seed, by warmup, in the seeds' order."""
     told: dict[tuple[int, int], dict[str, Curve]] = {}
     for run in runs:
-        key = run.course.warmup_steps, run.course.seed
+        key = run.how.warmup_steps, run.how.seed
         told.setdefault(key, {})[run.precision] = run
     found: dict[int, list[Pair]] = {}
     for (warmup, _), both in sorted(told.items(), key=lambda item: item[0]):

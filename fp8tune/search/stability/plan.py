@@ -1,8 +1,8 @@
 """Which run comes next, how long runs are, and what time they need.
 
 Pairs of FP8 and bf16 in turn, seed by seed, at the config's warmup; more seeds while
-the verdict is unsure. Then shorter warmups while FP8 stays inside the spread, or longer
-ones until it does.
+the verdict is inconclusive. Then shorter warmups while FP8 stays inside the spread, or
+longer ones until it does.
 
 A warmup that is longer than a run can hold is cut to what it holds, which is harsher.
 Where FP8 or bf16 diverges under that, pairs follow in the config's own first steps, the
@@ -16,18 +16,18 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.record import MAX_NUMBER
-from fp8tune.search.space import Point, Space
 from fp8tune.search.stability.compare import (
+    INCONCLUSIVE,
     INSIDE,
     MOST_SEEDS,
     SEEDS,
-    UNSURE,
     Compared,
 )
-from fp8tune.search.stability.course import Course, Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.finding import RUNG, Finding, finding, in_precision
-from fp8tune.search.study import Trial, timed
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
 
 SEED = 42
 """The first seed; others follow."""
@@ -60,7 +60,7 @@ class Conditions(NamedTuple):
     free: bool = False
     refusal: str = ""
     steps: int = 0
-    offered: Callable[[dict[str, Any], Course], bool] = lambda _knobs, _course: True
+    offered: Callable[[dict[str, Any], LossRun], bool] = lambda _knobs, _course: True
     scheduled: bool = True
 
 
@@ -68,7 +68,7 @@ class Ask(NamedTuple):
     """A run that is wanted: its setting, how it is trained, and why."""
 
     point: Point
-    course: Course
+    course: LossRun
     reason: str
 
 
@@ -83,11 +83,11 @@ def wanted(
 
     ``steps`` is the length of runs if none has been made.
     """
-    steps = runs[0].course.steps if runs else steps
-    tested = runs[0].course.warmup_steps if runs else tested_warmup(conditions, steps)
+    steps = runs[0].how.steps if runs else steps
+    tested = runs[0].how.warmup_steps if runs else tested_warmup(conditions, steps)
     for warmup, seeds in _rungs(runs, tested, steps, conditions.scheduled):
         for seed in range(SEED, SEED + seeds):
-            how = Course(seed, warmup, steps, conditions.warmup_steps, conditions.free)
+            how = LossRun(seed, warmup, steps, conditions.warmup_steps, conditions.free)
             for precision in ("bf16", "fp8"):
                 if any(run[:2] == (precision, how) for run in runs):
                     continue
@@ -115,9 +115,9 @@ def _rungs(
     if found.harsher:
         yield from _harsher(found)
         return
-    if found.verdict == UNSURE:
+    if found.verdict == INCONCLUSIVE:
         yield tested, min(MOST_SEEDS, found.tested.seeds + 1)
-    if found.verdict == UNSURE or not scheduled:
+    if found.verdict == INCONCLUSIVE or not scheduled:
         return
     known = {other.warmup_steps: other for other in found.others}
     for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):
@@ -125,7 +125,7 @@ def _rungs(
         tried = known.get(warmup)
         if tried is None or tried.seeds < found.needed or tried.verdict == INSIDE:
             return
-        if tried.verdict == UNSURE and tried.gap > tried.spread:
+        if tried.verdict == INCONCLUSIVE and tried.gap > tried.spread:
             yield warmup, min(MOST_SEEDS, tried.seeds + 1)
 
 
@@ -140,7 +140,7 @@ def _harsher(found: Finding) -> Iterator[tuple[int, int]]:
 
 def _more(tested: Compared) -> Iterator[tuple[int, int]]:
     """One seed more, unless what diverges in bf16 as well tells nothing of FP8."""
-    if tested.verdict == UNSURE and not tested.diverged[1]:
+    if tested.verdict == INCONCLUSIVE and not tested.diverged[1]:
         yield tested.warmup_steps, min(MOST_SEEDS, tested.seeds + 1)
 
 
@@ -194,11 +194,7 @@ def own_cost(space: Space, point: Point, trials: Sequence[Trial]) -> Cost | None
 
 def _stepping(trial: Trial) -> float:
     """The time that a trial spent in steps [s]."""
-    every = trial.record.more.get("all_step_ms")
-    plain = isinstance(every, list) and all(
-        type(ms) in (int, float) and 0 <= ms < MAX_NUMBER for ms in every
-    )
-    return sum(every if plain and every else trial.record.step_ms) / 1e3
+    return sum(trial.record.all_step_ms or trial.record.step_ms) / 1e3
 
 
 def steps_in(each: Cost, seconds: float) -> int:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fp8tune.search.space import Point, Space
-from fp8tune.search.stability.course import STAGE, Curve, course, curve
+from fp8tune.search.stability.curve import Curve, curve
 from fp8tune.search.stability.finding import belongs, curves
 from fp8tune.search.stability.plan import (
     CORE,
@@ -24,7 +23,8 @@ from fp8tune.search.stability.plan import (
     wanted,
 )
 from fp8tune.search.strategy import Proposal
-from fp8tune.search.study import Trial, timed
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
 
 LOST = 2
 """Runs that may fail otherwise than by diverging, until no more are tried."""
@@ -64,7 +64,7 @@ class Stage(NamedTuple):
         ask = self._ask(trials, point, left)
         if ask is None or left <= self._likely(trials, ask):
             return None
-        return Proposal(ask.point, STAGE, ask.reason, ask.course)
+        return Proposal(ask.point, "stability", ask.reason, ask.course)
 
     def limit(self, trials: Sequence[Trial], proposal: Proposal, left: float) -> float:
         """Seconds until a run is given up, of ``left`` that it may have at most."""
@@ -111,8 +111,11 @@ class Stage(NamedTuple):
         It confirms anew, and begins nothing that would leave too little for the
         comparison, but for one trial.
         """
-        again = [trial.record for trial in trials if trial.stage == "confirm"]
-        again = [r for r in again if r.more.get("budget_s") == self.budget]
+        again = [
+            trial.record
+            for trial in trials
+            if trial.stage == "confirm" and trial.budget_s == self.budget
+        ]
         longest = max((trial.record.cost_s for trial in timed(trials)), default=0.0)
         return sum(record.cost_s for record in again) + longest
 
@@ -142,13 +145,13 @@ class Stage(NamedTuple):
             flat = (1.0,) * ask.course.steps
             like = [run for run in made if run.precision == precision]
             like = like or [Curve(precision, ask.course, flat, flat)]
-            made.append(like[-1]._replace(course=ask.course))
+            made.append(like[-1]._replace(how=ask.course))
         own = [
             trial.record.cost_s
             for trial in trials
-            if trial.stage == STAGE and belongs(self.space, trial) == point
+            if trial.stage == "stability" and belongs(self.space, trial) == point
         ]
-        likely = max([each.of(runs[0].course.steps if runs else steps), *own])
+        likely = max([each.of(runs[0].how.steps if runs else steps), *own])
         return (len(made) - len(runs)) * likely / USED
 
     def _applies(self, point: Point) -> bool:
@@ -182,7 +185,7 @@ class Stage(NamedTuple):
         own = [
             trial.record.cost_s
             for trial in trials
-            if trial.stage == STAGE
+            if trial.stage == "stability"
             and self.space.point(trial.record.knobs) == ask.point
             and _is_whole(trial)
         ]
@@ -195,14 +198,14 @@ class Stage(NamedTuple):
         lost = [
             trial.record
             for trial in trials
-            if trial.stage == STAGE
+            if trial.stage == "stability"
             and belongs(self.space, trial) == point
-            and course(trial.record) is not None
+            and trial.record.loss_run is not None
             and not _is_whole(trial)
         ]
         if lost and (lost[-1].outcome == "oom" or len(lost) >= LOST):
-            said = lost[-1].more.get("message")
-            why = f": {said}" if isinstance(said, str) and said else ""
+            said = lost[-1].message
+            why = f": {said}" if said else ""
             return f"a run ended with `{lost[-1].outcome}`{why}"
         return ""
 

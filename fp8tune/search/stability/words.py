@@ -8,11 +8,11 @@ from typing import Any
 
 from fp8tune.search.stability.compare import (
     DIVERGED,
+    INCONCLUSIVE,
     INSIDE,
     MOST_SEEDS,
     OUTSIDE,
     SEEDS,
-    UNSURE,
     Compared,
 )
 from fp8tune.search.stability.finding import Finding
@@ -48,7 +48,7 @@ def verdict(found: Finding) -> str:
     if tested.verdict == DIVERGED and not found.harsher:
         return f"FP8 diverged in {_lost(tested)} ({where})"
     if any(tested.diverged):
-        lost = f"unsure: FP8 diverged in {_lost(tested)} ({where})"
+        lost = f"inconclusive: FP8 diverged in {_lost(tested)} ({where})"
         return (
             f"{lost}; {_begin(found)}" if found.harsher else f"{lost}: {_why(tested)}"
         )
@@ -62,7 +62,7 @@ def _held(tested: Compared) -> str:
     return {
         INSIDE: f"FP8 stays inside the spread of bf16 seeds{told}",
         OUTSIDE: "FP8 is outside the spread of bf16 seeds",
-        UNSURE: f"unsure: {_why_unsure(tested)}",
+        INCONCLUSIVE: f"inconclusive: {_why_unsure(tested)}",
     }[tested.verdict]
 
 
@@ -137,7 +137,7 @@ def evidence(tested: Compared) -> str:
 
 def warmup(found: Finding, key: str) -> Iterator[str]:
     """What other warmups did, and which is proposed."""
-    if found.verdict == UNSURE:
+    if found.verdict == INCONCLUSIVE:
         return
     if found.harsher and found.verdict == DIVERGED:
         return
@@ -168,14 +168,8 @@ def change(found: Finding) -> tuple[int, str] | None:
     if not found.free or found.harsher or best in (None, found.given_warmup):
         return None
     assert best is not None
-    tried = {c.warmup_steps: c for c in (found.tested, *found.others)}
-    steps, seeds = tried[best].steps, _count(tried[best].seeds, "seed")
-    why = "the shortest tried in which FP8 stays inside the spread of bf16 seeds"
-    where = f"{steps} steps, {seeds}; so few do not show that it converges"
-    return (
-        best,
-        f"{found.given_warmup} -> {best}: {why}, {evidence(tried[best])} ({where})",
-    )
+    why = "the shortest tried in which FP8 stays inside the bf16 spread"
+    return best, f"{found.given_warmup} -> {best}: {why}"
 
 
 def as_json(found: Finding | None, why: str, untied: str = "") -> dict[str, Any] | None:
@@ -197,7 +191,7 @@ def as_json(found: Finding | None, why: str, untied: str = "") -> dict[str, Any]
         "first_steps": found.start
         and {"verdict": found.start.verdict, **_plain(found.start)},
         "tokens": found.tokens,
-        "made_up_data": found.made_up,
+        "synthetic_data": found.made_up,
         "limits": "; ".join(filter(None, (LIMITS, untied))),
     }
 

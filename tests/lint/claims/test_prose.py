@@ -29,6 +29,7 @@ def line(text, start, *, header=False, inline=False):
         ("a = '''\n# 8\n'''\n# 9\n", [line(" 9", 17)]),
         ('[x] # 8 "quoted"\n', [line(' 8 "quoted"', 5, inline=True)]),
         ("# fp8tune: world-size=8\n", []),
+        ("# fp8tune search: 4 -> 8: +3.0 % tokens/s\n", []),
         ("# python x --steps=8\n", []),
         ("#" + "8" * (MAX_LENGTH + 1), []),
     ],

@@ -7,7 +7,8 @@ import pytest
 
 from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
 from fp8tune.runners.gpu import Sample
-from fp8tune.search.record import Record
+from fp8tune.trials.record import Record
+from tests.search.tries import but
 
 ALL = [500.0, 100.0, 100.0, 110.0, 100.0, 100.0, 100.0]
 EVENTS = [
@@ -18,7 +19,7 @@ WARM = {"first": 0, "last": 1, "why": "warm-up"}
 
 def ran(**more):
     fields = {"all_step_ms": ALL, "discarded": [WARM], **more}
-    return Record({}, "ok", 1000.0, tuple(ALL[2:]), more=fields)
+    return but(Record({}, "ok", 1000.0, tuple(ALL[2:])), **fields)
 
 
 def samples(*times, bits=0x40):
@@ -31,7 +32,7 @@ def test_a_throttled_step_is_left_out():
     assert found.step_ms == (100.0, 100.0, 100.0, 100.0)
     assert found.tokens_per_second == 1000.0
     slow = {"first": 3, "last": 3, "why": "throttled"}
-    assert found.more["discarded"] == [WARM, slow]
+    assert found.data()["discarded"] == [WARM, slow]
 
 
 def test_the_speed_is_of_the_steps_that_are_left():
@@ -59,7 +60,7 @@ def test_nothing_to_leave_out(seen):
 def test_a_trial_that_throttled_most_of_the_time_says_nothing():
     found = without_slowed(ran(), EVENTS, samples(11.95, 12.95, 13.95))
     assert (found.outcome, found.step_ms) == ("throttled", tuple(ALL[2:]))
-    assert found.more["message"] == "3 of 5 steps were throttled"
+    assert found.message == "3 of 5 steps were throttled"
 
 
 LATE = {"first": 0, "last": 2, "why": "recompile"}
@@ -159,14 +160,13 @@ def test_samples_without_time_or_watts_tell_no_power():
 )
 def test_energy_is_one_gpus_and_of_the_same_steps_as_its_tokens(times, joules, tokens):
     record = ran(power_w=500.0, communication_ms=20.0)._replace(step_ms=tuple(times))
-    said = summed_up(record, 8).more
-    assert (said["joules_per_step"], said["tokens_per_joule"]) == (joules, tokens)
-    assert said["median_step_ms"] == 100.0
-    low, high = said["median_step_ms_95"]
+    found = summed_up(record, 8)
+    assert (found.extra["joules_per_step"], found.tokens_per_joule) == (joules, tokens)
+    low, high = found.median_step_ms_95
     assert low <= 100.0 <= high
 
 
 def test_without_watts_there_is_no_energy():
-    assert "tokens_per_joule" not in summed_up(ran(), 1).more
-    failed = Record({}, "oom", more={"power_w": 500.0})
+    assert not {"tokens_per_joule", "joules_per_step"} & {*summed_up(ran(), 1).data()}
+    failed = but(Record({}, "oom"), power_w=500.0)
     assert summed_up(failed, 1) == failed

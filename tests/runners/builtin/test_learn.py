@@ -14,11 +14,12 @@ from fp8tune.runners.builtin.runner import Builtin, Setup, record
 from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_entropy
 from fp8tune.runners.process import Heard
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.space import Knob, Space
-from fp8tune.search.stability.course import STAGE, Course, course, curve
+from fp8tune.search.stability.curve import curve
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.space import Knob, Space
 from tests.runners.builtin.small import SMALL
 from tests.search.tries import InOrder
 
@@ -81,18 +82,18 @@ def test_training_is_the_same_whether_losses_are_exact_or_not():
     assert norms[0] == norms[1]
 
 
-HOW = Course(7, 2, 5, 4)
+HOW = LossRun(7, 2, 5, 4)
 
 
 def test_a_run_of_its_own_process():
     found = runner().learn({PRECISION: "fp8"}, HOW, 300)
-    assert found.ok, found.more
+    assert found.ok, found.message
     made = curve(found, "fp8")
-    assert (made.course, len(made.losses), len(made.norms)) == (HOW, 5, 5)
-    assert found.more["tokens_per_step"] == 2 * 2 * 32
-    assert found.more["made_up_data"] is True
-    assert found.more["float8_matmuls"] > 0
-    assert found.more["rehearsal"] is True
+    assert (made.how, len(made.losses), len(made.norms)) == (HOW, 5, 5)
+    assert found.tokens_per_step == 2 * 2 * 32
+    assert found.synthetic_data is True
+    assert found.float8_matmuls > 0
+    assert found.rehearsal is True
 
 
 def test_a_learning_rate_that_ends_in_nan(in_this_process):
@@ -107,13 +108,13 @@ def test_a_learning_rate_that_ends_in_nan(in_this_process):
 def test_a_run_without_time_is_no_curve():
     found = runner().learn({PRECISION: "bf16"}, HOW, 0.3)
     assert found.outcome == "launch"
-    assert course(found) == HOW
+    assert found.loss_run == HOW
     assert curve(found, "bf16") is None
 
 
 def test_what_cannot_be_built_is_said():
     found = runner(f"{SMALL}[distributed]\ntp = 2\n").learn({}, HOW, 300)
-    assert (found.outcome, course(found)) == ("launch", HOW)
+    assert (found.outcome, found.loss_run) == ("launch", HOW)
 
 
 @pytest.mark.parametrize("kind", ["nan", "user"])
@@ -127,20 +128,18 @@ def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
     heard = Heard([*steps, failed], "exit", "steady", 1, 9.0)
     found = record({}, runner().spec({}), heard, "")
     assert found.outcome == kind
-    kept = {"losses": [6.0, 5.0], "grad_norms": [1.0, 2.0]} if kind == "nan" else {}
-    assert {
-        k: v for k, v in found.more.items() if k in ("losses", "grad_norms")
-    } == kept
+    kept = ((6.0, 5.0), (1.0, 2.0)) if kind == "nan" else ((), ())
+    assert (found.losses, found.grad_norms) == kept
 
 
 def test_a_whole_stage_on_the_cpu(in_this_process):
     space = Space([Knob(PRECISION, ("fp8", "bf16"), "precision", True)])
-    study, conditions = Study(""), Conditions(0, steps=6)
+    study, conditions = Study(space), Conditions(0, steps=6)
     found = Search(
         space, (0,), runner(), InOrder(), study, Limits(1800.0), conditions=conditions
     ).run()
-    compared = [trial.record for trial in study.trials if trial.stage == STAGE]
-    assert [course(r).seed for r in compared[:6]] == [42, 42, 43, 43, 44, 44]
+    compared = [trial.record for trial in study.trials if trial.stage == "stability"]
+    assert [r.loss_run.seed for r in compared[:6]] == [42, 42, 43, 43, 44, 44]
     assert found.chosen == (0,)
     assert found.learns.tested.seeds >= 3
     assert abs(found.learns.tested.gap) < 0.01

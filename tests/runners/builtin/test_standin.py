@@ -20,8 +20,9 @@ from fp8tune.runners.builtin.standin import (
     extrapolated,
 )
 from fp8tune.runners.builtin.step import Training, cross_entropy
-from fp8tune.search.record import Record, capacity_gib
 from fp8tune.trainers.trainer import trainer
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import TrialLimits
 from tests.runners import faulty_worker
 from tests.runners.builtin.small import MOE, SMALL
 from tests.sample import LLAMA_8B
@@ -141,8 +142,8 @@ def test_time_is_a_line_over_depth():
     assert found.step_ms == (280.0,)
     assert found.tokens_per_second == pytest.approx(2500.0 * 160 / 280)
     assert found.cost_s == 10.0
-    assert found.more["extrapolated"].startswith("from 8 and 16 of 32 blocks")
-    assert 0 < found.more["extrapolation_error"] < 0.1
+    assert found.extrapolated.startswith("from 8 and 16 of 32 blocks")
+    assert 0 < found.extrapolation_error < 0.1
 
 
 @pytest.mark.parametrize("ac", ["full", "none"])
@@ -172,15 +173,15 @@ def test_all_ranks_with_their_collectives():
     many = as_many(one, job, 16)
     assert added > 0
     assert many.tokens_per_second == pytest.approx(16000 * 200 / (200 + added))
-    assert f"plus {added:.1f} ms" in many.more["extrapolated"]
-    assert many.more["communication_ms"] == added
+    assert f"plus {added:.1f} ms" in many.extrapolated
+    assert many.communication_ms == added
     ends = communication_ends_ms(job)
-    assert many.more["communication_ends_ms"] == ends
+    assert many.communication_ends_ms == tuple(ends)
     off = max(abs((200 + added) / (200 + end) - 1) for end in ends)
     wrong = min(off, job["speed.tokens_error"])
-    assert many.more["extrapolation_error"] == pytest.approx(wrong)
-    in_part = one._replace(more={"extrapolated": "a", "extrapolation_error": 0.03})
-    error = as_many(in_part, job, 16).more["extrapolation_error"]
+    assert many.extrapolation_error == pytest.approx(wrong)
+    in_part = one._replace(extrapolated="a", extrapolation_error=0.03)
+    error = as_many(in_part, job, 16).extrapolation_error
     assert error == pytest.approx((wrong**2 + 0.03**2) ** 0.5)
 
 
@@ -230,8 +231,8 @@ def test_collectives_on_other_networks(precision, compiled):
 def test_no_bandwidth_is_known():
     many = as_many(Record({}, "ok", 1000.0, (200.0,)), runner(LARGE, 16).job({}), 16)
     assert many.tokens_per_second == 16000.0
-    assert "without communication" in many.more["extrapolated"]
-    assert many.more["extrapolation_error"] is None
+    assert "without communication" in many.extrapolated
+    assert many.extrapolation_error is None
 
 
 @pytest.mark.parametrize("record", [Record({}, "oom"), Record({}, "hang")])
@@ -245,9 +246,9 @@ def test_one_rank_stands_for_itself():
 
 
 def test_a_trial_of_one_rank_of_four(in_this_process):
-    found = runner(ranks=4).run({}, 300)
-    assert found.outcome == "ok", found.more
-    assert found.more["extrapolated"].startswith("rank 0 of 4, without communication")
+    found = runner(ranks=4).run({}, TrialLimits(300))
+    assert found.outcome == "ok", found.message
+    assert found.extrapolated.startswith("rank 0 of 4, without communication")
     rows = 2 * 32 * 2 * 4  # sequences x tokens x accumulated x ranks
     assert found.tokens_per_second == pytest.approx(
         rows / sorted(found.step_ms)[len(found.step_ms) // 2] * 1e3, rel=0.5
@@ -259,9 +260,9 @@ def test_a_model_that_does_not_fit_is_measured_in_part(in_this_process):
     made = runner(text, larger_gib=1000.0)
     spec = made.spec({})
     found = made._in_part({}, spec, Record({}, "oom", cost_s=1.0), made.now() + 300)
-    assert found.outcome == "ok", found.more
-    assert found.more["extrapolated"].startswith("from 2 and 4 of 8 blocks")
-    assert found.more["float8_linears"] == 4 * 7 + 1
+    assert found.outcome == "ok", found.message
+    assert found.extrapolated.startswith("from 2 and 4 of 8 blocks")
+    assert found.float8_linears == 4 * 7 + 1
     assert found.cost_s > 1.0
     none = runner(text, larger_gib=0.001)
     small = none._in_part({}, spec, Record({}, "oom"), none.now() + 300)
@@ -282,13 +283,9 @@ def test_memory_is_that_of_the_larger_gpu(batch, larger, outcome, peak, part):
     worker = (sys.executable, faulty_worker.__file__, "has_ten_gib")
     text = SMALL.replace("n_layers = 2", "n_layers = 8")
     made = runner(text, worker=worker, larger_gib=larger)
-    found = made.run({"train.batch_size": batch}, 100)
-    assert (found.outcome, found.peak_gib) == (outcome, peak), found.more
-    assert capacity_gib(found) == larger
-    assert ("extrapolated" in found.more) == part
-    assert (
-        runner(text, worker=worker)
-        .run({"train.batch_size": 1}, 100)
-        .more["capacity_gib"]
-        == 10
-    )
+    found = made.run({"train.batch_size": batch}, TrialLimits(100))
+    assert (found.outcome, found.peak_gib) == (outcome, peak), found.message
+    assert found.capacity_gib == larger
+    assert bool(found.extrapolated) == part
+    here = runner(text, worker=worker).run({"train.batch_size": 1}, TrialLimits(100))
+    assert here.capacity_gib == 10

@@ -10,6 +10,7 @@ from fp8tune.runners.builtin.told import record
 from fp8tune.runners.builtin.worker import _failure, touch
 from fp8tune.runners.process import Heard
 from fp8tune.search import output
+from fp8tune.trials.trial import Trial
 from tests.runners.builtin.small import spec
 
 ECC = "uncorrectable ECC error encountered"
@@ -112,7 +113,8 @@ def test_how_a_trial_ends(heard, outcome):
 )
 def test_what_is_said_of_one_that_broke_off(heard, expected):
     last = "" if heard.code == -9 else "why"
-    assert output.outcome(record({}, spec(), heard, last)) == expected
+    trial = Trial(0, "search", record({}, spec(), heard, last))
+    assert output.outcome(trial) == expected
 
 
 MEASURED = {
@@ -142,14 +144,14 @@ def test_the_count_of_an_earlier_trial_holds_where_it_alone_is_missing(
     assert found.outcome == outcome
     if outcome == "ok":
         assert found.tokens_per_second == 9.0
-        assert found.more["float8_matmuls"] == matmuls
-        assert found.more["float8_matmuls_counted_earlier"] is True
+        assert found.float8_matmuls == matmuls
+        assert found.extra["float8_matmuls_counted_earlier"] is True
 
 
 def test_how_long_the_import_took_is_told():
     stages = {"stage": "import", "at": 5.0}, {"stage": "build", "at": 12.5}
-    assert record({}, spec(), said(*stages), "").more["import_s"] == 7.5
-    assert "import_s" not in record({}, spec(), said(stages[0]), "").more
+    assert record({}, spec(), said(*stages), "").import_s == 7.5
+    assert record({}, spec(), said(stages[0]), "").import_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -184,12 +186,12 @@ def test_a_speed_that_is_none(speed):
     done = {**DONE, "tokens_per_second_per_rank": speed}
     found = record({}, spec(mixed_precision="bf16"), said({"done": done}), "")
     assert (found.outcome, found.tokens_per_second) == ("launch", 0.0)
-    assert found.more["message"].startswith("the worker's report cannot be read: ")
+    assert found.message.startswith("the worker's report cannot be read: ")
 
 
 def test_no_fp8_matmul_is_no_fp8():
     found = record({}, spec(), said({"done": DONE}), "")
-    assert (found.outcome, found.more["message"]) == (
+    assert (found.outcome, found.message) == (
         "user",
         "FP8 was asked for, and no FP8 matmul ran",
     )
@@ -209,4 +211,4 @@ def test_every_fp8_linear_ran_in_fp8(ran, recipe, outcome):
     made = spec()._replace(fp8_recipe=recipe)
     found = record({}, made, said({"float8_linears": 15}, {"done": done}), "")
     assert found.outcome == outcome
-    assert ("message" in found.more) == (outcome == "user")
+    assert bool(found.message) == (outcome == "user")

@@ -11,14 +11,15 @@ import pytest
 
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
-from fp8tune.runners.builtin.runner import asked
 from fp8tune.runners.builtin.step import Training
-from fp8tune.search.runner import Leeway
+from fp8tune.search.study import look
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import TrialLimits
 from tests.conftest import REPOSITORY
 from tests.runners.builtin.small import SMALL, runner, spec
 
-LONG = 3600
-"""Seconds that only a trial which hangs takes."""
+LONG = TrialLimits(3600)
+"""What only a trial which hangs takes."""
 
 
 def test_a_whole_trial_with_proof_of_fp8():
@@ -26,15 +27,15 @@ def test_a_whole_trial_with_proof_of_fp8():
     assert (found.outcome, len(found.step_ms) >= 2) == ("ok", True)
     assert found.tokens_per_second > 0
     # 15 linears, two micro-batches, one matmul forward and two backward
-    assert found.more["float8_linears"] == 15
-    assert found.more["float8_matmuls"] == 15 * 2 * 3
-    assert found.more["rehearsal"] is found.more["made_up_data"] is True
-    every = found.more["all_step_ms"]
+    assert found.float8_linears == 15
+    assert found.float8_matmuls == 15 * 2 * 3
+    assert found.rehearsal is found.synthetic_data is True
+    every = found.all_step_ms
     assert tuple(every[-len(found.step_ms) :]) == found.step_ms
-    assert found.more["discarded"][0] == {"first": 0, "last": 1, "why": "warm-up"}
-    low, high = found.more["median_step_ms_95"]
-    assert low <= found.more["median_step_ms"] <= high
-    assert "tokens_per_joule" not in found.more
+    assert found.discarded[0] == (0, 1, "warm-up")
+    low, high = found.median_step_ms_95
+    assert low <= statistics.median(found.step_ms) <= high
+    assert "tokens_per_joule" not in found.data()
     assert json.loads(found.line())["outcome"] == "ok"
 
 
@@ -47,11 +48,11 @@ def test_a_trial_imports_nothing_of_the_folder_it_starts_in(tmp_path, monkeypatc
     assert runner().run({"train.mixed_precision": "bf16"}, LONG).outcome == "ok"
 
 
-def stages(text, floor=0.0):
+def stages(text):
     """The stages of a whole trial, and its record."""
     made, heard = runner(text), []
     made.hear = lambda line: heard.append(line.get("stage"))
-    found = made.run({}, LONG, Leeway(floor=floor))
+    found = made.run({}, LONG)
     return [stage for stage in heard if stage], found
 
 
@@ -66,7 +67,7 @@ def test_compiling_is_a_stage_and_what_fails_in_it_did_not_compile(monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
     seen, found = stages(SMALL.replace("compile_model = false", "compile_model = true"))
     assert seen == ["import", "build", "convert", "compile"]
-    assert (found.outcome, found.more["stage_reached"]) == ("compile", "compile")
+    assert (found.outcome, found.stage_reached) == ("compile", "compile")
 
 
 def test_compiling_teaches_the_model_nothing():
@@ -77,26 +78,13 @@ def test_compiling_teaches_the_model_nothing():
     assert [compiled.step() for _ in range(2)] == [plain.step() for _ in range(2)]
 
 
-def test_a_slow_trial_ends_before_its_full_sample(in_this_process):
-    made = runner()
-    whole = made.run({}, LONG)
-    # a sample that is precise by chance does not end it before the floor does
-    made.setup = made.setup._replace(min_steps=30, max_steps=200)
-    cut = made.run({}, LONG, Leeway(floor=100 * whole.tokens_per_second))
-    assert (cut.ok, cut.measured) == (True, False)
-    assert len(cut.step_ms) >= 5
-    assert len(cut.more["all_step_ms"]) < 2 + 200
-    assert cut.more["float8_matmuls"] == whole.more["float8_matmuls"]
-    assert 0 < cut.least <= cut.tokens_per_second
-
-
 def test_where_time_is_short_the_fewest_steps_have_to_do(in_this_process):
     made = runner(SMALL.replace("grad_accum_steps = 2", "grad_accum_steps = 1"))
     made.setup = made.setup._replace(max_steps=40, min_steps=6, enough_s=0.0)
     found = made.run({}, LONG)
-    assert found.measured
+    assert found.ok
     assert len(found.step_ms) >= 6
-    assert len(found.more["all_step_ms"]) < 2 + 40
+    assert len(found.all_step_ms) < 2 + 40
 
 
 def test_long_steps_are_sampled_by_their_micro_batches(in_this_process):
@@ -105,24 +93,24 @@ def test_long_steps_are_sampled_by_their_micro_batches(in_this_process):
         min_steps=12, max_steps=40, warm_steps=3, enough_s=0.0
     )
     found = made.run({}, LONG)
-    steps, micro = found.step_ms, found.more["micro_batch_ms"]
-    assert found.outcome == "ok", found.more
+    steps, micro = found.step_ms, found.micro_batch_ms
+    assert found.outcome == "ok", found.message
     # two steps of warm-up; two to six have 12 to 40 micro-batches that are not the last
-    assert 2 + 2 <= len(found.more["all_step_ms"]) <= 2 + 6
+    assert 2 + 2 <= len(found.all_step_ms) <= 2 + 6
     assert [len(step) for step in micro] == [8] * len(steps)
     assert [math.fsum(step) for step in micro] == pytest.approx(list(steps))
     tokens = 8 * 2 * 32
     assert found.tokens_per_second == tokens / statistics.median(steps) * 1e3
-    low, high = found.more["median_step_ms_95"]
-    assert low <= found.more["median_step_ms"] <= high
+    low, high = found.median_step_ms_95
+    assert low <= statistics.median(steps) <= high
     # 14 linears of blocks, which are computed twice, and the head
-    assert found.more["float8_matmuls"] == 8 * (14 * 4 + 3)
+    assert found.float8_matmuls == 8 * (14 * 4 + 3)
 
 
 def test_steps_go_on_as_long_as_watts_are_sampled(in_this_process):
     made = runner()
     made.setup = made.setup._replace(min_steps=1, max_steps=2, least_s=1.0)
-    times = made.run({}, LONG).more["all_step_ms"]
+    times = made.run({}, LONG).all_step_ms
     assert sum(times[1 + made.setup.warm_steps :]) >= 1000.0
 
 
@@ -131,12 +119,20 @@ def test_steps_go_on_as_long_as_watts_are_sampled(in_this_process):
     [("cuda", 3.0, 10.0), ("cuda", 12.0, 12.0), ("cpu", 0, 0)],
 )
 def test_only_on_a_gpu_does_a_trial_take_the_time_it_is_asked_for(device, own, least):
-    made = spec()._replace(device=device, least_s=own)
-    assert asked(made, Leeway(least_s=10.0)) == made._replace(least_s=least)
+    made, asked = runner(), []
+
+    def trial(knobs, spec, _limits):
+        asked.append(spec)
+        return Record(knobs, "oom")
+
+    made.setup = made.setup._replace(device=device, least_s=own)
+    made._trial = trial
+    made.run({}, TrialLimits(3600, least_s=10.0))
+    assert asked == [made.spec({})._replace(least_s=least)]
 
 
 def test_a_trial_that_is_given_no_time():
-    found = runner().run({}, 0.3)
+    found = runner().run({}, TrialLimits(0.3))
     assert (found.outcome, found.step_ms) == ("launch", ())
 
 
@@ -145,7 +141,7 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ":".join([str(REPOSITORY), *sys.path]))
     command = [sys.executable, "-m", "fp8tune", "search", "a.toml", "--device", "cpu"]
     command += ["--budget", "24h"]
-    known = b""
+    known = []
     for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             lines = iter(process.stdout.readline, b"")
@@ -154,15 +150,14 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
                 before.append(next(lines))
             process.send_signal(number)
             after = process.stdout.read()
-        (path,) = root.glob(".fp8tune/*/trials.jsonl")
-        assert path.read_bytes().startswith(known)
-        assert path.read_bytes().count(b"\n") > known.count(b"\n")
-        known = path.read_bytes()
+        (path,) = root.glob(".fp8tune/*/study.journal")
+        _, trials = look(str(path.parent))
+        assert trials[: len(known)] == known
+        assert len(trials) > len(known)
+        known = trials
     assert process.returncode == 130
     said = b"".join([*before, after]).decode()
     assert said.startswith("`[data]` names no shards: trials train on made-up ")
     assert "\ntrials stand for a run on 1 GPU, as nothing says " in said
     assert "stopped: the same command goes on from here" in said
-    trials = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [trial["trial"] for trial in trials] == list(range(len(trials)))
-    assert [trial["stage"] for trial in trials[:2]] == ["given", "twin"]
+    assert [trial.stage for trial in trials[:2]] == ["baseline", "bf16-baseline"]

@@ -4,8 +4,8 @@ from fp8tune.job import Target
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.report.data import Case, case
 from fp8tune.search.report.saved import saved
-from fp8tune.search.space import Space
 from fp8tune.search.study import Study
+from fp8tune.trials.space import Space
 from tests.search import tries
 from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
 from tests.search.tries import CONFIG as TRAIN
@@ -42,11 +42,14 @@ def confirmed(*records):
     return tries.confirmed(*records, *reversed(records))
 
 
-FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="hang"))]
+FAILED = [
+    ("baseline", ran(GIVEN, outcome="oom")),
+    ("search", ran(OTHER, outcome="hang")),
+]
 """A search in which nothing ran."""
 FOUND = [
-    ("given", told(GIVEN, 100)),
-    ("twin", told(TWIN, 90, fp8=False)),
+    ("baseline", told(GIVEN, 100)),
+    ("bf16-baseline", told(TWIN, 90, fp8=False)),
     ("search", told(BEST, 152)),
     ("search", told(OTHER, 110, peak_gib=50.0)),
     ("search", ran(LARGER, outcome="oom", more={"message": "CUDA out of memory"})),
@@ -66,10 +69,9 @@ def plan(config=CONFIG, path="a.toml", knobs=KNOBS, target=H200) -> Plan:
 
 def study(folder, pairs=WHOLE, made=None, **about) -> str:
     """A study's folder with trials of ``(stage, record)``."""
-    kept = Study(str(folder))
-    kept.open(
-        (made or plan()).about(**{"device": "cuda", "allow": [], "output": "", **about})
-    )
+    made = made or plan()
+    kept = Study(made.space, str(folder))
+    kept.describe(made.about(**{"device": "cuda", "allow": [], "output": "", **about}))
     for stage, record in pairs:
         kept.add(stage, record)
     return str(folder)

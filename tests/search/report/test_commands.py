@@ -66,7 +66,7 @@ def test_a_search_that_runs_is_left_to_itself(tmp_path):
     ],
 )
 def test_how_a_search_ended_tells_what_goes_on(tmp_path, more, warning, asked):
-    pairs = [("given", told(GIVEN, 100)), ("search", told(OTHER, 50))]
+    pairs = [("baseline", told(GIVEN, 100)), ("search", told(OTHER, 50))]
     page = story(shown(tmp_path / ".fp8tune/s", pairs, more=more))
     assert f"Not all is confirmed: {warning}" in page.warnings[0]
     assert ("Give a larger --budget to learn more." in page.sentences) == asked
@@ -102,7 +102,7 @@ def test_a_search_that_goes_on_is_told_what_it_was(
 def test_a_search_that_goes_on_has_time_and_writes_where_it_did(
     tmp_path, output, option
 ):
-    long = [("given", told(GIVEN, 100, cost_s=3.9 * 3600))]
+    long = [("baseline", told(GIVEN, 100, cost_s=3.9 * 3600))]
     assert story(shown(tmp_path / ".fp8tune/s", long, output=output)).commands == (
         f"fp8tune search a.toml --budget 5h{option}  # goes on from here",
     )

@@ -8,7 +8,6 @@ from fp8tune.search.report.curves import Pair, Steps, pair, timed
 from fp8tune.search.report.figures.canvas import LIGHT, Style, files
 from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.figures.steps import steps
-from fp8tune.search.report.series import series
 from fp8tune.search.report.tables import every_trial
 from tests.search.report.studies import STEPS, WHOLE, shown, told
 from tests.search.tries import BEST, GIVEN, TWIN, ran
@@ -40,7 +39,10 @@ def test_losses_that_are_rounded_claim_no_more_than_their_digits(
             stage,
             told(point, 100, fp8, more={"losses": series[fp8], "grad_accum": parts}),
         )
-        for stage, point, fp8 in (("given", GIVEN, True), ("twin", TWIN, False))
+        for stage, point, fp8 in (
+            ("baseline", GIVEN, True),
+            ("bf16-baseline", TWIN, False),
+        )
     ]
     plot = loss(shown(tmp_path / "s", pairs))
     assert plot.title.startswith(said)
@@ -64,7 +66,7 @@ def test_steps(whole):
     assert found == [
         Steps("chosen", "batch 4, AC full", "fp8", each, 15),
         Steps("your config", "batch 2, AC full", "fp8", each, 10),
-        Steps("bf16 twin", "batch 4, AC full", "bf16", each, 12),
+        Steps("bf16 baseline", "batch 4, AC full", "bf16", each, 12),
         Steps("runner-up", "batch 2, AC none", "fp8", each, 11),
     ]
     assert (found[0].median, found[0].discarded) == (100.0, 2)
@@ -98,7 +100,7 @@ HOW = {"extrapolated": "from 8 and 16 of 32 blocks, which fit this GPU"}
 )
 def test_one_time_is_not_steady(tmp_path, times, more, title, about):
     record = told(GIVEN, 100, more=more)._replace(step_ms=times)
-    plot = steps(shown(tmp_path / "s", [("given", record)]))
+    plot = steps(shown(tmp_path / "s", [("baseline", record)]))
     assert plot.title.startswith(title)
     assert about in plot.about
     assert set(files(plot)) == {"png", "svg"}
@@ -109,7 +111,7 @@ def test_one_time_is_not_steady(tmp_path, times, more, title, about):
     [(50_000, ["", ""]), (150_000, [", 15.0k tokens a step", ", 5.0k tokens a step"])],
 )
 def test_steps_of_other_tokens_say_so(tmp_path, speed, said):
-    pairs = [("given", told(GIVEN, 50_000)), ("search", told(BEST, speed))]
+    pairs = [("baseline", told(GIVEN, 50_000)), ("search", told(BEST, speed))]
     plot = steps(shown(tmp_path / "s", pairs))
     titles = [axes.get_title() for axes in plot.draw(Style(LIGHT)).axes]
     more = [re.split(r"batch \d", " ".join(title.split()))[1] for title in titles]
@@ -138,7 +140,7 @@ def test_why_steps_were_left_out(tmp_path, discarded, reasons):
     """Also where one that was left out took as long as one that counts."""
     more = {"all_step_ms": [100.0, 101.0, 101.0, 100.0], "discarded": discarded}
     record = told(GIVEN, 100, more=more)._replace(step_ms=(101.0, 100.0))
-    found = timed(shown(tmp_path / "s", [("given", record)]))[0]
+    found = timed(shown(tmp_path / "s", [("baseline", record)]))[0]
     assert [why for _, _, why in found.steps] == reasons
     figure = steps(shown(tmp_path / "s", []))
     assert [row[-1] for row in figure.rows[:2]] == [
@@ -149,7 +151,7 @@ def test_why_steps_were_left_out(tmp_path, discarded, reasons):
 
 def test_steps_of_a_record_that_has_no_others(tmp_path):
     bare = told(GIVEN, 100, more={"all_step_ms": []})
-    (found,) = timed(shown(tmp_path / "s", [("given", bare)]))
+    (found,) = timed(shown(tmp_path / "s", [("baseline", bare)]))
     assert found.steps == ((1, 100.0, ""), (2, 101.0, ""), (3, 99.0, ""))
 
 
@@ -163,7 +165,7 @@ def test_steps_of_a_record_that_has_no_others(tmp_path):
 )
 def test_a_median_that_a_long_run_does_not_keep_is_remarked(tmp_path, times, said):
     record = told(GIVEN, 100)._replace(step_ms=times)
-    (row,) = every_trial(shown(tmp_path / "s", [("given", record)]))
+    (row,) = every_trial(shown(tmp_path / "s", [("baseline", record)]))
     assert row[-1].startswith(said)
     assert bool(row[-1]) == bool(said)
 
@@ -172,15 +174,16 @@ def test_a_median_that_a_long_run_does_not_keep_is_remarked(tmp_path, times, sai
     ("value", "found"),
     [
         ([1, 2.5], (1.0, 2.5)),
-        ([1, None], ()),
-        ([1, True], ()),
-        ([1, "2"], ()),
-        ([1, 10**400], ()),
+        ([1, None, 2], (1.0,)),
+        ([1, True], (1.0,)),
+        ([1, "2"], (1.0,)),
+        ([1, 10**400], (1.0,)),
+        ([None, 1], ()),
         ([], ()),
         ("12", ()),
         ({}, ()),
         (None, ()),
     ],
 )
-def test_series(value, found):
-    assert series(ran(GIVEN, more={"x": value}), "x") == found
+def test_a_series_is_read_up_to_what_is_no_number(value, found):
+    assert ran(GIVEN, more={"losses": value}).losses == found

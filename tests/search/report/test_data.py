@@ -5,17 +5,14 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.prior import Expected
 from fp8tune.search.report.data import Setting, case, frontier
-from fp8tune.search.report.effects import effects
-from fp8tune.search.report.figures.memory import memory
 from fp8tune.search.report.figures.predicted import predicted, quantities
-from fp8tune.search.report.page import figures, page
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.report.words import label
-from fp8tune.search.space import Knob
 from fp8tune.search.statistics import Speed
-from tests.search.report.studies import FAILED, LARGER, WHOLE, plan, shown, study, told
+from fp8tune.trials.space import Knob
+from tests.search.report.studies import FAILED, WHOLE, plan, shown, study
 from tests.search.tries import GIVEN, KNOBS, ran
 
 
@@ -32,7 +29,7 @@ def test_settings(whole):
         (f"{full4}, compiled, FP8", full4, "chosen", True, "ok", 3, True),
         (f"{none2}, compiled, FP8", none2, "runner-up", True, "ok", 1, False),
         (f"{full8}, compiled, FP8", full8, "", True, "oom", 1, False),
-        (f"{full4}, compiled, bf16", full4, "bf16 twin", False, "ok", 2, False),
+        (f"{full4}, compiled, bf16", full4, "bf16 baseline", False, "ok", 2, False),
     ]
     assert (whole.capacity_gib, whole.ended) == (139.8, True)
 
@@ -75,7 +72,10 @@ def test_predictions_are_skipped_where_the_gpus_are_not_said(tmp_path):
 
 @pytest.mark.parametrize(
     ("pairs", "said"),
-    [(FAILED, "No trial succeeded"), ([("given", ran(GIVEN))], "No estimate covers")],
+    [
+        (FAILED, "No trial succeeded"),
+        ([("baseline", ran(GIVEN))], "No estimate covers"),
+    ],
 )
 def test_why_no_prediction_is_shown(tmp_path, pairs, said):
     made = plan(target=Target())
@@ -122,25 +122,6 @@ def test_environment(whole):
 )
 def test_labels(knob, value, words):
     assert label([knob], (knob.values.index(value),)) == words
-
-
-def test_a_trial_that_ended_early_is_a_bound_everywhere(tmp_path):
-    cut = ("search", told(LARGER, 90, more={"censored": True}))
-    found = shown(tmp_path / "s", [*(pair for pair in WHOLE if pair[1].ok), cut])
-    (setting,) = (s for s in found.settings if s.point == LARGER)
-    assert (setting.speed, setting.under, setting.outcome) == (None, 90.0, "ok")
-    assert not setting.front
-    (row,) = (row for row in every_trial(found) if "under 90" in row)
-    assert row[-1].startswith("ended early: surely slower than the best")
-    assert any("under 90" in row for row in memory(found).rows)
-    assert memory(found).note.endswith(
-        "1 setting is not drawn: it ended early, surely slower than the best; the "
-        "table says below what."
-    )
-    assert "the fastest of 4 settings that may be chosen" in memory(found).title
-    batch = effects(found)[0]
-    assert [bound for line in batch.lines for _, bound in line.under] == [90.0]
-    assert "ended early" in page(found, figures(found))
 
 
 def test_an_earlier_study_is_named_and_its_trials_are_not_counted(tmp_path):

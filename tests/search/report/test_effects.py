@@ -9,7 +9,7 @@ from fp8tune.search.report.figures.knobs import knobs
 from fp8tune.search.report.page import figures
 from fp8tune.search.report.story import story
 from tests.search.report.studies import WHOLE, confirmed, shown, told
-from tests.search.tries import BEST, GIVEN, OTHER, TWIN
+from tests.search.tries import BEST, GIVEN, OTHER, TWIN, but, ran
 
 
 def test_effects(whole):
@@ -48,8 +48,8 @@ def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
     """What was measured again ran at another time than the rest."""
     late = [told(GIVEN, 48), told(BEST, 52)]
     pairs = [
-        ("given", told(GIVEN, 100)),
-        ("twin", told(TWIN, 90, fp8=False)),
+        ("baseline", told(GIVEN, 100)),
+        ("bf16-baseline", told(TWIN, 90, fp8=False)),
         ("search", told(OTHER, 98)),
         ("search", told(BEST, 104)),
         *confirmed(*late),
@@ -78,88 +78,45 @@ def test_a_gpu_that_became_slower_makes_no_knob_matter(tmp_path):
     ) in story(found).sentences
 
 
-def cut(point, speed):
-    return "search", told(point, speed, more={"censored": True})
-
-
-EAGER, SLOW, SLOW_EAGER = (2, 1, 0, 1), (0, 1, 1, 1), (0, 1, 0, 1)
+SLOW, SLOW_EAGER = (0, 1, 1, 1), (0, 1, 0, 1)
+LOST = [("search", ran(point, outcome="oom")) for point in (SLOW, SLOW_EAGER)]
 PLAIN = [(stage, record) for stage, record in WHOLE if record.ok]
 
 
 @pytest.mark.parametrize(
-    ("early", "name", "line", "said", "title"),
-    [
-        (  # the other value of the chosen one
-            [cut(EAGER, 100)],
-            "train.compile_model",
-            Line(True, ((1, 152.0),), (), ((0, 100.0),)),
-            "compiled against eager: at least +50.1 % (eager ended early)",
-            "compile_model matters most: at least 1.52 times",
-        ),
-        (  # of another one
-            [cut((1, 1, 0, 1), 80)],
-            "train.compile_model",
-            Line(False, ((1, 100.0),), (), ((0, 80.0),)),
-            "compiled against eager: at least +25.0 % (one pair, eager ended early)",
-            "batch_size matters most of what ran to its end: up to 1.50 times",
-        ),
-        (  # beside what was measured
-            [cut(SLOW, 50)],
-            "train.batch_size",
-            Line(True, ((1, 100.0), (2, 150.0)), (), ((0, 50.0),)),
-            "4 against 2: +50.0 % (+48.1 to +51.9)",
-            "batch_size matters most: at least 3.00 times",
-        ),
-    ],
-)
-def test_what_ended_early_is_told_by_its_bound(
-    tmp_path, early, name, line, said, title
-):
-    case = shown(tmp_path / "s", [*PLAIN, *early])
-    effect = next(effect for effect in effects(case) if effect.name == name)
-    assert (line in effect.lines, effect.said) == (True, said)
-    plot = knobs(case)
-    assert plot.title == f"{title} the tokens/s"
-    (value, bound) = line.under[0]
-    below = f"{effect.values[value]}: under {bound:.3g}"
-    assert any(below in row[2] for row in plot.rows if row[0] == name)
-    assert name not in plot.note
-    assert set(files(plot)) == {"png", "svg"}
-
-
-@pytest.mark.parametrize(
-    ("early", "why"),
+    ("more", "why"),
     [
         ([], "No two settings were tried that differ in train.compile_model alone."),
         (
-            [cut(SLOW, 50), cut(SLOW_EAGER, 40)],
+            LOST,
             "Of the settings that differ in train.compile_model alone no two tell a "
             "figure.",
         ),
     ],
 )
-def test_why_a_knob_has_no_panel(tmp_path, early, why):
-    plot = knobs(shown(tmp_path / "s", [*PLAIN, *early]))
+def test_why_a_knob_has_no_panel(tmp_path, more, why):
+    plot = knobs(shown(tmp_path / "s", [*PLAIN, *more]))
     assert plot.note.endswith(why)
 
 
-def test_where_only_two_bounds_are_known_nothing_is_drawn(tmp_path):
-    case = shown(tmp_path / "s", [cut(SLOW, 50), cut(SLOW_EAGER, 40)])
+def test_where_no_two_settings_ran_nothing_is_drawn(tmp_path):
     why = "Of the settings that differ in one knob alone no two tell a figure."
-    assert knobs(case) == Absent("knobs", "What each knob did", why)
+    drawn = knobs(shown(tmp_path / "s", LOST))
+    assert drawn == Absent("knobs", "What each knob did", why)
 
 
-def test_a_bound_in_tokens_per_second_is_none_of_tokens_per_joule(tmp_path):
-    each = (
-        (stage, record._replace(more={**record.more, "tokens_per_joule": 0.5}))
-        for stage, record in PLAIN
-    )
-    pairs = [*each, cut(EAGER, 100), cut(SLOW, 50)]
+def test_a_setting_without_watts_has_no_tokens_per_joule(tmp_path):
+    each = ((stage, but(record, tokens_per_joule=0.5)) for stage, record in PLAIN)
+    pairs = [*each, ("search", told(SLOW, 50))]
     case = shown(tmp_path / "s", pairs, objective="tokens-per-joule")
     batch = next(e for e in effects(case) if e.name == "train.batch_size")
     (line,) = (line for line in batch.lines if line.chosen)
-    assert (line.failed, line.under) == (((0, "under 50 tokens/s"),), ())
-    assert set(files(knobs(case))) == {"png", "svg"}
+    assert (line.failed, dict(line.speeds).keys()) == (((0, "watts unknown"),), {1, 2})
+    plot = knobs(case)
+    assert [r[3] for r in plot.rows if r[:2] == (batch.name, "as chosen")] == [
+        "1: watts unknown"
+    ]
+    assert set(files(plot)) == {"png", "svg"}
 
 
 def test_one_setting_has_no_effects(tmp_path):

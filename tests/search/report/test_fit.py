@@ -6,7 +6,6 @@ from fp8tune.search.report.figures.canvas import files
 from fp8tune.search.report.figures.memory import memory
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import every_trial
-from fp8tune.search.stability.course import STAGE
 from tests.search.report.studies import LARGER, WHOLE, evidence, shown, told
 from tests.search.stability.runs import learned, seeds
 from tests.search.tries import BEST, GIVEN, ran
@@ -59,7 +58,9 @@ def test_what_is_not_sound_is_off_the_frontier(tmp_path, records, why, said, sen
 
 def test_what_diverges_is_off_the_frontier(tmp_path):
     runs = [*seeds(), *(run._replace(nan=True) for run in seeds("fp8"))]
-    case = shown(tmp_path / "s", [*WHOLE, *((STAGE, learned(run)) for run in runs)])
+    case = shown(
+        tmp_path / "s", [*WHOLE, *(("stability", learned(run)) for run in runs)]
+    )
     assert case.found.chosen is None
     ran_in_fp8 = [s for s in case.settings if s.precision == "fp8" and s.speed]
     assert {(s.unfit, s.front) for s in ran_in_fp8} == {("FP8 diverges", False)}
@@ -67,7 +68,7 @@ def test_what_diverges_is_off_the_frontier(tmp_path):
 
 
 def test_the_given_setting_may_be_all_there_is(tmp_path):
-    case = shown(tmp_path / "s", [("given", told(GIVEN, 80, reserved_gib=131.5))])
+    case = shown(tmp_path / "s", [("baseline", told(GIVEN, 80, reserved_gib=131.5))])
     (only,) = case.settings
     assert (only.unfit, only.marked, only.front) == (WHY, "chosen = your config", False)
     assert (

@@ -18,9 +18,16 @@ from tests.search.tries import GIVEN, KNOBS, OTHER, TWIN, ran
 EVIL = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m$x^2$"
 )
-FAILED = [("given", ran(GIVEN, outcome="oom")), ("search", ran(OTHER, outcome="nan"))]
-BARE = [("given", ran(GIVEN)), ("twin", ran(TWIN)), ("search", ran(OTHER, 150))]
-ONE = [("given", told(GIVEN, 0.001))]
+FAILED = [
+    ("baseline", ran(GIVEN, outcome="oom")),
+    ("search", ran(OTHER, outcome="nan")),
+]
+BARE = [
+    ("baseline", ran(GIVEN)),
+    ("bf16-baseline", ran(TWIN)),
+    ("search", ran(OTHER, 150)),
+]
+ONE = [("baseline", told(GIVEN, 0.001))]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +72,8 @@ def evil_pairs():
         "extrapolated": EVIL,
     }
     return [
-        ("given", told(GIVEN, 100, more=more)),
-        ("twin", told(TWIN, 90, fp8=False, more=more)),
+        ("baseline", told(GIVEN, 100, more=more)),
+        ("bf16-baseline", told(TWIN, 90, fp8=False, more=more)),
         ("search", ran(OTHER, outcome="user", more={"message": [EVIL]})),
         ("search", told((2, 1, 1, 1), 150, more={"losses": {}, "message": "\ud800"})),
     ]

@@ -14,7 +14,7 @@ from tests.search.report.studies import CONFIG, WHOLE, study
 def folder(project, without_plots):
     other = dict.fromkeys(("a.tuned.toml", "r.jsonl"), "mine\n")
     here = project({"a.toml": CONFIG, ".fp8tune/calibration.jsonl": "{}\n", **other})
-    (here / "link").symlink_to(".fp8tune/a-1/study.json")
+    (here / "link").symlink_to(".fp8tune/a-1/study.journal")
     return study(".fp8tune/a-1", output=None)
 
 
@@ -73,11 +73,11 @@ def test_a_plot_that_is_no_measurement_says_so(
 
 
 def test_a_study_that_runs(folder, fp8tune, tmp_path):
-    trials = tmp_path / folder / "trials.jsonl"
-    cut = trials.read_bytes()[:-20]
-    trials.write_bytes(cut)
+    journal = tmp_path / folder / "study.journal"
+    cut = journal.read_bytes()[:-20]
+    journal.write_bytes(cut)
     assert fp8tune("report", "a-1").code == 0
-    assert trials.read_bytes() == cut
+    assert journal.read_bytes() == cut
     page = (tmp_path / folder / "report.html").read_text()
     assert f"as of trial {len(WHOLE) - 1}." in page
     assert "The search was cut off before it told its end. The answer may" in page
@@ -87,13 +87,13 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     ("arguments", "said"),
     [
         (["none"], "no study none: neither a folder nor one in .fp8tune"),
-        ([".fp8tune"], "study.json: No such file"),
+        ([".fp8tune"], "study.journal: no study of a search; one that lies in"),
         (["a-1", "--output", "no/x.html"], "no/x.html: no folder "),
         *(
             (["a-1", "--output", path], f"{path}: this would replace {lost}; try")
             for path, lost in (
                 ("a.toml", "the config"),
-                (".fp8tune/a-1/trials.jsonl", "what trials have measured"),
+                (".fp8tune/a-1/study.journal", "what trials have measured"),
                 ("link", "what trials have measured"),
                 (".fp8tune/calibration.jsonl", "what trials have measured"),
                 ("a.tuned.toml", "a file that is no page"),

@@ -1,15 +1,14 @@
 """A study is read as it lies there, and nothing in it changes."""
 
-import json
-import os
-
 import pytest
 
 from fp8tune.search.report.saved import saved
-from fp8tune.search.space import Space
-from fp8tune.search.study import BadStudy, look
+from fp8tune.search.storage import BadStudy
+from fp8tune.search.study import Study, look
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Knob, Space
 from tests.search.report.studies import CONFIG, WHOLE, plan, study
-from tests.search.tries import BEST, GIVEN, KNOBS
+from tests.search.tries import BEST, GIVEN, KNOBS, trials
 
 
 def contents(folder):
@@ -22,13 +21,14 @@ def test_what_a_search_wrote_comes_back(tmp_path):
     assert found.plan.space.knobs == KNOBS
     assert found.plan.config.data == CONFIG.encode()
     assert found.plan.config.job.target[:2] == ("h200", 1)
-    assert [(t.stage, t.record) for t in found.trials] == WHOLE
+    assert found.trials == trials(*WHOLE)
+    assert found.trials[-1].searched_all
 
 
-@pytest.mark.parametrize("end", [b"", b'{"knobs": {"train.ba', b"{\n", b'{"knobs"'])
+@pytest.mark.parametrize("end", [b"", b'{"op_code":4,"wor', b"{\n", b"\0\0"])
 def test_a_line_that_is_being_written_is_left_alone(tmp_path, end):
     study(tmp_path / "s")
-    with (tmp_path / "s" / "trials.jsonl").open("ab") as file:
+    with (tmp_path / "s" / "study.journal").open("ab") as file:
         file.write(end)
     before = contents(tmp_path / "s")
     assert len(saved(str(tmp_path / "s")).trials) == len(WHOLE)
@@ -74,29 +74,29 @@ def test_a_config_that_has_changed_since_is_told_as_it_was(tmp_path, monkeypatch
 )
 def test_a_file_that_no_search_wrote(tmp_path, change):
     folder = study(tmp_path / "s")
-    about = json.loads((tmp_path / "s" / "study.json").read_text()) | change
-    (tmp_path / "s" / "study.json").write_text(json.dumps(about))
-    with pytest.raises(BadStudy) as error:
+    Study(plan().space, folder).describe(change)
+    with pytest.raises(BadStudy, match=r"study\.journal: "):
         saved(folder)
-    assert "study.json" in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
-def test_no_object(tmp_path, text):
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]\n{}\n", "{\n{}\n", "[" * 100_000 + "\n{}\n", '{"op_code": 7}\n'],
+)
+def test_no_journal(tmp_path, text):
     folder = study(tmp_path / "s")
-    (tmp_path / "s" / "study.json").write_text(text)
-    with pytest.raises(BadStudy, match="no JSON"):
+    (tmp_path / "s" / "study.journal").write_text(text)
+    with pytest.raises(BadStudy, match=r"study\.journal:(1:)? no "):
         look(folder)
 
 
 def test_a_trial_of_another_search(tmp_path):
-    folder = study(tmp_path / "s")
-    line = '{"knobs": {"x": 1}, "outcome": "oom"}\n'
-    (tmp_path / "s" / "trials.jsonl").write_text(line)
-    with pytest.raises(BadStudy, match=r"trials\.jsonl:1: no knob or value"):
+    folder = study(tmp_path / "s", [])
+    Study(Space([Knob("x", (1, 2))]), folder).add("search", Record({"x": 1}, "oom"))
+    with pytest.raises(BadStudy, match=r"study\.journal: trial 1: no knob or value"):
         saved(folder)
 
 
 def test_no_folder(tmp_path):
-    with pytest.raises(BadStudy, match=os.strerror(2)):
+    with pytest.raises(BadStudy, match="no study of a search"):
         saved(str(tmp_path / "none"))

@@ -7,7 +7,6 @@ from fp8tune.search.report.figures.canvas import Figure, files
 from fp8tune.search.report.figures.loss import loss
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import every_trial
-from fp8tune.search.stability.course import STAGE
 from tests.search.report.checker import checked, html
 from tests.search.report.studies import WHOLE, plan, shown
 from tests.search.stability.runs import (
@@ -18,11 +17,11 @@ from tests.search.stability.runs import (
     learned,
     seeds,
 )
-from tests.search.tries import KNOBS
+from tests.search.tries import KNOBS, but
 
 
 def compared(folder, runs, before=WHOLE, **about):
-    stage = ((STAGE, learned(run)) for run in runs)
+    stage = (("stability", learned(run)) for run in runs)
     return shown(folder, [*before, *stage], **about)
 
 
@@ -53,10 +52,7 @@ def test_the_band_of_bf16_seeds_and_fp8_in_it(tmp_path):
 def test_the_same_data_is_not_said_of_records_that_do_not_tell_it(tmp_path, about):
     told = loss(compared(tmp_path / "s", INSIDE, **about))
     assert ("the same data" in told.about) is (not about)
-    pair = [
-        (stage, record._replace(more={**record.more, "losses": [5.0, 4.0]}))
-        for stage, record in WHOLE
-    ]
+    pair = [(stage, but(record, losses=[5.0, 4.0])) for stage, record in WHOLE]
     told = loss(compared(tmp_path / "p", [], pair, **about))
     assert ("the same data and seed in both" in told.note) is (not about)
     assert ("is not told" in told.note) is bool(about)
@@ -89,11 +85,11 @@ def test_one_run_that_climbs_is_warned_of_and_the_headline(tmp_path):
     told = story(case)
     assert told.headline == "Unsure: FP8 may diverge"
     assert told.warnings[0].startswith("FP8 may diverge: it did in 1 of 3 seeds")
-    assert case.found.verdict == "unsure"
+    assert case.found.verdict == "inconclusive"
 
 
 def test_bf16_in_its_place_says_above_the_headline_why(tmp_path):
-    runs = [(STAGE, learned(run)) for run in DIVERGED]
+    runs = [("stability", learned(run)) for run in DIVERGED]
     free = plan(knobs=[knob._replace(frozen=False) for knob in KNOBS])
     case = shown(tmp_path / "s", [*WHOLE, *runs], free, allow=["precision"])
     assert case.found.chosen == BEST_TWIN
@@ -149,7 +145,7 @@ def test_more_tokens_that_teach_less_are_warned_of(tmp_path):
 def test_its_runs_stand_in_the_table_without_a_speed(tmp_path):
     case = compared(tmp_path / "s", [*INSIDE, curve("fp8", seed=50, nan=True)])
     rows = {row[0]: row for row in every_trial(case)}
-    own = [row for row in rows.values() if row[1] == STAGE]
+    own = [row for row in rows.values() if row[1] == "stability"]
     assert len(own) == 7
     assert {row[4] for row in own} == {"-"}
     assert own[0][-1] == f"seed 42, warmup 8, {STEPS} steps"

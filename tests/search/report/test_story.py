@@ -14,7 +14,6 @@ from tests.search.report.studies import (
     FAILED,
     WHOLE,
     confirmed,
-    evidence,
     plan,
     shown,
     study,
@@ -45,10 +44,10 @@ def test_story(whole):
 
 
 MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
-SLOW = [("given", MINE), ("twin", MINE_TWIN), *confirmed(MINE, MINE_TWIN)]
+SLOW = [("baseline", MINE), ("bf16-baseline", MINE_TWIN), *confirmed(MINE, MINE_TWIN)]
 SLOWER, EVEN, FASTER = (told(TWIN, speed, fp8=False) for speed in (79, 80.5, 84.36))
-LEVEL = [("given", MINE), *confirmed(MINE, EVEN)]
-VAGUE = [("given", MINE), *tries.confirmed(MINE, SLOWER, FASTER, MINE)]
+LEVEL = [("baseline", MINE), *confirmed(MINE, EVEN)]
+VAGUE = [("baseline", MINE), *tries.confirmed(MINE, SLOWER, FASTER, MINE)]
 SLOWED = [
     *WHOLE[:5],
     *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
@@ -59,7 +58,7 @@ PARTED = [
     *confirmed(told(BEST, 149), told(BEST_TWIN, 119, fp8=False), told(GIVEN, 80)),
 ]
 """The given one ran at 80 % of its speed, the others as before."""
-MORE = [("given", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
+MORE = [("baseline", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
 GOOD_TWIN = told(TWIN, 70, fp8=False)
 
 
@@ -72,7 +71,7 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
         (LEVEL, "FP8 does not pay here: as fast as bf16, -0.6 % (", "lint a.toml"),
         (VAGUE, "FP8 may not pay here: it reaches 98.0 % (", "lint a.toml"),
         (
-            [("given", MINE), *confirmed(MINE, GOOD_TWIN)],
+            [("baseline", MINE), *confirmed(MINE, GOOD_TWIN)],
             "No other setting ran: your config stays",
             "lint a.toml",
         ),
@@ -82,13 +81,13 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
             "lint a.toml",
         ),
         (
-            [("given", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
+            [("baseline", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
             "A setting that runs",
             "--budget 2h  # goes on",
         ),
         (
             WHOLE[:3],
-            "Unsure: +52.0 % tokens/s, and not both were measured again",
+            "Inconclusive: +52.0 % tokens/s, and not both were measured again",
             "--budget 2h  # goes on",
         ),
     ],
@@ -100,7 +99,7 @@ def test_headlines(tmp_path, pairs, headline, command):
 
 
 BF16 = told(BEST_TWIN, 170, fp8=False)
-UNSEEN = [(stage, r._replace(more=evidence())) for stage, r in [*SLOW, *MORE[1:2]]]
+UNSEEN = [(stage, r._replace(extra={})) for stage, r in [*SLOW, *MORE[1:2]]]
 """That did not come to its end."""
 WON = [
     *(pair for pair in WHOLE if pair[1].knobs != BF16.knobs),
@@ -122,8 +121,8 @@ WON = [
         (
             UNSEEN,
             [
-                "Unsure: the other setting that ran is not surely faster, but not all "
-                "were tried: your config stays.",
+                "Inconclusive: the other setting that ran is not surely faster, but "
+                "not all were tried: your config stays.",
                 "Your config does 80 (",
                 "Give a larger --budget to learn more.",
             ],
@@ -151,8 +150,8 @@ def joules(point, speed, each):
 
 
 SAVING = [
-    ("given", joules(GIVEN, 100, 1.0)),
-    ("twin", joules(TWIN, 60, 0.8)),
+    ("baseline", joules(GIVEN, 100, 1.0)),
+    ("bf16-baseline", joules(TWIN, 60, 0.8)),
     ("search", joules(BEST, 90, 1.3)),
     *confirmed(
         joules(BEST, 90, 1.3), joules(GIVEN, 100, 1.0), joules(BEST_TWIN, 70, 0.9)
@@ -196,14 +195,18 @@ def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
 
 
 SHORT = told(GIVEN, 100, reserved_gib=139.0)
-FLAKY = [("given", told(GIVEN, 100)), ("confirm", ran(GIVEN, outcome="oom"))]
+FLAKY = [("baseline", told(GIVEN, 100)), ("confirm", ran(GIVEN, outcome="oom"))]
 
 
 @pytest.mark.parametrize(
     ("pairs", "about", "said"),
     [
         (WHOLE[:3], {}, "Not both measured again, so it may be luck: a larger "),
-        ([("given", SHORT), *WHOLE[1:]], {}, "Your config leaves too little memory "),
+        (
+            [("baseline", SHORT), *WHOLE[1:]],
+            {},
+            "Your config leaves too little memory ",
+        ),
         ([*FLAKY, *WHOLE[2:3]], {}, "Your config ran once and failed in another run: "),
         (WHOLE, {"unchecked": "no time"}, "Stability not checked: no time."),
     ],

@@ -2,8 +2,9 @@
 
 import random
 
-from fp8tune.search.stability.course import STAGE, Course, Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.plan import SEED
+from fp8tune.trials.loss_run import LossRun
 from tests.search.tries import BEST, SPACE, ran
 
 STEPS, WARMUP = 32, 8
@@ -26,7 +27,7 @@ def calm(steps=STEPS, seed=0):
 
 
 def course(seed=SEED, warmup=WARMUP, steps=STEPS, given=WARMUP, free=False):
-    return Course(seed, warmup, steps, given, free)
+    return LossRun(seed, warmup, steps, given, free)
 
 
 def curve(precision="bf16", by=0.0, nan=False, norms=None, **how):
@@ -67,7 +68,7 @@ def learned(made, point=None, space=SPACE, cost_s=10.0):
     precision = made.precision == "fp8"
     point = point or (BEST if precision else BEST_TWIN)
     more = {
-        STAGE: made.course._asdict(),
+        "loss_run": made.how._asdict(),
         "losses": list(made.losses),
         "grad_norms": list(made.norms),
         "tokens_per_step": 1024,

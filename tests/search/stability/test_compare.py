@@ -9,7 +9,7 @@ from fp8tune.search.stability.compare import (
     deviation,
     spikes,
 )
-from fp8tune.search.stability.course import Curve
+from fp8tune.search.stability.curve import Curve
 from fp8tune.search.stability.divergence import diverged, end, is_lost
 from tests.search.stability.runs import (
     STEPS,
@@ -41,7 +41,7 @@ def test_the_loss_against_the_spread_of_seeds(by, verdict):
     assert high - low < 0.003
 
 
-@pytest.mark.parametrize(("times", "said_of"), [(1.5, "unsure"), (5, "outside")])
+@pytest.mark.parametrize(("times", "said_of"), [(1.5, "inconclusive"), (5, "outside")])
 def test_what_is_worse_in_every_seed_by_more_than_they_differ_is_not_inside(
     times, said_of
 ):
@@ -50,7 +50,7 @@ def test_what_is_worse_in_every_seed_by_more_than_they_differ_is_not_inside(
 
 
 def test_more_seeds_tell_more():
-    assert said(pairs(0.005, 3)).verdict == "unsure"
+    assert said(pairs(0.005, 3)).verdict == "inconclusive"
     assert said(pairs(0.005, 6)).verdict == "outside"
 
 
@@ -66,12 +66,12 @@ def far(by):
 
 def test_a_mean_that_may_be_nothing_is_not_outside():
     found = said(far(0.02))
-    assert (found.verdict, found.interval[0] < 0) == ("unsure", True)
+    assert (found.verdict, found.interval[0] < 0) == ("inconclusive", True)
 
 
 def test_too_few_seeds_tell_nothing():
     found = said(pairs(0.5, 2))
-    assert (found.verdict, found.seeds, found.spread) == ("unsure", 2, 0.0)
+    assert (found.verdict, found.seeds, found.spread) == ("inconclusive", 2, 0.0)
     assert said(pairs(0.5, 1)).interval is None
 
 
@@ -83,9 +83,9 @@ def test_too_few_seeds_tell_nothing():
         ((2, 0), "diverged"),
         ((3, 0), "diverged"),
         ((3, 1), "diverged"),
-        ((3, 2), "unsure"),
-        ((0, 1), "unsure"),
-        ((3, 3), "unsure"),
+        ((3, 2), "inconclusive"),
+        ((0, 1), "inconclusive"),
+        ((3, 3), "inconclusive"),
     ],
 )
 def test_diverged_is_what_diverges_more_than_bf16(lost, verdict):
@@ -101,7 +101,7 @@ def test_diverged_is_what_diverges_more_than_bf16(lost, verdict):
 
 
 @pytest.mark.parametrize(
-    ("count", "verdict"), [(0, "inside"), (1, "unsure"), (2, "diverged")]
+    ("count", "verdict"), [(0, "inside"), (1, "inconclusive"), (2, "diverged")]
 )
 def test_a_loss_that_climbs_while_that_of_bf16_falls_is_lost(count, verdict):
     fp8, bf16 = zip(*pairs(), strict=True)
@@ -124,7 +124,7 @@ def test_one_nan_of_fp8_tells_nothing_where_a_run_of_bf16_has_one(bf16):
     ]
     runs = [curve(seed=42 + n, nan=n in bf16) for n in range(4)]
     both = [(fp8, runs[n]) for n, (fp8, _) in enumerate(both)]
-    assert compare(both, runs, SEEDS).verdict == "unsure"
+    assert compare(both, runs, SEEDS).verdict == "inconclusive"
 
 
 def run(losses, norms=None):
@@ -197,7 +197,7 @@ def spiky(count):
 
 @pytest.mark.parametrize(
     ("fp8", "bf16", "verdict"),
-    [(1, 0, "inside"), (2, 0, "unsure"), (3, 0, "outside"), (3, 3, "inside")],
+    [(1, 0, "inside"), (2, 0, "inconclusive"), (3, 0, "outside"), (3, 3, "inside")],
 )
 def test_spikes_beyond_chance_are_no_spread_of_seeds(fp8, bf16, verdict):
     both = [
@@ -217,4 +217,4 @@ def test_chance():
 def test_losses_of_nothing_say_nothing():
     empty = tuple(0.0 for _ in range(STEPS))
     both = [(a._replace(losses=empty), b._replace(losses=empty)) for a, b in pairs(0.0)]
-    assert said(both).verdict == "unsure"
+    assert said(both).verdict == "inconclusive"

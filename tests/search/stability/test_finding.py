@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.stability.course import STAGE, Curve, course, curve
+from fp8tune.search.stability.curve import Curve, curve
 from fp8tune.search.stability.finding import (
     findings,
     in_precision,
@@ -11,11 +11,11 @@ from fp8tune.search.stability.finding import (
 )
 from tests.search.stability import runs as made
 from tests.search.stability.runs import BEST_TWIN, climbing, learned, seeds
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran, trials
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, ran, trials
 
 
 def study(*curves):
-    return trials(*((STAGE, learned(run)) for run in curves))
+    return trials(*(("stability", learned(run)) for run in curves))
 
 
 def both(by=0.0, **how):
@@ -36,24 +36,23 @@ def test_a_record_is_read_as_it_was_made():
 @pytest.mark.parametrize(
     "more",
     [
-        {STAGE: None},
-        {STAGE: 1},
-        {STAGE: {"seed": 1}},
-        {STAGE: {**made.course()._asdict(), "seed": "42"}},
-        {STAGE: {**made.course()._asdict(), "steps": 0}},
-        {STAGE: {**made.course()._asdict(), "seed": True}},
-        {STAGE: {**made.course()._asdict(), "other": 1}},
+        {"loss_run": None},
+        {"loss_run": 1},
+        {"loss_run": {"seed": 1}},
+        {"loss_run": {**made.course()._asdict(), "seed": "42"}},
+        {"loss_run": {**made.course()._asdict(), "steps": 0}},
+        {"loss_run": {**made.course()._asdict(), "seed": True}},
+        {"loss_run": {**made.course()._asdict(), "other": 1}},
     ],
 )
 def test_an_odd_course_is_none(more):
-    assert course(ran(BEST, more=more)) is None
-    assert findings(SPACE, trials((STAGE, ran(BEST, more=more)))) == {}
+    assert ran(BEST, more=more).loss_run is None
+    assert findings(SPACE, trials(("stability", ran(BEST, more=more)))) == {}
 
 
 @pytest.mark.parametrize("losses", [None, "x", [1.0, "y"], [1.0, float("nan")], [1.0]])
 def test_a_series_that_is_cut_short_is_no_run(losses):
-    record = learned(made.curve("fp8"))
-    record.more["losses"] = losses
+    record = but(learned(made.curve("fp8")), losses=losses)
     assert curve(record, "fp8") is None
 
 
@@ -83,7 +82,7 @@ def test_the_shortest_warmup_that_stays_inside_is_proposed():
 def test_a_warmup_that_harms_bf16_is_not_proposed():
     harmed = [*seeds(by=0.2, warmup=4, count=2), *seeds("fp8", 0.2, warmup=4, count=2)]
     told = found(*both(), *harmed)
-    assert (told.proposed, told.others[0].verdict) == (8, "unsure")
+    assert (told.proposed, told.others[0].verdict) == (8, "inconclusive")
 
 
 def lost(**how):
@@ -104,7 +103,7 @@ def test_a_longer_warmup_mends_it_where_it_may_be_changed(free, rejects):
 
 def test_what_diverges_under_a_harsher_warmup_is_not_rejected():
     told = found(*lost(given=2000))
-    assert (told.verdict, told.harsher, told.rejects) == ("unsure", True, False)
+    assert (told.verdict, told.harsher, told.rejects) == ("inconclusive", True, False)
     assert told.doubtful
 
 
@@ -115,7 +114,7 @@ def test_what_diverges_in_the_config_s_own_first_steps_is_rejected(free):
     assert (told.verdict, told.rejects, told.doubtful) == ("diverged", True, False)
     assert (told.decisive, told.others) == (told.start, ())
     told = found(*lost(**own), *both(warmup=2000, **own))
-    assert (told.verdict, told.rejects, told.doubtful) == ("unsure", False, True)
+    assert (told.verdict, told.rejects, told.doubtful) == ("inconclusive", False, True)
     assert (told.decisive, told.start.verdict) == (told.tested, "inside")
 
 
@@ -127,7 +126,7 @@ def test_a_longer_warmup_mends_nothing_until_all_that_diverged_ran_under_it():
 def test_one_run_that_climbs_makes_fp8_doubtful():
     fp8 = seeds("fp8")
     told = found(*seeds(), climbing(fp8[0]), *fp8[1:])
-    assert (told.verdict, told.rejects, told.doubtful) == ("unsure", False, True)
+    assert (told.verdict, told.rejects, told.doubtful) == ("inconclusive", False, True)
 
 
 @pytest.mark.parametrize("wrong", [climbing, lambda run: run._replace(nan=True)])
@@ -156,6 +155,5 @@ def test_the_same_seed_in_one_precision_alone_is_no_pair():
 
 def test_series_stop_at_what_is_no_number():
     run = made.curve("fp8", nan=True)
-    record = learned(run)
-    record.more["losses"].append(None)
-    assert curve(record, "fp8") == Curve("fp8", run.course, run.losses, run.norms, True)
+    record = but(learned(run), losses=[*run.losses, None, 3.0])
+    assert curve(record, "fp8") == Curve("fp8", run.how, run.losses, run.norms, True)

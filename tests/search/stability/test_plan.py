@@ -58,8 +58,8 @@ def how_good(by, lost=()):
             seed=how.seed,
             warmup=how.warmup_steps,
             steps=how.steps,
-            given=how.given_warmup,
-            free=how.free,
+            given=how.config_warmup_steps,
+            free=how.may_change,
         )
 
     return train
@@ -148,12 +148,12 @@ def test_what_comes_next_follows_from_the_runs_so_far(kept):
 
 STEP_MS = (100.0, 100.0, 100.0)
 TRIED = trials(
-    ("given", ran(GIVEN, step_ms=(900.0,), cost_s=9.0)),
+    ("baseline", ran(GIVEN, step_ms=(900.0,), cost_s=9.0)),
     (
         "search",
         ran(BEST, step_ms=STEP_MS, cost_s=8.0, more={"all_step_ms": [2700, *STEP_MS]}),
     ),
-    ("twin", ran(BEST_TWIN, step_ms=(200.0,) * 5, cost_s=4.0)),
+    ("bf16-baseline", ran(BEST_TWIN, step_ms=(200.0,) * 5, cost_s=4.0)),
 )
 
 

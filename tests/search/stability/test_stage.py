@@ -6,13 +6,13 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.record import Record
-from fp8tune.search.stability.course import STAGE
 from fp8tune.search.stability.plan import SEED, SHARE, Conditions
-from fp8tune.search.study import Study, timed
+from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import timed
 from tests.each import each
 from tests.search.stability.runs import BEST_TWIN, SPREAD, WARMUP, curve, learned
-from tests.search.tries import BEST, GIVEN, OTHER, TWIN, InOrder, ran, space_of
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, InOrder, ran, space_of
 
 STEP_MS = (500.0,) * 5
 RECORDS = [
@@ -31,25 +31,26 @@ class Learning(Replay):
     outcome = ""
     cost_s = 20.0
 
-    def learn(self, knobs, course, deadline):
+    def learn(self, knobs, loss_run, deadline_s):
         point = self.space.point(knobs)
         precision = self.space.value(point, "precision")
         fp8 = precision == "fp8"
         made = curve(
             precision,
-            SPREAD[course.seed - SEED] + self.by * fp8,
-            fp8 and course.warmup_steps in self.nan,
-            seed=course.seed,
-            warmup=course.warmup_steps,
-            steps=course.steps,
-        )._replace(course=course)
-        cost = min(self.cost_s, deadline)
+            SPREAD[loss_run.seed - SEED] + self.by * fp8,
+            fp8 and loss_run.warmup_steps in self.nan,
+            seed=loss_run.seed,
+            warmup=loss_run.warmup_steps,
+            steps=loss_run.steps,
+        )._replace(how=loss_run)
+        cost = min(self.cost_s, deadline_s)
         self._now += cost
         record = learned(made, point, self.space, cost)
         if self.outcome or cost < self.cost_s:
             outcome = self.outcome or "hang"
-            more = {STAGE: course._asdict(), "message": "as told"}
-            return Record(knobs, outcome, cost_s=cost, more=more)
+            return Record(
+                knobs, outcome, cost_s=cost, message="as told", loss_run=loss_run
+            )
         return record
 
 
@@ -61,7 +62,7 @@ def searched(
     made=Learning, budget=7200.0, conditions=CONDITIONS, records=RECORDS, study=None
 ):
     space = space_of(records)
-    study = study or Study("")
+    study = study or Study(space)
     replay = made(records, space)
     for trial in timed(study.trials):
         replay.skip(space.point(trial.record.knobs))
@@ -74,7 +75,7 @@ def searched(
 
 def stages(study):
     found = [trial.stage for trial in study.trials]
-    return found.count("confirm"), found.count(STAGE)
+    return found.count("confirm"), found.count("stability")
 
 
 def test_the_chosen_setting_is_compared_after_its_confirmation():
@@ -83,8 +84,8 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     assert found.learns.verdict == "inside"
     assert (found.learns.proposed, found.unchecked, found.rejected) == (2, "", {})
     assert stages(study) == (10, 10)
-    assert [t.stage for t in study.trials[-10:]] == [STAGE] * 10
-    first = [(space_point(t), t.record.more[STAGE]["seed"]) for t in study.trials[-10:]]
+    assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
+    first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
     assert first[:2] == [(BEST_TWIN, SEED), (BEST, SEED)]
 
 
@@ -111,7 +112,7 @@ def test_the_budget_is_kept_whatever_its_runs_do(budget, outcome, cost_s):
 
 def test_time_is_kept_for_it():
     found, study = searched(budget=4000.0)
-    spent = sum(t.record.cost_s for t in study.trials if t.stage != STAGE)
+    spent = sum(t.record.cost_s for t in study.trials if t.stage != "stability")
     assert spent <= 4000.0 * (1 - SHARE)
     assert found.learns.verdict == "inside"
 
@@ -125,7 +126,7 @@ def test_without_time_it_says_what_to_type():
 @pytest.mark.parametrize("budget", [300.0, 900.0, 1200.0, 1600.0, 2400.0])
 @pytest.mark.parametrize("cost_s", [20.0, 110.0, 200.0])
 def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, cost_s):
-    made, study = runner(cost_s=cost_s), Study("")
+    made, study = runner(cost_s=cost_s), Study(SPACE)
     found = searched(made, budget, study=study)[0]
     advised = re.search(r"--budget (\d+)m or more", found.unchecked)
     longer = 60.0 * int(advised[1]) if advised else budget
@@ -141,7 +142,7 @@ def uncut():
 @each("kept", range(21))
 def test_a_search_goes_on_where_it_was_killed(uncut, kept):
     found, whole = uncut
-    resumed = Study("")
+    resumed = Study(SPACE)
     resumed.trials = whole.trials[:kept]
     assert searched(study=resumed)[0] == found
     assert resumed.trials == whole.trials
@@ -160,7 +161,7 @@ def test_bf16_is_next_where_precision_may_change():
     records = [*RECORDS]
     space = space_of(records)
     knobs = [k._replace(frozen=False) for k in space.knobs]
-    study, made = Study(""), runner(nan=(8, 16))
+    study, made = Study(space), runner(nan=(8, 16))
     free = type(space)(knobs, space.only)
     found = Search(
         free,
@@ -195,7 +196,7 @@ def test_divergence_in_the_config_s_own_first_steps_rejects_it():
 
 def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
     found, study = searched(runner(nan=range(2000)), conditions=LONG)
-    assert (found.chosen, found.verdict, found.rejected) == (BEST, "unsure", {})
+    assert (found.chosen, found.verdict, found.rejected) == (BEST, "inconclusive", {})
     assert (found.learns.doubtful, found.learns.start.verdict) == (True, "inside")
     assert stages(study) == (10, 12)
     assert searched(conditions=LONG)[0].verdict == "faster"
@@ -205,7 +206,7 @@ def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
 def test_without_time_for_the_first_steps_it_says_what_to_type():
     made, budget = runner(nan=range(2000), cost_s=150.0), 1980.0
     found, study = searched(made, budget, LONG)
-    assert (found.chosen, found.verdict) == (BEST, "unsure")
+    assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert stages(study) == (10, 7)
     assert found.unchecked == "no time to end; give --budget 58m or more"
     longer = searched(made, 58 * 60.0, LONG, study=study)[0]
@@ -231,14 +232,14 @@ def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
 
 def test_a_search_that_is_stopped_says_so():
     class Stopped(Learning):
-        def learn(self, knobs, course, deadline):
-            if course.seed > SEED:
+        def learn(self, knobs, loss_run, deadline_s):
+            if loss_run.seed > SEED:
                 raise KeyboardInterrupt
-            return super().learn(knobs, course, deadline)
+            return super().learn(knobs, loss_run, deadline_s)
 
     found, study = searched(Stopped)
     assert (found.chosen, stages(study)[1]) == (BEST, 2)
-    assert found.learns.verdict == "unsure"
+    assert found.learns.verdict == "inconclusive"
     assert found.unchecked == "stopped; the same command goes on"
 
 
@@ -249,7 +250,7 @@ def test_a_refusal_is_said():
 
 def test_bf16_has_nothing_to_compare():
     records = [ran(TWIN, 90, step_ms=STEP_MS), ran(BEST_TWIN, 120, step_ms=STEP_MS)]
-    space, study = space_of(records), Study("")
+    space, study = space_of(records), Study(SPACE)
     replay, strategy = Learning(records, space), InOrder(BEST_TWIN)
     found = Search(
         space, TWIN, replay, strategy, study, Limits(7200.0), conditions=CONDITIONS
@@ -259,13 +260,13 @@ def test_bf16_has_nothing_to_compare():
 
 def test_recorded_runs_are_replayed():
     _, study = searched()
-    learned_ones = [t.record for t in study.trials if t.stage == STAGE]
+    learned_ones = [t.record for t in study.trials if t.stage == "stability"]
     records = [t.record for t in timed(study.trials)]
     space = space_of(records)
     replay = Replay(records, space, learned_ones)
-    steps = learned_ones[0].more[STAGE]["steps"]
+    steps = learned_ones[0].loss_run.steps
     conditions = CONDITIONS._replace(steps=steps, offered=replay.offers)
-    again = Study("")
+    again = Study(SPACE)
     found = Search(
         space,
         GIVEN,

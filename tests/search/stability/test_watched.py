@@ -6,7 +6,6 @@ pytest.importorskip("rich")
 
 from fp8tune.search.live import Board
 from fp8tune.search.output import outcome
-from fp8tune.search.stability.course import STAGE
 from tests.search.stability.runs import curve, learned
 from tests.search.test_live import TRIALS, drawn, plan, study_of
 from tests.search.tries import BEST, trials
@@ -14,8 +13,8 @@ from tests.search.tries import BEST, trials
 __all__ = ["plan"]
 COMPARED = trials(
     *((trial.stage, trial.record) for trial in TRIALS),
-    (STAGE, learned(curve("bf16"))),
-    (STAGE, learned(curve("fp8", nan=True))),
+    ("stability", learned(curve("bf16"))),
+    ("stability", learned(curve("fp8", nan=True))),
 )
 
 
@@ -27,17 +26,10 @@ def test_runs_for_their_losses_have_a_loss_and_no_speed(plan):
     ]
 
 
-def test_the_journal_is_of_speeds(tmp_path):
-    pytest.importorskip("optuna")
-    from fp8tune.search.journal import Journal
-    from tests.search.test_journal import read
-    from tests.search.tries import SPACE
-
-    Journal(str(tmp_path), SPACE).write(COMPARED)
-    assert len(read(tmp_path).trials) == len(TRIALS)
-
-
 def test_a_run_is_told_by_its_loss():
-    assert outcome(learned(curve("fp8"), BEST)).startswith("loss 3, 10 s")
-    lost = learned(curve("fp8", nan=True), BEST)
+    made, lost = trials(
+        ("stability", learned(curve("fp8"), BEST)),
+        ("stability", learned(curve("fp8", nan=True), BEST)),
+    )
+    assert outcome(made).startswith("loss 3, 10 s")
     assert outcome(lost) == "lost its loss (NaN) after 10 s"

@@ -8,19 +8,18 @@ from fp8tune.search.answer import answer
 from fp8tune.search.caveats import UNTIED, untied
 from fp8tune.search.closing import closing
 from fp8tune.search.output import as_json
-from fp8tune.search.reasons import choices
+from fp8tune.search.reasons import choices, summary
 from fp8tune.search.stability import words
-from fp8tune.search.stability.course import STAGE
 from fp8tune.search.writeback import write_back
 from tests.search.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
-from tests.search.tries import GIVEN, SPACE, TWIN, ran, trials
+from tests.search.tries import GIVEN, SPACE, TWIN, but, ran, trials
 
 KEY = "scheduler.warmup_steps"
 
 
 def study(*curves, before=WHOLE):
-    return trials(*before, *((STAGE, learned(run)) for run in curves))
+    return trials(*before, *(("stability", learned(run)) for run in curves))
 
 
 def both(by=0.0, nan=False, **how):
@@ -30,7 +29,7 @@ def both(by=0.0, nan=False, **how):
 
 def compared(runs):
     points = {"fp8": GIVEN, "bf16": TWIN}
-    return [(STAGE, learned(run, points[run.precision])) for run in runs]
+    return [("stability", learned(run, points[run.precision])) for run in runs]
 
 
 def found(*curves):
@@ -54,7 +53,7 @@ AT_ONCE = found(*both(nan=True, given=2000), *both(nan=True, **OWN))
     [
         (INSIDE, "FP8 stays inside the spread of bf16 seeds: loss "),
         (OUTSIDE, "FP8 is outside the spread of bf16 seeds: loss +49."),
-        (FEW, "unsure: only 2 of 3 seeds were run: loss "),
+        (FEW, "inconclusive: only 2 of 3 seeds were run: loss "),
     ],
 )
 def test_the_verdict_and_its_evidence(made, start):
@@ -103,9 +102,9 @@ def test_a_warmup_beside_which_none_was_tried_is_not_the_shortest():
     ("seeds", "said"), [(4, "4 of at most 6 seeds do not tell"), (6, "6 seeds do not")]
 )
 def test_why_seeds_do_not_tell(seeds, said):
-    tested = INSIDE.learns.tested._replace(verdict="unsure", seeds=seeds)
-    unsure = INSIDE.learns._replace(tested=tested)
-    assert words.verdict(unsure).startswith(f"unsure: {said}")
+    tested = INSIDE.learns.tested._replace(verdict="inconclusive", seeds=seeds)
+    inconclusive = INSIDE.learns._replace(tested=tested)
+    assert words.verdict(inconclusive).startswith(f"inconclusive: {said}")
 
 
 def test_nothing_is_said_of_warmups_that_were_not_compared():
@@ -126,9 +125,8 @@ def test_what_such_a_run_cannot_show_is_always_said():
 
 
 def test_text_that_was_made_up_is_said():
-    tried = study(*both())
-    for trial in tried:
-        trial.record.more["made_up_data"] = True
+    runs = (but(learned(run), synthetic_data=True) for run in both())
+    tried = trials(*WHOLE, *(("stability", record) for record in runs))
     last = list(words.sentences(answer(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
     assert last.endswith("; each run saw 32.8K tokens of made-up text")
 
@@ -158,7 +156,7 @@ def lost(fp8, bf16, **how):
 )
 def test_divergence_that_tells_nothing_says_no_more_than_was_seen(fp8, bf16, why):
     assert words.verdict(found(*lost(fp8, bf16)).learns) == (
-        f"unsure: FP8 diverged in {fp8} of 3 seeds, bf16 in {bf16} "
+        f"inconclusive: FP8 diverged in {fp8} of 3 seeds, bf16 in {bf16} "
         f"(32 steps, warmup 8): {why}"
     )
 
@@ -188,12 +186,12 @@ CUT = "(32 steps, warmup 8 (a run holds no more; the config's is 2000))"
 )
 def test_divergence_under_a_harsher_warmup_alone_is_a_doubt_said_first(made, said):
     assert words.verdict(made.learns) == (
-        f"unsure: FP8 diverged in 3 of 3 seeds, bf16 in 0 {CUT}; {said}"
+        f"inconclusive: FP8 diverged in 3 of 3 seeds, bf16 in 0 {CUT}; {said}"
     )
     first, second, *_ = closing(made, plan(), "")
-    assert (first, second) == (SAID, "unsure: batch_size = 4")
+    assert (first, second) == (SAID, "inconclusive: batch_size = 4")
     assert "FP8 may diverge: " in written(made)
-    assert as_json(made, SPACE, "", "s")["verdict"] == "unsure"
+    assert as_json(made, SPACE, "", "s")["verdict"] == "inconclusive"
 
 
 def test_divergence_in_the_config_s_own_first_steps_rejects():
@@ -247,8 +245,10 @@ def test_losses_of_two_models_are_said_to_be_such(made, of, is_said):
 
 
 def test_config_and_json_say_that_losses_are_of_two_models():
-    lines = written(INSIDE, TIED).split("# fp8tune search: ")
-    assert UNTIED.partition(" (fp8tune")[0] in " ".join("".join(lines).split())
+    said = (
+        "# fp8tune search: stability (FP8 unties the embeddings: two models): FP8 stays"
+    )
+    assert said in written(INSIDE, TIED)
     told = as_json(INSIDE, SPACE, "", "s", UNTIED)["stability"]
     assert told["limits"] == f"{words.LIMITS}; {UNTIED}"
     assert as_json(INSIDE, SPACE, "", "s")["stability"]["limits"] == words.LIMITS
@@ -264,7 +264,8 @@ def test_json_says_why_there_is_none():
 
 def written(made, given=None):
     given = given or plan()
-    return write_back(given.config.data, choices(given, made, "study-1")).decode()
+    block = summary(given, made, "study-1")
+    return write_back(given.config.data, choices(given, made), block).decode()
 
 
 def test_the_config_says_it_in_a_line():
@@ -280,17 +281,17 @@ def test_the_warmup_is_written_where_that_was_asked_for():
 
 
 def test_the_warmup_alone_may_change():
-    same = [("given", ran(GIVEN, 150)), ("twin", ran(TWIN, 120))]
+    same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
     same += [("confirm", ran(GIVEN, 150))] * 2
     runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
     made = answer(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
-    (choice,) = choices(plan(), made, "s")
+    (choice,) = choices(plan(), made)
     assert (choice.key, choice.value) == (KEY, 4)
 
 
 def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
-    same = [("given", ran(GIVEN, 150)), ("twin", ran(TWIN, 120))]
+    same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
     same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
     runs = compared(both(nan=True, given=2000))
     made = answer(SPACE, GIVEN, trials(*same, *runs), 60.0)

@@ -13,7 +13,6 @@ from matplotlib.ticker import StrMethodFormatter
 from fp8tune.search.benefit import reached
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.effects import (
-    SLOW,
     Effect,
     Line,
     effects,
@@ -29,7 +28,7 @@ from fp8tune.search.report.figures.canvas import (
     shared_legend,
 )
 from fp8tune.search.report.words import clean, label, rate
-from fp8tune.search.space import Knob
+from fp8tune.trials.space import Knob
 
 NAME, TITLE = "knobs", "What each knob did"
 MOST = 6
@@ -111,10 +110,9 @@ def _alone(case: Case, knobs: Sequence[Knob], name: str = "") -> str:
 
 
 def _told(effect: Effect, line: Line) -> tuple[list[str], list[str]]:
-    below = [(at, f"{SLOW} {rate(bound)}") for at, bound in line.under]
     told = [(at, rate(speed)) for at, speed in line.speeds]
     return (
-        [f"{effect.values[at]}: {said}" for at, said in sorted(told + below)],
+        [f"{effect.values[at]}: {said}" for at, said in sorted(told)],
         [f"{effect.values[at]}: {how}" for at, how in line.failed],
     )
 
@@ -123,20 +121,14 @@ def _title(found: list[Effect], unit: str) -> str:
     """The knob with the longest reach along a line, named."""
     reach = {effect.name: max(map(_length, effect.lines)) for effect in found}
     name = max(reach, key=lambda key: reach[key])
-    bounded = {e.name for e in found if any(line.under for line in e.lines)}
-    far, is_least = reach[name]
-    of = " of what ran to its end" if not is_least and bounded else ""
-    much = f"{'at least' if is_least else 'up to'} {far:.2f} times the {unit}"
-    return f"{name.rpartition('.')[2]} matters most{of}: {much}"
+    much = f"up to {reach[name]:.2f} times the {unit}"
+    return f"{name.rpartition('.')[2]} matters most: {much}"
 
 
-def _length(line: Line) -> tuple[float, bool]:
-    """The best of a line over its worst, and whether that is the least it may be."""
-    speeds, below = ([v for _, v in part] for part in (line.speeds, line.under))
-    if not speeds:
-        return 1.0, False
-    worst = min(speeds + below)
-    return max(speeds) / worst, worst < min(speeds)
+def _length(line: Line) -> float:
+    """The best of a line over its worst."""
+    speeds = [value for _, value in line.speeds]
+    return max(speeds) / min(speeds) if speeds else 1.0
 
 
 def _draw(found: list[Effect], unit: str, style: Style) -> Canvas:
@@ -163,7 +155,7 @@ def _format(axes: Axes) -> StrMethodFormatter:
 def _reach(axes: Axes, found: list[Effect]) -> None:
     """One scale for several knobs, so that the eye can compare what they did."""
     lines = [line for effect in found for line in effect.lines]
-    every = [v for line in lines for _, v in (*line.speeds, *line.under)]
+    every = [v for line in lines for _, v in line.speeds]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
     axes.set_ylim(low - 1.5 * room, high + room)
@@ -177,12 +169,9 @@ def _panel(axes: Axes, effect: Effect, style: Style, width: int) -> None:
         if line.chosen:
             _line(axes, line, style, "all other knobs as chosen")
     without = {part for line in effect.lines for part in line.failed}
-    slow = {at for at, how in without if how.startswith(SLOW)}
-    lost = {at for at, how in without if not how.startswith(SLOW)}
-    if lost:
-        mark_lost(axes, sorted(lost), style, "a setting failed here")
-    if slow - lost:
-        mark_lost(axes, sorted(slow - lost), style, "ended early: slow", "v")
+    if without:
+        failed = sorted({at for at, _ in without})
+        mark_lost(axes, failed, style, "a setting failed here")
     said = textwrap.fill(effect.said, width)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{said}", fontsize="medium")
     _ticks(axes, effect.values)
@@ -210,23 +199,5 @@ def _line(axes: Axes, line: Line, style: Style, label: str) -> None:
         color=style.colours.fp8 if line.chosen else style.colours.muted,
         alpha=1.0 if line.chosen else 0.65,
         label=label or None,
-        zorder=3 if line.chosen else 2,
-    )
-    if line.under:
-        _bounds(axes, line, style)
-
-
-def _bounds(axes: Axes, line: Line, style: Style) -> None:
-    """What ended early: where it is surely below, joined to the rest of its line."""
-    colour = style.colours.fp8 if line.chosen else style.colours.muted
-    every = sorted((*line.speeds, *line.under)) if line.speeds else line.under[:1]
-    axes.plot(*zip(*every, strict=True), ":", linewidth=1.0, color=colour, zorder=1.8)
-    axes.plot(
-        *zip(*line.under, strict=True),
-        "v",
-        fillstyle="none",
-        markersize=9 if line.chosen else 6,
-        color=colour,
-        label="ended early: lower than this",
         zorder=3 if line.chosen else 2,
     )

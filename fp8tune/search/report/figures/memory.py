@@ -41,7 +41,7 @@ def memory(case: Case) -> Figure | Absent:
             s.marked,
             _outcome(s),
             str(s.runs),
-            interval(s.before, s.under),
+            interval(s.before),
             interval(s.again) if s.again else "-",
             gib(s.peak_gib),
             "yes" if s.front else "",
@@ -55,7 +55,7 @@ def memory(case: Case) -> Figure | Absent:
         HEAD,
         rows,
         lambda style: _draw(case, style),
-        " ".join(filter(None, (case.timing, _hollow(case), _undrawn(case)))),
+        " ".join(filter(None, (case.timing, _hollow(case)))),
     )
 
 
@@ -78,18 +78,6 @@ def _placed(case: Case) -> list[Setting]:
     return [s for s in case.settings if s.before and s.peak_gib]
 
 
-def _undrawn(case: Case) -> str:
-    """That settings which ended early are not in the plot; ``""`` if none did."""
-    early = sum(s.under > 0 for s in case.settings)
-    said = "is not drawn: it" if early == 1 else "are not drawn: they"
-    return (
-        f"{plural(early, 'setting')} {said} ended early, surely slower than the best; "
-        "the table says below what."
-        if early
-        else ""
-    )
-
-
 def _speed(setting: Setting) -> float:
     """Tokens/s of the search; 0 where it has none."""
     return setting.before.value if setting.before else 0.0
@@ -99,9 +87,7 @@ def _title(case: Case) -> str:
     chosen, placed = case.of_role("chosen"), _placed(case)
     if chosen not in placed or chosen is None:
         return f"{TITLE} of {plural(len(case.settings), 'setting')}"
-    free = [
-        s for s in case.settings if s == chosen or (s.free and (s in placed or s.under))
-    ]
+    free = [s for s in case.settings if s == chosen or (s.free and s in placed)]
     best = max(free, key=_speed, default=chosen)
     said = (
         "the fastest of {} that may be chosen" if best == chosen else "chosen from {}"

@@ -3,13 +3,19 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.anew import counting, in_vain, left_out, tries_anew
 from fp8tune.search.closing import mending
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.recorded import alone
-from fp8tune.search.study import Study, Trial
+from fp8tune.search.retries import (
+    counting,
+    retried_settings,
+    retries_all,
+    uncharged_s,
+)
+from fp8tune.search.study import Study
+from fp8tune.trials.trial import trial_from_data
 from tests.search.test_coordinator import BEST_TWIN, RECORDS
-from tests.search.tries import BEST, GIVEN, OTHER, TWIN, InOrder, ran, space_of
+from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, InOrder, ran, space_of
 
 DATA = {"message": "BadData: `a.bin` cannot be read: Permission denied"}
 NEVER = {"stage_reached": "import", "message": "no CUDA"}
@@ -19,8 +25,10 @@ CUT = {"cut_off": True, "stage_reached": "import"}
 def known(*told):
     """Trials of ``(process, point, outcome)`` and what more their records say."""
     return [
-        Trial(i, "search", ran(point, outcome=outcome, more=dict(*more)), process)
-        for i, (process, point, outcome, *more) in enumerate(told)
+        trial_from_data(
+            i, ran(point, outcome=outcome, more=dict(*more)).data() | {"process": by}
+        )
+        for i, (by, point, outcome, *more) in enumerate(told)
     ]
 
 
@@ -32,36 +40,23 @@ FAILED = ((0, GIVEN, "compile"), (0, BEST, "user"))
     [
         (FAILED, 0, [0, 1]),
         (FAILED, 1, []),
-        ((*FAILED, (1, GIVEN, "compile")), 1, [0, 1, 2]),
-        ((*FAILED, (1, GIVEN, "compile")), 2, []),
-        ((*FAILED, (1, GIVEN, "ok")), 1, [2]),
-        ((*FAILED, (1, GIVEN, "oom")), 1, [2]),
+        ((*FAILED, (1, GIVEN, "compile")), 1, [2]),
         ((*FAILED, (1, GIVEN, "ok")), 2, [2]),
-        (((0, GIVEN, "nan"),), 1, [0]),
-        (((0, GIVEN, "oom"),), 1, [0]),
+        (((0, GIVEN, "nan"), (0, BEST, "oom")), 1, [0, 1]),
         (((0, GIVEN, "launch", CUT),), 1, [0]),
-        (((0, GIVEN, "compile"), (0, BEST, "launch", CUT)), 1, []),
-        # once something ran, a setting is tried anew by one more process
         (((0, GIVEN, "ok"), (0, BEST, "hang")), 0, [0, 1]),
-        (((0, GIVEN, "ok"), (0, BEST, "hang")), 1, [0]),
-        (((0, GIVEN, "ok"), (0, BEST, "hang"), (1, BEST, "user")), 2, [0, 1, 2]),
-        (((0, GIVEN, "ok"), (0, BEST, "hang"), (1, BEST, "ok")), 2, [0, 2]),
-        (((0, GIVEN, "ok"), (0, BEST, "ok"), (0, BEST, "user")), 1, [0, 1, 2]),
-        # and what says nothing of its setting by any
-        (((0, GIVEN, "ok"), (0, GIVEN, "user", DATA)), 1, [0]),
-        (((0, BEST, "ok"), (0, GIVEN, "launch", NEVER), (1, GIVEN, "hang")), 2, [0, 2]),
+        (((0, GIVEN, "ok"), (0, BEST, "hang"), (1, BEST, "user")), 1, [0, 2]),
     ],
 )
 def test_which_trials_count(told, now, counted):
     assert [trial.number for trial in counting(known(*told), now)] == counted
 
 
-def test_the_time_of_what_was_in_vain_is_given_back_until_it_fails_again():
+def test_only_processes_in_which_a_setting_ran_are_charged():
     trials = known(*FAILED)
-    assert (in_vain(trials, 0), in_vain(trials, 1)) == ([], trials)
-    assert in_vain(known(*FAILED, (1, GIVEN, "compile")), 1) == []
+    assert (uncharged_s(trials, 0), uncharged_s(trials, 1)) == (0.0, 120.0)
     trials = known(*FAILED, (1, GIVEN, "ok"), (1, BEST, "user"))
-    assert in_vain(trials, 1) == in_vain(trials, 2) == trials[:2]
+    assert uncharged_s(trials, 1) == uncharged_s(trials, 2) == 120.0
 
 
 @pytest.mark.parametrize(
@@ -84,12 +79,12 @@ def test_what_to_do_where_nothing_ran(told, said):
     assert list(mending(known(*told), rehearsed=False)) == said
     cpu = [line.replace("doctor ", "doctor --device cpu ") for line in said]
     assert list(mending(known(*told), rehearsed=True)) == cpu
-    assert tries_anew(known(*told), 1) == bool(said)
+    assert retries_all(known(*told), 1) == bool(said)
 
 
 def test_what_failed_once_beside_what_ran_is_counted():
     trials = known((0, GIVEN, "ok"), (0, BEST, "hang"), (0, OTHER, "oom"))
-    assert (left_out(trials, 0), left_out(trials, 1)) == (0, 1)
+    assert (retried_settings(trials, 0), retried_settings(trials, 1)) == (0, 1)
 
 
 def taken_up(study, records, budget=7200.0):
@@ -113,15 +108,14 @@ MACHINE = [
 
 @pytest.mark.parametrize("broken", MACHINE)
 def test_a_machine_that_is_mended_is_searched_as_if_it_had_been_sound(broken):
-    """With a fresh budget; while it is not, each process tries one trial."""
-    study = Study("")
+    """With a fresh budget; while it is not, each process does as the first did."""
+    study = Study(SPACE)
     first, found = taken_up(study, broken)
-    assert (first[0], found.chosen) == (("given", GIVEN), None)
-    for _ in range(2):
-        again, found = taken_up(study, broken)
-        assert (again, found.chosen) == ([("given", GIVEN)], None)
+    assert (first[0], found.chosen) == (("baseline", GIVEN), None)
+    again, found = taken_up(study, broken)
+    assert (again, found.chosen) == (first, None)
     sound, found = taken_up(study, RECORDS)
-    expected, other = taken_up(Study(""), RECORDS)
+    expected, other = taken_up(Study(SPACE), RECORDS)
     assert (sound, found.chosen) == (expected, BEST)
     assert found.seconds == other.seconds
     assert found.trials == len(study.trials)
@@ -132,7 +126,7 @@ def test_what_finds_no_time_left_takes_nothing_back():
     """The same command says again how the config failed, and all that follows."""
     failed = {p: ran(p, outcome="user", cost_s=100.0) for p in (GIVEN, OTHER)}
     records = [*failed.values(), *(ran(p, cost_s=100.0) for p in (BEST, BEST_TWIN))]
-    study = Study("")
+    study = Study(SPACE)
     first, found = taken_up(study, records, budget=302.0)
     assert len(first) > 2
     assert (found.given_outcome, found.chosen) == ("user", BEST)
@@ -143,30 +137,27 @@ def test_what_finds_no_time_left_takes_nothing_back():
 
 def test_data_that_was_lost_on_the_way_and_is_back():
     """The config ran before, so that it is not tried again."""
-    study = Study("")
+    study = Study(SPACE)
     lost = [ran(OTHER, outcome="user", more=DATA), *RECORDS[:-1]]
     stages, found = taken_up(study, lost)
     assert (stages[-1], bool(found.wrong_data)) == (("search", OTHER), True)
     stages, found = taken_up(study, lost)
-    assert ("given", GIVEN) not in stages
+    assert ("baseline", GIVEN) not in stages
     stages, found = taken_up(study, RECORDS)
     assert (found.chosen, found.wrong_data) == (BEST, "")
 
 
 def test_processes_are_told_apart_on_disk(tmp_path):
-    study = Study(str(tmp_path / "s"))
     for _ in range(3):
-        study.open({})
+        study = Study(SPACE, str(tmp_path / "s"))
         study.take_up()
-        study.add("given", ran(GIVEN, outcome="compile"))
-    study.open({})
+        study.add("baseline", ran(GIVEN, outcome="compile"))
+    study = Study(SPACE, str(tmp_path / "s"))
     assert [trial.process for trial in study.trials] == [0, 1, 2]
-    assert all(trial.record.more == {} for trial in study.trials)
+    assert all(trial.record.extra == {} for trial in study.trials)
 
 
 def test_a_replay_leaves_out_what_had_passed():
-    failed = ran(GIVEN, outcome="user", more=DATA)
-    passed = ran(GIVEN, more={"process": 1})
-    other = ran(BEST, outcome="compile")
-    assert alone([failed, other, passed]) == ([other, ran(GIVEN)], [])
-    assert alone([passed, failed]) == ([ran(GIVEN)], [])
+    trials = known((0, GIVEN, "user", DATA), (0, BEST, "compile"), (1, GIVEN, "ok"))
+    assert alone(trials) == ([trials[1].record, trials[2].record], [])
+    assert alone(trials[::-1])[0] == [trials[2].record, trials[1].record]

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from fp8tune.search.record import Record
-from fp8tune.search.stability.course import Course
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record
 
 
-class Leeway(NamedTuple):
-    """When a trial may end before its full sample, and when after its deadline.
+class TrialLimits(NamedTuple):
+    """How long a trial may take [s].
 
-    Slower than ``floor`` tokens/s it need go no further, and is then ``censored``;
-    while it makes steps it may take up to ``most`` seconds. ``matmuls`` FP8 matmuls ran
-    in a step of an earlier trial of the setting: where all is measured but their count,
-    when the time is up, that one holds. On a GPU its steps last ``least_s`` seconds.
+    It has ``deadline_s``; while it makes steps it may take up to ``stepping_s``. Where
+    all is measured but the count of FP8 matmuls when the time is up, ``matmuls`` of an
+    earlier trial of the setting hold. On a GPU its steps last at least ``least_s``.
     """
 
-    floor: float = 0.0
-    most: float = 0.0
+    deadline_s: float
+    stepping_s: float = 0.0
     matmuls: int = 0
     least_s: float = 0.0
 
 
-WHOLE = Leeway()
-"""All steps, and not a second more than the deadline."""
 CONFIRMED_S = 10.0
 """Least time of a confirmation's steps on a GPU [s].
 
@@ -45,18 +42,18 @@ class Runner(Protocol):
         """Seconds on the runner's clock."""
         ...
 
-    def run(
-        self, knobs: dict[str, Any], deadline: float, leeway: Leeway = WHOLE
-    ) -> Record:
-        """Try one setting and return within ``deadline`` seconds whatever happens.
+    def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
+        """Try one setting and return within its limits whatever happens.
 
         A trial that is not done by then is killed with all its processes and comes
         back as ``hang`` (or ``launch``, ``compile``, by the stage it reached).
         """
         ...
 
-    def learn(self, knobs: dict[str, Any], course: Course, deadline: float) -> Record:
-        """Train one setting as told, for its losses; else as ``run``."""
+    def learn(
+        self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
+    ) -> Record:
+        """Train one setting for its losses; else as ``run``."""
         ...
 
     def close(self) -> None:

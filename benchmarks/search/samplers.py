@@ -1,0 +1,327 @@
+"""Race samplers on generated landscapes, all with the same filter and warm starts.
+
+``python -m benchmarks.search.samplers --rows FILE`` runs each arm on each landscape and
+adds a row to FILE; rows that are there already are not run again, so that a race that
+was stopped goes on. With ``--record`` the rows and a table are written to
+``benchmarks/results``. Every third landscape has optimizer steps of 10 to 60 s.
+
+A trial's simulated time is its cost: start, compile, and steps (15, at most 60 s of
+them, at least 3). What is measured best after 20, 30 and 60 minutes counts as it truly
+is. No arm confirms, and none measures the bf16 baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as GPSampler's documentation asks
+
+import optuna
+
+from benchmarks import machine
+from benchmarks.process import RESULTS
+from benchmarks.search.arms import best_measured
+from benchmarks.search.landscape import STEPS, World, world
+from benchmarks.search.race import estimate
+from fp8tune.search import sampler as sampling
+from fp8tune.search.guided import Guided
+from fp8tune.search.prior import Expected, Prior, flat
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
+from fp8tune.trials.trial import Trial
+
+MINUTES = (20, 30, 60)
+FIRST, COUNT = 620_000, 40
+"""Evaluation seeds; no tuning used them."""
+ERROR, TILT = 0.25, 0.15
+ESTIMATES = {
+    "wrong by 25 % per cell": 0.0,
+    "wrong by 25 % per cell, and about the batch": TILT,
+    "none": None,
+}
+"""What all arms are told. A cell has the settings that differ in the batch alone.
+
+The first has the right shape in each cell, as no real estimate has. In the second the
+speed is wrong by the batch to a power besides, whose standard deviation this is.
+"""
+STEP_S, LEAST_STEPS = 60.0, 3
+DRAWS = 2000
+
+Next = Callable[[Sequence[tuple[Point, Record]]], Point | None]
+"""Says what to try after these trials; ``None`` ends the search."""
+
+
+class Case(NamedTuple):
+    """A landscape, and the estimate of it by its name in ``ESTIMATES``."""
+
+    seed: int
+    estimate: str
+
+    @property
+    def heavy(self) -> bool:
+        """Whether its optimizer steps take 10 to 60 s."""
+        return self.seed % 3 == 0
+
+
+def prior(place: World, case: Case) -> Prior:
+    """The estimate of a landscape."""
+    tilt = ESTIMATES[case.estimate]
+    if tilt is None:
+        return flat
+    by_cell = estimate(place, ERROR)
+    draw = random.Random(place.seed + 2)  # noqa: S311
+    cells = sorted(set(map(place.space.cell, place.truth)))
+    powers = {cell: draw.gauss(0, tilt) for cell in cells}
+
+    def expect(point: Point) -> Expected:
+        found = by_cell(point)
+        wrong = place.space.batch(point) ** powers[place.space.cell(point)]
+        return found._replace(tokens_per_second=found.tokens_per_second * wrong)
+
+    return expect
+
+
+def guided(place: World, case: Case) -> Next:
+    """What fp8tune had before the samplers."""
+    told = prior(place, case)
+    strategy = Guided(place.space, place.given, told, place.capacity_gib)
+
+    def after(trials: Sequence[tuple[Point, Record]]) -> Point | None:
+        known = [Trial(i, "search", record) for i, (_, record) in enumerate(trials)]
+        proposal = strategy.propose(known)
+        return None if proposal is None else proposal.point
+
+    return after
+
+
+def sampler(place: World, case: Case, name: str) -> Next:
+    """One of the samplers, on a study in memory."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    points = list(place.space.points(place.given))
+    told = prior(place, case)
+    options: dict[str, Any] = {
+        "grid": [place.space.values(point) for point in points],
+        "batch": "train.batch_size",
+        "ac": "train.activation_checkpointing",
+        "compile": "train.compile_model",
+        "capacity_gib": place.capacity_gib,
+        "expected": lambda p: sampling.Expected(*told(place.space.point(p))),
+    }
+    chosen: Any = (
+        sampling.ThroughputSampler(**options)
+        if name == "ours"
+        else sampling.FeasibleSampler(
+            sampling.library_sampler(name), seed=case.seed, **options
+        )
+    )
+    study = optuna.create_study(sampler=chosen, direction="maximize")
+    count = 0
+
+    def after(trials: Sequence[tuple[Point, Record]]) -> Point | None:
+        nonlocal count
+        for point, record in trials[count:]:
+            if count == 0:
+                study.enqueue_trial(place.space.values(point))
+            tell(study, study.ask(chosen.distributions), record)
+            count += 1
+        proposal: sampling.Proposal | None = chosen.proposal(study)
+        return None if proposal is None else place.space.point(proposal.params)
+
+    return after
+
+
+def tell(study: optuna.Study, trial: optuna.Trial, record: Record) -> None:
+    """Tell a study how a trial ended."""
+    assert record.knobs == trial.params
+    trial.set_user_attr("outcome", record.outcome)
+    trial.set_user_attr("peak_gib", record.peak_gib)
+    trial.set_user_attr("reserved_gib", record.reserved_gib)
+    if record.ok:
+        study.tell(trial, record.tokens_per_second)
+    else:
+        pruned = record.outcome == "oom"
+        states = optuna.trial.TrialState
+        study.tell(trial, state=states.PRUNED if pruned else states.FAIL)
+
+
+ARMS: dict[str, Callable[[World, Case], Next]] = {
+    "ours": lambda place, case: sampler(place, case, "ours"),
+    "TPE": lambda place, case: sampler(place, case, "tpe"),
+    "GP": lambda place, case: sampler(place, case, "gp"),
+    "random": lambda place, case: sampler(place, case, "random"),
+    "before the samplers": guided,
+}
+
+
+def run(arm: str, case: Case) -> dict[str, Any]:
+    """Search a landscape for an hour."""
+    place = world(case.seed, heavy=case.heavy)
+    after = ARMS[arm](place, case)
+    records: dict[Point, list[Record]] = defaultdict(list)
+    for record in place.records():
+        records[place.space.point(record.knobs)].append(record)
+    trials: list[tuple[Point, Record]] = []
+    ends: list[float] = []
+    point: Point | None = place.given
+    while point is not None:
+        tried = sum(point == other for other, _ in trials)
+        record = records[point][tried % len(records[point])]
+        end = (ends[-1] if ends else 0.0) + cost(record)
+        if end > MINUTES[-1] * 60:
+            break
+        trials.append((point, record))
+        ends.append(end)
+        point = after(trials)
+    row: dict[str, Any] = {"arm": arm, **case._asdict(), "heavy": case.heavy}
+    for minutes in MINUTES:
+        done = trials[: sum(end <= minutes * 60 for end in ends)]
+        best = best_measured(place, done)
+        row[f"fraction_{minutes}"] = round(place.fraction(best), 5)
+        row[f"oom_{minutes}"] = sum(record.outcome == "oom" for _, record in done)
+    row["ended"] = point is None
+    return {**row, "trials": len(trials), "minutes": round(ends[-1] / 60, 2)}
+
+
+def cost(record: Record) -> float:
+    """The time of a trial that ends as soon as it has enough steps [s]."""
+    if not record.ok:
+        return record.cost_s
+    step = statistics.fmean(record.step_ms) / 1e3
+    steps = min(STEPS, max(LEAST_STEPS, math.ceil(STEP_S / step)))
+    return record.cost_s - (STEPS - steps) * step
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows that a race has written so far."""
+    if path.exists():
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def interval(values: Sequence[float], of: Callable[[Any], float]) -> str:
+    """A figure with its 95 % bootstrap interval over landscapes."""
+    draw = random.Random(1)  # noqa: S311
+    found = sorted(of(draw.choices(values, k=len(values))) for _ in range(DRAWS))
+    low, high = found[int(0.025 * DRAWS)], found[int(0.975 * DRAWS) - 1]
+    return f"{of(values):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def page(found: Sequence[dict[str, Any]]) -> str:
+    """A table for each estimate and weight of steps."""
+    text = []
+    for name in ESTIMATES:
+        for heavy in (None, False, True):
+            chosen = [
+                row
+                for row in found
+                if row["estimate"] == name and heavy in (None, row["heavy"])
+            ]
+            if chosen:
+                kind = {None: "all", False: "light", True: "10 to 60 s a step"}[heavy]
+                text += [f"## Estimate: {name}; landscapes: {kind}", "", _table(chosen)]
+    return "\n".join(text)
+
+
+def _table(found: Sequence[dict[str, Any]]) -> str:
+    arms: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for row in found:
+        arms[row["arm"]][row["seed"]] = row
+    ours = arms.get("ours", {})
+    lines = []
+    for name, own in arms.items():
+        seeds = sorted(own)
+        cells = [name, str(len(seeds))]
+        for minutes in MINUTES:
+            values = [own[seed][f"fraction_{minutes}"] for seed in seeds]
+            cells.append(interval(values, statistics.median))
+            cells.append(interval(values, statistics.fmean))
+        both = [seed for seed in seeds if seed in ours]
+        for minutes in MINUTES if both and name != "ours" else ():
+            key = f"fraction_{minutes}"
+            gaps = [ours[seed][key] - own[seed][key] for seed in both]
+            cells.append(interval(gaps, statistics.fmean))
+        cells += [""] * (2 + 3 * len(MINUTES) - len(cells))
+        cells.append(f"{min(own[seed]['fraction_20'] for seed in seeds):.3f}")
+        for key in ("oom_30", "trials", "minutes"):
+            cells.append(f"{statistics.median(own[seed][key] for seed in seeds):.0f}")
+        lines.append(tuple(cells))
+    head = ["arm", "n"]
+    head += [f"{kind} {m} min" for m in MINUTES for kind in ("median", "mean")]
+    head += [f"ours minus this, {m} min" for m in MINUTES]
+    head += ["worst 20 min", "OOM 30 min", "trials", "minutes"]
+    return machine.table(lines, tuple(head)) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, print the tables, and record them if asked."""
+    parser = argparse.ArgumentParser("benchmarks.search.samplers", description=__doc__)
+    parser.add_argument("--rows", type=Path, required=True, help="the rows so far")
+    parser.add_argument("--first", type=int, default=FIRST, help="the first seed")
+    parser.add_argument("--count", type=int, default=COUNT, help="landscapes")
+    parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--estimates", nargs="*", default=list(ESTIMATES))
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--record", action="store_true", help="write the results")
+    options = parser.parse_args(arguments)
+    known = {(row["arm"], row["seed"], row["estimate"]) for row in rows(options.rows)}
+    seeds = range(options.first, options.first + options.count)
+    cases = [
+        (arm, Case(seed, name))
+        for seed in seeds
+        for name in options.estimates
+        for arm in options.arms
+        if (arm, seed, name) not in known
+    ]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for row in pool.map(run, *zip(*cases, strict=True)) if cases else ():
+            with options.rows.open("a", encoding="utf-8") as file:
+                print(json.dumps(row), file=file)
+    found = [row for row in rows(options.rows) if row["seed"] in seeds]
+    text = page(found)
+    print(text)
+    if options.record:
+        about = {**machine.describe(), "optuna": version("optuna")}
+        dated = "; ".join(f"{key} {value}" for key, value in about.items())
+        head = f"# Samplers on generated landscapes\n\n{NOTE}\n"
+        (RESULTS / "samplers.md").write_text(f"{head}\n{text}\n{dated}\n", "utf-8")
+        lines = "".join(f"{json.dumps(row)}\n" for row in found)
+        (RESULTS / "samplers.jsonl").write_text(lines, "utf-8")
+    return 0
+
+
+NOTE = """\
+All arms have the same memory model as a filter, know the GPU's memory, and never repeat
+a setting; TPE, GP and random begin with the same warm starts, the best setting of each
+of six cells by the estimate. TPE draws no random start of its own, GP does (compared on
+seeds 0 to 17). "ours" is `ThroughputSampler`, "before the samplers" is the strategy
+that it was written from. Ours ends by itself; TPE, GP and random only when no feasible
+setting is left or the hour is over. Every third landscape has optimizer steps of 10 to
+60 s; a trial takes 60 s of steps, at least 3 and at most 15 of them. What is measured
+best at a time counts as it truly is; there is no bf16 baseline and no confirmation.
+Figures are fractions of the optimum with 95 % bootstrap intervals over landscapes.
+
+Seeds 0 to 59 were used to choose the chance from which a setting is tried (0.1, 0.3,
+0.4, 0.5, with the GPU's memory known and unknown) and the gain at which a search ends
+(0.05, 0.1, 0.2 %, and 0.3 % of all settings together). Seeds 610000 to 610020 were
+looked at once, before the code was shortened and the second estimate was added.
+
+At 30 minutes one of Optuna's samplers is within 0.001 of ours under each estimate: GP,
+TPE and GP. So what is found by then is no different. Ours is there sooner, at 20
+minutes, and it knows when to end: after 12 to 13 minutes at the median, where the
+others use the time they are given. Where it ends too soon it stays behind: see the
+means at 60 minutes without an estimate."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+"""What both samplers share: how they plug into Optuna, and what they are told."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from optuna import Study, Trial
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial
+
+from fp8tune.search.sampler.acquisition import Known
+from fp8tune.search.sampler.history import history, is_timed
+from fp8tune.search.sampler.memory import Expected, MemoryModel
+from fp8tune.search.sampler.space import (
+    Grid,
+    Params,
+    Point,
+    Roles,
+    Space,
+    is_count,
+    settings,
+)
+from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
+
+
+class Proposal(NamedTuple):
+    """A setting to try next and why.
+
+    ``expected_gain`` is its expected improvement of tokens/s on the best so far,
+    relative, times the chance that it runs; 0 where the reason is another one.
+    """
+
+    params: dict[str, Any]
+    reason: str
+    expected_gain: float = 0.0
+
+
+class ProposingSampler(BaseSampler, abc.ABC):
+    """A sampler that can say what it would try next, and why, without a trial.
+
+    The same history gets the same proposal, in whatever process.
+
+    Args:
+        grid: the values of each knob, or a list of the allowed settings. It includes
+            the baseline. A knob that is fixed has one value.
+        batch: the key of the micro-batch.
+        ac: the key of activation checkpointing.
+        compile: the key that says whether the model is compiled.
+        expected: estimates a setting's peak memory and tokens/s; ``None`` if it cannot.
+        capacity_gib: memory of the GPU; 0 if only trials tell it.
+        earlier: trials of a similar study.
+        counts: which trials count; by default all but those of stage "stability".
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        batch: str | None = None,
+        ac: str | None = None,
+        compile: str | None = None,  # noqa: A002
+        expected: Callable[[dict[str, Any]], Expected | None] | None = None,
+        capacity_gib: float = 0.0,
+        earlier: Sequence[EarlierTrial] = (),
+        counts: Callable[[FrozenTrial], bool] = is_timed,
+    ) -> None:
+        self._settings = settings(grid)
+        self._roles = Roles(batch, ac, compile)
+        space = self._space(())
+        self._values = dict(zip(space.keys, space.values, strict=True))
+        self._expected = expected
+        self._expectations: dict[tuple[Any, ...], Expected] = {}
+        self._capacity_gib = capacity_gib
+        self._earlier = earlier
+        self._counts = counts
+        self._chosen: dict[tuple[str, int], dict[str, Any]] = {}
+
+    @property
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """The knobs as Optuna's distributions, for ``study.ask``.
+
+        A batch whose values are all whole numbers above 0 is an integer on a log scale,
+        of which only the grid's values are ever proposed. Other knobs are categorical.
+        """
+        return {
+            key: IntDistribution(min(values), max(values), log=True)
+            if key == self._roles.batch
+            and all(isinstance(value, int) and is_count(value) for value in values)
+            else CategoricalDistribution(values)
+            for key, values in self._values.items()
+        }
+
+    def suggest(self, trial: Trial) -> dict[str, Any]:
+        """Return the trial's setting: what an objective calls first."""
+        return {
+            key: trial.suggest_int(key, knob.low, knob.high, log=True)
+            if isinstance(knob, IntDistribution)
+            else trial.suggest_categorical(key, self._values[key])
+            for key, knob in self.distributions.items()
+        }
+
+    def proposal(self, study: Study) -> Proposal | None:
+        """Return what to try next; ``None`` if no candidate is worth its risk."""
+        known = self._known(study)
+        points = known.untried()
+        if not points or known.has_run:
+            return self._choose(known, points) if points else None
+        best = points[int(np.argmax(known.chance(points)))]
+        return Proposal(known.history.space.params(best), "nothing has run yet")
+
+    @abc.abstractmethod
+    def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
+        """Choose among the untried settings, at least one, after a run succeeded."""
+
+    def stop_when_done(self, study: Study, _trial: FrozenTrial) -> None:
+        """Stop the study if no candidate is worth its risk: a callback for Optuna."""
+        if self.proposal(study) is None:
+            study.stop()
+
+    def _space(self, tried: Iterable[Params]) -> Space:
+        return Space(self._settings, self._roles, tried)
+
+    def _known(self, study: Study) -> Known:
+        """Fit the memory model to a study's trials."""
+        past = history(study.get_trials(deepcopy=False), self._space, self._counts)
+        space = past.space
+        points = dict.fromkeys([*space.candidates, *past.tried])
+        expected = {point: self._expect(space.params(point)) for point in points}
+        memory = MemoryModel(space, past.runs, self._capacity_gib, expected)
+        return Known(past, memory, expected, Earlier(space, self._earlier))
+
+    def _expect(self, params: dict[str, Any]) -> Expected:
+        if self._expected is None:
+            return Expected()
+        key = tuple((type(value), value) for value in params.values())
+        if key not in self._expectations:
+            self._expectations[key] = self._expected(params) or Expected()
+        return self._expectations[key]
+
+    def infer_relative_search_space(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
+        """Return nothing: a study may declare its knobs as it likes.
+
+        Every knob gets the proposal's value by ``sample_independent``, whatever kind of
+        distribution it was declared with.
+        """
+        return {}
+
+    def sample_relative(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+        search_space: dict[str, BaseDistribution],  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return nothing: ``sample_independent`` returns every knob's value."""
+        return {}
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,  # noqa: ARG002
+    ) -> Any:
+        """Return the proposal's value of a knob."""
+        chosen = self._setting(study, trial)
+        if param_name not in chosen:
+            raise ValueError(
+                f"`{param_name}` is not in the sampler's grid; a knob that is not "
+                "searched has one value there"
+            )
+        return chosen[param_name]
+
+    def _setting(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
+        """Return a trial's setting, the same for all of its knobs.
+
+        Where no candidate is worth its risk that is the best measured one again.
+        """
+        key = study.study_name, trial.number
+        if key not in self._chosen:
+            found = self.proposal(study)
+            self._chosen[key] = found.params if found else self._best_again(study)
+        return self._chosen[key]
+
+    def _best_again(self, study: Study) -> dict[str, Any]:
+        past = self._known(study).history
+        speeds = {run.point: run.tokens_per_second for run in past.runs if run.ok}
+        best = max(past.space.candidates, key=lambda point: speeds.get(point, 0.0))
+        return past.space.params(best)

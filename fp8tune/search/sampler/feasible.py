@@ -1,0 +1,150 @@
+"""Any Optuna sampler, kept to the settings that fit, and started from an estimate."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+
+from fp8tune.search.sampler.acquisition import FEASIBLE, Known
+from fp8tune.search.sampler.base import Proposal, ProposingSampler
+from fp8tune.search.sampler.space import Array, Grid, Point, Space
+from fp8tune.search.sampler.speed import prior_log_speed
+
+WARM_STARTS = 6
+"""Cells whose most promising setting by the estimate is tried first."""
+
+Inner = Callable[[int], BaseSampler]
+"""Makes a sampler from a seed."""
+
+
+def library_sampler(name: str) -> Inner:
+    """Return how to make Optuna's ``tpe``, ``gp`` or ``random`` sampler from a seed.
+
+    TPE draws no random start of its own: with the warm starts it does better without
+    one, and GP with one (seeds 0 to 17 of benchmarks/search/samplers.py).
+
+    Raises ``ImportError`` where ``gp`` lacks SciPy, and ``KeyError`` for other names.
+    """
+    if name == "gp" and importlib.util.find_spec("scipy") is None:
+        raise ImportError("Optuna's GPSampler needs SciPy: pip install scipy")
+    samplers: dict[str, Inner] = {
+        "tpe": lambda seed: TPESampler(seed=seed, n_startup_trials=1),
+        "gp": lambda seed: GPSampler(seed=seed),
+        "random": lambda seed: RandomSampler(seed=seed),
+    }
+    return samplers[name]
+
+
+class FeasibleSampler(ProposingSampler):
+    """Keeps another sampler to the untried settings that probably fit.
+
+    The first trials after the baseline are warm starts: for each of ``warm_starts``
+    cells (settings that differ in the batch alone) the one that is fastest by the
+    estimate, times its chance to fit. Without an estimate the usual effects of batch,
+    AC and compile stand for it. After them the inner sampler is asked, and the
+    feasible setting nearest to its answer is tried.
+
+    ``inner`` makes the sampler from a seed. For each trial a new one is made, from
+    ``seed`` and the number of runs, and shown the history in a study of its own. There
+    a setting that did not run is a broken constraint with the lowest tokens/s measured,
+    as all of Optuna's samplers learn from that. The other arguments are those of
+    ``ProposingSampler``.
+    """
+
+    def __init__(
+        self,
+        inner: Inner,
+        grid: Grid,
+        *,
+        warm_starts: int = WARM_STARTS,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(grid, **options)
+        self._inner = inner
+        self._warm_starts = warm_starts
+        self._seed = seed
+
+    def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
+        space = known.history.space
+        fits = known.memory.fit(points).probability
+        points = [
+            p for p, chance in zip(points, fits, strict=True) if chance >= FEASIBLE
+        ]
+        if not points:
+            return None
+        warm = self._warm_start(known, points)
+        if warm is not None:
+            return Proposal(space.params(warm), "promising by the estimate")
+        asked = self._ask(known)
+        nearest = points[int(np.argmin(_distances(space, points, asked)))]
+        name = type(self._inner(0)).__name__
+        return Proposal(space.params(nearest), f"near what {name} proposes")
+
+    def _warm_start(self, known: Known, points: Sequence[Point]) -> Point | None:
+        """Return the most promising setting of a cell without a trial, at first."""
+        space, tried = known.history.space, known.history.tried
+        if len(tried) > self._warm_starts:
+            return None
+        cells = set(map(space.cell, tried[1:]))  # the baseline's may have a better one
+        new = np.array([space.cell(point) not in cells for point in points])
+        if not new.any():
+            return None
+        described = known.features(points)
+        log_speed = described.expected
+        if not known.has_estimate:
+            log_speed = prior_log_speed(described)
+        promise = np.exp(log_speed - log_speed.max()) * known.chance(points)
+        return points[int(np.argmax(np.where(new, promise, -1.0)))]
+
+    def _ask(self, known: Known) -> dict[str, Any]:
+        """Return what the inner sampler proposes after the history."""
+        runs = known.history.runs
+        lowest = min(run.tokens_per_second for run in runs if run.ok)
+        knobs = self.distributions
+        allowed = set(known.history.space.candidates)
+        with _quiet():
+            draw = random.Random(f"{self._seed} {len(runs)}")  # noqa: S311
+            sampler = self._inner(draw.getrandbits(32))
+            study = optuna.create_study(direction="maximize", sampler=sampler)
+            for run in runs:
+                if run.point in allowed:
+                    study.enqueue_trial(known.history.space.params(run.point))
+                    trial = study.ask(knobs)
+                    trial.set_constraint("runs", 0.0 if run.ok else 1.0)
+                    study.tell(trial, run.tokens_per_second or lowest)
+            return study.ask(knobs).params
+
+
+def _distances(space: Space, points: Sequence[Point], asked: dict[str, Any]) -> Array:
+    """Return how far points are from a setting whose batch may be any number.
+
+    A knob that differs counts 1, a numeric one by its logarithm's share of the range.
+    """
+    total = np.zeros(len(points))
+    rows = space.coordinates(points)
+    for place, key in enumerate(space.keys):
+        if space.is_smooth(place):
+            total += np.abs(rows[:, place] - space.coordinate(place, asked[key]))
+        else:
+            values = space.values[place]
+            total += [values[point[place]] != asked[key] for point in points]
+    return total
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Optuna from announcing the studies that inner samplers are shown."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(before)

@@ -1,0 +1,109 @@
+"""What the trials of a study tell: how each ended, its speed and its memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from optuna.trial import FrozenTrial, TrialState
+
+from fp8tune.search.sampler.space import Params, Point, Space
+
+MAX_RESERVED = 0.92
+"""Share of the GPU's memory that a setting may reserve to be chosen: beyond it
+fragmentation, another batch or an evaluation ends a long run."""
+PASSING = ("throttled", "launch")
+"""Outcomes that a second trial of the setting may not have."""
+
+
+class Run(NamedTuple):
+    """A finished trial of a setting; memory in GiB, 0 where it is not known.
+
+    ``outcome`` is ``ok``, ``oom``, or what else went wrong.
+    """
+
+    point: Point
+    outcome: str
+    tokens_per_second: float = 0.0
+    peak_gib: float = 0.0
+    reserved_gib: float = 0.0
+    capacity_gib: float = 0.0
+    alloc_retries: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the setting ran."""
+        return self.outcome == "ok"
+
+    @property
+    def fits(self) -> bool:
+        """Whether it ran and did not reserve more than ``MAX_RESERVED`` of the GPU."""
+        return self.ok and not 0 < MAX_RESERVED * self.capacity_gib < self.reserved_gib
+
+    @property
+    def may_be_chosen(self) -> bool:
+        """Whether it fits and its allocator did not have to free memory and retry."""
+        return self.fits and not self.alloc_retries
+
+
+def is_timed(trial: FrozenTrial) -> bool:
+    """Whether a trial was timed: those of stage "stability" were not."""
+    return bool(trial.user_attrs.get("stage") != "stability")
+
+
+class History(NamedTuple):
+    """The trials of a study that count: finished runs, and what runs just now."""
+
+    space: Space
+    runs: list[Run]
+    running: frozenset[Point]
+
+    @property
+    def tried(self) -> list[Point]:
+        """The points of all runs, in their order."""
+        return [run.point for run in self.runs]
+
+
+def history(
+    trials: Iterable[FrozenTrial],
+    build_space: Callable[[Iterable[Params]], Space],
+    counts: Callable[[FrozenTrial], bool] = is_timed,
+) -> History:
+    """Read trials; those that lack a knob of the space tell nothing."""
+    counted = [trial for trial in trials if counts(trial)]
+    space = build_space([trial.params for trial in counted])
+    runs, running = [], set()
+    for trial in counted:
+        point = space.point(trial.params)
+        if point is None:
+            continue
+        if trial.state.is_finished():
+            runs.append(_run(trial, point))
+        elif trial.state == TrialState.RUNNING:
+            running.add(point)
+    return History(space, runs, frozenset(running))
+
+
+def _run(trial: FrozenTrial, point: Point) -> Run:
+    outcome = str(trial.user_attrs.get("outcome") or _outcome(trial))
+    speed = _number(trial.values[0]) if trial.values else 0.0
+    if outcome == "ok" and not speed:
+        outcome = "failed"
+    names = ("peak_gib", "reserved_gib", "capacity_gib", "alloc_retries")
+    memory = (_number(trial.user_attrs.get(name)) for name in names)
+    return Run(point, outcome, speed if outcome == "ok" else 0.0, *memory)
+
+
+def _outcome(trial: FrozenTrial) -> str:
+    """How a trial ended by its state: a broken constraint means out of memory."""
+    broken = any(value > 0 for value in trial.constraints.values())
+    if broken or trial.state == TrialState.PRUNED:
+        return "oom"
+    return "ok" if trial.state == TrialState.COMPLETE else "failed"
+
+
+def _number(value: Any) -> float:
+    """Return a finite number above 0; anything else counts as not known."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if plain and 0 < value < math.inf else 0.0

@@ -1,0 +1,268 @@
+"""Where a study is kept: a journal file in its folder, or any Optuna storage.
+
+The journal has the format of Optuna's ``JournalFileBackend``, so that optuna-dashboard
+opens it. It survives what that one does not: a full disk, a process that is killed in
+the middle of a line, and links that somebody put into the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import warnings
+from collections.abc import Iterator
+from typing import IO, Any
+
+import optuna
+from optuna.storages.journal import BaseJournalBackend
+
+NAME = "study.journal"
+MAX_BYTES = 1 << 28
+"""Largest journal that is read."""
+KEPT = "the trials before are kept: the same command goes on with them"
+ELSEWHERE = "--studies DIR is another place"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class BadStudy(Exception):
+    """A study cannot be read or written: one line that says where and why."""
+
+
+class JournalBackend(BaseJournalBackend):
+    """A journal of Optuna in one file.
+
+    An append is whole or not at all, and waits until no other process appends. Only a
+    change of a trial's state waits for the disk (``fsync``): attributes that come
+    before it go with it. Raises ``BadStudy``.
+    """
+
+    def __init__(self, path: str, most: int = MAX_BYTES) -> None:
+        self._path = path
+        self._most = most
+        self._next = (0, 0)  # number and offset of the first line not yet read
+
+    def create(self) -> None:
+        """Make the file if it is missing and remove a line that was cut off at its end.
+
+        What is removed is kept in ``PATH.bak``.
+        """
+        try:
+            os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
+            with self._opened(os.O_RDWR | os.O_CREAT) as file, _alone(file):
+                self._remove_cut_line(file)
+        except OSError as error:
+            place = error.filename or self._path
+            raise BadStudy(f"{place}: {error.strerror}; {ELSEWHERE}") from None
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """Yield the operations from that number on, without a last line cut off."""
+        first, offset = self._next if self._next[0] <= log_number_from else (0, 0)
+        try:
+            with self._opened(os.O_RDONLY) as file:
+                file.seek(offset)
+                data = file.read()
+        except OSError as error:
+            raise BadStudy(f"{self._path}: {error.strerror}") from None
+        lines = data.split(b"\n")[:-1]
+        for number, line in enumerate(lines, first):
+            log = _parsed(line)
+            if log is None and number == first + len(lines) - 1:
+                return
+            if log is None:
+                raise BadStudy(f"{self._path}:{number + 1}: {_NO_JOURNAL}")
+            offset += len(line) + 1
+            self._next = (number + 1, offset)
+            if number >= log_number_from:
+                yield log
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append operations, all or none."""
+        lines = (json.dumps(log, separators=(",", ":")) for log in logs)
+        data = "".join(f"{line}\n" for line in lines).encode()
+        try:
+            with self._opened(os.O_RDWR | os.O_APPEND) as file, _alone(file):
+                if not _ends_whole(file):
+                    self._remove_cut_line(file)
+                _append(file, data, sync=any("state" in log for log in logs))
+        except OSError as error:
+            hint = KEPT
+            if not os.path.isfile(self._path) and not os.path.islink(self._path):
+                hint = "the study was removed while it was searched, its trials with it"
+            raise BadStudy(f"{self._path}: {error.strerror}; {hint}") from None
+
+    @contextlib.contextmanager
+    def _opened(self, flags: int) -> Iterator[IO[bytes]]:
+        """Open the file if it is a regular one of a size that a search writes."""
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        mode = "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "r+b"
+        try:
+            handle = os.open(self._path, flags, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                check_file(self._path, stat.S_IFLNK)
+            raise
+        with os.fdopen(handle, mode, buffering=0) as file:
+            status = os.fstat(handle)
+            check_file(self._path, status.st_mode)
+            if status.st_size > self._most:
+                raise BadStudy(f"{self._path}: larger than {self._most >> 20} MiB")
+            yield file
+
+    def _remove_cut_line(self, file: IO[bytes]) -> None:
+        """Move a last line aside that a killed process or machine left unfinished.
+
+        Raises ``BadStudy`` for a file that is no journal, which stays as it is.
+        """
+        file.seek(0)
+        data = file.read()
+        *lines, rest = data.split(b"\n")
+        wrong = (number for number, line in enumerate(lines) if not _parsed(line))
+        good = next(wrong, len(lines))
+        begun = data[: len(_START)] == _START[: len(data)]
+        if good < len(lines) - 1 or not (good or begun):
+            raise BadStudy(f"{self._path}:{good + 1}: {_NO_JOURNAL}")
+        if good < len(lines) or rest:
+            kept = sum(len(line) + 1 for line in lines[:good])
+            _keep_aside(f"{self._path}.bak", data[kept:])
+            file.truncate(kept)
+
+
+_START = b'{"op_code":'
+_NO_JOURNAL = "no operation of a study; move the file, or name another storage"
+
+
+def check_file(path: str, mode: int) -> None:
+    """Raise ``BadStudy`` unless a file of that mode is a regular one."""
+    if not stat.S_ISREG(mode):
+        odd = "a link" if stat.S_ISLNK(mode) else "no regular file"
+        raise BadStudy(f"{path}: {odd}, which no search writes to; remove it")
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The operation of a line; ``None`` where it is none."""
+    try:
+        log = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return log if isinstance(log, dict) and "op_code" in log else None
+
+
+def _ends_whole(file: IO[bytes]) -> bool:
+    """Whether the last line of a file has its line ending."""
+    size = file.seek(0, os.SEEK_END)
+    return not size or os.pread(file.fileno(), 1, size - 1) == b"\n"
+
+
+def _append(file: IO[bytes], data: bytes, *, sync: bool) -> None:
+    size = file.seek(0, os.SEEK_END)
+    try:
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if sync:
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(size)
+        raise
+
+
+def _keep_aside(path: str, data: bytes) -> None:
+    """Write a file in place of an older one, which may be a link."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def _alone(file: IO[bytes]) -> Iterator[None]:
+    """Keep other processes from appending; file systems without locks go without."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    yield  # closing the file releases the lock
+
+
+def open_storage(
+    url: str, *, create: bool, most: int = MAX_BYTES
+) -> optuna.storages.BaseStorage:
+    """Open the storage of a study; raises ``BadStudy`` with one line.
+
+    ``url`` is the path of a journal file, or what Optuna takes: ``sqlite:///x.db``,
+    ``postgresql://...``, ``mysql://...``, ``redis://...``.
+    """
+    from optuna.storages import JournalStorage, get_storage
+    from optuna.storages.journal import JournalRedisBackend
+
+    with errors_of(url), warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if url.startswith("redis"):
+            return JournalStorage(JournalRedisBackend(url))
+        if "://" in url:
+            return get_storage(url)
+        backend = JournalBackend(url, most)
+        if create:
+            backend.create()
+        return JournalStorage(backend)
+
+
+@contextlib.contextmanager
+def errors_of(url: str) -> Iterator[None]:
+    """Raise what a storage raises as ``BadStudy``, without the URL's password."""
+    try:
+        yield
+    except BadStudy:
+        raise
+    except ImportError as error:
+        name = getattr(error.__cause__, "name", None) or error.name or "its driver"
+        hint = f"it needs {name}: pip install {_PACKAGES.get(name, name)}"
+        raise BadStudy(f"{without_password(url)}: {hint}") from None
+    except Exception as error:  # a journal of others, a database without a server
+        if not url:
+            raise
+        if "://" not in url:
+            what = f"no journal that this version reads ({type(error).__name__})"
+            raise BadStudy(f"{url}: {what}") from None
+        raise BadStudy(f"{without_password(url)}: {_reason(error, url)}") from None
+
+
+_PACKAGES = {
+    "psycopg": "'psycopg[binary]'",
+    "psycopg2": "psycopg2-binary",
+    "MySQLdb": "mysqlclient",
+}
+"""What to install for a module that SQLAlchemy imports."""
+_PASSWORD = re.compile(r"(?<=://)[^/?#:@]*:(?P<user>.*)@|[?&]pass\w*=(?P<query>[^&#]*)")
+
+
+def without_password(url: str) -> str:
+    """A storage's URL as it may be shown."""
+    for found in reversed(list(_PASSWORD.finditer(url))):
+        name = "user" if found["user"] is not None else "query"
+        url = f"{url[: found.start(name)]}***{url[found.end(name) :]}"
+    return url
+
+
+def _reason(error: Exception, url: str) -> str:
+    """Why a database does not answer, in one line, without its password."""
+    import sqlalchemy
+
+    if isinstance(error, sqlalchemy.exc.NoSuchModuleError):
+        return "no storage of that kind; use sqlite:///FILE, postgresql:// or mysql://"
+    if isinstance(error, sqlalchemy.exc.ArgumentError):
+        return "no storage URL; sqlite:///study.db is one"
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    cause = getattr(cause, "orig", None) or cause
+    lines = str(cause).split("\n")
+    reason = lines[0].strip() or type(cause).__name__
+    for found in _PASSWORD.finditer(url):
+        if secret := found["user"] or found["query"]:
+            reason = reason.replace(secret, "***")
+    return reason

@@ -1,0 +1,366 @@
+"""The record of a trial: one JSON line, left by every trial and read by replay.
+
+What comes from a worker or a file is checked here, once: a named field of another type
+than it should have counts as not told. What has no name here is kept in ``extra``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeGuard
+
+from fp8tune.trials.loss_run import LossRun, parse_loss_run
+
+OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user")
+"""How a trial can end; all but ``ok`` say what went wrong.
+
+``launch``: it never reached its first step, or was ended in its steps by what may
+pass; ``user``: the user's own code raised.
+"""
+BEFORE_BUILD = ("start", "import", "gpu")
+"""Stages of a trial before it builds its model: nothing in them depends on its setting.
+"""
+FULL = 0.92
+"""Share of the GPU's memory that may be reserved: beyond it fragmentation, another
+batch or an evaluation ends a long run."""
+MAX_LINE = 1 << 20
+"""Longest line that is read [characters]."""
+MAX_NUMBER = 1e18
+
+
+class BadRecord(Exception):
+    """A line is no record: says why."""
+
+
+class OtherProcess(NamedTuple):
+    """A process beside a trial on its GPU; ``gib`` is 0 where its memory is unknown."""
+
+    name: str
+    pid: int
+    gib: float = 0.0
+
+
+class Discarded(NamedTuple):
+    """Steps that do not count, numbered from 0, ``last`` included, and why."""
+
+    first: int
+    last: int
+    why: str
+
+
+class Record(NamedTuple):
+    """One trial.
+
+    ``knobs`` maps config keys to the values tried. ``tokens_per_second`` is over all
+    GPUs and counted steps, ``step_ms`` are these steps' times [ms]. ``peak_gib`` and
+    ``reserved_gib`` are allocated and reserved memory of the fullest GPU [GiB].
+    ``cost_s`` is the trial's wall time with start and compile [s]. What was not
+    measured or told is 0 or empty.
+
+    How it ended: ``message``, and the stage that its process reached; ``import_s`` is
+    how long it imported torch [s].
+
+    Where it ran: ``capacity_gib`` is the memory of its GPU [GiB], ``environment`` names
+    GPU and torch, ``versions`` the software, ``others`` the processes beside it;
+    ``unwatched`` says why the driver told nothing. A ``rehearsal`` ran on a CPU.
+    ``synthetic_data``: not the config's own; ``None`` where that is not known.
+
+    How its steps went: ``all_step_ms`` has every step, those that are ``discarded``
+    too; ``micro_batch_ms`` the micro-batches of each counted step, where these are the
+    samples; ``median_step_ms_95`` is the 95 % interval of their median.
+
+    One GPU that stands for many: ``extrapolated`` says how, ``extrapolation_error`` is
+    relative; ``communication_ms`` is predicted and added to each step, and
+    ``communication_ends_ms`` are what it may be as well.
+
+    A run for its losses: ``loss_run`` is how it was trained, ``losses`` and
+    ``grad_norms`` are by step.
+    """
+
+    knobs: dict[str, Any]
+    outcome: str
+    tokens_per_second: float = 0.0
+    step_ms: tuple[float, ...] = ()
+    peak_gib: float = 0.0
+    reserved_gib: float = 0.0
+    cost_s: float = 0.0
+    message: str = ""
+    stage_reached: str = ""
+    import_s: float = 0.0
+    capacity_gib: float = 0.0
+    alloc_retries: int = 0
+    environment: str = ""
+    versions: Mapping[str, str] = {}
+    rehearsal: bool = False
+    synthetic_data: bool | None = None
+    others: tuple[OtherProcess, ...] = ()
+    unwatched: str = ""
+    sm_mhz: float = 0.0
+    temperature_c: float = 0.0
+    grad_accum: int = 0
+    tokens_per_step: int = 0
+    all_step_ms: tuple[float, ...] = ()
+    discarded: tuple[Discarded, ...] = ()
+    micro_batch_ms: tuple[tuple[float, ...], ...] = ()
+    median_step_ms_95: tuple[float, ...] = ()
+    recompiles: int = 0
+    float8_linears: int = 0
+    float8_matmuls: int = 0
+    power_w: float = 0.0
+    tokens_per_joule: float = 0.0
+    extrapolated: str = ""
+    extrapolation_error: float | None = None
+    communication_ms: float = 0.0
+    communication_ends_ms: tuple[float, ...] = ()
+    loss_run: LossRun | None = None
+    losses: tuple[float, ...] = ()
+    grad_norms: tuple[float, ...] = ()
+    extra: Mapping[str, Any] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether the setting ran."""
+        return self.outcome == "ok"
+
+    @property
+    def never_began(self) -> bool:
+        """Whether it failed before its setting could matter."""
+        return self.stage_reached in BEFORE_BUILD
+
+    @property
+    def relative_error(self) -> float:
+        """Half of the 95 % interval of its tokens/s (log), by its steps; 0: unknown."""
+        match self.median_step_ms_95:
+            case (low, high) if 0 < low <= high:
+                return math.log(high / low) / 2
+        return 0.0
+
+    @property
+    def memory_shortage(self) -> str:
+        """Why a trial that ran leaves too little memory for a long run; ``""`` if not.
+
+        It reserved more than ``FULL`` of the GPU, or its allocator had to free what it
+        kept and try again, which costs time in every step and fails one day.
+        """
+        if not self.ok:
+            return ""
+        if self.capacity_gib and self.reserved_gib > FULL * self.capacity_gib:
+            share = 100 * self.reserved_gib / self.capacity_gib
+            return (
+                f"{share:.1f} % of the GPU's memory reserved, over {100 * FULL:.0f} %"
+            )
+        if count := self.alloc_retries:
+            return f"{count} allocator {'retry' if count == 1 else 'retries'}"
+        return ""
+
+    def data(self) -> dict[str, Any]:
+        """The record as JSON has it; named fields that say nothing are left out."""
+        fields = self._asdict()
+        extra = fields.pop("extra")
+        told = {
+            name: value
+            for name, value in fields.items()
+            if name in CONTRACT or value != self._field_defaults[name]
+        }
+        if self.loss_run:
+            told["loss_run"] = self.loss_run._asdict()
+        for name, kind in (("others", OtherProcess), ("discarded", Discarded)):
+            if name in told:
+                told[name] = [kind._asdict(each) for each in told[name]]
+        return {**told, **extra}
+
+    def line(self) -> str:
+        """The record as one line of JSON, without its line ending."""
+        return json.dumps(self.data(), allow_nan=False)
+
+
+CONTRACT = Record._fields[:7]
+"""Fields that every record has."""
+_NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")
+
+
+def positive(value: Any) -> TypeGuard[float]:
+    """Whether a value is a number above 0."""
+    return _plain(value) and 0 < value < MAX_NUMBER
+
+
+def _plain(value: Any) -> TypeGuard[float]:
+    """Whether a value is a number that can be computed with."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return plain and abs(value) < MAX_NUMBER
+
+
+def parse(line: str) -> Record:
+    """Read one line; raises ``BadRecord``."""
+    return from_data(load(line))
+
+
+def load(line: str) -> dict[str, Any]:
+    """The JSON object of one line; raises ``BadRecord``.
+
+    NaN, infinities and integers that TOML cannot hold are read as null.
+    """
+    if len(line) > MAX_LINE:
+        raise BadRecord(f"a line of more than {MAX_LINE >> 20} MiB")
+    try:
+        data = json.loads(
+            line, parse_constant=_no_number, parse_float=_finite, parse_int=_small
+        )
+    except (ValueError, RecursionError):
+        raise BadRecord("no JSON") from None
+    if not isinstance(data, dict):
+        raise BadRecord("no JSON object")
+    return data
+
+
+def _no_number(_name: str) -> None:
+    """NaN and infinities, which JSON does not have: nothing was measured."""
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _small(text: str) -> int | None:
+    value = int(text)
+    return value if _fits(value) else None
+
+
+def _fits(value: int) -> bool:
+    """Whether a TOML file could hold it."""
+    return -(1 << 63) <= value < 1 << 63
+
+
+def from_data(told: Mapping[str, Any]) -> Record:
+    """The record of a JSON object; raises ``BadRecord``."""
+    data = dict(told)
+    knobs, outcome = data.pop("knobs", None), data.pop("outcome", None)
+    if not isinstance(knobs, dict) or not all(map(_is_scalar, knobs.values())):
+        raise BadRecord("`knobs` maps config keys to plain values")
+    if outcome not in OUTCOMES:
+        raise BadRecord(f"`outcome` is one of {', '.join(OUTCOMES)}")
+    if outcome != "ok":  # null: not measured
+        absent = [name for name in (*_NUMBERS, "step_ms") if data.get(name, 0) is None]
+        for name in absent:
+            del data[name]
+    named: dict[str, Any] = {
+        name: _number(name, data.pop(name, 0.0)) for name in _NUMBERS
+    }
+    steps = data.pop("step_ms", [])
+    if not isinstance(steps, (list, tuple)):
+        raise BadRecord("`step_ms` is an array of numbers")
+    step_ms = tuple(_number("step_ms", step) for step in steps)
+    if outcome == "ok" and not named["tokens_per_second"]:
+        raise BadRecord("an ok trial has `tokens_per_second`")
+    named |= {name: _READ[name](data.pop(name)) for name in _READ if name in data}
+    return Record(knobs, outcome, step_ms=step_ms, **named, extra=data)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a TOML file could hold it as a plain value."""
+    small = not isinstance(value, int) or _fits(value)
+    return small and isinstance(value, (str, bool, int, float))
+
+
+def _number(name: str, value: Any) -> float:
+    if not _plain(value) or value < 0:
+        raise BadRecord(f"`{name}` is a number of at least 0")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _flag(value: Any) -> bool:
+    return value is True
+
+
+def _known_flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 < value < MAX_NUMBER else 0
+
+
+def _positive(value: Any) -> float:
+    return float(value) if positive(value) else 0.0
+
+
+def _error(value: Any) -> float | None:
+    return float(value) if _plain(value) else None
+
+
+def _texts(value: Any) -> dict[str, str]:
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {name: text for name, text in pairs if isinstance(text, str)}
+
+
+def _series(value: Any) -> tuple[float, ...]:
+    """Numbers up to the first that is none."""
+    numbers: list[float] = []
+    for each in value if isinstance(value, (list, tuple)) else ():
+        if not _plain(each):
+            break
+        numbers.append(float(each))
+    return tuple(numbers)
+
+
+def _many_series(value: Any) -> tuple[tuple[float, ...], ...]:
+    every = value if isinstance(value, (list, tuple)) else ()
+    return tuple(_series(each) for each in every)
+
+
+def _others(value: Any) -> tuple[OtherProcess, ...]:
+    known = []
+    for each in value if isinstance(value, (list, tuple)) else ():
+        match each:
+            case {"name": str(name), "pid": int(pid)}:
+                known.append(OtherProcess(name, pid, _positive(each.get("gib"))))
+    return tuple(known)
+
+
+def _discarded(value: Any) -> tuple[Discarded, ...]:
+    known = []
+    for each in value if isinstance(value, (list, tuple)) else ():
+        match each:
+            case {"first": int(first), "last": int(last), "why": str(why)}:
+                known.append(Discarded(first, last, why))
+    return tuple(known)
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(
+        ("message", "stage_reached", "environment", "unwatched", "extrapolated"), _text
+    ),
+    "rehearsal": _flag,
+    "synthetic_data": _known_flag,
+    **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),
+    **dict.fromkeys(("recompiles", "float8_linears", "float8_matmuls"), _count),
+    **dict.fromkeys(("import_s", "capacity_gib", "sm_mhz"), _positive),
+    **dict.fromkeys(("temperature_c", "power_w", "tokens_per_joule"), _positive),
+    **dict.fromkeys(("all_step_ms", "median_step_ms_95"), _series),
+    **dict.fromkeys(("losses", "grad_norms", "communication_ends_ms"), _series),
+    "communication_ms": _positive,
+    "extrapolation_error": _error,
+    "versions": _texts,
+    "others": _others,
+    "discarded": _discarded,
+    "micro_batch_ms": _many_series,
+    "loss_run": parse_loss_run,
+}
+"""How each named field is read."""
+
+
+def parse_all(lines: Iterable[str]) -> Iterator[Record]:
+    """Read many lines; ``BadRecord`` names the line. Empty lines are passed over."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield parse(line)
+            except BadRecord as error:
+                raise BadRecord(f"line {number}: {error}") from None

@@ -1,0 +1,78 @@
+"""A trial's place in its study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fp8tune.trials.record import Record, from_data, load
+
+STAGES = ("baseline", "bf16-baseline", "search", "confirm", "stability")
+"""Why a trial was run: the user's config, the same in bf16, the search itself, the
+confirmation at its end, or to compare what FP8 and bf16 learn."""
+
+
+class Trial(NamedTuple):
+    """A record with its place in the study.
+
+    ``process`` counts the processes that had taken the study up before the one that ran
+    the trial. A trial that took all the time that was left and did not end is
+    ``cut_off``: it tells nothing of its setting. ``budget_s`` is the budget [s] of the
+    search that ran it, where a larger one would go on otherwise: of a trial that was
+    given up at its deadline, and of those after which a search proposes nothing new.
+    These say in ``searched_all`` whether the search had nothing left to propose.
+    """
+
+    number: int
+    stage: str
+    record: Record
+    process: int = 0
+    cut_off: bool = False
+    budget_s: float = math.inf
+    searched_all: bool | None = None
+
+    @property
+    def is_of_budget(self) -> bool:
+        """Whether a larger budget would have gone on otherwise after it."""
+        return self.budget_s < math.inf
+
+    def data(self) -> dict[str, Any]:
+        """The trial as JSON has it: its record, and its place in the study."""
+        fields = self._asdict()
+        del fields["record"], fields["number"]
+        told = {
+            name: value
+            for name, value in fields.items()
+            if name == "stage" or value != self._field_defaults[name]
+        }
+        return {**self.record.data(), "trial": self.number, **told}
+
+
+def parse_trial(number: int, line: str) -> Trial:
+    """Read a line of a study; raises ``BadRecord``."""
+    return trial_from_data(number, load(line))
+
+
+def trial_from_data(number: int, told: dict[str, Any]) -> Trial:
+    """The trial of a JSON object; raises ``BadRecord``."""
+    data = dict(told)
+    data.pop("trial", None)
+    stage, process = data.pop("stage", "search"), data.pop("process", 0)
+    budget, cut_off = data.pop("budget_s", None), data.pop("cut_off", False)
+    searched_all = data.pop("searched_all", None)
+    plain = isinstance(budget, (int, float)) and not isinstance(budget, bool)
+    return Trial(
+        number,
+        stage if stage in STAGES else "search",
+        from_data(data),
+        process if type(process) is int and process > 0 else 0,
+        cut_off is True,
+        float(budget) if plain else math.inf,
+        searched_all if isinstance(searched_all, bool) else None,
+    )
+
+
+def timed(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials that tell how fast a setting is: all but those that compare losses."""
+    return [trial for trial in trials if trial.stage != "stability"]
