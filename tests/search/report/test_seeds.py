@@ -83,7 +83,7 @@ def test_one_run_that_climbs_is_warned_of_and_the_headline(tmp_path):
     fp8 = seeds("fp8")
     case = compared(tmp_path / "s", [*seeds(), climbing(fp8[0]), *fp8[1:]])
     told = story(case)
-    assert told.headline == "Unsure: FP8 may diverge"
+    assert told.headline == "Inconclusive: FP8 may diverge"
     assert told.warnings[0].startswith("FP8 may diverge: it did in 1 of 3 seeds")
     assert case.found.verdict == "inconclusive"
 
@@ -105,7 +105,7 @@ def test_divergence_under_a_harsher_warmup_alone_is_the_headline(tmp_path):
     told = story(
         compared(tmp_path / "s", [*HARSH, *seeds(**OWN), *seeds("fp8", **OWN)])
     )
-    assert told.headline == "Unsure: FP8 may diverge at the full learning rate"
+    assert told.headline == "Inconclusive: FP8 may diverge at the full learning rate"
     (warning,) = told.warnings
     assert warning.startswith("FP8 may diverge: with a warmup of 8 steps it did in 3")
     assert warning.endswith(
