@@ -40,7 +40,8 @@ from benchmarks.search.aa_cases import (
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.guided import Guided
+from fp8tune.search.prior import flat
+from fp8tune.search.sampled import Sampled
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
@@ -93,7 +94,8 @@ def run(case: Case, seed: int) -> Outcome:
     given = draw.choice(_in(space, "fp8"))
     faster = winners(space, given, case, draw)
     records = list(_records(space, faster, case, draw))
-    study, strategy = Study(space), Guided(space, given)
+    study = Study(space)
+    strategy = Sampled(study, given, flat)
     replay, limits = Drifting(records, space), Limits(case.budget_s)
     replay.drift, replay.when = case.drift, case.when
     windowed = case.when in WINDOWS_S

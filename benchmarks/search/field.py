@@ -15,11 +15,10 @@ ARMS: dict[str, Callable[[World], Result]] = {
     "random": lambda w: race(w, arms.random_order),
     "doubling by hand": lambda w: race(w, arms.doubling),
     "DeepSpeed's rule": lambda w: race(w, arms.deepspeed),
-    "ours with TPE for the speed model": lambda w: race(w, optuna_arms.filtered_tpe),
+    "TPE with our filter": lambda w: ours(w, Variant(sampler="tpe")),
     "ours, estimate wrong by 10 %": lambda w: ours(w, Variant(error=0.10)),
     "ours, estimate wrong by 25 %": lambda w: ours(w, Variant(error=0.25)),
     "ours, without warm starts": lambda w: ours(w, Variant(usual=False)),
-    "ours, no memory filter": lambda w: ours(w, Variant(sure=(0.0,))),
     "ours, records without peaks": lambda w: ours(w, Variant(peaks=False)),
     "ours, allocator retries at the start": lambda w: ours(w, Variant(retries=True)),
 }

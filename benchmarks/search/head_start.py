@@ -18,9 +18,10 @@ from fp8tune.facts.off import Measured
 from fp8tune.facts.runs import MEMORY
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.earlier import NOTHING, Earlier, earlier
-from fp8tune.search.guided import Guided
-from fp8tune.search.prior import CORRECTED, Expected, Prior
+from fp8tune.search.earlier import earlier_trials
+from fp8tune.search.prior import CORRECTED, Prior
+from fp8tune.search.sampled import Sampled
+from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
@@ -110,10 +111,10 @@ def calibrated(mine: Estimate, other: Estimate, records: Sequence[Record]) -> Pr
 
 
 def _search(
-    world: World, prior: Prior, past: Earlier = NOTHING
+    world: World, prior: Prior, past: Sequence[EarlierTrial] = ()
 ) -> tuple[Outcome, list[Record]]:
     space, study = world.space, Study(world.space)
-    strategy = Guided(space, world.given, prior, earlier=past)
+    strategy = Sampled(study, world.given, prior, earlier=past)
     runner = Replay(world.records(), space)
     found = Search(space, world.given, runner, strategy, study, Limits(BUDGET_S)).run()
     chosen = [t.record for t in study.trials if t.stage == "search"]
@@ -140,13 +141,12 @@ def compare(pair: Pair, error: float, *, alike: bool) -> Both:
     def expect(record: Record) -> Expected:
         return other.expect(pair.first.space.point(record.knobs))
 
-    past = earlier(
-        "first",
+    past = earlier_trials(
         pair.second.space,
         records,
         expect,
         pair.scale,
         pair.second.capacity_gib,
     )
-    started, _ = _search(pair.second, calibrated(mine, other, records), past)
+    started, _ = _search(pair.second, calibrated(mine, other, records), [*past])
     return Both(fresh, started)

@@ -9,14 +9,7 @@ import optuna
 
 from benchmarks.search.arms import Ask
 from benchmarks.search.landscape import World
-from fp8tune.search.capacity import Memory
-from fp8tune.search.guided import SURE
-from fp8tune.search.works import closed
-from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
-
-MOST = 100
-"""Asks in a row that may only give settings that were tried already."""
 
 
 def tpe(world: World, ask: Ask) -> None:
@@ -41,39 +34,6 @@ def _tpe(world: World, ask: Ask, *, fail: bool) -> None:
         else:
             trial.set_constraint("works", 1.0)
             study.tell(trial, 0.0)
-
-
-def filtered_tpe(world: World, ask: Ask) -> None:
-    """Ours with TPE in place of the model of speed: the same filter, no repeats."""
-    study = _study(world)
-    runs: list[tuple[Point, Record]] = []
-    open_points = set(world.space.points(world.given))
-    asked = 0
-    while asked < MOST and open_points:
-        trial, point = _asked(world, study)
-        if point in open_points:
-            record = ask(point)
-            runs.append((point, record))
-            open_points = _open(world, runs)
-            asked = 0
-        else:
-            known = (r for p, r in runs if p == point)
-            record = next(known, Record({}, "oom"))
-            asked += 1
-        if not record.ok:
-            trial.set_constraint("works", 1.0)
-        study.tell(trial, record.tokens_per_second)
-
-
-def _open(world: World, runs: list[tuple[Point, Record]]) -> set[Point]:
-    shut = closed(world.space, runs)
-    points = [p for p in world.space.points(world.given) if not shut(p)]
-    if not points:
-        return set()
-    ooms = sum(record.outcome == "oom" for _, record in runs)
-    fits = Memory(world.space, runs).fit(points).probability
-    sure = SURE[min(ooms, len(SURE) - 1)]
-    return {point for point, chance in zip(points, fits, strict=True) if chance >= sure}
 
 
 def _study(world: World) -> optuna.Study:

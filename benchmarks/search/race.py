@@ -12,8 +12,9 @@ from benchmarks.search.arms import Arm, best_measured
 from benchmarks.search.landscape import World
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.guided import SURE, Guided
-from fp8tune.search.prior import Expected, Prior, flat
+from fp8tune.search.prior import Prior, flat
+from fp8tune.search.sampled import Sampled
+from fp8tune.search.sampler import Expected
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
@@ -77,12 +78,13 @@ class Variant(NamedTuple):
 
     ``error`` is the relative error of an estimate of memory and of speed, 0 for no
     estimate; without ``usual`` nothing is known of AC and compile beforehand either, so
-    that the prior is flat. With ``retries`` the given setting and its twin leave too
-    little memory, by what their allocator says, though the GPU is not full.
+    that the prior is flat. ``sampler`` is as the command's option. With ``retries`` the
+    baseline and its bf16 version leave too little memory, by what their allocator says,
+    though the GPU is not full.
     """
 
     error: float = 0.0
-    sure: tuple[float, ...] = SURE
+    sampler: str = "auto"
     usual: bool = True
     peaks: bool = True
     retries: bool = False
@@ -124,8 +126,8 @@ def _search(world: World, variant: Variant, budget: float) -> _Ended:
     space = world.space if variant.usual else _nameless(world.space)
     records = [_told(world, record, variant) for record in world.records()]
     prior = estimate(world, variant.error) if variant.error else flat
-    strategy = Guided(space, world.given, prior, sure=variant.sure)
     study = Study(space)
+    strategy = Sampled(study, world.given, prior, name=variant.sampler)
     search = Search(
         space, world.given, Replay(records, space), strategy, study, Limits(budget)
     )

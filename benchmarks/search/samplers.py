@@ -36,11 +36,10 @@ from benchmarks.search.arms import best_measured
 from benchmarks.search.landscape import STEPS, World, world
 from benchmarks.search.race import estimate
 from fp8tune.search import sampler as sampling
-from fp8tune.search.guided import Guided
-from fp8tune.search.prior import Expected, Prior, flat
+from fp8tune.search.prior import Prior, flat
+from fp8tune.search.sampler import Expected
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
-from fp8tune.trials.trial import Trial
 
 MINUTES = (20, 30, 60)
 FIRST, COUNT = 620_000, 40
@@ -51,7 +50,7 @@ ESTIMATES = {
     "wrong by 25 % per cell, and about the batch": TILT,
     "none": None,
 }
-"""What all arms are told. A cell has the settings that differ in the batch alone.
+"""The estimates that all arms have. Settings of a cell differ in the batch alone.
 
 The first has the right shape in each cell, as no real estimate has. In the second the
 speed is wrong by the batch to a power besides, whose standard deviation this is.
@@ -91,19 +90,6 @@ def prior(place: World, case: Case) -> Prior:
         return found._replace(tokens_per_second=found.tokens_per_second * wrong)
 
     return expect
-
-
-def guided(place: World, case: Case) -> Next:
-    """What fp8tune had before the samplers."""
-    told = prior(place, case)
-    strategy = Guided(place.space, place.given, told, place.capacity_gib)
-
-    def after(trials: Sequence[tuple[Point, Record]]) -> Point | None:
-        known = [Trial(i, "search", record) for i, (_, record) in enumerate(trials)]
-        proposal = strategy.propose(known)
-        return None if proposal is None else proposal.point
-
-    return after
 
 
 def sampler(place: World, case: Case, name: str) -> Next:
@@ -161,7 +147,6 @@ ARMS: dict[str, Callable[[World, Case], Next]] = {
     "TPE": lambda place, case: sampler(place, case, "tpe"),
     "GP": lambda place, case: sampler(place, case, "gp"),
     "random": lambda place, case: sampler(place, case, "random"),
-    "before the samplers": guided,
 }
 
 
@@ -305,7 +290,7 @@ All arms have the same memory model as a filter, know the GPU's memory, and neve
 a setting; TPE, GP and random begin with the same warm starts, the best setting of each
 of six cells by the estimate. TPE draws no random start of its own, GP does (compared on
 seeds 0 to 17). "ours" is `ThroughputSampler`, "before the samplers" is the strategy
-that it was written from. Ours ends by itself; TPE, GP and random only when no feasible
+that it was written from and that is gone. Ours ends by itself; TPE, GP and random only when no feasible
 setting is left or the hour is over. Every third landscape has optimizer steps of 10 to
 60 s; a trial takes 60 s of steps, at least 3 and at most 15 of them. What is measured
 best at a time counts as it truly is; there is no bf16 baseline and no confirmation.

@@ -5,27 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
-from fp8tune.search.line import PRIOR_NOISE
-from fp8tune.search.surrogate import usual
+from fp8tune.search.sampler import Expected
+from fp8tune.search.sampler.memory import PRIOR_ERROR
+from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
 from fp8tune.search.tokens import with_knobs
 from fp8tune.trials.space import Point, Space
-
-
-class Expected(NamedTuple):
-    """Peak memory of the fullest GPU [GiB], and tokens/s on any scale; 0: unknown.
-
-    ``error`` is the relative deviation of the peak.
-    """
-
-    peak_gib: float = 0.0
-    tokens_per_second: float = 0.0
-    error: float = PRIOR_NOISE
-
 
 CORRECTED = 0.05
 """Smallest relative deviation of a peak that measured runs have corrected."""
@@ -61,7 +50,7 @@ def _corrected(found: Expected, job: Job, runs: Sequence[Run]) -> Expected:
         band = calibration.memory(job, runs)
         if band.runs:
             error = max(CORRECTED, math.log(band.high / band.low) / 2)
-            found = found._replace(peak_gib=band.value, error=min(error, PRIOR_NOISE))
+            found = found._replace(peak_gib=band.value, error=min(error, PRIOR_ERROR))
     with contextlib.suppress(Unknown):
         found = found._replace(tokens_per_second=calibration.speed(job, runs).value)
     return found
@@ -90,13 +79,19 @@ def completed(
 
     def speed(point: Point) -> float:
         near = min(known, key=lambda other: _distance(space, point, other))
-        change = usual(space, point) - usual(space, near)
+        change = _usual_effect(space, point) - _usual_effect(space, near)
         return known[near].tokens_per_second * math.exp(change)
 
     return {
         point: e if point in known else e._replace(tokens_per_second=speed(point))
         for point, e in expected.items()
     }
+
+
+def _usual_effect(space: Space, point: Point) -> float:
+    """Log of what AC and compile usually do to tokens/s."""
+    ac, compiled = (space.value(point, role) for role in ("ac", "compile"))
+    return AC_EFFECT.get(ac, 0.0) + COMPILE_EFFECT.get(compiled, 0.0)
 
 
 def _distance(space: Space, one: Point, other: Point) -> tuple[float, int]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from fp8tune.search.earlier import NOTHING, Earlier
-from fp8tune.search.prior import Prior
+from fp8tune.search.prior import Prior, completed
 from fp8tune.search.sampler import (
     EarlierTrial,
     Expected,
@@ -41,7 +40,7 @@ class Sampled:
         given: Point,
         prior: Prior,
         card_gib: float = 0.0,
-        earlier: Earlier = NOTHING,
+        earlier: Sequence[EarlierTrial] = (),
         name: str = "auto",
     ) -> None:
         self.earlier = earlier
@@ -50,12 +49,12 @@ class Sampled:
         space = study.space
         options: dict[str, Any] = {
             **_roles(space),
-            "expected": _expectation(space, prior),
+            "expected": _expectation(space, given, prior),
             "capacity_gib": card_gib,
-            "earlier": _earlier_trials(space, earlier),
+            "earlier": earlier,
             "counts": self._counts,
         }
-        grid = [_params(space, point) for point in space.points(given)]
+        grid = [space.params(point) for point in space.points(given)]
         self._sampler: ThroughputSampler | FeasibleSampler | None = None
         if grid and name == "auto":
             self._sampler = ThroughputSampler(grid, **options)
@@ -99,12 +98,6 @@ class Sampled:
         return Proposal(point, "search", found.reason)
 
 
-def _params(space: Space, point: Point) -> dict[str, Any]:
-    """The values of a point as Optuna has them, also of keys that are not set."""
-    pairs = zip(space.knobs, point, strict=True)
-    return {knob.key: knob.values[place] for knob, place in pairs}
-
-
 def _roles(space: Space) -> dict[str, str | None]:
     knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
     roles = {name: knob.key if knob else None for name, knob in knobs.items()}
@@ -116,25 +109,16 @@ def _roles(space: Space) -> dict[str, str | None]:
     }
 
 
-def _expectation(space: Space, prior: Prior) -> Any:
+def _expectation(
+    space: Space, given: Point, prior: Prior
+) -> Callable[[dict[str, Any]], Expected]:
+    """The estimate of every setting that may be tried, asked for once."""
+    points = dict.fromkeys([*space.points(given), given, space.twin(given) or given])
+    known = completed(space, {point: prior(point) for point in points})
+
     def expected(params: dict[str, Any]) -> Expected:
         values = {key: value for key, value in params.items() if value is not None}
-        found = prior(space.point(values))
-        return Expected(found.peak_gib, found.tokens_per_second, found.error)
+        point = space.point(values)
+        return known[point] if point in known else prior(point)
 
     return expected
-
-
-def _earlier_trials(space: Space, earlier: Earlier) -> list[EarlierTrial]:
-    batch = space.knob("micro_batch")
-    return [
-        EarlierTrial(
-            params=_params(space, past.point)
-            | ({batch.key: past.batch} if batch and past.batch else {}),
-            outcome=past.record.outcome,
-            tokens_per_second=past.record.tokens_per_second,
-            memory_share=past.used,
-            expected_tokens_per_second=past.expected,
-        )
-        for past in earlier.past
-    ]

@@ -15,12 +15,13 @@ from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
 from fp8tune.search.aim import aimed
 from fp8tune.search.calibrate import measured, stored
-from fp8tune.search.earlier import NOTHING, Earlier, earlier
+from fp8tune.search.earlier import earlier_trials
 from fp8tune.search.near import VERSIONS, Found, found_in, nearest
 from fp8tune.search.plan import CannotPlan, Plan
-from fp8tune.search.prior import Expected, card_gib, completed, from_job
+from fp8tune.search.prior import card_gib, completed, from_job
 from fp8tune.search.retries import counting, latest
 from fp8tune.search.sampled import Sampled
+from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.study import Study, described
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import timed
@@ -133,11 +134,13 @@ def strategy(
         raise CannotPlan(f"--sampler {sampler}: {error}") from None
 
 
-def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Earlier:
-    """The study that a search starts from, if it is what it was."""
+def _earlier(
+    plan: Plan, about: Mapping[str, Any], begun: Start, aim: str
+) -> list[EarlierTrial]:
+    """The trials of the study that a search starts from, if it is what it was."""
     found = found_in(begun.study, plan, about) if begun.study else None
     if found is None or found.wrong:
-        return NOTHING
+        return []
     job, other = plan.config.job, found.study.plan
     every = timed(found.study.trials)[: begun.trials]
     trials = counting(every, latest(every))
@@ -153,4 +156,4 @@ def _earlier(plan: Plan, about: Mapping[str, Any], begun: Start, aim: str) -> Ea
 
     scale = other.config.job["seq_len"] / job["seq_len"]
     card = card_gib(other.config.job)
-    return earlier(found.study.name, plan.space, records, expect, scale, card)
+    return list(earlier_trials(plan.space, records, expect, scale, card))

@@ -119,10 +119,7 @@ class Study:
         It is written at once, with all its parameters: a process that is killed leaves
         a trial without a result and nothing else.
         """
-        params = {
-            knob.key: knob.values[place]
-            for knob, place in zip(self.space.knobs, point, strict=True)
-        }
+        params = self.space.params(point)
         template = create_trial(
             state=TrialState.RUNNING,
             params=params,

@@ -1,13 +1,11 @@
-"""Which settings need no further trial, and which will fail for other reasons."""
+"""Which settings need no further trial."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from fp8tune.search.normal import Array
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 
@@ -19,8 +17,6 @@ HOPELESS = 2
 batches are not tried."""
 FILLED = 0.75
 """Share of usable memory from which it may be full: the rest may be in pieces."""
-FAR = 0.25
-"""How much less a failure says of a setting per knob in which that differs."""
 
 
 def closed(
@@ -40,7 +36,7 @@ def closed(
         batch = space.batch(point)
         if batch and (record.outcome == "oom" or _fills(record, usable_gib)):
             cell = space.cell(point)
-            limits[cell] = min(limits.get(cell, np.inf), batch)
+            limits[cell] = min(limits.get(cell, math.inf), batch)
 
     def shut(point: Point) -> bool:
         records = tried.get(point, [])
@@ -48,7 +44,7 @@ def closed(
         if records and not again:
             return True
         cell = space.cell(point)
-        return cell in lost or space.batch(point) >= limits.get(cell, np.inf)
+        return cell in lost or space.batch(point) >= limits.get(cell, math.inf)
 
     return shut
 
@@ -74,28 +70,3 @@ def _lost(space: Space, runs: Runs) -> set[Point]:
     )
     found = {cell for cell, count in failures.items() if count >= HOPELESS}
     return found - ran if space.has_batches else set()
-
-
-def works(space: Space, points: Sequence[Point], runs: Runs) -> Array:
-    """The chance that nothing but memory stops each point.
-
-    Failures and successes count by how near they are, in knobs other than the batch.
-    """
-    good = [space.cell(point) for point, record in runs if record.ok]
-    bad = [
-        space.cell(point)
-        for point, record in runs
-        if not record.ok and record.outcome != "oom"
-    ]
-    if not bad:
-        return np.ones(len(points))
-    cells = np.array([space.cell(point) for point in points])
-    failed, ran = _nearness(cells, bad), _nearness(cells, good)
-    return np.asarray((ran + 2) / (ran + 2 + 2 * failed))
-
-
-def _nearness(cells: Array, others: Sequence[Point]) -> Array:
-    total = np.zeros(len(cells))
-    for other in others:
-        total += FAR ** (cells != np.array(other)).sum(axis=1)
-    return total

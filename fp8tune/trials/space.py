@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 Point = tuple[int, ...]
 """One setting of all knobs: which of its values each has, in the space's order.
@@ -63,9 +63,13 @@ class Space:
 
     def values(self, point: Point) -> dict[str, Any]:
         """Each knob's value at a point, by its key; without those that are not set."""
-        pairs = zip(self.knobs, point, strict=True)
-        values = {knob.key: knob.values[index] for knob, index in pairs}
+        values = self.params(point)
         return {key: value for key, value in values.items() if value is not None}
+
+    def params(self, point: Point) -> dict[str, Any]:
+        """Each knob's value at a point, by its key; ``None`` where it is not set."""
+        pairs = zip(self.knobs, point, strict=True)
+        return {knob.key: knob.values[index] for knob, index in pairs}
 
     def has(self, point: Point) -> bool:
         """Whether the point can be tried."""
@@ -140,7 +144,7 @@ class Space:
         return knob is not None and all(map(is_count, knob.values))
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: Any) -> TypeGuard[float]:
     """Whether a value is a number above 0."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and value > 0

@@ -4,8 +4,8 @@ import pytest
 
 from fp8tune.facts import calibration
 from fp8tune.search.calibrate import measured
-from fp8tune.search.line import PRIOR_NOISE
 from fp8tune.search.prior import CORRECTED, from_job
+from fp8tune.search.sampler.memory import PRIOR_ERROR
 from tests.search.report.studies import H200, MINE, config, plan, told
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
 
@@ -54,7 +54,7 @@ def test_a_corrected_peak_is_surer():
     predicted = plain.peak_gib
     runs = measured(job, [told(BEST, 150, peak_gib=1.1 * predicted)])
     found = from_job(SPACE, job, [r for r in runs if r.quantity == "memory"])(BEST)
-    assert plain.error == PRIOR_NOISE
+    assert plain.error == PRIOR_ERROR
     assert found.peak_gib == pytest.approx(1.1 * predicted)
     assert found.error == CORRECTED
 

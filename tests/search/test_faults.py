@@ -13,9 +13,10 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.guided import Guided
 from fp8tune.search.plan import read_config
+from fp8tune.search.prior import flat
 from fp8tune.search.real import plan_for_trials
+from fp8tune.search.sampled import Sampled
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import OtherProcess
@@ -70,9 +71,9 @@ def planned(batch):
 def searched(fault, seconds, batch=2, study=None):
     """Return the plan, answer and trials of a search among faults."""
     text, plan = planned(batch)
-    strategy = Guided(plan.space, plan.given)
     study = study or Study(plan.space)
     study.take_up()
+    strategy = Sampled(study, plan.given, flat)
     search = Search(
         plan.space,
         plan.given,

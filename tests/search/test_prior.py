@@ -3,7 +3,8 @@
 import pytest
 
 from fp8tune.job import Job, Source, Target, vocabulary
-from fp8tune.search.prior import Expected, card_gib, flat, from_job
+from fp8tune.search.prior import card_gib, flat, from_job
+from fp8tune.search.sampler import Expected
 from fp8tune.trials.space import Knob, Space
 
 SPACE = Space([Knob("train.batch_size", (1, 2, 4), "micro_batch")])

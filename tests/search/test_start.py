@@ -8,13 +8,12 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.search.calibrate import keep, measured
-from fp8tune.search.earlier import NOTHING
 from fp8tune.search.near import found_in, nearest
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.study import Study
 from tests.search.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
-from tests.search.tries import BEST, but, trials
+from tests.search.tries import BEST, but
 
 HERE = {
     "device": "cuda",
@@ -59,8 +58,10 @@ def test_a_near_study_is_started_from_and_named(studies):
     guide = strategy(
         MINE, MINE.about(**HERE), found, "tokens-per-second", Study(MINE.space)
     )
-    past = [one.record for one in guide.earlier.past]
-    assert past == [trial.record for trial in trials(*WHOLE)]
+    past = [(one.params, one.outcome, one.tokens_per_second) for one in guide.earlier]
+    assert past == [
+        (record.knobs, record.outcome, record.tokens_per_second) for _, record in WHOLE
+    ]
     assert {run.quantity for run in found.runs} == {"memory", "out-of-memory"}
 
 
@@ -82,12 +83,10 @@ def test_only_trials_that_tell_the_aim_are_evidence_of_it(studies):
     ]  # the confirmation
     folder = studies(pairs=[*WHOLE[:5], *watts])
     found = begun(folder, objective=ENERGY)
-    past = strategy(
-        MINE, MINE.about(**HERE), found, ENERGY, Study(MINE.space)
-    ).earlier.past
-    speeds = [one.record.tokens_per_second for one in past]
+    past = strategy(MINE, MINE.about(**HERE), found, ENERGY, Study(MINE.space)).earlier
+    speeds = [one.tokens_per_second for one in past]
     assert speeds == [0.0] + [2.0] * len(watts)  # what ran out of memory, still
-    assert [one.record.outcome for one in past][:2] == ["oom", "ok"]
+    assert [one.outcome for one in past][:2] == ["oom", "ok"]
 
 
 def test_a_study_that_tells_nothing_of_the_aim_is_none(studies):
@@ -194,7 +193,7 @@ def test_a_search_that_goes_on_keeps_its_start(studies):
     guide = strategy(
         MINE, MINE.about(**HERE), begun(folder), "tokens-per-second", Study(MINE.space)
     )
-    assert guide.earlier == NOTHING
+    assert guide.earlier == []
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import unconfirmed
 from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
-from fp8tune.search.prior import Expected, card_gib, from_job
+from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.report.fit import unfit
 from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import label
 from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, during, speed_of
+from fp8tune.search.sampler import Expected
 from fp8tune.search.statistics import Speed
 from fp8tune.trials.space import Knob, Point
 from fp8tune.trials.trial import Trial, timed

@@ -1,4 +1,4 @@
-"""What both samplers share: how they plug into Optuna, and what they are told."""
+"""What both samplers share: how they plug into Optuna, and their options."""
 
 from __future__ import annotations
 

@@ -3,13 +3,13 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.prior import Expected
 from fp8tune.search.report.data import Setting, case, frontier
 from fp8tune.search.report.figures.predicted import predicted, quantities
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.report.words import label
+from fp8tune.search.sampler import Expected
 from fp8tune.search.statistics import Speed
 from fp8tune.trials.space import Knob
 from tests.search.report.studies import FAILED, WHOLE, plan, shown, study

@@ -1,4 +1,4 @@
-"""The strategy: where it goes, what it never does, when it ends."""
+"""The sampler in a search: where it goes, what it never does, when it ends."""
 
 import json
 import statistics
@@ -8,26 +8,39 @@ import pytest
 from benchmarks.search.landscape import world
 from benchmarks.search.race import Variant, estimate, ours
 from fp8tune.runners.replay import Replay
-from fp8tune.search.answer import NOTHING_MORE
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.guided import RISKS, Guided
-from fp8tune.search.line import PRIOR_NOISE
-from fp8tune.search.prior import CORRECTED, Expected
+from fp8tune.search.prior import CORRECTED, flat
+from fp8tune.search.sampled import Sampled
+from fp8tune.search.sampler import Expected
+from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Knob, Space
-from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran, trials
+from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran
 
 SEEDS = range(7000, 7005)
 
 
-def history(place, kept=None):
+def searched(place, prior=flat, card_gib=0.0, records=None):
+    """The study and the answer of a search on a landscape."""
+    space, study = place.space, Study(place.space)
+    runner = Replay(place.records() if records is None else records, space)
+    strategy = Sampled(study, place.given, prior, card_gib)
+    limits = Limits(7200.0)
+    found = Search(space, place.given, runner, strategy, study, limits).run()
+    return study, found
+
+
+def history(place):
     """The trials of a search on a landscape."""
-    space = place.space
+    return searched(place)[0].trials
+
+
+def proposed(tried, space=SPACE, given=GIVEN, prior=flat):
+    """What the sampler proposes after trials, given as (stage, record)."""
     study = Study(space)
-    strategy = Guided(space, place.given)
-    runner = Replay(place.records(), space)
-    Search(space, place.given, runner, strategy, study, Limits(7200.0)).run()
-    return study.trials
+    for stage, record in tried:
+        study.add(stage, record)
+    return Sampled(study, given, prior).propose(study.trials)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -73,7 +86,7 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
     space = Space(knobs, speeds)
     records = [ran(p, speed, space=space, **SMALL) for p, speed in speeds.items()]
     study, runner = Study(space), Replay(records, space)
-    strategy = Guided(space, (0, 1))
+    strategy = Sampled(study, (0, 1), flat)
     found = Search(space, (0, 1), runner, strategy, study, Limits(7200.0)).run()
     assert found.chosen == (1, 1)
 
@@ -92,8 +105,8 @@ def test_the_same_history_gets_the_same_proposal(seed):
     found = history(place)
     search = [trial.number for trial in found if trial.stage == "search"]
     for number in search:
-        strategy = Guided(place.space, place.given)
-        proposal = strategy.propose(found[:number])
+        before = [(trial.stage, trial.record) for trial in found[:number]]
+        proposal = proposed(before, place.space, place.given)
         assert place.space.values(proposal.point) == found[number].record.knobs
 
 
@@ -105,24 +118,11 @@ def test_an_estimate_saves_trials_and_a_wrong_one_does_no_harm():
     assert sum(result.minutes_60 for result in wrong) >= 0.97 * len(places)
 
 
-@pytest.mark.parametrize(("seed", "whole"), [(7004, False), (7006, True)])
-def test_a_search_that_dares_no_more_has_not_seen_all(seed, whole):
-    """Where trials tell no memory many run out of it before the rest is left."""
-    place = world(seed)
-    told = [r._replace(peak_gib=0.0, reserved_gib=0.0) for r in place.records()]
-    strategy, runner = Guided(place.space, place.given), Replay(told, place.space)
-    study, limits = Study(place.space), Limits(7200.0)
-    search = Search(place.space, place.given, runner, strategy, study, limits)
-    found = search.run()
-    assert (found.oom_trials >= RISKS, found.whole) == (not whole, whole)
-    assert found.more == NOTHING_MORE
-
-
 TOO_HIGH = 1.4
 
 
 @pytest.mark.parametrize(
-    ("error", "peaks"), [(PRIOR_NOISE, True), (CORRECTED, True), (PRIOR_NOISE, False)]
+    ("error", "peaks"), [(PRIOR_ERROR, True), (CORRECTED, True), (PRIOR_ERROR, False)]
 )
 @pytest.mark.parametrize("seed", [7000, 7004, 7007])
 def test_an_estimate_of_memory_that_is_much_too_high_hides_nothing(seed, error, peaks):
@@ -136,11 +136,8 @@ def test_an_estimate_of_memory_that_is_much_too_high_hides_nothing(seed, error, 
 
     best = max(space.points(place.given), key=place.fraction)
     assert expect(best).peak_gib > place.capacity_gib
-    told = [r if peaks else r._replace(peak_gib=0.0) for r in place.records()]
-    strategy = Guided(space, place.given, expect, place.capacity_gib)
-    runner = Replay(told, space)
-    search = Search(space, place.given, runner, strategy, Study(space), Limits(7200.0))
-    found = search.run()
+    records = [r if peaks else r._replace(peak_gib=0.0) for r in place.records()]
+    _, found = searched(place, expect, place.capacity_gib, records)
     assert place.fraction(found.chosen) >= 0.97
 
 
@@ -148,60 +145,42 @@ def test_estimates_are_asked_for_once():
     place = world(7000)
     asked = []
     expect = estimate(place, 0.1)
-    strategy = Guided(place.space, place.given, lambda p: asked.append(p) or expect(p))
-    first = trials(("baseline", next(place.records())), space=place.space)
-    strategy.propose(first)
-    strategy.propose(first)
+    study = Study(place.space)
+    strategy = Sampled(study, place.given, lambda p: asked.append(p) or expect(p))
+    study.add("baseline", next(place.records()))
+    for _ in range(2):
+        strategy.propose(study.trials)
     assert len(asked) == len(set(asked))
 
 
 def test_where_nothing_runs_it_goes_on_with_what_is_likeliest_to():
-    strategy = Guided(SPACE, GIVEN)
-    tried = trials(("baseline", ran(GIVEN, outcome="oom")))
-    proposal = strategy.propose(tried)
+    proposal = proposed([("baseline", ran(GIVEN, outcome="oom"))])
     assert proposal.reason == "nothing has run yet"
     assert SPACE.batch(proposal.point) == 1 or proposal.point[1:3] != GIVEN[1:3]
 
 
 def test_the_end():
-    everything = [ran(point, 100, peak_gib=10.0) for point in SPACE.points(GIVEN)]
-    tried = trials(*(("search", record) for record in everything))
-    assert Guided(SPACE, GIVEN).propose(tried) is None
+    points = SPACE.points(GIVEN)
+    assert proposed([("search", ran(p, 100, peak_gib=10.0)) for p in points]) is None
 
 
 @pytest.mark.parametrize("outcome", ["oom", "hang", "compile", "launch"])
 def test_all_fails_and_it_ends(outcome):
-    strategy = Guided(SPACE, GIVEN)
-    tried = trials(("baseline", ran(GIVEN, outcome=outcome)))
-    for number in range(1, 40):
-        proposal = strategy.propose(tried)
-        if proposal is None:
-            break
-        (trial,) = trials(("search", ran(proposal.point, outcome=outcome)))
-        tried.append(trial._replace(number=number))
-    assert proposal is None
+    tried = [("baseline", ran(GIVEN, outcome=outcome))]
+    while len(tried) < 40 and (proposal := proposed(tried)):
+        tried.append(("search", ran(proposal.point, outcome=outcome)))
     assert len(tried) <= 33
 
 
 def test_every_value_is_seen_before_the_end():
     """A knob that nobody would expect anything of is tried all the same."""
-    knobs = [KNOBS[2], Knob("train.other", ("a", "b", "c"))]
-    space = Space(knobs)
-    tried = []
-    strategy = Guided(space, (0, 0))
-    for number in range(20):
-        proposal = strategy.propose(tried) if tried else None
-        point = proposal.point if proposal else (0, 0)
-        if tried and proposal is None:
-            break
-        (trial,) = trials(("search", ran(point, 100, space=space)), space=space)
-        tried.append(trial._replace(number=number))
-    seen = {json.dumps(trial.record.knobs["train.other"]) for trial in tried}
-    assert len(seen) == 3
+    space = Space([KNOBS[2], Knob("train.other", ("a", "b", "c"))])
+    tried = [("baseline", ran((0, 0), 100, space=space))]
+    while len(tried) < 20 and (proposal := proposed(tried, space, (0, 0))):
+        tried.append(("search", ran(proposal.point, 100, space=space)))
+    assert len({json.dumps(record.knobs["train.other"]) for _, record in tried}) == 3
 
 
-def test_only_a_twin_has_run():
-    proposal = Guided(SPACE, GIVEN).propose(
-        trials(("bf16-baseline", ran(TWIN, peak_gib=20.0)))
-    )
+def test_only_the_bf16_baseline_has_run():
+    proposal = proposed([("bf16-baseline", ran(TWIN, peak_gib=20.0))])
     assert SPACE.allows(proposal.point, GIVEN)
