@@ -291,9 +291,10 @@ a setting; TPE, GP and random begin with the same warm starts, the best setting 
 of six cells by the estimate. TPE draws no random start of its own, GP does (compared on
 seeds 0 to 17). "ours" is `ThroughputSampler`; "before the samplers" is the strategy
 that it was written from, which is gone. Ours ends by itself; TPE, GP and random only
-when no feasible setting is left or the hour is over. Every third landscape has optimizer steps of 10 to
-60 s; a trial takes 60 s of steps, at least 3 and at most 15 of them. What is measured
-best at a time counts as it truly is; there is no bf16 baseline and no confirmation.
+when no feasible setting is left or the hour is over. Every third landscape has
+optimizer steps of 10 to 60 s; a trial takes 60 s of steps, at least 3 and at most 15 of
+them. What is measured best at a time counts as it truly is; there is no bf16 baseline
+and no confirmation.
 Figures are fractions of the optimum with 95 % bootstrap intervals over landscapes.
 
 Seeds 0 to 59 were used to choose the chance from which a setting is tried (0.1, 0.3,
