@@ -27,6 +27,7 @@ KEPT = (
     "float8_matmuls",
     "discarded",
     "settled",
+    "micro_batches",
 )
 """What the worker says at its end that goes into the record as it is.
 
@@ -47,19 +48,9 @@ _LATE = {
 _BROKEN = {"flood": "said too much", "mute": "closed its output"}
 
 
-def record(
-    knobs: dict[str, Any], spec: Spec, heard: Heard, said: str, matmuls: int = 0
-) -> Record:
-    """What a worker's lines amount to; ``said`` is its last word on stderr.
-
-    ``matmuls`` is the count of FP8 matmuls if that alone is not told, else 0.
-    """
-    done = _event(heard, "done")
-    measured = _event(heard, "measured")
-    if matmuls and measured and heard.ended == "late":
-        counted = {"float8_matmuls": matmuls, "float8_matmuls_counted_earlier": True}
-        done = {**measured, **counted}
-    found = _told(knobs, spec, heard, done, said)
+def record(knobs: dict[str, Any], spec: Spec, heard: Heard, said: str) -> Record:
+    """What a worker's lines amount to; ``said`` is its last word on stderr."""
+    found = _told(knobs, spec, heard, _event(heard, "done"), said)
     start, end = span(heard, "import", "build")
     return found._replace(import_s=round(end - start, 3)) if end > start else found
 
@@ -153,7 +144,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
             "reserved_gib": done["reserved_gib"],
             "losses": losses,
             "grad_norms": norms,
-            "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
+            "all_step_ms": [e["step_ms"] for e in heard.events if "step" in e],
             "environment": _environment(heard),
             "versions": {name: about[name] for name in VERSIONS if name in about},
             "float8_linears": built.get("float8_linears", 0),
@@ -162,12 +153,8 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
             "rehearsal": spec.device == "cpu",
             "synthetic_data": spec.synthetic_data,
             **{name: done[name] for name in KEPT if name in done},
-            "micro_batch_ms": done.get("micro_batch_ms", ()),
         }
     )
-    sizes = [len(step) for step in found.micro_batch_ms]
-    if sizes and sizes != [spec.grad_accum] * len(found.step_ms):
-        raise ValueError("micro_batch_ms")
     why = _missing_float8(spec, found)
     return found._replace(outcome="user", message=why) if why else found
 
