@@ -73,7 +73,7 @@ def shard(model: Decoder, spec: Spec) -> None:
     """Shard the model with FSDP2 over ``dp_shard`` ranks; this process is rank 0.
 
     The other ranks do not exist: their process group is a fake one, and the collectives
-    act as if every rank held this rank's weights and gradients (``pretend``).
+    act as if every rank held this rank's weights and gradients (``fake_collectives``).
     Parameters, gradients, optimizer state and buffers have their true sizes, so memory
     and compute are real; the loss is not that of the run. After the forward pass the
     root's weights are freed as the blocks' are: that is the trainer's choice
@@ -86,7 +86,7 @@ def shard(model: Decoder, spec: Spec) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    from fp8tune.runners.builtin.pretend import OwnShare, RepeatedShare
+    from fp8tune.runners.builtin.fake_collectives import OwnShare, RepeatedShare
 
     init_process_group("fake", rank=0, world_size=spec.dp_shard, store=FakeStore())
     mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
