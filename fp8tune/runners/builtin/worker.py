@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from fp8tune.runners.gpu import allocator
-from fp8tune.runners.orphan import die_with
+from fp8tune.runners.orphan import die_with_parent
 
 
 def say(**fields: Any) -> None:
@@ -28,7 +28,7 @@ def say(**fields: Any) -> None:
 
 def main(path: str, parent: int) -> None:
     """Run the trial that a file describes, as long as the parent process lives."""
-    die_with(parent)
+    die_with_parent(parent)
     say(stage="import")
     try:
         _run(path)

@@ -10,9 +10,10 @@ import torch
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
-from fp8tune.runners.builtin.runner import Builtin, Setup, record
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_entropy
-from fp8tune.runners.process import Heard
+from fp8tune.runners.builtin.worker_record import worker_record
+from fp8tune.runners.process import WorkerResult
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.stability.compare import loss_curve
 from fp8tune.search.stability.plan import Conditions
@@ -125,8 +126,8 @@ def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
         for n, (loss, norm) in enumerate([(6.0, 1.0), (5.0, 2.0), (5.0, nan)])
     ]
     failed = {"failed": {"kind": kind, "error": "ArithmeticError", "message": "NaN"}}
-    heard = Heard([*steps, failed], "exit", "steady", 1, 9.0)
-    found = record({}, runner().spec({}), heard, "")
+    heard = WorkerResult([*steps, failed], "exit", "steady", 1, 9.0)
+    found = worker_record({}, runner().spec({}), heard, "")
     assert found.outcome == kind
     kept = ((6.0, 5.0), (1.0, 2.0)) if kind == "nan" else ((), ())
     assert (found.losses, found.grad_norms) == kept
