@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.stability.compare import LossCurve, Verdict
+from fp8tune.search.stability.compare import LossCurve, LossVerdict
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.space import Knob, Space
 
@@ -57,9 +57,9 @@ class Case(NamedTuple):
     def right(self) -> str:
         """The verdict to reach, or ``""`` where none is asked for."""
         if self.diverges >= 1 or self.climbs >= SEEN:
-            return Verdict.DIVERGED
+            return LossVerdict.DIVERGED
         wrong = self.gap or self.diverges or self.climbs or self.nan
-        return "" if wrong else Verdict.INSIDE
+        return "" if wrong else LossVerdict.INSIDE
 
 
 def cases() -> Iterator[Case]:

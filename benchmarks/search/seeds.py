@@ -31,7 +31,7 @@ from benchmarks.search.seed_worlds import (
     cases,
     generated,
 )
-from fp8tune.search.stability.compare import MAX_SEEDS, LossCurve, Verdict
+from fp8tune.search.stability.compare import MAX_SEEDS, LossCurve, LossVerdict
 from fp8tune.search.stability.findings import assess
 from fp8tune.search.stability.plan import FIRST_SEED, Conditions, next_run
 from fp8tune.trials.loss_run import LossRun
@@ -110,10 +110,10 @@ def row(
     """Shares of the verdicts, and what they cost."""
     counted = Counter(verdict for verdict, _ in said)
     share = counted[right] / len(said) if right else None
-    refused = counted[Verdict.OUTSIDE] + counted[Verdict.DIVERGED]
+    refused = counted[LossVerdict.OUTSIDE] + counted[LossVerdict.DIVERGED]
     reached: dict[str, bool] = {
-        Verdict.INSIDE: refused < WRONG * len(said),
-        Verdict.DIVERGED: counted[right] >= FOUND * len(said),
+        LossVerdict.INSIDE: refused < WRONG * len(said),
+        LossVerdict.DIVERGED: counted[right] >= FOUND * len(said),
     }
     return {
         "world": name,
@@ -137,7 +137,11 @@ def measured(count: int, first: int, curves: Path) -> Iterator[dict[str, Any]]:
         return
     runs = pool(curves)
     steps = next(iter(runs.bf16.values())).loss_run.steps
-    wishes = {"alike": Verdict.INSIDE, "FP8": "", "FP8 diverges": Verdict.DIVERGED}
+    wishes = {
+        "alike": LossVerdict.INSIDE,
+        "FP8": "",
+        "FP8 diverges": LossVerdict.DIVERGED,
+    }
     for name, right in wishes.items():
         draws = [random.Random(first + n) for n in range(count)]  # noqa: S311
         said = [verdict(recorded(runs, name, draw), steps) for draw in draws]

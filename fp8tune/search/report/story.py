@@ -31,7 +31,7 @@ from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.runs import by_point, gap, neighbours
 from fp8tune.search.stability import findings as stability
-from fp8tune.search.stability.compare import Verdict
+from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.statistics import Speed
 
 MOST = 1000
@@ -88,7 +88,7 @@ def _warnings(case: Case) -> Iterator[str]:
         yield f"FP8 is rejected: {stability.verdict_line(wrong)}."
     if said := stability.warning(learns):
         yield f"{said}."
-    if learns and learns.verdict == Verdict.OUTSIDE:
+    if learns and learns.verdict == LossVerdict.OUTSIDE:
         yield f"More tokens may not be worth it: {stability.verdict_line(learns)}."
     if case.output is None:
         yield f"The search {_STATE[case.running]}. The answer may change."
@@ -105,7 +105,7 @@ def _headline(case: Case) -> str:
     if found.chosen is None:
         return f"No trial succeeded{' yet' * (case.output is None)}"
     if found.learns and found.learns.may_diverge:
-        harsh = found.learns.decisive.verdict == Verdict.DIVERGED
+        harsh = found.learns.decisive.verdict == LossVerdict.DIVERGED
         return f"Inconclusive: FP8 may diverge{' at the full learning rate' * harsh}"
     return _no_gain(case) or _verdict(case)
 

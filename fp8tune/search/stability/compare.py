@@ -42,7 +42,7 @@ DIVERGED_RUNS = 2
 that ends in NaN is enough where no run of bf16 diverges."""
 
 
-class Verdict(StrEnum):
+class LossVerdict(StrEnum):
     """How FP8's losses compare with those of bf16, from good to bad."""
 
     INSIDE = "inside"
@@ -78,7 +78,7 @@ class Comparison(NamedTuple):
     """
 
     warmup_steps: int
-    verdict: Verdict
+    verdict: LossVerdict
     seeds: int
     steps: int
     gap: float = 0.0
@@ -117,12 +117,12 @@ def compare(
     seeds = bf16_seeds or bf16
     lost = sum(itertools.starmap(fp8_diverged, pairs)), sum(map(diverged, bf16))
     result = Comparison(
-        run.warmup_steps, Verdict.INCONCLUSIVE, len(pairs), run.steps, diverged=lost
+        run.warmup_steps, LossVerdict.INCONCLUSIVE, len(pairs), run.steps, diverged=lost
     )
     bf16_is_stable = not any(map(diverged, (*bf16, *seeds)))
     nan = bf16_is_stable and any(curve.nan for curve in fp8)
     if nan or lost[0] - lost[1] >= DIVERGED_RUNS:
-        return result._replace(verdict=Verdict.DIVERGED)
+        return result._replace(verdict=LossVerdict.DIVERGED)
     if lost[0] or not bf16_is_stable:
         return result
     return _compare_losses(result, pairs, seeds, min_pairs)
@@ -154,7 +154,7 @@ def _compare_losses(
     if len(pairs) < min_pairs:
         return result
     verdicts = _gap_verdict(result, len(bf16_seeds)), _spike_verdict(*result.spikes)
-    return result._replace(verdict=max(verdicts, key=list(Verdict).index))
+    return result._replace(verdict=max(verdicts, key=list(LossVerdict).index))
 
 
 def _interval(mean: float, values: Sequence[float]) -> tuple[float, float] | None:
@@ -167,24 +167,26 @@ def _interval(mean: float, values: Sequence[float]) -> tuple[float, float] | Non
     return mean - half, mean + half
 
 
-def _gap_verdict(result: Comparison, seeds: int) -> Verdict:
+def _gap_verdict(result: Comparison, seeds: int) -> LossVerdict:
     """Judge the loss gap: only a higher loss of FP8 counts against it."""
     if result.gap <= result.spread:
-        return Verdict.INSIDE
+        return LossVerdict.INSIDE
     max_spread = MAX_DEVIATION[min(seeds - 1, max(MAX_DEVIATION))] * result.spread
     above_zero = result.interval is not None and result.interval[0] > 0
     outside = above_zero and result.gap > max_spread
-    return Verdict.OUTSIDE if outside else Verdict.INCONCLUSIVE
+    return LossVerdict.OUTSIDE if outside else LossVerdict.INCONCLUSIVE
 
 
-def _spike_verdict(fp8: int, bf16: int) -> Verdict:
+def _spike_verdict(fp8: int, bf16: int) -> LossVerdict:
     """Judge gradient spikes by the chance of so many in FP8, were both alike."""
     spikes = fp8 + bf16
     ways = sum(math.comb(spikes, count) for count in range(fp8, spikes + 1))
     chance = ways / float(2**spikes)
     if chance > SPIKES_UNLIKELY:
-        return Verdict.INSIDE
-    return Verdict.OUTSIDE if chance <= SPIKES_IMPOSSIBLE else Verdict.INCONCLUSIVE
+        return LossVerdict.INSIDE
+    return (
+        LossVerdict.OUTSIDE if chance <= SPIKES_IMPOSSIBLE else LossVerdict.INCONCLUSIVE
+    )
 
 
 def norm_noise(curves: Iterable[LossCurve]) -> float:

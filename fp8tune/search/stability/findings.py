@@ -12,7 +12,7 @@ from fp8tune.search.stability.compare import (
     Comparison,
     CurvePair,
     LossCurve,
-    Verdict,
+    LossVerdict,
     compare,
     loss_curve,
 )
@@ -51,15 +51,15 @@ class Stability(NamedTuple):
     synthetic_data: bool = False
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> LossVerdict:
         """What is known of FP8 as the config would run it."""
-        return Verdict.INCONCLUSIVE if self.may_diverge else self.decisive.verdict
+        return LossVerdict.INCONCLUSIVE if self.may_diverge else self.decisive.verdict
 
     @property
     def decisive(self) -> Comparison:
         """The comparison that gives the verdict."""
         first = self.first_steps
-        return first if first and first.verdict == Verdict.DIVERGED else self.tested
+        return first if first and first.verdict == LossVerdict.DIVERGED else self.tested
 
     @property
     def is_cut(self) -> bool:
@@ -69,22 +69,22 @@ class Stability(NamedTuple):
     @property
     def pairs_needed(self) -> int:
         """Pairs of runs that another warmup needs: at least all that diverged."""
-        diverged = self.tested.verdict == Verdict.DIVERGED
+        diverged = self.tested.verdict == LossVerdict.DIVERGED
         return self.tested.seeds if diverged else WARMUP_PAIRS
 
     @property
     def may_diverge(self) -> bool:
         """Whether FP8 diverged, but in too few runs or only under a shorter warmup."""
         result = self.decisive
-        if result.verdict == Verdict.DIVERGED:
+        if result.verdict == LossVerdict.DIVERGED:
             return result.warmup_steps < self.config_warmup
         fp8, bf16 = result.diverged
-        return result.verdict == Verdict.INCONCLUSIVE and fp8 > 0 == bf16
+        return result.verdict == LossVerdict.INCONCLUSIVE and fp8 > 0 == bf16
 
     @property
     def rejects(self) -> bool:
         """Whether the setting must not be chosen: it diverges as it would be run."""
-        return self.verdict == Verdict.DIVERGED and self.warmup_to_write is None
+        return self.verdict == LossVerdict.DIVERGED and self.warmup_to_write is None
 
     @property
     def warmup_to_write(self) -> int | None:
@@ -163,7 +163,7 @@ def assess(curves: Sequence[LossCurve]) -> Stability | None:
         _other_warmup(own, seeds, result.pairs_needed) for own in by_warmup.values()
     )
     every = (result.tested, *others)
-    inside = [c.warmup_steps for c in every if c.verdict == Verdict.INSIDE]
+    inside = [c.warmup_steps for c in every if c.verdict == LossVerdict.INSIDE]
     return result._replace(others=others, proposed_warmup=min(inside, default=None))
 
 
@@ -175,11 +175,11 @@ def _other_warmup(
     by_seed = {curve.loss_run.seed: curve for curve in bf16_seeds}
     both = [(bf16, by_seed.get(bf16.loss_run.seed)) for _, bf16 in pairs]
     known = [(other, own) for other, own in both if own]
-    if result.verdict != Verdict.INSIDE or not known:
+    if result.verdict != LossVerdict.INSIDE or not known:
         return result
-    if compare(known, bf16_seeds, needed).verdict == Verdict.INSIDE:
+    if compare(known, bf16_seeds, needed).verdict == LossVerdict.INSIDE:
         return result
-    return result._replace(verdict=Verdict.INCONCLUSIVE)
+    return result._replace(verdict=LossVerdict.INCONCLUSIVE)
 
 
 def pairs_by_warmup(curves: Sequence[LossCurve]) -> dict[int, list[CurvePair]]:
@@ -217,7 +217,7 @@ def verdict_line(result: Stability) -> str:
     elif result.is_cut:
         where += f" of the config's {result.config_warmup}"
     text = f"{_outcome(tested)} ({where})"
-    if not any(tested.diverged) or result.verdict == Verdict.DIVERGED:
+    if not any(tested.diverged) or result.verdict == LossVerdict.DIVERGED:
         return text
     why = _cause(*tested.diverged)
     if result.is_cut:
@@ -231,9 +231,9 @@ def _outcome(tested: Comparison) -> str:
     """Return what one comparison shows."""
     if any(tested.diverged):
         return f"FP8 diverged in {_diverged(tested)}"
-    if tested.verdict == Verdict.OUTSIDE:
+    if tested.verdict == LossVerdict.OUTSIDE:
         text = "FP8 is outside the spread of bf16 seeds"
-    elif tested.verdict == Verdict.INSIDE:
+    elif tested.verdict == LossVerdict.INSIDE:
         high = tested.interval[1] if tested.interval else math.inf
         weak = f", as far as {tested.seeds} seeds can show" * (high > tested.spread)
         text = f"FP8 stays inside the spread of bf16 seeds{weak}"
@@ -274,7 +274,7 @@ def warning(result: Stability | None) -> str:
         return ""
     tested, warmup = result.tested, result.config_warmup
     why, train = "which may be chance", "with other seeds"
-    if tested.verdict == Verdict.DIVERGED:
+    if tested.verdict == LossVerdict.DIVERGED:
         steps = tested.warmup_steps
         why = f"with a warmup of {steps} steps (no run holds your {warmup})"
         train = f"past step {max(warmup, tested.steps)}"
@@ -288,10 +288,10 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
     """Yield what other warmups did, and which one is proposed."""
     best, warmup = result.proposed_warmup, result.config_warmup
     tried = ", ".join(f"{c.warmup_steps} {c.verdict}" for c in result.others)
-    if result.verdict == Verdict.INCONCLUSIVE or best == 0 == warmup:
+    if result.verdict == LossVerdict.INCONCLUSIVE or best == 0 == warmup:
         return
     if result.is_cut:
-        if result.verdict != Verdict.DIVERGED:
+        if result.verdict != LossVerdict.DIVERGED:
             steps = result.tested.steps
             yield f"warmup: runs of {steps} steps are too short to test {warmup}"
     elif best is None:

@@ -24,7 +24,7 @@ from fp8tune.search.stability.compare import (
     SEEDS,
     Comparison,
     LossCurve,
-    Verdict,
+    LossVerdict,
 )
 from fp8tune.search.stability.findings import (
     WARMUP_PAIRS,
@@ -142,7 +142,7 @@ def _warmups_and_seeds(
         return
     if result.is_cut:
         yield from _first_steps(result)
-    elif result.verdict == Verdict.INCONCLUSIVE:
+    elif result.verdict == LossVerdict.INCONCLUSIVE:
         yield tested, min(MAX_SEEDS, result.tested.seeds + 1)
     elif conditions.scheduled:
         yield from _other_warmups(result, steps)
@@ -159,14 +159,14 @@ def _first_steps(result: Stability) -> Iterator[tuple[int, int]]:
 
 def _one_more_seed(tested: Comparison) -> Iterator[tuple[int, int]]:
     """Yield another seed, unless bf16 diverges too: then FP8 is not to blame."""
-    if tested.verdict == Verdict.INCONCLUSIVE and not tested.diverged[1]:
+    if tested.verdict == LossVerdict.INCONCLUSIVE and not tested.diverged[1]:
         yield tested.warmup_steps, min(MAX_SEEDS, tested.seeds + 1)
 
 
 def _other_warmups(result: Stability, steps: int) -> Iterator[tuple[int, int]]:
     """Yield shorter or longer warmups until one stays inside the spread."""
     tested, needed = result.tested.warmup_steps, result.pairs_needed
-    if result.verdict == Verdict.INSIDE:
+    if result.verdict == LossVerdict.INSIDE:
         warmups = [n for by in WARMUP_FACTORS if 0 < (n := tested // by) < tested]
     else:
         base = tested or max(1, steps // 8)
@@ -176,9 +176,9 @@ def _other_warmups(result: Stability, steps: int) -> Iterator[tuple[int, int]]:
     for warmup in dict.fromkeys(warmups):
         yield warmup, needed
         tried = known.get(warmup)
-        if tried is None or tried.seeds < needed or tried.verdict == Verdict.INSIDE:
+        if tried is None or tried.seeds < needed or tried.verdict == LossVerdict.INSIDE:
             return
-        if tried.verdict == Verdict.INCONCLUSIVE and tried.gap > tried.spread:
+        if tried.verdict == LossVerdict.INCONCLUSIVE and tried.gap > tried.spread:
             yield warmup, min(MAX_SEEDS, tried.seeds + 1)
 
 

@@ -10,7 +10,7 @@ from fp8tune.search.closing import closing
 from fp8tune.search.output import as_json
 from fp8tune.search.reasons import choices, summary
 from fp8tune.search.stability import findings
-from fp8tune.search.stability.compare import Verdict
+from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.writeback import write_back
 from tests.each import each
 from tests.search.report.studies import CONFIG, WHOLE, plan
@@ -93,7 +93,7 @@ WARNING = (
     "run holds your 2000); before a long run train past step 2000 in FP8 and in bf16, "
     "and compare the losses"
 )
-SEVERAL = INSIDE.learns.tested._replace(verdict=Verdict.INCONCLUSIVE, seeds=4)
+SEVERAL = INSIDE.learns.tested._replace(verdict=LossVerdict.INCONCLUSIVE, seeds=4)
 LINES = {
     "inside": (
         INSIDE.learns,
