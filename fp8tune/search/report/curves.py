@@ -10,7 +10,11 @@ from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.report.data import Case, Setting
 from fp8tune.search.report.series import MAX_SERIES, middle
 from fp8tune.search.report.words import clean, label
-from fp8tune.search.stability.finding import Finding, curves, paired
+from fp8tune.search.stability.findings import (
+    Stability,
+    curves_by_setting,
+    pairs_by_warmup,
+)
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
@@ -67,7 +71,7 @@ class Seeds(NamedTuple):
     """
 
     label: str
-    finding: Finding
+    finding: Stability
     fp8: tuple[Series, ...]
     bf16: tuple[Series, ...]
     fp8_norms: tuple[Series, ...]
@@ -135,8 +139,8 @@ def seeds(case: Case) -> Seeds | None:
     point = point if point in told else next(reversed(list(told)), None)
     if point is None:
         return None
-    runs = curves(case.plan.space, case.trials)[point]
-    pairs = paired(runs)[told[point].decisive.warmup_steps]
+    runs = curves_by_setting(case.plan.space, case.trials)[point]
+    pairs = pairs_by_warmup(runs)[told[point].decisive.warmup_steps]
     if not all(run.losses for pair in pairs for run in pair):
         return None
     knobs = case.plan.space.knobs
@@ -146,7 +150,7 @@ def seeds(case: Case) -> Seeds | None:
         label(knobs, point, keys),
         told[point],
         *(tuple(run.losses for run in each) for each in (fp8, bf16)),
-        *(tuple(run.norms for run in each) for each in (fp8, bf16)),
+        *(tuple(run.grad_norms for run in each) for each in (fp8, bf16)),
     )
 
 

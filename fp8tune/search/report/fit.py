@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fp8tune.search.answer import Answer
 from fp8tune.search.failed import WORDS
-from fp8tune.search.stability.finding import lesson
+from fp8tune.search.stability.findings import loss_key
 from fp8tune.trials.space import Point, Space
 
 
@@ -14,5 +14,5 @@ def unfit(space: Space, found: Answer, point: Point) -> str:
         return why
     if how := found.broken.get(point):
         return f"failed in another run: {WORDS[how]}"
-    diverges = {lesson(space, wrong) for wrong in found.rejected}
-    return "FP8 diverges" if lesson(space, point) in diverges else ""
+    diverges = {loss_key(space, wrong) for wrong in found.rejected}
+    return "FP8 diverges" if loss_key(space, point) in diverges else ""

@@ -30,8 +30,8 @@ from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
 from fp8tune.search.runs import by_point, gap, neighbours
-from fp8tune.search.stability import words as stability
-from fp8tune.search.stability.compare import DIVERGED, OUTSIDE
+from fp8tune.search.stability import findings as stability
+from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.statistics import Speed
 
 MOST = 1000
@@ -85,11 +85,11 @@ def _warnings(case: Case) -> Iterator[str]:
     learns = case.found.learns
     if case.found.rejected and case.found.chosen is not None:
         wrong = next(iter(case.found.rejected.values()))
-        yield f"FP8 is rejected: {stability.verdict(wrong)}."
-    if said := stability.doubt(learns):
+        yield f"FP8 is rejected: {stability.verdict_line(wrong)}."
+    if said := stability.warning(learns):
         yield f"{said}."
-    if learns and learns.verdict == OUTSIDE:
-        yield f"More tokens may not be worth it: {stability.verdict(learns)}."
+    if learns and learns.verdict == LossVerdict.OUTSIDE:
+        yield f"More tokens may not be worth it: {stability.verdict_line(learns)}."
     if case.output is None:
         yield f"The search {_STATE[case.running]}. The answer may change."
     elif not case.ended:
@@ -104,8 +104,8 @@ def _headline(case: Case) -> str:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
         return f"No trial succeeded{' yet' * (case.output is None)}"
-    if found.learns and found.learns.doubtful:
-        harsh = found.learns.decisive.verdict == DIVERGED
+    if found.learns and found.learns.may_diverge:
+        harsh = found.learns.decisive.verdict == LossVerdict.DIVERGED
         return f"Inconclusive: FP8 may diverge{' at the full learning rate' * harsh}"
     return _no_gain(case) or _verdict(case)
 

@@ -16,7 +16,7 @@ from fp8tune.search.report.figures.canvas import (
     label_courses,
     shared_legend,
 )
-from fp8tune.search.stability.words import LIMITS, verdict
+from fp8tune.search.stability.findings import LIMITS, verdict_line
 
 HEAD = (
     "step",
@@ -32,7 +32,7 @@ HEAD = (
 
 def seeds_figure(name: str, found: Seeds, *, known: bool) -> Figure:
     """The plot of a comparison over seeds, whose data may be ``known``."""
-    said = verdict(found.finding)
+    said = verdict_line(found.finding)
     title = said[:1].upper() + said[1:]
     longest = max(map(len, (*found.fp8, *found.bf16)))
     about = (
