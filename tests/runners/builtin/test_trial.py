@@ -162,4 +162,4 @@ def test_a_rehearsal_that_is_killed_goes_on(project, monkeypatch):
     assert said.startswith("`[data]` names no shards: trials train on made-up ")
     assert "\ntrials stand for a run on 1 GPU, as nothing says " in said
     assert "stopped: the same command goes on from here" in said
-    assert [trial.stage for trial in trials[:2]] == ["baseline", "bf16-baseline"]
+    assert [trial.stage for trial in trials[:2]] == ["baseline", "search"]
