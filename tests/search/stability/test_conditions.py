@@ -9,7 +9,7 @@ from fp8tune.search.stability.plan import (
     conditions_for_replay,
     conditions_for_trials,
 )
-from tests.search.report.studies import CONFIG
+from tests.report.studies import CONFIG
 from tests.search.stability.runs import curve, learned
 
 

@@ -13,7 +13,7 @@ from fp8tune.search.stability import findings
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.writeback import write_back
 from tests.each import each
-from tests.search.report.studies import CONFIG, WHOLE, plan
+from tests.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
 from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
 
