@@ -424,8 +424,9 @@ def sentences(report: Report) -> Iterator[str]:
     if chosen is None:
         return
     if chosen.peak_gib:
+        capacity = 0.0 if report.is_rehearsal else report.capacity_gib
+        of = f" of {capacity:.1f}" if capacity else ""
         where = "of the process" if report.is_rehearsal else "allocated"
-        of = f" of {report.capacity_gib:.1f}" if report.capacity_gib else ""
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
     if not reached(found).twin:
         yield "No bf16 baseline was measured: what FP8 gains is not known."
