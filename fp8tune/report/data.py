@@ -42,9 +42,8 @@ from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
 from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
-from fp8tune.search.stability import words as stability
-from fp8tune.search.stability.compare import OUTSIDE
-from fp8tune.search.stability.finding import Finding
+from fp8tune.search.stability.compare import LossVerdict
+from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.statistics import Speed
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
@@ -165,7 +164,7 @@ class Report:
         return max(measured, default=0.0) or card_gib(self.plan.config.job)
 
     @property
-    def stability(self) -> Mapping[Point, Finding]:
+    def stability(self) -> Mapping[Point, Stability]:
         """The comparison of losses at each setting that has one."""
         return self.answer.stability
 
@@ -369,7 +368,7 @@ def headline(report: Report) -> str:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
         return f"No trial succeeded{' yet' * (report.output is None)}"
-    if found.learns and found.learns.doubtful:
+    if found.learns and found.learns.may_diverge:
         return "Inconclusive: FP8 may diverge"
     if found.chosen != report.plan.given:
         return capital(report.comment[0])
@@ -400,8 +399,8 @@ def warnings(report: Report) -> Iterator[str]:
         yield f"Extrapolated, not measured whole ({count}): {method}."
     if changed := drift.told(by_point(report.plan.space, trials)):
         yield changed
-    if found.learns and found.learns.verdict == OUTSIDE:
-        yield f"More tokens may not be worth it: {stability.verdict(found.learns)}."
+    if found.learns and found.learns.verdict == LossVerdict.OUTSIDE:
+        yield f"More tokens may not be worth it: {verdict_line(found.learns)}."
     if report.output is None:
         states = {True: "still runs", False: "was cut off before its end"}
         doubt = "still runs, or was cut off"

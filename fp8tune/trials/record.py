@@ -346,7 +346,6 @@ _READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("all_step_ms", "median_step_ms_95"), _series),
     **dict.fromkeys(("losses", "grad_norms", "communication_ends_ms"), _series),
     "communication_ms": _positive,
-    "float8_matmuls": _count,
     "extrapolation_error": _error,
     "versions": _texts,
     "others": _others,
