@@ -125,8 +125,6 @@ def _steps(
     steps, ran_ms = Steps(rule), list[float]()
     while not ran_ms or not steps.suffice():
         count = micro_batches(truth.accumulated, ran_ms)
-        if not ran_ms:
-            count = min(truth.accumulated, FEWEST_MICRO_BATCHES)
         now = [
             1e3 * truth.micro_s * math.exp(draw.gauss(0, STEP_NOISE))
             for _ in range(count)

@@ -42,9 +42,11 @@ class Sampling(NamedTuple):
 def micro_batches(accumulated: int, micro_ms: Sequence[float]) -> int:
     """Return how many micro-batches a step runs, of those it accumulates.
 
-    As many as take ``PART_S``, by the fastest so far of ``micro_ms``.
+    As many as take ``PART_S``, by the fastest so far of ``micro_ms``; the fewest where
+    none has run.
     """
-    enough = math.ceil(PART_S * 1e3 / max(min(micro_ms, default=math.inf), 1e-3))
+    fastest = min(micro_ms, default=math.inf)
+    enough = math.ceil(PART_S * 1e3 / max(fastest, 1e-3))
     return min(accumulated, max(FEWEST_MICRO_BATCHES, enough))
 
 

@@ -17,6 +17,7 @@ from fp8tune.runners.sampling import Sampling, Steps, micro_batches, whole_step_
         (8, [1.0], 8),
         (3, [9000.0], 3),
         (64, [0.0], 64),
+        (64, [], 4),
     ],
 )
 def test_micro_batches_that_run(accumulated, micro_ms, count):

@@ -14,7 +14,6 @@ import torch
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Step, Training
 from fp8tune.runners.sampling import (
-    FEWEST_MICRO_BATCHES,
     Steps,
     micro_batches,
     whole_step_ms,
@@ -106,7 +105,7 @@ def timed_step(
 def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
     """Take step 0: of a trial that measures, with the fewest micro-batches."""
     spec = training.spec
-    count = 0 if spec.steps else min(spec.grad_accum, FEWEST_MICRO_BATCHES)
+    count = 0 if spec.steps else micro_batches(spec.grad_accum, ())
     return timed_step(training, device, 0, say, count)
 
 
