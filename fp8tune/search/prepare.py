@@ -20,6 +20,7 @@ from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aim import ENERGY, SPEED, check_machine, check_records
 from fp8tune.search.duration import parse_duration
+from fp8tune.search.linting import check_config, refusals, runnable
 from fp8tune.search.opening import opened
 from fp8tune.search.plan import (
     CannotPlan,
@@ -43,7 +44,6 @@ from fp8tune.search.real import (
     this_gpu,
 )
 from fp8tune.search.recorded import MAX_BYTES, recorded
-from fp8tune.search.refused import check_config, refusals, runnable
 from fp8tune.search.stability.conditions import for_records, for_trials, split
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.start import Start, start, strategy

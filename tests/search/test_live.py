@@ -10,8 +10,8 @@ from rich.console import Console
 
 from fp8tune.job import Target
 from fp8tune.search.coordinator import Event
-from fp8tune.search.display import display
 from fp8tune.search.live import Board
+from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study

@@ -3,9 +3,9 @@
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.search.linting import check_config, refusals
 from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.real import free_keys
-from fp8tune.search.refused import check_config, refusals
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import RECORDS
 

@@ -7,10 +7,10 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
-from fp8tune.search.answer import answer
+from fp8tune.search.comments import choices, summary
+from fp8tune.search.outcome import decide
 from fp8tune.search.plan import CannotPlan, read_config, study_name
 from fp8tune.search.real import circumstances, made_up, plan_for_trials, ranks
-from fp8tune.search.reasons import choices, summary
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install
@@ -43,7 +43,7 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         tried = trials(
             ("baseline", ran(given, 1000, space=space)), ("search", fast), space=space
         )
-        found = answer(space, given, tried, 60.0)
+        found = decide(space, given, tried, 60.0)
         assert found.chosen == point
         block = summary(plan, found, "study-1")
         after = write_back(plan.config.data, choices(plan, found), block)

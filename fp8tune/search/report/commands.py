@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.search.aim import SPEED
-from fp8tune.search.benefit import reached
 from fp8tune.search.destination import is_same, tuned
 from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.report.data import Case
@@ -29,14 +28,18 @@ def commands(case: Case) -> Iterator[str]:
     found, search, options = case.found, f"fp8tune search {path}", _options(case)
     again = f"{search} --budget {_budget(found.seconds)}{options}"
     diverges = found.chosen is None and bool(found.rejected)
-    gain = reached(case.found).fp8
-    bf16_wins = diverges or (gain is not None and gain.high < 1)
+    bf16_wins = diverges or case.found.measured.fp8_verdict == "slower"
     output, live = case.output, not case.replay
     inconclusive = found.verdict == "inconclusive" and found.chosen in (
         None,
         case.plan.given,
     )
-    goes_on = live and not diverges and (inconclusive or not case.ended) and found.more
+    goes_on = (
+        live
+        and not diverges
+        and (inconclusive or not case.ended)
+        and found.ending.next_step
+    )
     if case.rehearsal:
         if goes_on:
             yield f"{again} --device cpu  # goes on from here"
@@ -70,7 +73,7 @@ def _options(case: Case) -> str:
     """What the search was told that makes it this one and no other."""
     target = case.plan.config.job.target
     told = [*_named(case), *(("allow", name) for name in _allowed(case))]
-    told += [("objective", case.found.aim)] * (case.found.aim != SPEED)
+    told += [("objective", case.found.objective)] * (case.found.objective != SPEED)
     told += [("world-size", str(target.world_size))] * (target.world_size > 1)
     output, path = case.output, case.plan.config.path
     if output and not is_same(output, path) and not is_same(output, tuned(path)):

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.search.aim import SPEED, UNITS, aimed
-from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
-from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import unconfirmed
 from fp8tune.search.lock import is_held
+from fp8tune.search.outcome import SAME_COMMAND, Ending, Outcome, decide, with_config
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.report.fit import unfit
@@ -86,7 +85,7 @@ class Case(NamedTuple):
     about: dict[str, Any]
     plan: Plan
     trials: Sequence[Trial]
-    found: Answer
+    found: Outcome
     settings: Sequence[Setting]
     capacity_gib: float
     ended: bool
@@ -103,7 +102,7 @@ class Case(NamedTuple):
     @property
     def unit(self) -> str:
         """That of the aim."""
-        return UNITS[self.found.aim]
+        return UNITS[self.found.objective]
 
     @property
     def output(self) -> str | None:
@@ -159,12 +158,10 @@ def case(study: Saved) -> Case:
     spent = sum(trial.record.cost_s for trial in trials)
     spent -= uncharged_s(trials, now)
     aim = str(study.about.get("objective", SPEED))
-    found = answer(plan.space, plan.given, known, spent, aim)
-    found = found._replace(trials=len(trials))
     written = isinstance(study.about.get("output"), str)
-    more = study.about.get("more", LARGER_BUDGET) if written else SAME_COMMAND
-    unchecked = study.about.get("unchecked", "")
-    found = found._replace(unchecked=str(unchecked), more=str(more))
+    ending = _ending(study.about) if written else Ending(SAME_COMMAND)
+    found = decide(plan.space, plan.given, known, spent, aim, ending)
+    found = with_config(found._replace(trials=len(trials)), plan, trials)
     runs = by_point(plan.space, trials)
     wanted = aimed(trials, aim)
     goals = by_point(plan.space, wanted)
@@ -189,7 +186,19 @@ def case(study: Saved) -> Case:
     )
 
 
-def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
+def _ending(about: dict[str, Any]) -> Ending:
+    """How the search ended, by what it noted."""
+    match about.get("ending"):
+        case {
+            "next_step": str(step),
+            "settling_s": float(seconds),
+            "unchecked": str(why),
+        }:
+            return Ending(step, seconds if 0 < seconds < 1e9 else 0.0, why)
+    return Ending()
+
+
+def _settings(plan: Plan, runs: Runs, found: Outcome) -> list[Setting]:
     expected = from_job(plan.space, plan.config.job)
     roles = _roles(plan, runs, found)
     knobs = plan.space.knobs
@@ -220,15 +229,14 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
     return [setting._replace(front=setting.point in front) for setting in every]
 
 
-def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
-    """The marked points. The twin is the bf16 setting whose speed the answer names."""
-    pair = reached(found).pair
-    in_bf16 = (p for p in runs if plan.space.value(p, "precision") == "bf16")
-    twins = (p for p in in_bf16 if found.twin and speed_of(runs, p) == found.twin)
+def _roles(plan: Plan, runs: Runs, found: Outcome) -> dict[str, Point | None]:
+    """The marked points. The bf16 baseline is what FP8 is compared with."""
+    pair = found.measured.pair
+    own = plan.space.twin(plan.given)
     return {
         "chosen": found.chosen,
         "baseline": plan.given,
-        "bf16-baseline": pair.bf16 if pair else next(twins, None),
+        "bf16-baseline": pair.bf16 if pair else own if own in runs else None,
         "runner-up": found.runner_up,
     }
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fp8tune.search.closing import change
+from fp8tune.search.outcome import gain_of
 from fp8tune.search.report.data import Case, Setting
 from fp8tune.search.report.series import middle
 from fp8tune.search.report.words import clean, percent, worded
-from fp8tune.search.runs import gap
+from fp8tune.search.wording import change
 from fp8tune.trials.space import Knob, Point, shown
 
 Placed = tuple[tuple[int, float], ...]
@@ -126,7 +126,7 @@ def _beside(case: Case, place: int, line: Line) -> str:
     rest = {at: value for at, value in speeds.items() if at != chosen[place]}
     other = given if given in rest else max(rest, key=lambda at: rest[at])
     point = (*chosen[:place], other, *chosen[place + 1 :])
-    gain = gap(case.goals, chosen, point)
+    gain = gain_of(case.goals, chosen, point)
     ratio = speeds[chosen[place]] / rest[other]
     told = change(gain) if gain else percent(ratio)
     knob = case.plan.space.knobs[place]

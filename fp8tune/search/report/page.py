@@ -9,7 +9,7 @@ from string import Template
 from typing import NamedTuple
 
 from fp8tune import __version__
-from fp8tune.search.reasons import choices, summary
+from fp8tune.search.comments import choices, summary
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.figures.canvas import Absent, Figure, inline
 from fp8tune.search.report.figures.knobs import knobs

@@ -1,8 +1,8 @@
 """What each knob did, as a report shows it."""
 
 import pytest
-
 from fp8tune.search.benefit import reached
+
 from fp8tune.search.report.effects import Effect, Line, effects
 from fp8tune.search.report.figures.canvas import Absent, files
 from fp8tune.search.report.figures.knobs import knobs

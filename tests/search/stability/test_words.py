@@ -3,12 +3,12 @@
 import json
 
 import pytest
-
-from fp8tune.search.answer import answer
 from fp8tune.search.caveats import UNTIED, untied
 from fp8tune.search.closing import closing
+
+from fp8tune.search.comments import choices, summary
+from fp8tune.search.outcome import decide
 from fp8tune.search.output import as_json
-from fp8tune.search.reasons import choices, summary
 from fp8tune.search.stability import words
 from fp8tune.search.writeback import write_back
 from tests.search.report.studies import CONFIG, WHOLE, plan
@@ -33,7 +33,7 @@ def compared(runs):
 
 
 def found(*curves):
-    return answer(SPACE, GIVEN, study(*curves), 60.0)
+    return decide(SPACE, GIVEN, study(*curves), 60.0)
 
 
 INSIDE = found(*both(), *both(warmup=4, count=2), *both(0.5, warmup=2, count=2))
@@ -127,7 +127,7 @@ def test_what_such_a_run_cannot_show_is_always_said():
 def test_text_that_was_made_up_is_said():
     runs = (but(learned(run), synthetic_data=True) for run in both())
     tried = trials(*WHOLE, *(("stability", record) for record in runs))
-    last = list(words.sentences(answer(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
+    last = list(words.sentences(decide(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
     assert last.endswith("; each run saw 32.8K tokens of made-up text")
 
 
@@ -227,7 +227,7 @@ def test_json_has_it_as_a_field_of_its_own():
 
 
 TIED = plan(f"{CONFIG}[model]\ntie_embeddings = true\n")
-PLAIN = answer(SPACE, GIVEN, trials(*WHOLE), 60.0)
+PLAIN = decide(SPACE, GIVEN, trials(*WHOLE), 60.0)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_the_warmup_alone_may_change():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
     same += [("confirm", ran(GIVEN, 150))] * 2
     runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
-    made = answer(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
+    made = decide(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made)
     assert (choice.key, choice.value) == (KEY, 4)
@@ -294,5 +294,5 @@ def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
     same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
     runs = compared(both(nan=True, given=2000))
-    made = answer(SPACE, GIVEN, trials(*same, *runs), 60.0)
+    made = decide(SPACE, GIVEN, trials(*same, *runs), 60.0)
     assert (made.chosen, next(closing(made, plan(), ""))) == (GIVEN, SAID)

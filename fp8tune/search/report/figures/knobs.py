@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import StrMethodFormatter
 
-from fp8tune.search.benefit import reached
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.effects import (
     Effect,
@@ -69,7 +68,7 @@ def knobs(case: Case) -> Figure | Absent:
 
 def _beside_best(case: Case) -> str:
     """That the answer holds FP8 against another bf16 than its panel, if it does."""
-    pair, space = reached(case.found).pair, case.plan.space
+    pair, space = case.found.measured.pair, case.plan.space
     if pair is None or space.with_precision(pair.fp8, "bf16") == pair.bf16:
         return ""
     return (
