@@ -205,8 +205,8 @@ def _fp8_inconclusive(facts: Facts) -> str:
 
 def _otherwise(facts: Facts) -> str:
     if "gain" not in facts:
-        return f"in {unit(facts['objective'])}: {_chosen(facts)}"
-    return f"in {unit(facts['objective'])}: {_speeds(facts)}, {change(facts['gain'])}"
+        return _chosen(facts)
+    return f"{change(facts['gain'], unit(facts['objective']))}, {_speeds(facts)}"
 
 
 def _extrapolated(facts: Facts) -> str:

@@ -119,7 +119,7 @@ def test_a_larger_budget_confirms_all_anew():
     assert again(SPACE, GIVEN, trials(*stages)) == GIVEN
     stages.append(("confirm", ran(GIVEN, 90, **later)))
     found = decide(SPACE, GIVEN, trials(*stages), 1.0)
-    assert (found.speed.value, found.given.value) == (97, 90)
+    assert (found.speed.chosen.value, found.speed.baseline.value) == (97, 90)
 
 
 def test_more_runs_while_it_is_unclear_which_is_faster():
@@ -283,8 +283,8 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
     assert set(runs) == tried
     assert runs.count(best) == max(map(runs.count, runs)) >= 2
     said = decide(SPACE, FP8[2], after, 0.0)
-    assert (said.chosen, said.twin.value) == (FP8[8], bf16[best])
-    assert said.fp8_gain == pytest.approx(200.0 / bf16[best])
+    assert (said.chosen, said.speed.bf16_baseline.value) == (FP8[8], bf16[best])
+    assert said.speed.fp8_gain.value == pytest.approx(200.0 / bf16[best])
 
 
 def is_bf16(trial):

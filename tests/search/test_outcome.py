@@ -155,8 +155,8 @@ def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
     found = decide(SPACE, GIVEN, trials(*pairs), 1.0)
     assert (found.chosen, found.speed.pair) == (BEST, (GIVEN, TWIN))
     assert (found.speed.bf16_baseline, found.speed.fp8_gain) == (
-        (80.0,) + NONE,
-        (1.25,) + NONE,
+        (80.0, *NONE),
+        (1.25, *NONE),
     )
     assert found.find("fp8-inconclusive").facts["at"] == "baseline"
 

@@ -89,7 +89,7 @@ def test_a_model_that_the_trainer_cannot_build_whole():
 
 def test_the_first_is_said_and_how_many_more():
     config = read_config("a.toml", f"{LONG}foo = 1\nbar = 2\n".encode(), Target())
-    with pytest.raises(CannotPlan, match="mend that and 2 more first, see: fp8tune li"):
+    with pytest.raises(CannotPlan, match="fix that and 2 more first, see: fp8tune li"):
         check_config(config, ())
 
 

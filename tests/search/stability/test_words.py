@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from fp8tune.search.caveats import UNTIED, untied
-from fp8tune.search.closing import closing
 
 from fp8tune.search.comments import choices, summary
-from fp8tune.search.outcome import decide
-from fp8tune.search.output import as_json
+from fp8tune.search.outcome import Ending, decide, is_untied, with_config
+from fp8tune.search.output import as_json, closing
 from fp8tune.search.stability import words
+from fp8tune.search.wording import UNTIED
 from fp8tune.search.writeback import write_back
 from tests.search.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
@@ -30,6 +29,12 @@ def both(by=0.0, nan=False, **how):
 def compared(runs):
     points = {"fp8": GIVEN, "bf16": TWIN}
     return [("stability", learned(run, points[run.precision])) for run in runs]
+
+
+def lines(made, of=None):
+    """What the terminal says of an outcome."""
+    of = of or plan()
+    return list(closing(with_config(made, of, []), of, ""))
 
 
 def found(*curves):
@@ -63,7 +68,7 @@ def test_the_verdict_and_its_evidence(made, start):
 
 
 def test_a_rejected_setting_is_said_with_what_to_type():
-    said = list(closing(LOST, plan(), ""))
+    said = lines(LOST)
     assert "no setting is proposed: FP8 diverges where bf16 does not" in said
     assert (
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
@@ -188,21 +193,22 @@ def test_divergence_under_a_harsher_warmup_alone_is_a_doubt_said_first(made, sai
     assert words.verdict(made.learns) == (
         f"inconclusive: FP8 diverged in 3 of 3 seeds, bf16 in 0 {CUT}; {said}"
     )
-    first, second, *_ = closing(made, plan(), "")
-    assert (first, second) == (SAID, "inconclusive: batch_size = 4")
+    first, second, *_ = lines(made)
+    assert first == SAID
+    assert second.startswith("inconclusive (")
     assert "FP8 may diverge: " in written(made)
-    assert as_json(made, SPACE, "", "s")["verdict"] == "inconclusive"
+    assert as_json(made, plan(), "", "s")["verdict"] == "inconclusive"
 
 
 def test_divergence_in_the_config_s_own_first_steps_rejects():
-    said = list(closing(AT_ONCE, plan(), ""))
+    said = lines(AT_ONCE)
     assert said[0] == "no setting is proposed: FP8 diverges where bf16 does not"
     assert (
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
         "(the config's first 32 steps, warmup 2000)" in said
     )
     assert not any(line.startswith("warmup") for line in said)
-    told = as_json(AT_ONCE, SPACE, "", "s")["stability"]
+    told = as_json(AT_ONCE, plan(), "", "s")["stability"]
     assert (told["verdict"], told["first_steps"]["warmup_steps"]) == ("diverged", 2000)
 
 
@@ -212,7 +218,7 @@ def test_no_doubt_is_said_of_what_is_known_or_did_not_diverge(made):
 
 
 def test_json_has_it_as_a_field_of_its_own():
-    told = as_json(INSIDE, SPACE, "", "s")["stability"]
+    told = as_json(INSIDE, plan(), "", "s")["stability"]
     assert json.loads(json.dumps(told)) == told
     assert told["verdict"] == "inside"
     assert (told["warmup_steps"], told["config_warmup_steps"]) == (8, 8)
@@ -221,7 +227,7 @@ def test_json_has_it_as_a_field_of_its_own():
         "outside",
         "inside",
     ]
-    rejected = as_json(LOST, SPACE, "", "s")["stability"]
+    rejected = as_json(LOST, plan(), "", "s")["stability"]
     assert rejected["verdict"] == "diverged"
     assert rejected["diverged"] == {"fp8": 3, "bf16": 0}
 
@@ -240,8 +246,8 @@ PLAIN = decide(SPACE, GIVEN, trials(*WHOLE), 60.0)
     ],
 )
 def test_losses_of_two_models_are_said_to_be_such(made, of, is_said):
-    assert (UNTIED in closing(made, of, "")) is is_said
-    assert untied(made, of) == UNTIED * is_said
+    assert (UNTIED in lines(made, of)) is is_said
+    assert is_untied(made, of) is is_said
 
 
 def test_config_and_json_say_that_losses_are_of_two_models():
@@ -249,21 +255,22 @@ def test_config_and_json_say_that_losses_are_of_two_models():
         "# fp8tune search: stability (FP8 unties the embeddings: two models): FP8 stays"
     )
     assert said in written(INSIDE, TIED)
-    told = as_json(INSIDE, SPACE, "", "s", UNTIED)["stability"]
+    told = as_json(INSIDE, TIED, "", "s")["stability"]
     assert told["limits"] == f"{words.LIMITS}; {UNTIED}"
-    assert as_json(INSIDE, SPACE, "", "s")["stability"]["limits"] == words.LIMITS
+    assert as_json(INSIDE, plan(), "", "s")["stability"]["limits"] == words.LIMITS
 
 
 def test_json_says_why_there_is_none():
-    assert as_json(PLAIN, SPACE, "", "s")["stability"] is None
-    without = PLAIN._replace(unchecked="no time")
-    told = as_json(without, SPACE, "", "s")["stability"]
+    assert as_json(PLAIN, plan(), "", "s")["stability"] is None
+    without = PLAIN._replace(ending=Ending(unchecked="no time"))
+    told = as_json(without, plan(), "", "s")["stability"]
     assert told == {"verdict": None, "why": "no time"}
-    assert "stability not checked: no time" in list(closing(without, plan(), ""))
+    assert "stability not checked: no time" in (lines(without))
 
 
 def written(made, given=None):
     given = given or plan()
+    made = with_config(made, given, [])
     block = summary(given, made, "study-1")
     return write_back(given.config.data, choices(given, made), block).decode()
 
@@ -295,4 +302,4 @@ def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
     same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
     runs = compared(both(nan=True, given=2000))
     made = decide(SPACE, GIVEN, trials(*same, *runs), 60.0)
-    assert (made.chosen, next(closing(made, plan(), ""))) == (GIVEN, SAID)
+    assert (made.chosen, lines(made)[0]) == (GIVEN, SAID)
