@@ -38,9 +38,9 @@ from fp8tune.search.real import (
     circumstances,
     free_keys,
     larger_gib,
-    made_up,
     plan_for_trials,
     ranks,
+    synthetic_data,
     this_gpu,
 )
 from fp8tune.search.recorded import MAX_BYTES, recorded
@@ -112,21 +112,21 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     check_config(config, free_keys(config, wishes.allow, wishes.device))
     standing_for = ranks(config)
     if wishes.device == "cpu":
-        check_host(config)
-    invented = made_up(config)
+        check_host(config, parse_duration(wishes.budget))
+    synthetic = synthetic_data(config)
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     _check_keys(plan)
-    more = circumstances(config.job, wishes.device, synthetic_data=bool(invented))
+    more = circumstances(config.job, wishes.device, synthetic_data=bool(synthetic))
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     study.take_up()
     enough_s = PART * parse_duration(wishes.budget)
     _clear(study.folder)
-    setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)
+    setup = Setup(wishes.device, standing_for, 0.0, synthetic, enough_s=enough_s)
     if wishes.objective == ENERGY:
         setup = setup._replace(least_s=SAMPLED_S)
     setup = setup._replace(scratch=study.folder)
