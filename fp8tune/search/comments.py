@@ -49,11 +49,12 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
 def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     """Return the sentences of the block, one for each line, the first ones first."""
     said = outcome.findings
+    fp8 = [f for f in said if f.facts.get("objective") == outcome.objective]
     first = (*VERDICTS, "baseline-not-measured", *WHY, "communication-decides")
     lines = (
         (*messages(said, *first), *messages(said, "other-objective")),
         (*_memory(outcome), *_runner_up(plan, outcome)),
-        messages(said, *FP8, "fp8-inconclusive"),
+        messages(fp8, *FP8, "fp8-inconclusive"),
         _learning(plan, outcome),
         _environment(outcome),
         _study(plan, outcome, study),

@@ -227,7 +227,7 @@ def with_config(
 ) -> Outcome:
     """Add the findings that need the config itself, and why no trial succeeded."""
     more = [*_config_findings(outcome, plan)]
-    if outcome.chosen is None and trials:
+    if outcome.chosen is None and trials and not outcome.rejected:
         more += _failures(outcome, plan, trials, budget_s)
     return outcome._replace(findings=(*outcome.findings, *more))
 

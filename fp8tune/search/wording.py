@@ -166,9 +166,10 @@ def _baseline_best(facts: Facts) -> str:
 
 def _baseline_kept(facts: Facts) -> str:
     others, better = facts["others"], verdict_word("faster", facts["objective"])
-    why = f"none of {counted(others, 'other setting')} is surely {better}"
-    if not others:
-        why = "no other setting ran"
+    why = f"none of the {others} other settings that ran is surely {better}"
+    if others < 2:
+        one = f"the other setting that ran is not surely {better}"
+        why = one if others else "no other setting ran"
     return f"inconclusive: {why}: your config stays, {_chosen(facts)}"
 
 
@@ -328,7 +329,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "rehearsal on a CPU: its speeds say nothing of a GPU, nor whether FP8 pays"
     ),
     "extrapolated": _extrapolated,
-    "synthetic-data": "trained on synthetic data: losses are not those of your data",
+    "synthetic-data": "trained on synthetic data, not on yours",
     "allocator": lambda facts: (
         f"measured with {facts['setting']}: set it for the run too"
     ),
