@@ -3,7 +3,8 @@
 A transcript is a session of the shell. ``$ cat NAME`` is followed by the file's text,
 ``$ fp8tune ...`` by what the command prints, then by ``[stderr]`` and ``[exit CODE]``
 if there is anything to say. ``$ machine NAME`` names the machine on which `fp8tune
-doctor` runs. A search makes no report: its plots take most of the time. After a change of words, write all transcripts again and read the diff:
+doctor` runs. A search makes no report: its plots take most of the time. After a change
+of words, write all transcripts again and read the diff:
 
     pytest tests/golden --update-golden
 """

@@ -1,7 +1,7 @@
 """What a page says to type next."""
 
 import pytest
-from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
+from fp8tune.search.outcome import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 
 from fp8tune.search.lock import alone_in
 from fp8tune.search.report.data import case
@@ -57,20 +57,13 @@ def test_a_search_that_runs_is_left_to_itself(tmp_path):
     assert told.commands == ("fp8tune search a.toml --budget 2h  # goes on from here",)
 
 
-@pytest.mark.parametrize(
-    ("more", "warning", "asked"),
-    [
-        (SAME_COMMAND, "the search was stopped before it measured", False),
-        (LARGER_BUDGET, "the budget was too short to measure the best", True),
-        (NOTHING_MORE, "the best settings ran once", False),
-    ],
-)
-def test_how_a_search_ended_tells_what_goes_on(tmp_path, more, warning, asked):
+@pytest.mark.parametrize("step", [SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE])
+def test_how_a_search_ended_tells_what_goes_on(tmp_path, step):
     pairs = [("baseline", told(GIVEN, 100)), ("search", told(OTHER, 50))]
-    page = story(shown(tmp_path / ".fp8tune/s", pairs, more=more))
-    assert f"Not all is confirmed: {warning}" in page.warnings[0]
-    assert ("Give a larger --budget to learn more." in page.sentences) == asked
-    assert page.commands[0].endswith("goes on from here") == bool(more)
+    ending = {"next_step": step, "settling_s": 0.0, "unchecked": ""}
+    page = story(shown(tmp_path / ".fp8tune/s", pairs, ending=ending))
+    assert page.warnings[0].startswith("The search ended before its last comparisons.")
+    assert page.commands[0].endswith("goes on from here") == bool(step)
 
 
 NAMELESS = CONFIG.replace("[", "[my.")

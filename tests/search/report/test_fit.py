@@ -33,7 +33,7 @@ def settled(folder, *records):
             "may not be chosen: 3 allocator retries",
             ", 1 setting with too little memory left, 11 min.",
         ),
-        ([told(LARGER, 190), FAILS], ELSE, "", "12 trials of 6 settings, 1 out of"),
+        ([told(LARGER, 190), FAILS], ELSE, "", "12 trials, 1 out of"),
     ],
 )
 def test_what_is_not_sound_is_off_the_frontier(tmp_path, records, why, said, sentence):
