@@ -209,10 +209,10 @@ def test_other_tokens_of_a_step_are_said(tmp_path):
     """Where no accumulation keeps them."""
     made = plan(CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1"))
     said = story(case(saved(study(tmp_path / ".fp8tune/s", WHOLE, made)))).sentences
-    assert said[1] == (
+    assert (
         "2 -> 4 sequences per rank and optimizer step: the learning rate and its "
         "schedule were not meant for that."
-    )
+    ) in said
 
 
 @pytest.mark.parametrize(
