@@ -1,10 +1,14 @@
 """What trials say: what to take, how fast it is, whether FP8 pays."""
 
+import re
+
 import pytest
 
 from fp8tune.search.choice import ranked
 from fp8tune.search.outcome import Ending, decide
+from fp8tune.search.wording import MESSAGES
 from fp8tune.trials.space import Space
+from tests.conftest import REPOSITORY
 from tests.search.tries import (
     BEST,
     GIVEN,
@@ -336,3 +340,9 @@ def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
     found = decide(space, GIVEN, trials(*pairs), 99.0)
     assert (found.chosen, found.speed.pair) == (best, (GIVEN, TWIN))
     assert found.speed.fp8_gain == (0.8, *NONE)
+
+
+def test_the_docs_name_every_code():
+    text = (REPOSITORY / "docs" / "search.md").read_text()
+    rows = text.split("| findings | codes |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", rows)) == set(MESSAGES)

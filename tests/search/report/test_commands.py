@@ -1,9 +1,9 @@
 """What a page says to type next."""
 
 import pytest
-from fp8tune.search.outcome import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 
 from fp8tune.search.lock import alone_in
+from fp8tune.search.outcome import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.report.data import case
 from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
