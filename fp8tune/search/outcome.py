@@ -427,7 +427,7 @@ def _verdict(case: _Case) -> Finding:
             "baseline-kept", {**base, **settings, "others": len(case.others)}
         )
     if outcome.runner_up is None:
-        return Finding(_no_runner_up(case), {**base, **settings})
+        return Finding("no-other-setting-ran", {**base, **settings})
     behind = gap(case.runs, outcome.runner_up, case.baseline)
     within = behind.high - 1 if behind else 0.0
     same = usual(case.runs).same
@@ -443,18 +443,6 @@ def _nothing_chosen(outcome: Outcome) -> str:
     if outcome.memory_shortage or "oom" in outcome.broken.values():
         return "no-setting-leaves-memory"
     return "no-setting-ran-each-time" if outcome.broken else "no-trial-succeeded"
-
-
-def _no_runner_up(case: _Case) -> str:
-    """Return why no setting comes second to the baseline."""
-    outcome, others = case.outcome, case.others
-    if not others:
-        return "no-other-setting-ran"
-    wrong = dict.fromkeys(outcome.memory_shortage, "oom") | dict(outcome.broken)
-    how = {wrong.get(point, "slow") for point in others}
-    if how == {"oom"}:
-        return "no-other-setting-leaves-memory"
-    return "baseline-best" if "slow" in how else "no-other-setting-ran-each-time"
 
 
 def _doubts(case: _Case) -> Iterator[Finding]:

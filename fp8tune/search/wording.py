@@ -173,10 +173,6 @@ def _baseline_kept(facts: Facts) -> str:
     return f"inconclusive: {why}: your config stays, {_chosen(facts)}"
 
 
-def _stays(why: str) -> Callable[[Facts], str]:
-    return lambda facts: f"{why}: your config stays, {_chosen(facts)}"
-
-
 def _few_pairs(facts: Facts) -> str:
     return f"a verdict takes {facts['needed']} pairs of runs{_next(facts)}"
 
@@ -247,11 +243,10 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "baseline-not-measured": lambda facts: f"{_chosen(facts)}; your config did not run",
     "baseline-best": _baseline_best,
     "baseline-kept": _baseline_kept,
-    "no-other-setting-ran": _stays("no other setting ran"),
-    "no-other-setting-leaves-memory": _stays(
-        "no other setting that ran leaves enough memory"
+    "no-other-setting-ran": lambda facts: (
+        "no other setting ran to its end with enough memory: your config stays, "
+        f"{_chosen(facts)}"
     ),
-    "no-other-setting-ran-each-time": _stays("no other setting ran each time"),
     "fp8-diverges-everywhere": (
         "no setting is proposed: FP8 diverges where bf16 does not"
     ),

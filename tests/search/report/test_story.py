@@ -70,10 +70,14 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
             "FP8 does not pay, it is as fast as bf16: -0.6 % tokens",
             "lint a.toml",
         ),
-        (VAGUE, "No other setting ran: your config stays", "lint a.toml"),
+        (
+            VAGUE,
+            "No other setting ran to its end with",
+            "lint a.toml",
+        ),
         (
             [("baseline", MINE), *confirmed(MINE, GOOD_TWIN)],
-            "No other setting ran: your config stays",
+            "No other setting ran to its end with",
             "lint a.toml",
         ),
         (
