@@ -1,0 +1,447 @@
+"""What a report shows of a study: its answer in words, and each setting once.
+
+No other module of the report reads the fields of an answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fp8tune.report.text import (
+    capital,
+    clean,
+    gib,
+    number,
+    plural,
+    setting_label,
+)
+from fp8tune.search import drift
+from fp8tune.search.aim import SPEED, UNITS, aimed
+from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
+from fp8tune.search.benefit import reached
+from fp8tune.search.closing import (
+    advice,
+    change,
+    closing,
+    mending,
+    nothing_else,
+    standing,
+    unfinished,
+    unsettled,
+)
+from fp8tune.search.eligible import eligible
+from fp8tune.search.extrapolation import extrapolation
+from fp8tune.search.failed import WORDS
+from fp8tune.search.lock import is_held
+from fp8tune.search.plan import Plan
+from fp8tune.search.prior import Expected, card_gib, from_job
+from fp8tune.search.reasons import choices, summary
+from fp8tune.search.retries import counting, latest, uncharged_s
+from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
+from fp8tune.search.saved import SavedStudy
+from fp8tune.search.stability import words as stability
+from fp8tune.search.stability.compare import OUTSIDE
+from fp8tune.search.stability.finding import Finding
+from fp8tune.search.statistics import Speed
+from fp8tune.search.writeback import Choice
+from fp8tune.trials.space import Point
+from fp8tune.trials.trial import Trial, timed
+
+ROLES = {
+    "chosen": "chosen",
+    "baseline": "your config",
+    "bf16-baseline": "bf16 baseline",
+    "runner-up": "runner-up",
+}
+"""The roles that a setting may have, as the page names them."""
+CUT_OFF = "cut off by the budget"
+"""The outcome of a setting whose trials the end of the budget cut off."""
+MAX_SENTENCE = 1000
+"""Longest sentence [characters]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One point that was tried.
+
+    ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
+    ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
+    how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
+    ``value`` is what it reaches of the objective, on the scale of the chosen setting's
+    figure in the answer; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest
+    of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be
+    chosen reaches more in as much memory.
+    """
+
+    point: Point
+    label: str
+    short_label: str
+    roles: tuple[str, ...]
+    precision: str
+    outcome: str
+    runs: int
+    may_be_chosen: bool
+    why_not: str
+    value: Speed | None
+    speed: Speed | None
+    peak_gib: float
+    expected: Expected
+    on_frontier: bool = False
+
+    @property
+    def role_names(self) -> str:
+        """Its roles in words, or ``""``."""
+        return " = ".join(ROLES[role] for role in self.roles)
+
+    @property
+    def key_value(self) -> float:
+        """Its value as a number to sort by, 0 if it has none."""
+        return self.value.value if self.value else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A study with its answer in words and its settings.
+
+    ``runs`` are the timed trials by setting, by the objective. ``chosen`` is the point
+    of the answer, ``bf16_pair`` the FP8 and the bf16 point that it compares.
+    ``stability`` holds the comparison of losses at each setting that has one.
+    ``changes`` and ``comment`` are what a tuned config changes and says.
+    ``output`` is the tuned config, ``""`` if none was written and ``None`` if the
+    search did not end. ``is_running`` is ``None`` if locks cannot tell. ``goes_on``:
+    the same search with more time would tell more. ``seconds`` is the budget spent.
+    """
+
+    study: SavedStudy
+    headline: str
+    warnings: tuple[str, ...]
+    sentences: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    runs: Runs
+    objective: str
+    chosen: Point | None
+    bf16_pair: tuple[Point, Point] | None
+    stability: Mapping[Point, Finding]
+    changes: Sequence[Choice]
+    comment: Sequence[str]
+    capacity_gib: float
+    output: str | None
+    is_running: bool | None
+    goes_on: bool
+    fp8_diverges: bool
+    bf16_wins: bool
+    seconds: float
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the search."""
+        return self.study.plan
+
+    @property
+    def unit(self) -> str:
+        """The unit of the objective."""
+        return UNITS[self.objective]
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether the trials ran on a CPU."""
+        return _is_rehearsal(self.study)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the trials are recorded ones."""
+        return _is_replay(self.study)
+
+    def with_role(self, role: str) -> Setting | None:
+        """Return the setting that has a role, if it was tried."""
+        return next((s for s in self.settings if role in s.roles), None)
+
+    def trials_of(self, point: Point) -> list[Trial]:
+        """Return the timed trials of a setting, as they were recorded."""
+        space = self.plan.space
+        return [
+            trial
+            for trial in timed(self.study.trials)
+            if space.point(trial.record.knobs) == point
+        ]
+
+    def gain_over(self, other: Point) -> Speed | None:
+        """Return how much more the chosen setting reaches than another one."""
+        return gap(self.runs, self.chosen, other)
+
+
+def read_report(study: SavedStudy) -> Report:
+    """Return everything about a study that its report shows."""
+    plan, trials, about = study.plan, study.trials, study.about
+    objective = str(about.get("objective", SPEED))
+    found = _answer(study, objective)
+    output = about.get("output")
+    output = output if isinstance(output, str) else None
+    running = False if output is not None else is_held(study.folder)
+    compared = reached(found)
+    capacity = max((t.record.capacity_gib for t in trials), default=0.0)
+    settings = _settings(plan, trials, found)
+    undecided = found.verdict == "inconclusive" and found.chosen in (None, plan.given)
+    diverges = found.chosen is None and bool(found.rejected)
+    comment = summary(plan, found, study.name)
+    return Report(
+        study=study,
+        headline=_headline(plan, found, comment, ended=output is not None),
+        warnings=tuple(_warnings(study, found, output, running)),
+        sentences=tuple(_sentences(study, found, settings, capacity)),
+        settings=tuple(settings),
+        runs=by_point(plan.space, aimed(trials, objective)),
+        objective=objective,
+        chosen=found.chosen,
+        bf16_pair=compared.pair,
+        stability=found.stability,
+        changes=choices(plan, found),
+        comment=comment,
+        capacity_gib=capacity or card_gib(plan.config.job),
+        output=output,
+        is_running=running,
+        goes_on=bool(found.more)
+        and not diverges
+        and (undecided or not found.confirmed or output is None),
+        fp8_diverges=diverges,
+        bf16_wins=diverges or (compared.fp8 is not None and compared.fp8.high < 1),
+        seconds=found.seconds,
+    )
+
+
+def _is_rehearsal(study: SavedStudy) -> bool:
+    on_cpu = any(trial.record.rehearsal for trial in study.trials)
+    return on_cpu or study.about.get("device") == "cpu"
+
+
+def _is_replay(study: SavedStudy) -> bool:
+    return "records" in study.about
+
+
+def _answer(study: SavedStudy, objective: str) -> Answer:
+    """Return the answer of the trials, with what the search noted at its end."""
+    trials, about = study.trials, study.about
+    process = latest(trials)
+    spent = sum(t.record.cost_s for t in trials) - uncharged_s(trials, process)
+    counted = counting(trials, process)
+    found = answer(study.plan.space, study.plan.given, counted, spent, objective)
+    ended = isinstance(about.get("output"), str)
+    return found._replace(
+        trials=len(trials),
+        unchecked=str(about.get("unchecked", "")),
+        more=str(about.get("more", LARGER_BUDGET)) if ended else SAME_COMMAND,
+    )
+
+
+def _settings(plan: Plan, trials: Sequence[Trial], found: Answer) -> list[Setting]:
+    space, objective = plan.space, found.aim
+    runs = by_point(space, trials)
+    roles = _roles(plan, runs, found)
+    speeds = _on_one_scale(runs, found.chosen, _answered(plan, found, SPEED))
+    values = speeds
+    if objective != SPEED:
+        by_objective = by_point(space, aimed(trials, objective))
+        answered = _answered(plan, found, objective)
+        values = _on_one_scale(by_objective, found.chosen, answered)
+    expected = from_job(space, plan.config.job)
+    free = set(eligible(space, plan.given, trials))
+    varied = {
+        knob.key
+        for place, knob in enumerate(space.knobs)
+        if knob.role != "precision" and len({point[place] for point in runs}) > 1
+    }
+    settings = [
+        Setting(
+            point=point,
+            label=setting_label(space.knobs, point),
+            short_label=setting_label(space.knobs, point, varied or None),
+            roles=tuple(role for role, marked in roles.items() if marked == point),
+            precision=str(space.value(point, "precision") or ""),
+            outcome=_outcome(own),
+            runs=len(own),
+            may_be_chosen=point in free and point not in found.unfit,
+            why_not=found.unfit.get(point) or _why_not(plan, found, point, own, free),
+            value=values.get(point),
+            speed=speeds.get(point),
+            peak_gib=max(trial.record.peak_gib for trial in own),
+            expected=expected(point),
+        )
+        for point, own in runs.items()
+    ]
+    front = frontier(settings)
+    return [
+        dataclasses.replace(setting, on_frontier=setting.point in front)
+        for setting in settings
+    ]
+
+
+def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
+    """Return the point that has each role."""
+    pair, space = reached(found).pair, plan.space
+    in_bf16 = [space.with_precision(p, "bf16") for p in (found.chosen, plan.given) if p]
+    return {
+        "chosen": found.chosen,
+        "baseline": plan.given,
+        "bf16-baseline": pair.bf16
+        if pair
+        else next((p for p in in_bf16 if p in runs), None),
+        "runner-up": found.runner_up,
+    }
+
+
+def _answered(plan: Plan, found: Answer, objective: str) -> dict[Point, Speed]:
+    """Return the figures of the answer by their settings."""
+    compared = reached(found, aimed_at=objective == found.aim)
+    figures = {found.chosen: compared.chosen, plan.given: compared.given}
+    if compared.pair and compared.pair.fp8 == found.chosen:
+        figures[compared.pair.bf16] = compared.twin
+    return {point: speed for point, speed in figures.items() if point and speed}
+
+
+def _on_one_scale(
+    runs: Runs, chosen: Point | None, answered: Mapping[Point, Speed]
+) -> dict[Point, Speed]:
+    """Return how fast each setting is, so that all compare with the chosen one.
+
+    The machine may have changed between the search and the confirmation. A setting
+    that was only measured before it is scaled by how the chosen one has changed since.
+    """
+    before = during(runs, confirmation=False)
+    mine = answered.get(chosen) if chosen else None
+    scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
+    speeds = dict(answered)
+    for point, own in runs.items():
+        measured = speed_of(runs, point)
+        if point in speeds or measured is None:
+            continue
+        ratio = gap(runs, point, chosen) if confirmed(own) else None
+        if ratio and mine:
+            factor = mine.value * ratio.value / measured.value
+        else:
+            factor = 1.0 if confirmed(own) else scale
+        speeds[point] = Speed(*(factor * end for end in measured))
+    return speeds
+
+
+def _outcome(trials: Sequence[Trial]) -> str:
+    """Return ``ok`` if one of the trials succeeded, else how the last one ended."""
+    if any(trial.record.ok for trial in trials):
+        return "ok"
+    ended = [trial.record.outcome for trial in trials if not trial.cut_off]
+    return ended[-1] if ended else CUT_OFF
+
+
+def _why_not(
+    plan: Plan, found: Answer, point: Point, own: Sequence[Trial], free: set[Point]
+) -> str:
+    """Return why a setting that ran may not be chosen, if that is not by its memory."""
+    if outcome := found.broken.get(point):
+        return f"failed in another run: {WORDS[outcome]}"
+    ran = plan.space.allows(point, plan.given) and _outcome(own) == "ok"
+    return "FP8 diverges" if ran and found.rejected and point not in free else ""
+
+
+def frontier(settings: Iterable[Setting]) -> set[Point]:
+    """Return the settings that no other one beats in both value and memory."""
+    best, front = 0.0, set()
+    placed = [s for s in settings if s.may_be_chosen and s.value and s.peak_gib]
+    for setting in sorted(placed, key=lambda s: (s.peak_gib, -s.key_value)):
+        if setting.key_value > best:
+            best = setting.key_value
+            front.add(setting.point)
+    return front
+
+
+def _headline(plan: Plan, found: Answer, comment: Sequence[str], *, ended: bool) -> str:
+    """Return the answer in one line, as the tuned config and the terminal begin."""
+    if not found.trials:
+        return "No trial has ended yet"
+    if found.chosen is None and found.rejected:
+        return "No setting is proposed: FP8 diverges where bf16 does not"
+    if found.chosen is None:
+        return f"No trial succeeded{' yet' * (not ended)}"
+    if found.learns and found.learns.doubtful:
+        return "Inconclusive: FP8 may diverge"
+    if found.chosen != plan.given:
+        return capital(comment[0])
+    if found.verdict == "inconclusive":
+        return f"Inconclusive: {unfinished(found)}: your config stays"
+    if found.runner_up is None:
+        return f"{capital(nothing_else(found))}: your config stays"
+    return capital(standing(found))
+
+
+def _warnings(
+    study: SavedStudy, found: Answer, output: str | None, running: bool | None
+) -> Iterator[str]:
+    """Yield what must be known before the answer is believed."""
+    if _is_rehearsal(study):
+        yield (
+            "A rehearsal on a CPU. The trials are real FP8 training, but FP8 is slower "
+            "than bf16 on a CPU: nothing here tells how fast a GPU is."
+        )
+    if _is_replay(study):
+        yield (
+            "A replay of recorded trials under simulated time. Nothing was measured "
+            "for this report."
+        )
+    methods = Counter(
+        how["how"] for t in study.trials if (how := extrapolation(t.record))
+    )
+    if methods:
+        count = f"{methods.total()} of {plural(len(study.trials), 'trial')}"
+        method = clean(methods.most_common(1)[0][0])
+        yield f"Extrapolated, not measured whole ({count}): {method}."
+    if changed := drift.told(by_point(study.plan.space, study.trials)):
+        yield changed
+    if found.learns and found.learns.verdict == OUTSIDE:
+        yield f"More tokens may not be worth it: {stability.verdict(found.learns)}."
+    if output is None:
+        states = {True: "still runs", False: "was cut off before its end"}
+        state = states[running] if running is not None else " or ".join(states.values())
+        yield f"The search {state}. The answer may change."
+    elif found.more and not found.confirmed:
+        yield f"{unsettled(found)}. The answer may change."
+
+
+def _sentences(
+    study: SavedStudy, found: Answer, settings: Sequence[Setting], capacity: float
+) -> Iterator[str]:
+    """Yield the terminal's lines as sentences, and what only the page says."""
+    *lines, counted = closing(found, study.plan, "")
+    yield from map(_sentence, lines)
+    if found.chosen is None:
+        hints = list(advice(study.plan, study.trials, found.seconds))
+        if not _is_replay(study):
+            hints += mending(study.trials, rehearsed=_is_rehearsal(study))
+        yield from map(_sentence, hints)
+        return
+    by_role = {role: setting for setting in settings for role in setting.roles}
+    chosen, runner_up = by_role["chosen"], by_role.get("runner-up")
+    if chosen.peak_gib:
+        of = f" of {capacity:.1f}" if capacity and not _is_rehearsal(study) else ""
+        where = "of the process" if _is_rehearsal(study) else "allocated"
+        yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
+    if not reached(found).twin:
+        yield "No bf16 baseline was measured: what FP8 gains is not known."
+    if runner_up and found.behind:
+        yield (
+            f"Runner-up: {runner_up.label}, {number(runner_up.key_value)} "
+            f"{UNITS[found.aim]}: {change(found.behind)} beside the chosen one."
+        )
+    known = found.learns or found.unchecked or _is_replay(study)
+    if not known and chosen.precision == "fp8":
+        yield "Stability was not checked: no run compares FP8's losses with bf16's."
+    start = study.about.get("start")
+    if isinstance(start, dict) and start.get("study"):
+        how = clean(str(start.get("said")))
+        yield f"The search {how}. None of that study's trials is counted here."
+    yield f"{_sentence(counted)} Intervals are 95 % and count the spread between runs."
+
+
+def _sentence(line: str) -> str:
+    """Return a line of the terminal as a sentence."""
+    return f"{capital(clean(line, MAX_SENTENCE))}."
