@@ -33,7 +33,6 @@ from fp8tune.search.closing import (
     unsettled,
 )
 from fp8tune.search.eligible import eligible
-from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import WORDS
 from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
@@ -104,36 +103,17 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A study with its answer in words and its settings.
+    """A study with its answer and its settings.
 
-    ``runs`` are the timed trials by setting, by the objective. ``chosen`` is the point
-    of the answer, ``bf16_pair`` the FP8 and the bf16 point that it compares.
-    ``stability`` holds the comparison of losses at each setting that has one.
-    ``changes`` and ``comment`` are what a tuned config changes and says.
-    ``output`` is the tuned config, ``""`` if none was written and ``None`` if the
-    search did not end. ``is_running`` is ``None`` if locks cannot tell. ``goes_on``:
-    the same search with more time would tell more. ``seconds`` is the budget spent.
+    ``runs`` are the timed trials by setting, by the objective. ``is_running`` says
+    whether the search is at work now; ``None`` if locks cannot tell.
     """
 
     study: SavedStudy
-    headline: str
-    warnings: tuple[str, ...]
-    sentences: tuple[str, ...]
-    settings: tuple[Setting, ...]
+    answer: Answer
+    settings: Sequence[Setting]
     runs: Runs
-    objective: str
-    chosen: Point | None
-    bf16_pair: tuple[Point, Point] | None
-    stability: Mapping[Point, Finding]
-    changes: Sequence[Choice]
-    comment: Sequence[str]
-    capacity_gib: float
-    output: str | None
     is_running: bool | None
-    goes_on: bool
-    fp8_diverges: bool
-    bf16_wins: bool
-    seconds: float
 
     @property
     def plan(self) -> Plan:
@@ -141,19 +121,86 @@ class Report:
         return self.study.plan
 
     @property
+    def objective(self) -> str:
+        """The objective of the search."""
+        return self.answer.aim
+
+    @property
     def unit(self) -> str:
         """The unit of the objective."""
         return UNITS[self.objective]
 
     @property
+    def chosen(self) -> Point | None:
+        """The chosen setting."""
+        return self.answer.chosen
+
+    @property
+    def seconds(self) -> float:
+        """The part of the budget that was spent [s]."""
+        return self.answer.seconds
+
+    @property
+    def output(self) -> str | None:
+        """The tuned config, ``""`` if none was written, ``None`` before the end."""
+        output = self.study.about.get("output")
+        return output if isinstance(output, str) else None
+
+    @property
     def is_rehearsal(self) -> bool:
         """Whether the trials ran on a CPU."""
-        return _is_rehearsal(self.study)
+        on_cpu = any(trial.record.rehearsal for trial in self.study.trials)
+        return on_cpu or self.study.about.get("device") == "cpu"
 
     @property
     def is_replay(self) -> bool:
         """Whether the trials are recorded ones."""
-        return _is_replay(self.study)
+        return "records" in self.study.about
+
+    @property
+    def capacity_gib(self) -> float:
+        """The memory of the GPU [GiB], 0 if unknown."""
+        measured = (trial.record.capacity_gib for trial in self.study.trials)
+        return max(measured, default=0.0) or card_gib(self.plan.config.job)
+
+    @property
+    def bf16_pair(self) -> tuple[Point, Point] | None:
+        """The FP8 and the bf16 setting that the answer compares."""
+        return reached(self.answer).pair
+
+    @property
+    def stability(self) -> Mapping[Point, Finding]:
+        """The comparison of losses at each setting that has one."""
+        return self.answer.stability
+
+    @property
+    def fp8_diverges(self) -> bool:
+        """Whether nothing is proposed because FP8 diverges."""
+        return self.chosen is None and bool(self.answer.rejected)
+
+    @property
+    def bf16_wins(self) -> bool:
+        """Whether bf16 is faster than FP8, or FP8 diverges."""
+        gain = reached(self.answer).fp8
+        return self.fp8_diverges or (gain is not None and gain.high < 1)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the same search with more time would tell more."""
+        kept = self.chosen in (None, self.plan.given)
+        is_open = not self.answer.confirmed or self.output is None
+        is_open |= kept and self.answer.verdict == "inconclusive"
+        return bool(self.answer.more) and is_open and not self.fp8_diverges
+
+    @property
+    def changes(self) -> Sequence[Choice]:
+        """The keys that the tuned config changes."""
+        return choices(self.plan, self.answer)
+
+    @property
+    def comment(self) -> Sequence[str]:
+        """What the tuned config says of the search, the verdict first."""
+        return summary(self.plan, self.answer, self.study.name)
 
     def with_role(self, role: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
@@ -161,12 +208,8 @@ class Report:
 
     def trials_of(self, point: Point) -> list[Trial]:
         """Return the timed trials of a setting, as they were recorded."""
-        space = self.plan.space
-        return [
-            trial
-            for trial in timed(self.study.trials)
-            if space.point(trial.record.knobs) == point
-        ]
+        at = self.plan.space.point
+        return [t for t in timed(self.study.trials) if at(t.record.knobs) == point]
 
     def gain_over(self, other: Point) -> Speed | None:
         """Return how much more the chosen setting reaches than another one."""
@@ -175,50 +218,16 @@ class Report:
 
 def read_report(study: SavedStudy) -> Report:
     """Return everything about a study that its report shows."""
-    plan, trials, about = study.plan, study.trials, study.about
-    objective = str(about.get("objective", SPEED))
+    objective = str(study.about.get("objective", SPEED))
     found = _answer(study, objective)
-    output = about.get("output")
-    output = output if isinstance(output, str) else None
-    running = False if output is not None else is_held(study.folder)
-    compared = reached(found)
-    capacity = max((t.record.capacity_gib for t in trials), default=0.0)
-    settings = _settings(plan, trials, found)
-    undecided = found.verdict == "inconclusive" and found.chosen in (None, plan.given)
-    diverges = found.chosen is None and bool(found.rejected)
-    comment = summary(plan, found, study.name)
+    ended = isinstance(study.about.get("output"), str)
     return Report(
         study=study,
-        headline=_headline(plan, found, comment, ended=output is not None),
-        warnings=tuple(_warnings(study, found, output, running)),
-        sentences=tuple(_sentences(study, found, settings, capacity)),
-        settings=tuple(settings),
-        runs=by_point(plan.space, aimed(trials, objective)),
-        objective=objective,
-        chosen=found.chosen,
-        bf16_pair=compared.pair,
-        stability=found.stability,
-        changes=choices(plan, found),
-        comment=comment,
-        capacity_gib=capacity or card_gib(plan.config.job),
-        output=output,
-        is_running=running,
-        goes_on=bool(found.more)
-        and not diverges
-        and (undecided or not found.confirmed or output is None),
-        fp8_diverges=diverges,
-        bf16_wins=diverges or (compared.fp8 is not None and compared.fp8.high < 1),
-        seconds=found.seconds,
+        answer=found,
+        settings=_settings(study.plan, study.trials, found),
+        runs=by_point(study.plan.space, aimed(study.trials, objective)),
+        is_running=False if ended else is_held(study.folder),
     )
-
-
-def _is_rehearsal(study: SavedStudy) -> bool:
-    on_cpu = any(trial.record.rehearsal for trial in study.trials)
-    return on_cpu or study.about.get("device") == "cpu"
-
-
-def _is_replay(study: SavedStudy) -> bool:
-    return "records" in study.about
 
 
 def _answer(study: SavedStudy, objective: str) -> Answer:
@@ -355,18 +364,19 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
     return front
 
 
-def _headline(plan: Plan, found: Answer, comment: Sequence[str], *, ended: bool) -> str:
+def headline(report: Report) -> str:
     """Return the answer in one line, as the tuned config and the terminal begin."""
-    if not found.trials:
+    found = report.answer
+    if not report.study.trials:
         return "No trial has ended yet"
-    if found.chosen is None and found.rejected:
+    if report.fp8_diverges:
         return "No setting is proposed: FP8 diverges where bf16 does not"
     if found.chosen is None:
-        return f"No trial succeeded{' yet' * (not ended)}"
+        return f"No trial succeeded{' yet' * (report.output is None)}"
     if found.learns and found.learns.doubtful:
         return "Inconclusive: FP8 may diverge"
-    if found.chosen != plan.given:
-        return capital(comment[0])
+    if found.chosen != report.plan.given:
+        return capital(report.comment[0])
     if found.verdict == "inconclusive":
         return f"Inconclusive: {unfinished(found)}: your config stays"
     if found.runner_up is None:
@@ -374,65 +384,61 @@ def _headline(plan: Plan, found: Answer, comment: Sequence[str], *, ended: bool)
     return capital(standing(found))
 
 
-def _warnings(
-    study: SavedStudy, found: Answer, output: str | None, running: bool | None
-) -> Iterator[str]:
+def warnings(report: Report) -> Iterator[str]:
     """Yield what must be known before the answer is believed."""
-    if _is_rehearsal(study):
+    found, trials = report.answer, report.study.trials
+    if report.is_rehearsal:
         yield (
             "A rehearsal on a CPU. The trials are real FP8 training, but FP8 is slower "
             "than bf16 on a CPU: nothing here tells how fast a GPU is."
         )
-    if _is_replay(study):
+    if report.is_replay:
         yield (
             "A replay of recorded trials under simulated time. Nothing was measured "
             "for this report."
         )
-    methods = Counter(
-        how["how"] for t in study.trials if (how := extrapolation(t.record))
-    )
+    methods = Counter(how for t in trials if (how := t.record.extrapolated))
     if methods:
-        count = f"{methods.total()} of {plural(len(study.trials), 'trial')}"
+        count = f"{methods.total()} of {plural(len(trials), 'trial')}"
         method = clean(methods.most_common(1)[0][0])
         yield f"Extrapolated, not measured whole ({count}): {method}."
-    if changed := drift.told(by_point(study.plan.space, study.trials)):
+    if changed := drift.told(by_point(report.plan.space, trials)):
         yield changed
     if found.learns and found.learns.verdict == OUTSIDE:
         yield f"More tokens may not be worth it: {stability.verdict(found.learns)}."
-    if output is None:
+    if report.output is None:
         states = {True: "still runs", False: "was cut off before its end"}
-        state = states[running] if running is not None else " or ".join(states.values())
+        doubt = "still runs, or was cut off"
+        state = doubt if report.is_running is None else states[report.is_running]
         yield f"The search {state}. The answer may change."
     elif found.more and not found.confirmed:
         yield f"{unsettled(found)}. The answer may change."
 
 
-def _sentences(
-    study: SavedStudy, found: Answer, settings: Sequence[Setting], capacity: float
-) -> Iterator[str]:
+def sentences(report: Report) -> Iterator[str]:
     """Yield the terminal's lines as sentences, and what only the page says."""
-    *lines, counted = closing(found, study.plan, "")
-    yield from map(_sentence, lines)
+    found, plan, study = report.answer, report.plan, report.study
+    *lines, counted = closing(found, plan, "")
     if found.chosen is None:
-        hints = list(advice(study.plan, study.trials, found.seconds))
-        if not _is_replay(study):
-            hints += mending(study.trials, rehearsed=_is_rehearsal(study))
-        yield from map(_sentence, hints)
+        lines += advice(plan, study.trials, found.seconds)
+        if not report.is_replay:
+            lines += mending(study.trials, rehearsed=report.is_rehearsal)
+    yield from map(_sentence, lines)
+    chosen, runner_up = report.with_role("chosen"), report.with_role("runner-up")
+    if chosen is None:
         return
-    by_role = {role: setting for setting in settings for role in setting.roles}
-    chosen, runner_up = by_role["chosen"], by_role.get("runner-up")
     if chosen.peak_gib:
-        of = f" of {capacity:.1f}" if capacity and not _is_rehearsal(study) else ""
-        where = "of the process" if _is_rehearsal(study) else "allocated"
+        where = "of the process" if report.is_rehearsal else "allocated"
+        of = f" of {report.capacity_gib:.1f}" if report.capacity_gib else ""
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
     if not reached(found).twin:
         yield "No bf16 baseline was measured: what FP8 gains is not known."
     if runner_up and found.behind:
         yield (
             f"Runner-up: {runner_up.label}, {number(runner_up.key_value)} "
-            f"{UNITS[found.aim]}: {change(found.behind)} beside the chosen one."
+            f"{report.unit}: {change(found.behind)} compared with the chosen one."
         )
-    known = found.learns or found.unchecked or _is_replay(study)
+    known = found.learns or found.unchecked or report.is_replay
     if not known and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
     start = study.about.get("start")

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fp8tune import __version__, atomic
 from fp8tune.lint.wording import plain
-from fp8tune.report.data import Report, read_report
+from fp8tune.report.data import Report, headline, read_report, sentences, warnings
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.loss_plot import loss_plot
 from fp8tune.report.memory_plot import memory_plot
@@ -110,6 +110,9 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
     diff, why_no_diff = _diff(report)
     return pages.get_template(NAME).render(
         report=report,
+        headline=headline(report),
+        warnings=list(warnings(report)),
+        sentences=list(sentences(report)),
         plots=plots,
         svg=to_svg,
         commands=list(next_commands(report)),

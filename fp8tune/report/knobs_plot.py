@@ -70,7 +70,7 @@ class Effect(NamedTuple):
 def knobs_plot(report: Report) -> Plot:
     """Return the panels, or why there are none."""
     effects = knob_effects(report)
-    notes = [_bf16_note(report), *_notes_without_panel(report, effects)]
+    notes = (_bf16_note(report), _note_without_panel(report, effects))
     note = " ".join(filter(None, notes))
     if not effects:
         return Plot(NAME, CONTENTS, TITLE, note)
@@ -116,7 +116,8 @@ def _effect(report: Report, place: int) -> Effect | None:
     knob = report.plan.space.knobs[place]
     groups: dict[Point, list[Setting]] = defaultdict(list)
     for setting in report.settings:
-        groups[_without(setting.point, place)].append(setting)
+        if knob.frozen or report.plan.space.allows(setting.point, report.plan.given):
+            groups[_without(setting.point, place)].append(setting)
     kept = _without(report.chosen, place) if report.chosen else None
     every = [_line(own, place, rest == kept) for rest, own in groups.items()]
     lines = [e for e in every if e.is_chosen or len(e.values) + len(e.failed) > 1]
@@ -224,26 +225,12 @@ def _bf16_note(report: Report) -> str:
     )
 
 
-def _notes_without_panel(report: Report, effects: Sequence[Effect]) -> list[str]:
-    """Return why the other knobs have no panel."""
+def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
+    """Return which knobs have no panel, and why."""
     with_panel = {effect.name for effect in effects}
-    tried: list[str] = []
-    untried: list[str] = []
-    for place, knob in enumerate(report.plan.space.knobs):
-        name = clean(knob.key, 60)
-        rests = [_without(setting.point, place) for setting in report.settings]
-        if name not in with_panel:
-            (tried if len(set(rests)) < len(rests) else untried).append(name)
-    notes = []
-    if tried:
-        notes.append(
-            f"Of the settings that differ only in {' or '.join(tried)}, fewer than two "
-            "reached a figure."
-        )
-    if untried:
-        names = " or ".join(untried)
-        notes.append(f"No two settings were tried that differ only in {names}.")
-    return notes
+    names = [clean(knob.key, 60) for knob in report.plan.space.knobs]
+    rest = " or ".join(name for name in names if name not in with_panel)
+    return f"No two settings that differ only in {rest} reached a figure." * bool(rest)
 
 
 def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
@@ -251,16 +238,24 @@ def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
     height = 3.0 if style.narrow or len(effects) > 3 else 4.2
     figure, panels = new_figure(style, len(effects), height, across)
     width = 32 if len(effects) > 2 and across == 3 and not style.narrow else 42
+    free = [effect for effect in effects if not effect.is_frozen]
+    for axes, effect in zip(panels, effects, strict=True):
+        _draw_effect(axes, effect, style, width)
+        _scale(axes, [effect] if effect.is_frozen else free)
+    label_rows(panels[: len(free)], unit)
+    for axes in panels[len(free) :]:
+        axes.set_ylabel(unit)
+    shared_legend(figure, panels, style)
+    return figure
+
+
+def _scale(axes: Axes, effects: Sequence[Effect]) -> None:
+    """Give a panel the scale of all these effects, so that their panels compare."""
     every = [v for e in effects for line in e.lines for v in line.values.values()]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
-    for axes, effect in zip(panels, effects, strict=True):
-        _draw_effect(axes, effect, style, width)
-        axes.set_ylim(low - 1.5 * room, high + room)
-        axes.yaxis.set_major_formatter(number_format(high))
-    label_rows(panels, unit)
-    shared_legend(figure, panels, style)
-    return figure
+    axes.set_ylim(low - 1.5 * room, high + room)
+    axes.yaxis.set_major_formatter(number_format(high))
 
 
 def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -20,6 +19,9 @@ from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
 NAME, CONTENTS = "loss", "Loss"
+TITLE = "Loss and gradient norm of FP8 and bf16"
+BF16_STEP = 2**-7
+"""Largest relative step between two values of bf16, which have eight bits."""
 MAX_STEPS = 2000
 """Steps of a series that are shown."""
 FEW_STEPS = 16
@@ -39,7 +41,7 @@ class LossRuns:
 
     Losses [nats per token] and gradient norms by step; a run that diverged may be
     shorter. ``finding`` is what the stability check found, ``None`` if the runs are
-    two timed trials. A loss is the mean over ``micro_batches``.
+    two timed trials.
     """
 
     label: str
@@ -48,7 +50,6 @@ class LossRuns:
     fp8_norms: tuple[Series, ...]
     bf16_norms: tuple[Series, ...]
     finding: Finding | None = None
-    micro_batches: int = 1
 
     @property
     def gaps(self) -> tuple[Series, ...]:
@@ -58,25 +59,6 @@ class LossRuns:
             [a / b - 1 if b else 0.0 for a, b in zip(fp8, bf16, strict=False)]
             for fp8, bf16 in pairs
         )
-
-    @property
-    def rounding(self) -> Series:
-        """How far each gap may be off because losses were rounded to bf16; or empty."""
-        fp8, bf16 = self.fp8[0], self.bf16[0]
-        if not all(_is_bf16(loss, self.micro_batches) for loss in (*fp8, *bf16)):
-            return ()
-        pairs = zip(fp8, bf16, strict=False)
-        return [(last_digit(a) + last_digit(b)) / 2 / b for a, b in pairs]
-
-
-def last_digit(value: float) -> float:
-    """Return the step between values of bf16, which have eight bits, at a value."""
-    return 2.0 ** (math.frexp(value)[1] - 8)
-
-
-def _is_bf16(value: float, parts: int) -> bool:
-    """Return whether a value is a sum of so many values of bf16 of about one size."""
-    return value > 0 and (2 * value / last_digit(value / parts)).is_integer()
 
 
 def loss_runs(report: Report) -> LossRuns | None:
@@ -131,7 +113,6 @@ def _timed_pair(report: Report, point: Point) -> LossRuns | None:
         bf16=(bf16.losses[:MAX_STEPS],),
         fp8_norms=(fp8.grad_norms[:MAX_STEPS],),
         bf16_norms=(bf16.grad_norms[:MAX_STEPS],),
-        micro_batches=max(1, fp8.grad_accum),
     )
 
 
@@ -146,9 +127,8 @@ def loss_plot(report: Report) -> Plot:
     """Return the plot of the stability check, else of two trials, or why not."""
     runs = loss_runs(report)
     if runs is None:
-        title = "Loss and gradient norm of FP8 and bf16"
         why = "No setting reported its losses in both FP8 and bf16."
-        return Plot(NAME, CONTENTS, title, why)
+        return Plot(NAME, CONTENTS, TITLE, why)
     longest = max(map(len, (*runs.fp8, *runs.bf16)))
     same_data = "" if report.is_replay else ", the same data in all"
     about = (
@@ -161,7 +141,7 @@ def loss_plot(report: Report) -> Plot:
     return Plot(
         NAME,
         CONTENTS,
-        capital(verdict(runs.finding)) if runs.finding else _pair_title(runs),
+        capital(verdict(runs.finding)) if runs.finding else TITLE,
         _note(runs, is_replay=report.is_replay),
         about,
         HEAD,
@@ -170,33 +150,17 @@ def loss_plot(report: Report) -> Plot:
     )
 
 
-def _pair_title(runs: LossRuns) -> str:
-    (gaps,) = runs.gaps
-    rounding = runs.rounding or [0.0] * len(gaps)
-    widest = max(abs(gap) + off for gap, off in zip(gaps, rounding, strict=True))
-    counted = ", rounding to bf16 counted" * bool(runs.rounding)
-    within = f"within {100 * widest:.2g} % of bf16's for {len(gaps)} steps"
-    return f"FP8's loss is {within}{counted}"
-
-
 def _note(runs: LossRuns, *, is_replay: bool) -> str:
     if runs.finding:
         return f"{runs.label}. {capital(LIMITS)}."
     same = "the same data and seed in both"
     if is_replay:
         same = "as recorded: whether data and seed are the same is not known"
-    note = (
+    return (
         f"{runs.label}, {same}. So few steps can show that FP8 goes wrong, not that it "
-        "converges."
+        "converges. If the trainer computes its loss in bf16, differences under "
+        f"{100 * BF16_STEP:.1f} % may be rounding."
     )
-    if rounding := runs.rounding:
-        last = runs.bf16[0][len(rounding) - 1]
-        note += (
-            f" These losses were rounded to bf16: at {last:.4g} its last digit is "
-            f"{last_digit(last):.2g}, {100 * rounding[-1]:.2g} % of the loss. What "
-            "differs by less may look alike."
-        )
-    return note
 
 
 def _row(runs: LossRuns, step: int) -> tuple[str, ...]:

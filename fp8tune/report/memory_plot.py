@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation, Text
-from matplotlib.transforms import Bbox
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox, BboxBase
 
 from fp8tune.report.data import Report, Setting
 from fp8tune.report.plots import (
@@ -52,7 +51,7 @@ def memory_plot(report: Report) -> Plot:
         CONTENTS,
         _title(report, placed),
         " ".join(filter(None, (_scale_note(report), _hollow_note(placed)))),
-        _about(report),
+        f"{report.unit} against peak memory of {plural(len(placed), 'setting')}.",
         ("setting", "role", "outcome", "runs", report.unit, "peak GiB", "frontier"),
         rows,
         lambda style: _draw(report, placed, style),
@@ -67,15 +66,9 @@ def _title(report: Report, placed: list[Setting]) -> str:
     is_best = all(s.key_value <= chosen.key_value for s in free)
     rank = "the fastest of" if is_best else "chosen from"
     among = f", {rank} {plural(len(free), 'setting')} that may be chosen"
-    faster = [
-        s for s in placed if not s.may_be_chosen and s.key_value > chosen.key_value
-    ]
-    in_bf16 = all(s.precision == "bf16" and not s.why_not for s in faster)
-    one = "bf16" if in_bf16 else "one that may not be chosen"
     return (
         f"{chosen.short_label}: {number(chosen.key_value)} {report.unit} in "
         f"{gib(chosen.peak_gib)} GiB{among if len(free) > 1 else ''}"
-        f"{f'; {one} is faster' if faster else ''}"
     )
 
 
@@ -97,21 +90,6 @@ def _hollow_note(placed: Sequence[Setting]) -> str:
     if rest := len(hollow) - len(named):
         named.append(f"{rest} more that the table names")
     return f"Hollow, as they may not be chosen: {listed(named)}." if hollow else ""
-
-
-def _about(report: Report) -> str:
-    front = sorted(
-        (s for s in report.settings if s.on_frontier), key=lambda s: s.peak_gib
-    )
-    steps = "; ".join(
-        f"{s.label}: {gib(s.peak_gib)} GiB, {number(s.key_value)} {report.unit}"
-        for s in front
-    )
-    lost = sum(s.outcome == "oom" for s in report.settings)
-    return (
-        f"{report.unit} against peak memory. On the frontier, from small to large: "
-        f"{steps}. {plural(lost, 'setting')} ran out of memory."
-    )
 
 
 def _draw(report: Report, placed: list[Setting], style: Style) -> Figure:
@@ -219,18 +197,9 @@ def _draw_out_of_memory(axes: Axes, report: Report, style: Style) -> None:
         mark_failed(axes, places, style, "out of memory, at the predicted peak")
 
 
-class _Label(NamedTuple):
-    """A text beside a point; one that is not ``bold`` may be left out."""
-
-    x: float
-    y: float
-    text: str
-    bold: bool
-
-
 _OFFSETS = tuple(
     (x * far, y * far, across, up)
-    for far in (1.0, 1.8, 3.0, 4.6, 7.0, 10.0)
+    for far in (1.0, 1.8, 3.0, 4.6)
     for x, y, across, up in (
         (9, 0, "left", "center"),
         (-9, 0, "right", "center"),
@@ -243,8 +212,6 @@ _OFFSETS = tuple(
     )
 )
 """Where a label may stand beside its point [points], the best places first."""
-_SHARE = {"left": 0.0, "right": 1.0, "bottom": 0.0, "top": 1.0, "center": 0.5}
-"""The share of a text's size that lies before the point it is aligned to."""
 
 
 def _draw_labels(
@@ -252,32 +219,28 @@ def _draw_labels(
 ) -> None:
     """Write the roles, and the settings of the frontier where there is room."""
     settle(figure)
-    labels = [
-        _Label(s.peak_gib, s.key_value, _role_label(s, style), True)
-        for s in sorted(placed, key=lambda s: "chosen" not in s.roles)
-        if s.roles
-    ]
+    with_role = [s for s in placed if s.roles]
+    with_role.sort(key=lambda s: "chosen" not in s.roles)
     front = [s for s in placed if s.on_frontier and not s.roles]
-    if len(front) <= MAX_LABELS and not style.narrow:
-        labels += [_Label(s.peak_gib, s.key_value, s.short_label, False) for s in front]
-    half, taken = 6 * figure.dpi / 72, list[Bbox]()
+    if len(front) > MAX_LABELS or style.narrow:
+        front = []
+    half, taken = 6 * figure.dpi / 72, list[BboxBase]()
     dots = []
     for setting in placed:
         x, y = axes.transData.transform((setting.peak_gib, setting.key_value))
         dots.append(Bbox.from_extents(x - half, y - half, x + half, y + half))
-    for label in labels:
-        boxes = _possible_boxes(axes, label, style, figure.dpi)
-        costs = [_cost(box, axes, taken, dots) for box in boxes]
-        best = min(range(len(costs)), key=costs.__getitem__)
-        if label.bold or costs[best] < 1:
-            _annotate(axes, label, _OFFSETS[best], style)
-            taken.append(boxes[best])
-
-
-def _role_label(setting: Setting, style: Style) -> str:
-    if style.narrow:
-        return setting.role_names
-    return f"{setting.role_names}:\n{textwrap.fill(setting.short_label, 30)}"
+    for setting in (*with_role, *front):
+        costs: list[tuple[int, int, BboxBase]] = []
+        for offset in _OFFSETS if setting.roles else _OFFSETS[:8]:
+            note = _annotate(axes, setting, offset, style)
+            box = note.get_window_extent()
+            costs.append((_cost(box, axes, taken, dots), len(costs), box))
+            note.remove()
+        cost, best, box = min(costs, key=lambda each: each[:2])
+        if setting.roles or cost == 0:
+            note = _annotate(axes, setting, _OFFSETS[best], style, is_final=True)
+            note.set_in_layout(False)
+            taken.append(box)
 
 
 def _cost(box: Bbox, axes: Axes, taken: list[Bbox], dots: list[Bbox]) -> int:
@@ -288,38 +251,28 @@ def _cost(box: Bbox, axes: Axes, taken: list[Bbox], dots: list[Bbox]) -> int:
     return 100 * unreadable + min(99, box.count_overlaps(dots))
 
 
-def _possible_boxes(axes: Axes, label: _Label, style: Style, dpi: float) -> list[Bbox]:
-    """Return the room that a label takes at each of its places [pixels]."""
-    note = _annotate(axes, label, _OFFSETS[0], style)
-    size = Text.get_window_extent(note)  # an annotation's own counts its line
-    note.remove()
-    x, y = axes.transData.transform((label.x, label.y))
-    return [
-        Bbox.from_bounds(
-            x + dx * dpi / 72 - _SHARE[across] * size.width,
-            y + dy * dpi / 72 - _SHARE[up] * size.height,
-            size.width,
-            size.height,
-        )
-        for dx, dy, across, up in _OFFSETS
-    ]
-
-
 def _annotate(
-    axes: Axes, label: _Label, offset: tuple[float, float, str, str], style: Style
+    axes: Axes,
+    setting: Setting,
+    offset: tuple[float, float, str, str],
+    style: Style,
+    *,
+    is_final: bool = False,
 ) -> Annotation:
-    note = axes.annotate(
-        label.text,
-        (label.x, label.y),
+    """Write a setting's label; a line to its point if the place is final."""
+    role = f"{setting.role_names}:\n{textwrap.fill(setting.short_label, 30)}"
+    return axes.annotate(
+        setting.role_names if style.narrow else role if setting.roles else role[2:],
+        (setting.peak_gib, setting.key_value),
         offset[:2],
         textcoords="offset points",
         ha=offset[2],
         va=offset[3],
-        fontweight="bold" if label.bold else "normal",
+        fontweight="bold" if setting.roles else "normal",
         color=style.colours.ink,
         bbox={"facecolor": style.colours.paper, "alpha": 0.75, "lw": 0, "pad": 1.0},
-        arrowprops={"arrowstyle": "-", "color": style.colours.muted, "lw": 0.8},
+        arrowprops={"arrowstyle": "-", "color": style.colours.muted, "lw": 0.8}
+        if is_final
+        else None,
         zorder=2.6,
     )
-    note.set_in_layout(False)
-    return note

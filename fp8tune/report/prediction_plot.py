@@ -44,9 +44,8 @@ class Quantity(NamedTuple):
         ratios = [each.ratio for each in self.predictions]
         low, high = min(ratios), max(ratios)
         band = f" ({low:.2f} to {high:.2f})" if len(ratios) > 1 else ""
-        return f"measured {self.name} is {median(ratios):.2f} times the prediction" + (
-            band
-        )
+        ratio = f"{median(ratios):.2f}{band}"
+        return f"measured {self.name} is {ratio} times the prediction"
 
 
 def quantities(report: Report) -> list[Quantity]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator
 
 from fp8tune.report.data import ROLES, Report, Setting
 from fp8tune.report.plots import (
@@ -15,6 +15,7 @@ from fp8tune.report.plots import (
     Style,
     label_rows,
     new_figure,
+    number_format,
     shared_legend,
 )
 from fp8tune.report.text import (
@@ -34,8 +35,6 @@ ROOM = 1.35
 """Height of the axis over the slowest step that counted."""
 EQUAL_TOKENS = 1.02
 """Ratio of the tokens of two steps from which their times do not compare."""
-MAX_NAMED = 3
-"""Times of steps beyond the axis that are written."""
 MIN_STEPS = 2
 """Steps from which they tell how much they differ."""
 NO_REASON = "left out"
@@ -121,11 +120,7 @@ def steps_plot(report: Report) -> Plot:
     if not every:
         return Plot(NAME, CONTENTS, TITLE, "No trial reported the times of its steps.")
     medians = "; ".join(
-        f"{one.setting.role_names}: extrapolated, {duration_ms(one.median)}"
-        if one.is_extrapolated
-        else f"{one.setting.role_names}: median {duration_ms(one.median)} of "
-        f"{plural(len(one.counted), 'step')}, {one.left_out}"
-        for one in every
+        f"{one.setting.role_names}: {duration_ms(one.median)}" for one in every
     )
     rows = tuple(
         (
@@ -143,7 +138,7 @@ def steps_plot(report: Report) -> Plot:
         CONTENTS,
         _title(every[0]),
         "",
-        f"Times of the optimizer steps of one trial each. {medians}.",
+        f"Times of the optimizer steps of one trial each; medians: {medians}.",
         ("role", "setting", "step", "ms", "counted"),
         rows,
         lambda style: _draw(every, style),
@@ -200,22 +195,14 @@ def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
             markeredgewidth=1.8,
             label="left out",
         )
-    beyond = [(step, took) for step, took in out if took > 0.97 * top]
+    beyond = [(took, step) for step, took in out if took > 0.97 * top]
     if beyond:
-        # beside the last of them: next to each other they would overprint
-        times = [duration_ms(took) for _, took in beyond[:MAX_NAMED]]
-        axes.annotate(
-            ", ".join([*times, "..."] if beyond[MAX_NAMED:] else times),
-            (beyond[-1][0], 0.97 * top),
-            (7, 0),
-            textcoords="offset points",
-            va="center",
-        )
+        text = f"{duration_ms(max(beyond)[0])}"
+        at = max(step for _, step in beyond), 0.97 * top
+        axes.annotate(text, at, (7, 0), textcoords="offset points", va="center")
     if one.is_extrapolated:
         axes.set_xticks([])
     else:
         axes.set_xlabel("optimizer step")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_formatter(
-        StrMethodFormatter("{x:,.0f}" if top >= 10 else "{x:.3g}")
-    )
+    axes.yaxis.set_major_formatter(number_format(top))

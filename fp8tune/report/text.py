@@ -23,8 +23,8 @@ def clean(text: str, most: int = 300) -> str:
 
 
 def capital(text: str) -> str:
-    """Return a text with a capital first letter."""
-    return f"{text[:1].upper()}{text[1:]}"
+    """Return a text with a capital first letter; ``bf16`` has none."""
+    return text if text.startswith("bf16") else f"{text[:1].upper()}{text[1:]}"
 
 
 def number(value: float) -> str:
