@@ -164,11 +164,6 @@ class Report:
         return max(measured, default=0.0) or card_gib(self.plan.config.job)
 
     @property
-    def bf16_pair(self) -> tuple[Point, Point] | None:
-        """The FP8 and the bf16 setting that the answer compares."""
-        return reached(self.answer).pair
-
-    @property
     def stability(self) -> Mapping[Point, Finding]:
         """The comparison of losses at each setting that has one."""
         return self.answer.stability

@@ -27,7 +27,6 @@ from fp8tune.report.text import (
     median,
     number,
     percent,
-    setting_label,
     value_label,
 )
 from fp8tune.search.closing import change
@@ -70,8 +69,7 @@ class Effect(NamedTuple):
 def knobs_plot(report: Report) -> Plot:
     """Return the panels, or why there are none."""
     effects = knob_effects(report)
-    notes = (_bf16_note(report), _note_without_panel(report, effects))
-    note = " ".join(filter(None, notes))
+    note = _note_without_panel(report, effects)
     if not effects:
         return Plot(NAME, CONTENTS, TITLE, note)
     rows = tuple(
@@ -211,20 +209,6 @@ def _median_change(
     return sentence, ratio, False
 
 
-def _bf16_note(report: Report) -> str:
-    """Return that the answer compares FP8 with another bf16 than its panel, if so."""
-    space = report.plan.space
-    if report.bf16_pair is None:
-        return ""
-    fp8, bf16 = report.bf16_pair
-    if space.with_precision(fp8, "bf16") == bf16:
-        return ""
-    return (
-        "The panel of the precision keeps all other knobs; the answer compares FP8 "
-        f"with bf16 at its own best ({setting_label(space.knobs, bf16)})."
-    )
-
-
 def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
     """Return which knobs have no panel, and why."""
     with_panel = {effect.name for effect in effects}
@@ -272,11 +256,10 @@ def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
             label="all other knobs as chosen" if chosen else "other settings",
             zorder=3 if chosen else 2,
         )
-    failed = {
-        at for e in effect.lines for at, how in e.failed.items() if how != CUT_OFF
-    }
-    if failed:
-        mark_failed(axes, sorted(failed), style, "a setting failed here")
+    ran = {at for line in effect.lines for at in line.values}
+    lost = {at for e in effect.lines for at, how in e.failed.items() if how != CUT_OFF}
+    if lost - ran:
+        mark_failed(axes, sorted(lost - ran), style, "every setting failed here")
     sentence = textwrap.fill(effect.sentence, width)
     axes.set_title(f"{effect.name.rpartition('.')[2]}\n{sentence}", fontsize="medium")
     _draw_ticks(axes, effect.labels)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox, BboxBase
+from matplotlib.transforms import Bbox
 
 from fp8tune.report.data import Report, Setting
 from fp8tune.report.plots import (
@@ -20,12 +19,14 @@ from fp8tune.report.plots import (
     settle,
     shared_legend,
 )
-from fp8tune.report.text import gib, interval, listed, number, plural
+from fp8tune.report.text import gib, interval, number, plural
 from fp8tune.search.runs import confirmed
 
 NAME, CONTENTS = "memory", "Memory and speed"
-MAX_LABELS, MAX_NAMED = 6, 3
-"""Settings of the frontier with a label, and hollow ones that the note names."""
+MAX_LABELS = 6
+"""Settings of the frontier that have a label."""
+ROOM = 4.0
+"""Room around a label [pixels]."""
 
 
 def memory_plot(report: Report) -> Plot:
@@ -50,7 +51,7 @@ def memory_plot(report: Report) -> Plot:
         NAME,
         CONTENTS,
         _title(report, placed),
-        " ".join(filter(None, (_scale_note(report), _hollow_note(placed)))),
+        _scale_note(report),
         f"{report.unit} against peak memory of {plural(len(placed), 'setting')}.",
         ("setting", "role", "outcome", "runs", report.unit, "peak GiB", "frontier"),
         rows,
@@ -64,7 +65,7 @@ def _title(report: Report, placed: list[Setting]) -> str:
         return f"Throughput against memory of {plural(len(report.settings), 'setting')}"
     free = [s for s in placed if s.may_be_chosen]
     is_best = all(s.key_value <= chosen.key_value for s in free)
-    rank = "the fastest of" if is_best else "chosen from"
+    rank = "the best of" if is_best else "chosen from"
     among = f", {rank} {plural(len(free), 'setting')} that may be chosen"
     return (
         f"{chosen.short_label}: {number(chosen.key_value)} {report.unit} in "
@@ -81,15 +82,6 @@ def _scale_note(report: Report) -> str:
         "Settings that were not measured again in the confirmation are scaled by how "
         "the chosen one changed since; the table of trials has what each one measured."
     )
-
-
-def _hollow_note(placed: Sequence[Setting]) -> str:
-    """Return which settings are drawn hollow, and why."""
-    hollow = sorted((s for s in placed if s.why_not), key=lambda s: -s.key_value)
-    named = [f"{s.label} ({s.why_not})" for s in hollow[:MAX_NAMED]]
-    if rest := len(hollow) - len(named):
-        named.append(f"{rest} more that the table names")
-    return f"Hollow, as they may not be chosen: {listed(named)}." if hollow else ""
 
 
 def _draw(report: Report, placed: list[Setting], style: Style) -> Figure:
@@ -199,7 +191,7 @@ def _draw_out_of_memory(axes: Axes, report: Report, style: Style) -> None:
 
 _OFFSETS = tuple(
     (x * far, y * far, across, up)
-    for far in (1.0, 1.8, 3.0, 4.6)
+    for far in (1.0, 1.8, 3.0, 4.6, 7.0, 10.0)
     for x, y, across, up in (
         (9, 0, "left", "center"),
         (-9, 0, "right", "center"),
@@ -224,16 +216,16 @@ def _draw_labels(
     front = [s for s in placed if s.on_frontier and not s.roles]
     if len(front) > MAX_LABELS or style.narrow:
         front = []
-    half, taken = 6 * figure.dpi / 72, list[BboxBase]()
+    half, taken = 6 * figure.dpi / 72, list[Bbox]()
     dots = []
     for setting in placed:
         x, y = axes.transData.transform((setting.peak_gib, setting.key_value))
         dots.append(Bbox.from_extents(x - half, y - half, x + half, y + half))
     for setting in (*with_role, *front):
-        costs: list[tuple[int, int, BboxBase]] = []
+        costs: list[tuple[int, int, Bbox]] = []
         for offset in _OFFSETS if setting.roles else _OFFSETS[:8]:
             note = _annotate(axes, setting, offset, style)
-            box = note.get_window_extent()
+            box = note.get_window_extent().padded(ROOM)  # browsers have other fonts
             costs.append((_cost(box, axes, taken, dots), len(costs), box))
             note.remove()
         cost, best, box = min(costs, key=lambda each: each[:2])

@@ -33,8 +33,6 @@ MAX_STEPS = 2000
 """Steps of a run that are shown."""
 ROOM = 1.35
 """Height of the axis over the slowest step that counted."""
-EQUAL_TOKENS = 1.02
-"""Ratio of the tokens of two steps from which their times do not compare."""
 MIN_STEPS = 2
 """Steps from which they tell how much they differ."""
 NO_REASON = "left out"
@@ -161,11 +159,9 @@ def _draw(every: list[StepTimes], style: Style) -> Figure:
     across, height = (2, 2.9) if is_long or style.narrow else (4, 4.0)
     figure, panels = new_figure(style, len(every), height, across)
     top = ROOM * max(max(one.counted) for one in every)
-    tokens = [one.tokens for one in every]
-    compare = not min(tokens) or max(tokens) <= EQUAL_TOKENS * min(tokens)
     for axes, one in zip(panels, every, strict=True):
         _draw_steps(axes, one, top, style)
-        size = "" if compare else f", {one.tokens / 1e3:,.1f}k tokens a step"
+        size = f", {one.tokens:,} tokens a step" * bool(one.tokens)
         how = ", extrapolated" * one.is_extrapolated
         width = 28 if across == 4 and not style.narrow else 52
         label = textwrap.fill(f"{one.setting.short_label}{size}{how}", width)
