@@ -30,7 +30,7 @@ from fp8tune.toml.diff import unified_diff
 NAME = "report.html"
 START = b"<!DOCTYPE html>"
 """How a page begins."""
-MAX_ROWS = 500
+MAX_ROWS = 1000
 """Rows of a table that are shown."""
 MAX_LINES = 400
 """Lines of the diff that are shown."""

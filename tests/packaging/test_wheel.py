@@ -49,7 +49,7 @@ def test_every_rule_is_in_the_wheel(names, repository):
         "fp8tune/py.typed",
         "fp8tune/facts/gpus.toml",
         "fp8tune/facts/fp8_gemm_h100.csv",
-        "fp8tune/search/report/page.html",
+        "fp8tune/report/templates/report.html",
         "fp8tune/trainers/kempnerforge/schema.toml",
     ],
 )

@@ -11,7 +11,7 @@ from fp8tune.search.output import as_json
 from fp8tune.search.reasons import choices, summary
 from fp8tune.search.stability import words
 from fp8tune.search.writeback import write_back
-from tests.search.report.studies import CONFIG, WHOLE, plan
+from tests.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
 from tests.search.tries import GIVEN, SPACE, TWIN, but, ran, trials
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fp8tune.search.report.write import write_at_end
-from tests.search.report.studies import CONFIG, WHOLE, study
+from fp8tune.report.html import write_at_end
+from tests.report.studies import CONFIG, WHOLE, study
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     assert journal.read_bytes() == cut
     page = (tmp_path / folder / "report.html").read_text()
     assert f"as of trial {len(WHOLE) - 1}." in page
-    assert "The search was cut off before it told its end. The answer may" in page
+    assert "The search was cut off before its end. The answer may" in page
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,14 @@ def test_a_link_in_a_study_is_replaced_and_not_followed(
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
-def test_without_matplotlib(folder, fp8tune, monkeypatch):
-    for name in [n for n in sys.modules if n.startswith("fp8tune.search.report.")]:
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2"])
+def test_without_a_library(folder, fp8tune, monkeypatch, library):
+    for name in [n for n in sys.modules if n.startswith("fp8tune.report.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, library, None)
     done = fp8tune("report", "a-1")
     assert done.code == 2
-    assert "report needs matplotlib: pip install 'fp8tune[search]'" in done.err
+    assert f"report needs {library}: pip install 'fp8tune[search]'" in done.err
 
 
 def test_a_search_says_why_its_page_is_not_written(folder, capsys, tmp_path):

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from fp8tune.search.report.page import figures, page
+from fp8tune.report.html import draw_plots, render
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -31,8 +31,8 @@ class Checker(HTMLParser):
         assert self.open.pop() == tag
 
 
-def html(told_case):
-    return page(told_case, figures(told_case))
+def html(report):
+    return render(report, draw_plots(report))
 
 
 def checked(text):

@@ -1,9 +1,9 @@
 """Studies as the tests of the report read them."""
 
 from fp8tune.job import Target
+from fp8tune.report.data import Report, read_report
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.report.data import Case, case
-from fp8tune.search.report.saved import saved
+from fp8tune.search.saved import load_study
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Space
 from tests.search import tries
@@ -67,19 +67,23 @@ def plan(config=CONFIG, path="a.toml", knobs=KNOBS, target=H200) -> Plan:
     return Plan(read, Space(knobs), GIVEN)
 
 
-def study(folder, pairs=WHOLE, made=None, **about) -> str:
-    """A study's folder with trials of ``(stage, record)``."""
+CUT_OFF = {"cut_off": True, "budget_s": 60.0}
+"""What a trial has besides its record if the end of the budget cut it off."""
+
+
+def study(folder, trials=WHOLE, made=None, **about) -> str:
+    """A study's folder with trials of ``(stage, record)``, or with ``CUT_OFF`` too."""
     made = made or plan()
     kept = Study(made.space, str(folder))
     kept.describe(made.about(**{"device": "cuda", "allow": [], "output": "", **about}))
-    for stage, record in pairs:
-        kept.add(stage, record)
+    for stage, record, *more in trials:
+        kept.add(stage, record, **(more[0] if more else {}))
     return str(folder)
 
 
-def shown(folder, *pairs, **about) -> Case:
-    """What a report shows of such a study."""
-    return case(saved(study(folder, *pairs, **about)))
+def report_of(folder, *trials, **about) -> Report:
+    """The report of such a study."""
+    return read_report(load_study(study(folder, *trials, **about)))
 
 
 MODEL = "[model]\ndim = {dim}\nn_layers = {layers}\n"
