@@ -36,10 +36,11 @@ from fp8tune.search.eligible import eligible
 from fp8tune.search.failed import WORDS
 from fp8tune.search.lock import is_held
 from fp8tune.search.plan import Plan
-from fp8tune.search.prior import Expected, card_gib, from_job
+from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.reasons import choices, summary
 from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
+from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import OUTSIDE
