@@ -105,9 +105,17 @@ def knob_effects(report: Report) -> list[Effect]:
 
     Knobs whose chosen value is the baseline's follow, then those that may not change.
     """
-    places = range(len(report.plan.space.knobs))
-    every = filter(None, (_effect(report, place) for place in places))
+    every = filter(None, (_effect(report, place) for place in _places(report)))
     return sorted(every, key=lambda e: (e.is_frozen, not e.won, -abs(math.log(e.gain))))
+
+
+def _places(report: Report) -> list[int]:
+    """Return the knobs to show: a rehearsal tells nothing of the precision."""
+    return [
+        place
+        for place, knob in enumerate(report.plan.space.knobs)
+        if knob.role != "precision" or not report.is_rehearsal
+    ]
 
 
 def _effect(report: Report, place: int) -> Effect | None:
@@ -212,7 +220,8 @@ def _median_change(
 def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
     """Return which knobs have no panel, and why."""
     with_panel = {effect.name for effect in effects}
-    names = [clean(knob.key, 60) for knob in report.plan.space.knobs]
+    knobs = report.plan.space.knobs
+    names = [clean(knobs[place].key, 60) for place in _places(report)]
     rest = " or ".join(name for name in names if name not in with_panel)
     return f"No two settings that differ only in {rest} reached a figure." * bool(rest)
 

@@ -99,6 +99,11 @@ def test_knobs_are_ranked_by_what_won(whole):
     )
 
 
+def test_a_rehearsal_tells_nothing_of_the_precision(tmp_path):
+    effects = knob_effects(report_of(tmp_path / "s", device="cpu"))
+    assert "train.mixed_precision" not in {effect.name for effect in effects}
+
+
 def test_a_cut_off_setting_is_no_failure_of_its_knob(tmp_path, monkeypatch):
     marks = []
     monkeypatch.setattr(
