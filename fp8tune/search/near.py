@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fp8tune.job import Job, Unknown
 from fp8tune.search.aim import SPEED, aimed
 from fp8tune.search.plan import Plan
-from fp8tune.search.report.saved import Saved, saved
+from fp8tune.search.saved import SavedStudy, load_study
 from fp8tune.search.storage import BadStudy
 
 SETTING = ("trainer", "device", "machine", "gpu", "world_size")
@@ -68,7 +68,7 @@ class Found(NamedTuple):
     """
 
     folder: str
-    study: Saved
+    study: SavedStudy
     differs: str
     distance: float
     wrong: str = ""
@@ -97,7 +97,7 @@ STALE = "it was measured with"
 def found_in(folder: str, plan: Plan, about: Mapping[str, Any]) -> Found | None:
     """The study of a folder beside a search; ``None`` where there is none."""
     try:
-        study = saved(folder, most=MAX_BYTES)
+        study = load_study(folder, most=MAX_BYTES)
     except BadStudy:
         return None
     said = study.about
@@ -139,7 +139,7 @@ def _stale(said: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     return f"{STALE} {then}; here is {now}"
 
 
-def _unusable(plan: Plan, study: Saved, aim: str) -> str:
+def _unusable(plan: Plan, study: SavedStudy, aim: str) -> str:
     ended = [t for t in study.trials if t.stage == "confirm" and t.record.ok]
     if not ended:
         return "it is not finished"

@@ -33,7 +33,6 @@ from fp8tune.search.output import as_json, closing, display
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
 from fp8tune.search.real import timed_elsewhere
-from fp8tune.search.report.write import write_at_end
 from fp8tune.search.retries import retried_settings, retries_all
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.storage import BadStudy
@@ -112,7 +111,7 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
     _say(wishes, made, found, output, stopped=stopped)
     with suppress(BadStudy):  # that is for the report alone
         made.study.note(output=output, ending=found.ending._asdict())
-    write_at_end(made.study.folder, out, wishes.storage)
+    _report(wishes, made)
     _export(wishes, made)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
         _keep(wishes, made)
@@ -122,6 +121,18 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
         return CODE
     proven = found.chosen == given and found.verdict != "inconclusive"
     return 0 if found.chosen not in (None, given) or proven or output else 1
+
+
+def _report(wishes: Wishes, made: Prepared) -> None:
+    """Write the report, if what it needs is installed."""
+    try:
+        from fp8tune.report.html import write_at_end
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
+        return
+    out = sys.stderr if wishes.as_json else sys.stdout
+    write_at_end(made.study.folder, out, wishes.storage)
 
 
 def _export(wishes: Wishes, made: Prepared) -> None:

@@ -57,7 +57,7 @@ class Record(NamedTuple):
     GPUs and counted steps, ``step_ms`` are these steps' times [ms]. ``peak_gib`` and
     ``reserved_gib`` are allocated and reserved memory of the fullest GPU [GiB].
     ``cost_s`` is the trial's wall time with start and compile [s]. What was not
-    measured or told is 0 or empty.
+    measured or told is 0 or empty; ``float8_matmuls`` may be 0, and is then ``None``.
 
     How it ended: ``message``, the class of the ``error`` that ended it, and the stage
     that its process reached; ``import_s`` is how long it imported torch [s].
@@ -108,7 +108,7 @@ class Record(NamedTuple):
     median_step_ms_95: tuple[float, ...] = ()
     recompiles: int = 0
     float8_linears: int = 0
-    float8_matmuls: int = 0
+    float8_matmuls: int | None = None
     power_w: float = 0.0
     tokens_per_joule: float = 0.0
     extrapolated: str = ""
@@ -288,6 +288,10 @@ def _count(value: Any) -> int:
     return value if type(value) is int and 0 < value < MAX_NUMBER else 0
 
 
+def _known_count(value: Any) -> int | None:
+    return 0 if value == 0 and type(value) is int else _count(value) or None
+
+
 def _positive(value: Any) -> float:
     return float(value) if positive(value) else 0.0
 
@@ -342,7 +346,8 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "rehearsal": _flag,
     "synthetic_data": _known_flag,
     **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),
-    **dict.fromkeys(("recompiles", "float8_linears", "float8_matmuls"), _count),
+    **dict.fromkeys(("recompiles", "float8_linears"), _count),
+    "float8_matmuls": _known_count,
     **dict.fromkeys(("import_s", "capacity_gib", "sm_mhz"), _positive),
     **dict.fromkeys(("temperature_c", "power_w", "tokens_per_joule"), _positive),
     **dict.fromkeys(("all_step_ms", "median_step_ms_95"), _series),

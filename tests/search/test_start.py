@@ -12,7 +12,7 @@ from fp8tune.search.near import found_in, nearest
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.study import Study
-from tests.search.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
+from tests.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
 from tests.search.tries import BEST, but
 
 HERE = {

@@ -6,7 +6,7 @@ from fp8tune.job import Target
 from fp8tune.search.plan import read_config
 from fp8tune.search.stability.conditions import for_records, for_trials, split
 from fp8tune.search.stability.plan import Conditions
-from tests.search.report.studies import CONFIG
+from tests.report.studies import CONFIG
 from tests.search.stability.runs import curve, learned
 from tests.search.tries import BEST, ran
 

@@ -10,7 +10,7 @@ from fp8tune.search.output import as_json, closing
 from fp8tune.search.stability import words
 from fp8tune.search.wording import UNTIED
 from fp8tune.search.writeback import write_back
-from tests.search.report.studies import CONFIG, WHOLE, plan
+from tests.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
 from tests.search.tries import GIVEN, SPACE, TWIN, but, ran, trials
 

@@ -1,0 +1,450 @@
+"""What a report shows of a study: its answer in words, and each setting once.
+
+No other module of the report reads the fields of an answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fp8tune.report.text import (
+    capital,
+    clean,
+    gib,
+    number,
+    plural,
+    setting_label,
+)
+from fp8tune.search import drift
+from fp8tune.search.aim import SPEED, UNITS, aimed
+from fp8tune.search.choice import eligible
+from fp8tune.search.comments import choices, summary
+from fp8tune.search.lock import is_held
+from fp8tune.search.outcome import (
+    DOES_NOT_PAY,
+    SAME_COMMAND,
+    Ending,
+    Estimate,
+    Outcome,
+    decide,
+    gain_of,
+    machine_findings,
+    with_config,
+)
+from fp8tune.search.output import closing
+from fp8tune.search.plan import Plan
+from fp8tune.search.prior import card_gib, from_job
+from fp8tune.search.retries import counting, latest, uncharged_s
+from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
+from fp8tune.search.sampler import Expected
+from fp8tune.search.saved import SavedStudy
+from fp8tune.search.stability import words as stability
+from fp8tune.search.stability.compare import OUTSIDE
+from fp8tune.search.stability.finding import Finding
+from fp8tune.search.statistics import Speed
+from fp8tune.search.wording import FAILURES, change, message, messages
+from fp8tune.search.writeback import Choice
+from fp8tune.trials.space import Point
+from fp8tune.trials.trial import Trial, timed
+
+ROLES = {
+    "chosen": "chosen",
+    "baseline": "your config",
+    "bf16-baseline": "bf16 baseline",
+    "runner-up": "runner-up",
+}
+"""The roles that a setting may have, as the page names them."""
+CUT_OFF = "cut off by the budget"
+"""The outcome of a setting whose trials the end of the budget cut off."""
+MAX_SENTENCE = 1000
+"""Longest sentence [characters]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One point that was tried.
+
+    ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
+    ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
+    how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
+    ``value`` is what it reaches of the objective, on the scale of the chosen setting's
+    figure in the answer; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest
+    of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be
+    chosen reaches more in as much memory.
+    """
+
+    point: Point
+    label: str
+    short_label: str
+    roles: tuple[str, ...]
+    precision: str
+    outcome: str
+    runs: int
+    may_be_chosen: bool
+    why_not: str
+    value: Speed | None
+    speed: Speed | None
+    peak_gib: float
+    expected: Expected
+    on_frontier: bool = False
+
+    @property
+    def role_names(self) -> str:
+        """Its roles in words, or ``""``."""
+        return " = ".join(ROLES[role] for role in self.roles)
+
+    @property
+    def key_value(self) -> float:
+        """Its value as a number to sort by, 0 if it has none."""
+        return self.value.value if self.value else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A study with its answer and its settings.
+
+    ``runs`` are the timed trials by setting, by the objective. ``is_running`` says
+    whether the search is at work now; ``None`` if locks cannot tell.
+    """
+
+    study: SavedStudy
+    answer: Outcome
+    settings: Sequence[Setting]
+    runs: Runs
+    is_running: bool | None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the search."""
+        return self.study.plan
+
+    @property
+    def objective(self) -> str:
+        """The objective of the search."""
+        return self.answer.objective
+
+    @property
+    def unit(self) -> str:
+        """The unit of the objective."""
+        return UNITS[self.objective]
+
+    @property
+    def chosen(self) -> Point | None:
+        """The chosen setting."""
+        return self.answer.chosen
+
+    @property
+    def seconds(self) -> float:
+        """The part of the budget that was spent [s]."""
+        return self.answer.seconds
+
+    @property
+    def output(self) -> str | None:
+        """The tuned config, ``""`` if none was written, ``None`` before the end."""
+        output = self.study.about.get("output")
+        return output if isinstance(output, str) else None
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether the trials ran on a CPU."""
+        on_cpu = any(trial.record.rehearsal for trial in self.study.trials)
+        return on_cpu or self.study.about.get("device") == "cpu"
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the trials are recorded ones."""
+        return "records" in self.study.about
+
+    @property
+    def capacity_gib(self) -> float:
+        """The memory of the GPU [GiB], 0 if unknown."""
+        measured = (trial.record.capacity_gib for trial in self.study.trials)
+        return max(measured, default=0.0) or card_gib(self.plan.config.job)
+
+    @property
+    def stability(self) -> Mapping[Point, Finding]:
+        """The comparison of losses at each setting that has one."""
+        return self.answer.stability
+
+    @property
+    def fp8_diverges(self) -> bool:
+        """Whether nothing is proposed because FP8 diverges."""
+        return self.chosen is None and bool(self.answer.rejected)
+
+    @property
+    def bf16_wins(self) -> bool:
+        """Whether bf16 is faster than FP8, or FP8 diverges."""
+        return self.fp8_diverges or self.answer.measured.fp8_verdict == "slower"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the same search with more time would tell more."""
+        is_open = self.output is None or not self.answer.is_told
+        return bool(self.answer.ending.next_step) and is_open and not self.fp8_diverges
+
+    @property
+    def changes(self) -> Sequence[Choice]:
+        """The keys that the tuned config changes."""
+        return choices(self.plan, self.answer)
+
+    @property
+    def comment(self) -> Sequence[str]:
+        """What the tuned config says of the search, the verdict first."""
+        return summary(self.plan, self.answer, self.study.name)
+
+    def with_role(self, role: str) -> Setting | None:
+        """Return the setting that has a role, if it was tried."""
+        return next((s for s in self.settings if role in s.roles), None)
+
+    def trials_of(self, point: Point) -> list[Trial]:
+        """Return the timed trials of a setting, as they were recorded."""
+        at = self.plan.space.point
+        return [t for t in timed(self.study.trials) if at(t.record.knobs) == point]
+
+    def gain_over(self, other: Point) -> Estimate | None:
+        """Return how much more the chosen setting reaches than another one."""
+        return gain_of(self.runs, self.chosen, other)
+
+
+def read_report(study: SavedStudy) -> Report:
+    """Return everything about a study that its report shows."""
+    objective = str(study.about.get("objective", SPEED))
+    found = _answer(study, objective)
+    ended = isinstance(study.about.get("output"), str)
+    return Report(
+        study=study,
+        answer=found,
+        settings=_settings(study.plan, study.trials, found),
+        runs=by_point(study.plan.space, aimed(study.trials, objective)),
+        is_running=False if ended else is_held(study.folder),
+    )
+
+
+def _answer(study: SavedStudy, objective: str) -> Outcome:
+    """Return the answer of the trials, with what the search noted at its end."""
+    trials, about = study.trials, study.about
+    process = latest(trials)
+    spent = sum(t.record.cost_s for t in trials) - uncharged_s(trials, process)
+    counted = counting(trials, process)
+    ended = isinstance(about.get("output"), str)
+    ending = _ending(about) if ended else Ending(SAME_COMMAND)
+    plan = study.plan
+    found = decide(plan.space, plan.given, counted, spent, objective, ending)
+    return with_config(found._replace(trials=len(trials)), plan, trials, spent)
+
+
+def _ending(about: Mapping[str, object]) -> Ending:
+    """Return how the search ended, by what it noted."""
+    match about.get("ending"):
+        case {"next_step": str(step), "settling_s": float(s), "unchecked": str(why)}:
+            return Ending(step, s if 0 < s < 1e9 else 0.0, why)
+    return Ending()
+
+
+def _settings(plan: Plan, trials: Sequence[Trial], found: Outcome) -> list[Setting]:
+    space, objective = plan.space, found.objective
+    runs = by_point(space, trials)
+    roles = _roles(plan, runs, found)
+    speeds = _on_one_scale(runs, found.chosen, _answered(plan, found, SPEED))
+    values = speeds
+    if objective != SPEED:
+        by_objective = by_point(space, aimed(trials, objective))
+        answered = _answered(plan, found, objective)
+        values = _on_one_scale(by_objective, found.chosen, answered)
+    expected = from_job(space, plan.config.job)
+    free = set(eligible(space, plan.given, trials))
+    varied = {
+        knob.key
+        for place, knob in enumerate(space.knobs)
+        if knob.role != "precision" and len({point[place] for point in runs}) > 1
+    }
+    settings = [
+        Setting(
+            point=point,
+            label=setting_label(space.knobs, point),
+            short_label=setting_label(space.knobs, point, varied or None),
+            roles=tuple(role for role, marked in roles.items() if marked == point),
+            precision=str(space.value(point, "precision") or ""),
+            outcome=_outcome(own),
+            runs=len(own),
+            may_be_chosen=point in free and point not in found.memory_shortage,
+            why_not=found.memory_shortage.get(point)
+            or _why_not(plan, found, point, own, free),
+            value=values.get(point),
+            speed=speeds.get(point),
+            peak_gib=max(trial.record.peak_gib for trial in own),
+            expected=expected(point),
+        )
+        for point, own in runs.items()
+    ]
+    front = frontier(settings)
+    return [
+        dataclasses.replace(setting, on_frontier=setting.point in front)
+        for setting in settings
+    ]
+
+
+def _roles(plan: Plan, runs: Runs, found: Outcome) -> dict[str, Point | None]:
+    """Return the point that has each role."""
+    pair, space = found.measured.pair, plan.space
+    in_bf16 = [space.with_precision(p, "bf16") for p in (found.chosen, plan.given) if p]
+    return {
+        "chosen": found.chosen,
+        "baseline": plan.given,
+        "bf16-baseline": pair.bf16
+        if pair
+        else next((p for p in in_bf16 if p in runs), None),
+        "runner-up": found.runner_up,
+    }
+
+
+def _answered(plan: Plan, found: Outcome, objective: str) -> dict[Point, Speed]:
+    """Return the figures of the answer by their settings."""
+    compared = found.speed if objective == SPEED else found.energy
+    figures = {plan.given: compared.baseline, found.chosen: compared.chosen}
+    if compared.pair and compared.pair.fp8 == found.chosen:
+        figures[compared.pair.bf16] = compared.bf16_baseline
+    return {
+        point: Speed(known.value, known.low or known.value, known.high or known.value)
+        for point, known in figures.items()
+        if point and known
+    }
+
+
+def _on_one_scale(
+    runs: Runs, chosen: Point | None, answered: Mapping[Point, Speed]
+) -> dict[Point, Speed]:
+    """Return how fast each setting is, so that all compare with the chosen one.
+
+    The machine may have changed between the search and the confirmation. A setting
+    that was only measured before it is scaled by how the chosen one has changed since.
+    """
+    before = during(runs, confirmation=False)
+    mine = answered.get(chosen) if chosen else None
+    scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
+    speeds = dict(answered)
+    for point, own in runs.items():
+        measured = speed_of(runs, point)
+        if point in speeds or measured is None:
+            continue
+        ratio = gap(runs, point, chosen) if confirmed(own) else None
+        if ratio and mine:
+            factor = mine.value * ratio.value / measured.value
+        else:
+            factor = 1.0 if confirmed(own) else scale
+        speeds[point] = Speed(*(factor * end for end in measured))
+    return speeds
+
+
+def _outcome(trials: Sequence[Trial]) -> str:
+    """Return ``ok`` if one of the trials succeeded, else how the last one ended."""
+    if any(trial.record.ok for trial in trials):
+        return "ok"
+    ended = [trial.record.outcome for trial in trials if not trial.cut_off]
+    return ended[-1] if ended else CUT_OFF
+
+
+def _why_not(
+    plan: Plan, found: Outcome, point: Point, own: Sequence[Trial], free: set[Point]
+) -> str:
+    """Return why a setting that ran may not be chosen, if that is not by its memory."""
+    if outcome := found.broken.get(point):
+        return f"failed in another run: {FAILURES[outcome]}"
+    ran = plan.space.allows(point, plan.given) and _outcome(own) == "ok"
+    return "FP8 diverges" if ran and found.rejected and point not in free else ""
+
+
+def frontier(settings: Iterable[Setting]) -> set[Point]:
+    """Return the settings that no other one beats in both value and memory."""
+    best, front = 0.0, set()
+    placed = [s for s in settings if s.may_be_chosen and s.value and s.peak_gib]
+    for setting in sorted(placed, key=lambda s: (s.peak_gib, -s.key_value)):
+        if setting.key_value > best:
+            best = setting.key_value
+            front.add(setting.point)
+    return front
+
+
+def headline(report: Report) -> str:
+    """Return the answer in one line: that FP8 does not pay, else the verdict."""
+    found = report.answer
+    if not report.study.trials:
+        return "No trial has ended yet"
+    if found.find("fp8-may-diverge"):
+        return "Inconclusive: FP8 may diverge"
+    first = found.find(*DOES_NOT_PAY) or next(
+        each for each in found.findings if each.code != "fp8-rejected"
+    )
+    yet = " yet" * (report.output is None and found.chosen is None)
+    return f"{_sentence(message(first))[:-1]}{yet}"
+
+
+def warnings(report: Report) -> Iterator[str]:
+    """Yield what must be known before the answer is believed."""
+    found, trials = report.answer, report.study.trials
+    if report.is_rehearsal:
+        yield (
+            "A rehearsal on a CPU. The trials are real FP8 training, but nothing here "
+            "tells how fast a GPU is, nor whether FP8 pays."
+        )
+    if report.is_replay:
+        yield (
+            "A replay of recorded trials under simulated time. Nothing was measured "
+            "for this report."
+        )
+    methods = Counter(how for t in trials if (how := t.record.extrapolated))
+    if methods:
+        count = f"{methods.total()} of {plural(len(trials), 'trial')}"
+        method = clean(methods.most_common(1)[0][0])
+        yield f"Extrapolated, not measured whole ({count}): {method}."
+    if changed := drift.told(by_point(report.plan.space, trials)):
+        yield changed
+    if found.learns and found.learns.verdict == OUTSIDE:
+        yield f"More tokens may not be worth it: {stability.verdict(found.learns)}."
+    if report.output is None:
+        states = {True: "still runs", False: "was cut off before its end"}
+        doubt = "still runs, or was cut off"
+        state = doubt if report.is_running is None else states[report.is_running]
+        yield f"The search {state}. The answer may change."
+    elif report.goes_on:
+        yield "The search ended before its last comparisons. The answer may change."
+
+
+def sentences(report: Report) -> Iterator[str]:
+    """Yield the terminal's lines as sentences, and what only the page says."""
+    found, plan, study = report.answer, report.plan, report.study
+    *lines, counted = closing(found, plan, "")
+    if found.chosen is None and not report.is_replay:
+        lines += messages(machine_findings(study.trials, on_cpu=report.is_rehearsal))
+    yield from map(_sentence, lines)
+    chosen, runner_up = report.with_role("chosen"), report.with_role("runner-up")
+    if chosen is None:
+        return
+    if chosen.peak_gib:
+        where = "of the process" if report.is_rehearsal else "allocated"
+        of = f" of {report.capacity_gib:.1f}" if report.capacity_gib else ""
+        yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
+    if not found.measured.bf16_baseline and not report.is_rehearsal:
+        yield "No bf16 baseline was measured: what FP8 gains is not known."
+    if runner_up and found.runner_up_gain and not found.find("runner-up"):
+        yield (
+            f"Runner-up: {runner_up.label}, {number(runner_up.key_value)} "
+            f"{report.unit}: {change(found.runner_up_gain)} compared with the chosen "
+            "one."
+        )
+    known = found.learns or found.ending.unchecked or report.is_replay
+    if not known and chosen.precision == "fp8":
+        yield "Stability was not checked: no run compares FP8's losses with bf16's."
+    start = study.about.get("start")
+    if isinstance(start, dict) and start.get("study"):
+        how = clean(str(start.get("said")))
+        yield f"The search {how}. None of that study's trials is counted here."
+    yield f"{_sentence(counted)} Intervals are 95 % and count the spread between runs."
+
+
+def _sentence(line: str) -> str:
+    """Return a line of the terminal as a sentence."""
+    return f"{capital(clean(line, MAX_SENTENCE))}."
