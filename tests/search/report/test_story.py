@@ -72,12 +72,12 @@ GOOD_TWIN = told(TWIN, 70, fp8=False)
         ),
         (
             VAGUE,
-            "No other setting ran to its end with",
+            "No other setting ran with enough memory: your",
             "lint a.toml",
         ),
         (
             [("baseline", MINE), *confirmed(MINE, GOOD_TWIN)],
-            "No other setting ran to its end with",
+            "No other setting ran with enough memory: your",
             "lint a.toml",
         ),
         (
@@ -190,7 +190,7 @@ FLAKY = [("baseline", told(GIVEN, 100)), ("confirm", ran(GIVEN, outcome="oom"))]
 @pytest.mark.parametrize(
     ("pairs", "about", "said"),
     [
-        (WHOLE[:3], {}, "A verdict takes 2 pairs of runs"),
+        (WHOLE[:3], {}, "A larger --budget should settle it."),
         (
             [("baseline", SHORT), *WHOLE[1:]],
             {},
