@@ -174,7 +174,8 @@ def _baseline_kept(facts: Facts) -> str:
 
 
 def _few_pairs(facts: Facts) -> str:
-    return f"a verdict takes {facts['needed']} pairs of runs{_next(facts)}"
+    needed = f"a verdict takes {facts['needed']} pairs of runs"
+    return _next(facts).removeprefix("; ") or needed
 
 
 def _fp8_at(facts: Facts) -> str:
@@ -244,8 +245,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "baseline-best": _baseline_best,
     "baseline-kept": _baseline_kept,
     "no-other-setting-ran": lambda facts: (
-        "no other setting ran to its end with enough memory: your config stays, "
-        f"{_chosen(facts)}"
+        f"no other setting ran with enough memory: your config stays, {_chosen(facts)}"
     ),
     "fp8-diverges-everywhere": (
         "no setting is proposed: FP8 diverges where bf16 does not"
