@@ -419,7 +419,8 @@ def sentences(report: Report) -> Iterator[str]:
     *lines, counted = closing(found, plan, "")
     if found.chosen is None and not report.is_replay:
         lines += messages(machine_findings(study.trials, on_cpu=report.is_rehearsal))
-    yield from map(_sentence, lines)
+    above = f"{headline(report)}."
+    yield from (line for line in map(_sentence, lines) if line != above)
     chosen, runner_up = report.with_role("chosen"), report.with_role("runner-up")
     if chosen is None:
         return
