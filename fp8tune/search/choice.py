@@ -77,7 +77,7 @@ def choose(space: Space, baseline: Point, trials: Sequence[Trial]) -> Chosen:
     best = ranked(space, baseline, trials)
     whole = _searched_all(space, baseline, trials)
     diverges = lesson(space, baseline) in rejected(space, trials)
-    point, said = _best(runs, best, baseline, diverges=diverges)
+    point, likely = _best(runs, best, baseline, diverges=diverges)
     if point == baseline:
         known = whole and _none_is_better(runs, best, baseline)
     else:
@@ -85,7 +85,7 @@ def choose(space: Space, baseline: Point, trials: Sequence[Trial]) -> Chosen:
         known = learned is None or not learned.doubtful
     return Chosen(
         point,
-        said if known else "inconclusive",
+        likely if known else "inconclusive",
         _runner_up(runs, best, point),
         whole,
     )
@@ -224,11 +224,11 @@ def _best(
     if gain is None:
         never_ran = unfit and speed_of(runs, baseline) is None
         return best[0], "faster" if never_ran else "inconclusive"
-    said = verdict(gain, usual(runs).same)
-    if said in ("same", "slower") and not unfit:
+    likely = verdict(gain, usual(runs).same)
+    if likely in ("same", "slower") and not unfit:
         return baseline, "same"
     known = is_enough(gain, pairs_of(runs, best[0], baseline))
-    return best[0], said if known else "inconclusive"
+    return best[0], likely if known else "inconclusive"
 
 
 def _none_is_better(runs: Runs, best: Sequence[Point], baseline: Point) -> bool:

@@ -48,11 +48,11 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
 
 def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     """Return the sentences of the block, one for each line, the first ones first."""
-    said = outcome.findings
-    fp8 = [f for f in said if f.facts.get("objective") == outcome.objective]
+    findings = outcome.findings
+    fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     first = (*VERDICTS, "baseline-not-measured", *WHY, "communication-decides")
     lines = (
-        (*messages(said, *first), *messages(said, "other-objective")),
+        (*messages(findings, *first), *messages(findings, "other-objective")),
         (*_memory(outcome), *_runner_up(plan, outcome)),
         messages(fp8, *FP8, "fp8-inconclusive"),
         _learning(plan, outcome),
@@ -71,13 +71,13 @@ def _why(plan: Plan, outcome: Outcome, key: str, count: int) -> str:
     if outcome.runner_up and outcome.runner_up_gain and outcome.chosen:
         pairs = zip(plan.space.knobs, outcome.chosen, outcome.runner_up, strict=True)
         (knob, other), *more = [(k, new) for k, old, new in pairs if old != new]
-        if not more and knob.key == key and count > 1 and outcome.is_told:
+        if not more and knob.key == key and count > 1 and outcome.is_conclusive:
             value = shown(knob.values[other])
             return f": with {value} it is {change(outcome.runner_up_gain)}"
     if (gain := outcome.measured.gain) is None:
         return ""
     together = f" by {count} changes together" * (count > 1)
-    unclear = "" if outcome.is_told else " (inconclusive)"
+    unclear = "" if outcome.is_conclusive else " (inconclusive)"
     return f": {percent(gain.value)} {unit(outcome.objective)}{together}{unclear}"
 
 
@@ -92,9 +92,9 @@ def _memory(outcome: Outcome) -> Iterator[str]:
 
 def _runner_up(plan: Plan, outcome: Outcome) -> Iterator[str]:
     if outcome.runner_up is not None and outcome.chosen != plan.given:
-        gain = outcome.runner_up_gain if outcome.is_told else None
-        said = f", {change(gain)}" if gain else ""
-        yield f"runner-up: {describe(plan, outcome.runner_up)}{said}"
+        gain = outcome.runner_up_gain if outcome.is_conclusive else None
+        slower = f", {change(gain)}" if gain else ""
+        yield f"runner-up: {describe(plan, outcome.runner_up)}{slower}"
 
 
 def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:

@@ -104,7 +104,7 @@ def _is_fault(found: Diagnostic, rules: Rules) -> bool:
 def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterator[str]:
     """New findings of a config that was changed, one line each.
 
-    ``path`` is where it will stand; what the project ignores is not told.
+    ``path`` is where it will stand; what the project ignores is left out.
     """
     rules = rules_for(path)
     old, new = (
@@ -129,7 +129,7 @@ def notes(
     """What a user should look at in a tuned config: lint's findings come first."""
     found = list(aftermath(path, config.data, after, config.job.target))
     yield from found
-    told = {line.split(": ", 1)[0] for line in found}
+    places = {line.split(": ", 1)[0] for line in found}
     before = config.loaded.values
     changes = [
         Change(key, role_of(config.trainer, key), before.get(key), value)
@@ -137,7 +137,7 @@ def notes(
         if before.get(key) != value
     ]
     for line in stale(path, after, changes):
-        if line.split(": ", 1)[0] not in told:
+        if line.split(": ", 1)[0] not in places:
             yield line
 
 
@@ -176,6 +176,6 @@ def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> 
 
 
 def _shows_memory(record: Record) -> bool:
-    told = 0 < record.peak_gib < record.capacity_gib
+    known = 0 < record.peak_gib < record.capacity_gib
     guessed = record.rehearsal or bool(record.extrapolated)
-    return told and not guessed and not record.memory_shortage
+    return known and not guessed and not record.memory_shortage

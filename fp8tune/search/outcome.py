@@ -168,7 +168,7 @@ class Outcome(NamedTuple):
         return {point: f for point, f in self.stability.items() if f.rejects}
 
     @property
-    def is_told(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether the verdict is more than inconclusive."""
         return self.verdict != "inconclusive"
 
@@ -292,14 +292,14 @@ def _count(runs: Runs, point: Point | None) -> int:
 def _fp8_verdict(gain: Speed | None, pairs: int, same: float) -> str:
     if gain is None or not is_enough(gain, pairs):
         return "inconclusive"
-    said = verdict(gain, same)
-    return "inconclusive" if said == "same" and gain.half > 2 * same else said
+    likely = verdict(gain, same)
+    return "inconclusive" if likely == "same" and gain.half > 2 * same else likely
 
 
 def bad_data(trials: Iterable[Trial]) -> str:
     """Return why no setting can train on the data of ``[data]``, by the last trial."""
-    told = [t.record for t in trials if t.record.error == BAD_DATA]
-    return told[-1].message.removeprefix(f"{BAD_DATA}: ") if told else ""
+    failed = [t.record for t in trials if t.record.error == BAD_DATA]
+    return failed[-1].message.removeprefix(f"{BAD_DATA}: ") if failed else ""
 
 
 def changes(space: Space, baseline: Point, point: Point) -> dict[str, Any]:
@@ -342,8 +342,8 @@ class _Case(NamedTuple):
 def _findings(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     """Yield the findings, the most important first."""
     outcome = case.outcome
-    if said := words.doubt(outcome.learns):
-        yield Finding("fp8-may-diverge", {"text": said})
+    if doubt := words.doubt(outcome.learns):
+        yield Finding("fp8-may-diverge", {"text": doubt})
     if outcome.rejected and outcome.chosen is not None:
         yield Finding("fp8-rejected")
     fp8 = list(_fp8(case))
@@ -365,10 +365,10 @@ DOES_NOT_PAY = ("fp8-slower-than-bf16", "fp8-as-fast-as-bf16")
 def _fp8(case: _Case) -> Iterator[Finding]:
     """Yield how FP8 compares with bf16, in the objective and in tokens/s."""
     outcome = case.outcome
-    told = [(outcome.measured, outcome.objective)]
+    objectives = [(outcome.measured, outcome.objective)]
     if outcome.objective != SPEED:
-        told.append((outcome.speed, SPEED))
-    for measured, objective in told:
+        objectives.append((outcome.speed, SPEED))
+    for measured, objective in objectives:
         bf16 = measured.bf16_baseline
         facts: dict[str, Any] = {"bf16_baseline": bf16, "objective": objective}
         if measured.pair is None:
@@ -385,7 +385,7 @@ def _fp8(case: _Case) -> Iterator[Finding]:
             "bf16": case.changes(measured.pair.bf16),
             "at": _place(case, measured.pair),
         }
-        if code == "fp8-inconclusive" and outcome.is_told:
+        if code == "fp8-inconclusive" and outcome.is_conclusive:
             facts |= _budget(outcome)
         yield Finding(code, facts)
 
@@ -415,14 +415,14 @@ def _verdict(case: _Case) -> Finding:
     if outcome.chosen is None:
         return Finding(_nothing_chosen(outcome))
     if not case.keeps_baseline and measured.gain and measured.baseline:
-        told = {"baseline": measured.baseline, "gain": measured.gain}
-        return Finding(outcome.verdict, {**base, **told, **pairs})
+        compared = {"baseline": measured.baseline, "gain": measured.gain}
+        return Finding(outcome.verdict, {**base, **compared, **pairs})
     if not case.keeps_baseline and outcome.baseline_outcome:
         return Finding("baseline-failed", {**base, "outcome": outcome.baseline_outcome})
     if not case.keeps_baseline:
         return Finding("baseline-not-measured", base)
     settings = {"tried": outcome.tried, "settings": outcome.tried + outcome.untried}
-    if not outcome.is_told:
+    if not outcome.is_conclusive:
         return Finding(
             "baseline-kept", {**base, **settings, "others": len(case.others)}
         )
@@ -448,7 +448,7 @@ def _nothing_chosen(outcome: Outcome) -> str:
 def _doubts(case: _Case) -> Iterator[Finding]:
     """Yield why the verdict is inconclusive, and what would settle it."""
     outcome = case.outcome
-    if outcome.chosen is None or outcome.is_told:
+    if outcome.chosen is None or outcome.is_conclusive:
         return
     other = outcome.runner_up if case.keeps_baseline else case.baseline
     gain = gap(case.runs, outcome.chosen, other)

@@ -49,8 +49,8 @@ Facts = Mapping[str, Any]
 
 def message(finding: Finding) -> str:
     """Return the finding as a sentence without its full stop."""
-    said = MESSAGES[finding.code]
-    return said(finding.facts) if callable(said) else said
+    sentence = MESSAGES[finding.code]
+    return sentence(finding.facts) if callable(sentence) else sentence
 
 
 def setting(differing: Mapping[str, Any]) -> str:
@@ -82,21 +82,21 @@ def percent(ratio: float) -> str:
 
 def change(gain: Estimate, what: str = "") -> str:
     """Return a ratio as ``+4.1 % tokens/s (+3.0 to +5.2)``."""
-    said = f"{percent(gain.value)} {what}".rstrip()
+    value = f"{percent(gain.value)} {what}".rstrip()
     if gain.low is None or gain.high is None:
-        return said
-    return f"{said} ({100 * (gain.low - 1):+.1f} to {100 * (gain.high - 1):+.1f})"
+        return value
+    return f"{value} ({100 * (gain.low - 1):+.1f} to {100 * (gain.high - 1):+.1f})"
 
 
 def rate(measured: Estimate | None, objective: str) -> str:
     """Return a measured value with its unit, and its interval if it has one."""
     if measured is None:
         return "not measured"
-    said = f"{figure(measured.value, objective)} {UNITS[objective]}"
+    value = f"{figure(measured.value, objective)} {UNITS[objective]}"
     if measured.low is None or measured.high is None:
-        return said
+        return value
     low, high = measured.low, measured.high
-    return f"{said} ({figure(low, objective)} to {figure(high, objective)})"
+    return f"{value} ({figure(low, objective)} to {figure(high, objective)})"
 
 
 def counted(number: int, what: str) -> str:
@@ -106,8 +106,8 @@ def counted(number: int, what: str) -> str:
 
 def _pairs(facts: Facts) -> str:
     pairs, out = facts["pairs"], facts.get("outliers", 0)
-    said = f"{pairs or 'no'} pair{'s' * (pairs > 1)} of runs"
-    return said + f", {out} left out as outlier{'s' * (out > 1)}" * bool(out)
+    count = f"{pairs or 'no'} pair{'s' * (pairs > 1)} of runs"
+    return count + f", {out} left out as outlier{'s' * (out > 1)}" * bool(out)
 
 
 def _speeds(facts: Facts) -> str:
@@ -158,7 +158,7 @@ def _among(facts: Facts) -> str:
 def _baseline_best(facts: Facts) -> str:
     if within := facts.get("within"):
         alike = "efficient" if facts["objective"] == ENERGY else "fast"
-        best = f"as {alike} as can be told (within {100 * within:.1f} %)"
+        best = f"as {alike} as can be measured (within {100 * within:.1f} %)"
     else:
         best = "already the best"
     return f"your config is {best}{_among(facts)}: {_chosen(facts)}"
@@ -182,19 +182,19 @@ def _fp8_at(facts: Facts) -> str:
     return " at your config's setting" if facts["at"] == "baseline" else ""
 
 
-def _fp8_told(facts: Facts, said: str = "FP8 vs bf16") -> str:
+def _fp8_compared(facts: Facts, verdict: str = "FP8 vs bf16") -> str:
     """Return FP8's gain over bf16, which may be at a batch of its own."""
     fp8, bf16 = facts["fp8"], facts["bf16"]
     other = {key for key in {*fp8, *bf16} if fp8.get(key) != bf16.get(key)}
     best = f" at its best ({setting(bf16)})" if len(other) > 1 else ""
     gain = change(facts["gain"], unit(facts["objective"]))
     speed = figure(facts["bf16_baseline"].value, facts["objective"])
-    return f"{said}{_fp8_at(facts)}: {gain}, bf16{best} reaches {speed}"
+    return f"{verdict}{_fp8_at(facts)}: {gain}, bf16{best} reaches {speed}"
 
 
 def _fp8_alike(facts: Facts) -> str:
     alike = "efficient" if facts["objective"] == ENERGY else "fast"
-    return _fp8_told(facts, f"FP8 does not pay, it is as {alike} as bf16")
+    return _fp8_compared(facts, f"FP8 does not pay, it is as {alike} as bf16")
 
 
 def _fp8_inconclusive(facts: Facts) -> str:
@@ -293,13 +293,13 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "the learning rate and its schedule were not meant for that"
     ),
     # FP8 against bf16
-    "fp8-faster-than-bf16": _fp8_told,
+    "fp8-faster-than-bf16": _fp8_compared,
     "fp8-as-fast-as-bf16": _fp8_alike,
-    "fp8-slower-than-bf16": lambda facts: _fp8_told(facts, "FP8 does not pay"),
+    "fp8-slower-than-bf16": lambda facts: _fp8_compared(facts, "FP8 does not pay"),
     "fp8-inconclusive": _fp8_inconclusive,
     "fp8-not-compared": lambda facts: (
         f"bf16 baseline: {rate(facts['bf16_baseline'], facts['objective'])}; "
-        "FP8 was not measured beside it"
+        "FP8 was not measured"
     ),
     "fp8-may-diverge": _text,
     "fp8-rejected": (

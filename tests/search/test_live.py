@@ -48,7 +48,7 @@ def drawn(board, width=100, height=40):
 def test_the_whole_table(plan):
     clock = iter([0.0, 10.0, *[52.0] * 9])
     board = Board(plan, study_of(TRIALS), lambda: next(clock))
-    board.take(Event(Proposal(GIVEN, "confirm", "measured again"), None, 3600.0))
+    board.take(Event(Proposal(GIVEN, "confirm", "confirmation run"), None, 3600.0))
     board.hear({"stage": "first_step"})
     board.hear({"step": 3, "ms": 1.0})
     lines = [" ".join(line.split()) for line in drawn(board)]
@@ -61,14 +61,14 @@ def test_the_whole_table(plan):
         "5 batch_size = 4 (confirm) 14,900 60 s",
         "6 your config step 3 42 s",
         "best so far: batch_size = 4, 15,000 tokens/s, +50.0 %",
-        "59 min left; trying: measured again",
+        "59 min left; trying: confirmation run",
     ]
 
 
 @pytest.mark.parametrize("stage", ["convert", "compile"])
 def test_the_stage_of_the_running_trial_is_shown(plan, stage):
     board = Board(plan, study_of(TRIALS))
-    board.take(Event(Proposal(GIVEN, "confirm", "measured again"), None, 3600.0))
+    board.take(Event(Proposal(GIVEN, "confirm", "confirmation run"), None, 3600.0))
     board.hear({"stage": stage})
     assert any(f"your config {stage} " in " ".join(x.split()) for x in drawn(board))
 
