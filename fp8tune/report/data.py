@@ -182,7 +182,7 @@ class Report:
     @property
     def goes_on(self) -> bool:
         """Whether the same search with more time would tell more."""
-        is_open = self.output is None or not self.answer.is_told
+        is_open = self.output is None or not self.answer.is_conclusive
         return bool(self.answer.ending.next_step) and is_open and not self.fp8_diverges
 
     @property
