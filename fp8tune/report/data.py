@@ -41,9 +41,9 @@ from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
 from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
-from fp8tune.search.stability import words as stability
-from fp8tune.search.stability.compare import OUTSIDE
-from fp8tune.search.stability.finding import Finding
+from fp8tune.search.stability import findings as stability
+from fp8tune.search.stability.compare import LossVerdict
+from fp8tune.search.stability.findings import Stability
 from fp8tune.search.statistics import Speed
 from fp8tune.search.wording import FAILURES, change, message, messages
 from fp8tune.search.writeback import Choice
@@ -165,7 +165,7 @@ class Report:
         return max(measured, default=0.0) or card_gib(self.plan.config.job)
 
     @property
-    def stability(self) -> Mapping[Point, Finding]:
+    def stability(self) -> Mapping[Point, Stability]:
         """The comparison of losses at each setting that has one."""
         return self.answer.stability
 
@@ -402,8 +402,9 @@ def warnings(report: Report) -> Iterator[str]:
         yield f"Extrapolated, not measured whole ({count}): {method}."
     if changed := drift.told(by_point(report.plan.space, trials)):
         yield changed
-    if found.learns and found.learns.verdict == OUTSIDE:
-        yield f"More tokens may not be worth it: {stability.verdict(found.learns)}."
+    if found.learns and found.learns.verdict == LossVerdict.OUTSIDE:
+        verdict = stability.verdict_line(found.learns)
+        yield f"More tokens may not be worth it: {verdict}."
     if report.output is None:
         states = {True: "still runs", False: "was cut off before its end"}
         doubt = "still runs, or was cut off"

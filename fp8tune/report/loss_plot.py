@@ -13,8 +13,13 @@ from matplotlib.ticker import MaxNLocator
 from fp8tune.report.data import Report
 from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
 from fp8tune.report.text import capital, setting_label
-from fp8tune.search.stability.finding import Finding, curves, paired
-from fp8tune.search.stability.words import LIMITS, verdict
+from fp8tune.search.stability.findings import (
+    LIMITS,
+    Stability,
+    curves_by_setting,
+    pairs_by_warmup,
+    verdict_line,
+)
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
@@ -49,7 +54,7 @@ class LossRuns:
     bf16: tuple[Series, ...]
     fp8_norms: tuple[Series, ...]
     bf16_norms: tuple[Series, ...]
-    finding: Finding | None = None
+    finding: Stability | None = None
 
     @property
     def gaps(self) -> tuple[Series, ...]:
@@ -86,8 +91,8 @@ def _label(report: Report, point: Point) -> str:
 
 def _checked(report: Report, point: Point) -> LossRuns | None:
     finding = report.stability[point]
-    runs = curves(report.plan.space, report.study.trials)[point]
-    pairs = paired(runs)[finding.decisive.warmup_steps]
+    runs = curves_by_setting(report.plan.space, report.study.trials)[point]
+    pairs = pairs_by_warmup(runs)[finding.decisive.warmup_steps]
     if not all(run.losses for pair in pairs for run in pair):
         return None
     fp8, bf16 = zip(*pairs, strict=True)
@@ -141,7 +146,7 @@ def loss_plot(report: Report) -> Plot:
     return Plot(
         NAME,
         CONTENTS,
-        capital(verdict(runs.finding)) if runs.finding else TITLE,
+        capital(verdict_line(runs.finding)) if runs.finding else TITLE,
         _note(runs, is_replay=report.is_replay),
         about,
         HEAD,

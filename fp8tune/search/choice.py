@@ -26,7 +26,11 @@ from fp8tune.search.runs import (
     together,
     usual,
 )
-from fp8tune.search.stability.finding import findings, lesson, rejected
+from fp8tune.search.stability.findings import (
+    loss_key,
+    rejected_losses,
+    stability_by_setting,
+)
 from fp8tune.search.statistics import Speed, settled, speed, verdict
 from fp8tune.search.works import closed
 from fp8tune.trials.space import Point, Space
@@ -76,13 +80,13 @@ def choose(space: Space, baseline: Point, trials: Sequence[Trial]) -> Chosen:
     runs = by_point(space, trials)
     best = ranked(space, baseline, trials)
     whole = _searched_all(space, baseline, trials)
-    diverges = lesson(space, baseline) in rejected(space, trials)
+    diverges = loss_key(space, baseline) in rejected_losses(space, trials)
     point, likely = _best(runs, best, baseline, diverges=diverges)
     if point == baseline:
         known = whole and _none_is_better(runs, best, baseline)
     else:
-        learned = findings(space, trials).get(point) if point else None
-        known = learned is None or not learned.doubtful
+        learned = stability_by_setting(space, trials).get(point) if point else None
+        known = learned is None or not learned.may_diverge
     return Chosen(
         point,
         likely if known else "inconclusive",
@@ -103,14 +107,14 @@ def is_enough(gain: Speed, pairs: int) -> bool:
 
 def eligible(space: Space, baseline: Point, trials: Sequence[Trial]) -> list[Point]:
     """Return the settings with a trial that may be chosen by what is known of them."""
-    runs, wrong = by_point(space, trials), rejected(space, trials)
+    runs, wrong = by_point(space, trials), rejected_losses(space, trials)
     return [
         point
         for point, own in runs.items()
         if not failed(own)
         and (point == baseline or not lacks_memory(own))
         and space.allows(point, baseline)
-        and lesson(space, point) not in wrong
+        and loss_key(space, point) not in wrong
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fp8tune.job import Unknown
 from fp8tune.search.outcome import Outcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.stability import words as stability
+from fp8tune.search.stability import findings as stability
 from fp8tune.search.wording import (
     FAILURES,
     change,
@@ -102,7 +102,7 @@ def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
     if outcome.learns and not outcome.find("fp8-may-diverge"):
         two = " (FP8 unties the embeddings: two models)" * is_untied(outcome, plan)
-        yield f"stability{two}: {stability.verdict(outcome.learns)}"
+        yield f"stability{two}: {stability.verdict_line(outcome.learns)}"
     yield from messages(outcome.findings, "stability-not-checked", "may-end-in-nan")
 
 

@@ -160,7 +160,7 @@ class Search:
         seconds = self._settling_s() if step == LARGER_BUDGET else 0.0
         why = ""
         if self.stage is not None:
-            why = self.stage.unchecked(
+            why = self.stage.not_checked(
                 self._trials, self._chosen(), self._spent, stopped=self.interrupted
             )
         return Ending(step, seconds, why)
@@ -266,7 +266,7 @@ class Search:
         return self.stage.reserve(self._trials, self._chosen()) if self.stage else 0.0
 
     def _unfinished(self) -> Proposal | None:
-        return self.stage.begun(self._trials, self.left) if self.stage else None
+        return self.stage.started(self._trials, self.left) if self.stage else None
 
     def _compared(self) -> Proposal | None:
         if self.stage is None:
@@ -307,9 +307,10 @@ class Search:
     def _run(self, proposal: Proposal, left: float) -> tuple[Record, float]:
         """The record of a trial, and what it was allowed of the time left [s]."""
         values, trials = self.space.values(proposal.point), self.study.trials
-        if proposal.course and self.stage:
-            limit = self.stage.limit(trials, proposal, left)
-            return self.runner.learn(values, proposal.course, limit), limit
+        if proposal.loss_run and self.stage:
+            run = proposal.loss_run
+            limit = self.stage.limit(trials, proposal.point, run, left)
+            return self.runner.learn(values, run, limit), limit
         limits = self._limits(proposal, left)
         return self.runner.run(values, limits), limits.deadline_s
 

@@ -38,9 +38,8 @@ from fp8tune.search.runs import (
     together,
     usual,
 )
-from fp8tune.search.stability import words
-from fp8tune.search.stability.finding import Finding as Stability
-from fp8tune.search.stability.finding import findings as stability_findings
+from fp8tune.search.stability import findings as losses
+from fp8tune.search.stability.findings import Stability, stability_by_setting
 from fp8tune.search.statistics import SAME, Speed, shown, verdict
 from fp8tune.search.tokens import rows
 from fp8tune.trials.record import Record
@@ -215,7 +214,7 @@ def decide(
             p: why for p, own in runs.items() if (why := lacks_memory(own))
         },
         broken={point: why for point, own in runs.items() if (why := broke(own))},
-        stability=stability_findings(space, trials),
+        stability=stability_by_setting(space, trials),
         ending=ending or Ending(),
     )
     case = _Case(space, baseline, chosen, goals, outcome)
@@ -342,7 +341,7 @@ class _Case(NamedTuple):
 def _findings(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     """Yield the findings, the most important first."""
     outcome = case.outcome
-    if doubt := words.doubt(outcome.learns):
+    if doubt := losses.warning(outcome.learns):
         yield Finding("fp8-may-diverge", {"text": doubt})
     if outcome.rejected and outcome.chosen is not None:
         yield Finding("fp8-rejected")
@@ -454,7 +453,7 @@ def _doubts(case: _Case) -> Iterator[Finding]:
     gain = gap(case.runs, outcome.chosen, other)
     pairs = pairs_of(case.runs, outcome.chosen, other)
     within = left_open(case.runs, outcome.chosen, other)
-    doubtful = outcome.learns is not None and outcome.learns.doubtful
+    doubtful = outcome.learns is not None and outcome.learns.may_diverge
     if within:
         yield Finding("communication-decides", {"within": within})
     elif not case.chosen.searched_all and (gain is None or case.keeps_baseline):
@@ -531,15 +530,14 @@ def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
     key = warmup_key(plan.config.trainer)
     for point, wrong in outcome.rejected.items():
         facts = {"setting": changes(plan.space, plan.given, point)}
-        yield Finding("setting-rejected", {**facts, "text": words.verdict(wrong)})
-        yield from (
-            Finding("warmup", {"text": line}) for line in words.warmup(wrong, key)
-        )
+        yield Finding("setting-rejected", {**facts, "text": losses.verdict_line(wrong)})
+        lines = losses.warmup_lines(wrong, key)
+        yield from (Finding("warmup", {"text": line}) for line in lines)
     if outcome.rejected and outcome.chosen is None:
         yield Finding("allow-precision")
     if outcome.learns:
         code = f"stability-{outcome.learns.verdict}"
-        for line in words.sentences(outcome.learns, key):
+        for line in losses.lines(outcome.learns, key):
             yield Finding(code, {"text": line})
     if is_untied(outcome, plan):
         yield Finding("fp8-unties-embeddings")

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.lint.wording import plain
-from fp8tune.runners.watch import sharers
+from fp8tune.runners.watch import process_names
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, lacking, tokens_per_joule
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
 from fp8tune.search.plan import Plan
-from fp8tune.search.stability import words as stability
+from fp8tune.search.stability import findings as stability
 from fp8tune.search.study import Study
 from fp8tune.search.wording import (
     FAILURES,
@@ -80,7 +80,7 @@ def _notes() -> Callable[[Event], None]:
         if event.trial is None:
             return
         record = event.trial.record
-        if others := sharers(record.others):
+        if others := process_names(record.others):
             write(f"on the GPU besides: {others}; figures may be low")
         if why := record.unwatched:
             lost = "clocks, watts and other processes are unknown"

@@ -44,8 +44,11 @@ from fp8tune.search.real import (
     this_gpu,
 )
 from fp8tune.search.recorded import MAX_BYTES, recorded
-from fp8tune.search.stability.conditions import for_records, for_trials, split
-from fp8tune.search.stability.plan import Conditions
+from fp8tune.search.stability.plan import (
+    Conditions,
+    conditions_for_replay,
+    conditions_for_trials,
+)
 from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -138,7 +141,7 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     guard = Guard(current()) if wishes.device == "cuda" else None
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
     guide = strategy(plan, about, begun, wishes.objective, study, wishes.sampler)
-    conditions = for_trials(config, wishes.allow, standing_for)
+    conditions = conditions_for_trials(config, wishes.allow, standing_for)
     return Prepared(plan, runner, guide, study, begun, conditions)
 
 
@@ -162,7 +165,8 @@ def _opened(
 
 def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     found = recorded(wishes.records)
-    speeds, learned = split(found.records)
+    speeds = [record for record in found.records if not record.loss_run]
+    learned = [record for record in found.records if record.loss_run]
     check_records(wishes.objective, speeds)
     plan, speeds = plan_for_records(config, speeds, wishes.allow)
     _check_keys(plan)
@@ -183,7 +187,7 @@ def _replayed(wishes: Wishes, config: Config, held: ExitStack) -> Prepared:
     for note in (*found.notes, *refusals(config, keys), *refused, *plan.notes, *odd):
         print(f"note: {plain(note)}", file=sys.stderr)
     guide = strategy(plan, about, begun, wishes.objective, study, wishes.sampler)
-    conditions = for_records(config, learned, wishes.allow, runner.offers)
+    conditions = conditions_for_replay(config, learned, wishes.allow, runner.offers)
     return Prepared(plan, runner, guide, study, begun, conditions)
 
 

@@ -13,13 +13,13 @@ from fp8tune.trials.trial import Trial
 class Proposal(NamedTuple):
     """A point to try, the stage that it belongs to, and why, in a few words.
 
-    With a ``course`` it is trained that way, and not timed.
+    With a ``loss_run`` it is trained that way and not timed.
     """
 
     point: Point
     stage: str
     reason: str
-    course: LossRun | None = None
+    loss_run: LossRun | None = None
 
 
 class Strategy(Protocol):

@@ -1,7 +1,7 @@
-"""The record of a trial: one JSON line, left by every trial and read by replay.
+"""The record of a trial: one line of JSON, which replay can read.
 
-What comes from a worker or a file is checked here, once: a named field of another type
-than it should have counts as not told. What has no name here is kept in ``extra``.
+Input from workers and files is checked here, once. A known field of the wrong type
+counts as missing; unknown fields are kept in ``extra``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Record(NamedTuple):
 
     Where it ran: ``capacity_gib`` is the memory of its GPU [GiB], ``environment`` names
     GPU and torch, ``versions`` the software, ``others`` the processes beside it;
-    ``unwatched`` says why the driver told nothing. A ``rehearsal`` ran on a CPU.
+    ``unwatched`` says why the GPU's state is unknown. A ``rehearsal`` ran on a CPU.
     ``synthetic_data``: not the config's own; ``None`` where that is not known.
 
     How its steps went: ``all_step_ms`` has every step, those that are ``discarded``
@@ -127,7 +127,7 @@ class Record(NamedTuple):
 
     @property
     def never_began(self) -> bool:
-        """Whether it failed before its setting could matter."""
+        """Whether it failed before it built its model: not because of its setting."""
         return self.stage_reached in BEFORE_BUILD
 
     @property
@@ -157,23 +157,23 @@ class Record(NamedTuple):
         return ""
 
     def data(self) -> dict[str, Any]:
-        """The record as JSON has it; named fields that say nothing are left out."""
+        """Return the record's JSON object, without optional fields that are empty."""
         fields = self._asdict()
         extra = fields.pop("extra")
-        told = {
+        present = {
             name: value
             for name, value in fields.items()
             if name in CONTRACT or value != self._field_defaults[name]
         }
         if self.loss_run:
-            told["loss_run"] = self.loss_run._asdict()
+            present["loss_run"] = self.loss_run._asdict()
         for name, kind in (("others", OtherProcess), ("discarded", Discarded)):
-            if name in told:
-                told[name] = [kind._asdict(each) for each in told[name]]
-        return {**told, **extra}
+            if name in present:
+                present[name] = [kind._asdict(each) for each in present[name]]
+        return {**present, **extra}
 
     def line(self) -> str:
-        """The record as one line of JSON, without its line ending."""
+        """Return the record as one line of JSON, without its line ending."""
         return json.dumps(self.data(), allow_nan=False)
 
 
@@ -183,23 +183,23 @@ _NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")
 
 
 def positive(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number above 0."""
+    """Return whether a value is a number above 0."""
     return _plain(value) and 0 < value < MAX_NUMBER
 
 
 def _plain(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number that can be computed with."""
+    """Return whether a value is a finite number that is not a bool."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and abs(value) < MAX_NUMBER
 
 
 def parse(line: str) -> Record:
-    """Read one line; raises ``BadRecord``."""
+    """Parse one line; raises ``BadRecord``."""
     return from_data(load(line))
 
 
 def load(line: str) -> dict[str, Any]:
-    """The JSON object of one line; raises ``BadRecord``.
+    """Return the JSON object of one line; raises ``BadRecord``.
 
     NaN, infinities and integers that TOML cannot hold are read as null.
     """
@@ -235,9 +235,9 @@ def _fits(value: int) -> bool:
     return -(1 << 63) <= value < 1 << 63
 
 
-def from_data(told: Mapping[str, Any]) -> Record:
-    """The record of a JSON object; raises ``BadRecord``."""
-    data = dict(told)
+def from_data(fields: Mapping[str, Any]) -> Record:
+    """Return the record in a JSON object; raises ``BadRecord``."""
+    data = dict(fields)
     knobs, outcome = data.pop("knobs", None), data.pop("outcome", None)
     if not isinstance(knobs, dict) or not all(map(_is_scalar, knobs.values())):
         raise BadRecord("`knobs` maps config keys to plain values")
@@ -306,7 +306,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def _series(value: Any) -> tuple[float, ...]:
-    """Numbers up to the first that is none."""
+    """Return the numbers before the first value that is not one."""
     numbers: list[float] = []
     for each in value if isinstance(value, (list, tuple)) else ():
         if not _plain(each):
@@ -364,7 +364,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def parse_all(lines: Iterable[str]) -> Iterator[Record]:
-    """Read many lines; ``BadRecord`` names the line. Empty lines are passed over."""
+    """Parse many lines, without empty ones; ``BadRecord`` names the line."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:

@@ -131,6 +131,29 @@ def measure(
     }
 
 
+def train_for_losses(
+    training: Training,
+    device: Device,
+    spec: Spec,
+    say: Callable[..., None],
+    first: Timed,
+) -> dict[str, Any]:
+    """Train for ``spec.steps`` steps, all of them reported; ``first`` is step 0.
+
+    Raises ``ArithmeticError`` where loss or gradient is not finite.
+    """
+    times = [first.ms]
+    for number in range(1, spec.steps):
+        timed = timed_step(training, device, number, say)
+        times.append(timed.ms)
+        check_finite(timed.step)
+    middle = statistics.median(times)
+    return {
+        "step_ms": times[1:] or times,
+        "tokens_per_second_per_rank": spec.tokens_per_step() / middle * 1e3,
+    }
+
+
 def check_finite(step: Step) -> None:
     """Raise ``ArithmeticError`` where loss or gradient is not finite."""
     if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):

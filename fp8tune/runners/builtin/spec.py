@@ -14,7 +14,7 @@ from fp8tune.job import Job, Unknown
 class Spec(NamedTuple):
     """One trial; the names are the job's (``fp8tune explain NAME``).
 
-    ``seed`` is of the initial weights, ``data_seed`` of the made-up data. A run of
+    ``seed`` is of the initial weights, ``data_seed`` of synthetic data. A run of
     ``steps`` is made for its losses; with 0 steps a trial measures speed.
     """
 
@@ -82,7 +82,7 @@ class Spec(NamedTuple):
 
     @property
     def synthetic_data(self) -> bool:
-        """Whether it trains on text of its own, in place of the config's data."""
+        """Whether it trains on synthetic data in place of the config's."""
         return not self.data_files
 
 
@@ -97,7 +97,7 @@ class CannotBuild(Exception):
 
 
 def from_job(job: Job, **given: Any) -> Spec:
-    """The spec of a job; raises ``CannotBuild``."""
+    """Return the spec of a job; raises ``CannotBuild``."""
     try:
         refusal = job["trial_refusal"]
         if refusal:
@@ -109,5 +109,5 @@ def from_job(job: Job, **given: Any) -> Spec:
 
 
 def from_json(data: dict[str, Any]) -> Spec:
-    """A spec as the parent process sent it."""
+    """Return the spec that the parent process sent."""
     return Spec(**data)

@@ -135,7 +135,7 @@ def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> 
     return other + (whole - second) * (other - one) / (second - first)
 
 
-def as_many(record: Record, job: Job, ranks: int) -> Record:
+def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
     """The record of one rank as that of all, with the time of their collectives.
 
     ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.

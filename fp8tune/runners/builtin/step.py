@@ -63,9 +63,9 @@ class Training:
             tokens, labels = next(self.data)
             logits = self.logits = self.model(tokens)
             loss = self._loss(logits, labels)
-            told = exact_cross_entropy(logits, labels) if spec.steps else loss
+            exact = exact_cross_entropy(logits, labels) if spec.steps else loss
             (loss / spec.grad_accum).backward()
-            total += told.item()  # waits for the backward pass (scripts/train.py:851)
+            total += exact.item()  # waits for the backward pass (scripts/train.py:851)
             self.read_at.append(time.perf_counter())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
         grad_norm = float(_whole(norm))  # waits too (scripts/train.py:857)
@@ -91,7 +91,7 @@ class Training:
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """AdamW with decay on matrices alone; fused on a GPU unless told."""
+    """Return AdamW with decay on matrices alone; fused on a GPU if configured."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [
         {
@@ -154,7 +154,7 @@ EXACT_CHUNK = 256
 
 @torch.no_grad()
 def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """The same mean in fp32, beside the training: a trainer's own loss is bf16.
+    """Return the mean cross-entropy in fp32, since the loss trained on may be bf16.
 
     Its last digit is 0.03 at a loss of 6, more than seeds differ by.
     """
@@ -168,7 +168,7 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def warmup(step: int, steps: int) -> float:
-    """The share of the peak learning rate at a step, from 0."""
+    """Return the share of the peak learning rate at a step, counted from 0."""
     return min(1.0, step / steps) if steps else 1.0
 
 

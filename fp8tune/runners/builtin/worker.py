@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from fp8tune.runners.gpu import allocator
-from fp8tune.runners.orphan import die_with
+from fp8tune.runners.orphan import die_with_parent
 
 
 def say(**fields: Any) -> None:
@@ -28,7 +28,7 @@ def say(**fields: Any) -> None:
 
 def main(path: str, parent: int) -> None:
     """Run the trial that a file describes, as long as the parent process lives."""
-    die_with(parent)
+    die_with_parent(parent)
     say(stage="import")
     try:
         _run(path)
@@ -44,12 +44,12 @@ def _run(path: str) -> None:
 
     from fp8tune.runners.builtin.convert import build
     from fp8tune.runners.builtin.data import batches
-    from fp8tune.runners.builtin.learn import learn
     from fp8tune.runners.builtin.measure import (
         Device,
         count_float8_matmuls,
         measure,
         timed_step,
+        train_for_losses,
     )
     from fp8tune.runners.builtin.spec import from_json
     from fp8tune.runners.builtin.step import Training
@@ -71,7 +71,7 @@ def _run(path: str) -> None:
     say(stage="first_step", **counts)
     first = timed_step(training, device, 0, say)
     say(stage="steady")
-    run = learn if spec.steps else measure
+    run = train_for_losses if spec.steps else measure
     measured = run(training, device, spec, say, first)
     say(stage="profile", measured={**measured, **device.memory()})
     matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0

@@ -1,4 +1,4 @@
-"""What the lines of a trial's worker amount to: its record."""
+"""Turn the lines that a trial's worker printed into the trial's record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fp8tune.runners.builtin.spec import Spec
-from fp8tune.runners.process import Heard
+from fp8tune.runners.process import WorkerResult
 from fp8tune.trials.record import (
     BEFORE_BUILD,
     OUTCOMES,
@@ -33,7 +33,7 @@ KEPT = (
 ``float8_matmuls_counted_earlier``: another trial of the setting counted them."""
 
 VERSIONS = ("torch", "torchao", "cuda", "allocator")
-"""What the worker says of its software and of the allocator's environment."""
+"""Fields of the worker's software and the allocator's environment."""
 
 _LATE = {
     "start": "launch",
@@ -44,28 +44,28 @@ _LATE = {
     "compile": "compile",
 }
 
-_BROKEN = {"flood": "said too much", "mute": "closed its output"}
+_BROKEN = {"flood": "printed too much", "mute": "closed its output"}
 
 
-def record(
-    knobs: dict[str, Any], spec: Spec, heard: Heard, said: str, matmuls: int = 0
+def worker_record(
+    knobs: dict[str, Any], spec: Spec, heard: WorkerResult, said: str, matmuls: int = 0
 ) -> Record:
     """What a worker's lines amount to; ``said`` is its last word on stderr.
 
-    ``matmuls`` is the count of FP8 matmuls if that alone is not told, else 0.
+    ``matmuls`` is the count of FP8 matmuls from an earlier trial; 0 to count them.
     """
     done = _event(heard, "done")
     measured = _event(heard, "measured")
     if matmuls and measured and heard.ended == "late":
         counted = {"float8_matmuls": matmuls, "float8_matmuls_counted_earlier": True}
         done = {**measured, **counted}
-    found = _told(knobs, spec, heard, done, said)
-    start, end = span(heard, "import", "build")
+    found = _base_record(knobs, spec, heard, done, said)
+    start, end = stage_times(heard, "import", "build")
     return found._replace(import_s=round(end - start, 3)) if end > start else found
 
 
-def span(heard: Heard, first: str, last: str) -> tuple[float, float]:
-    """When two stages began [s since 1970]; zeros where one did not."""
+def stage_times(heard: WorkerResult, first: str, last: str) -> tuple[float, float]:
+    """Return when two stages began [s since 1970]; zeros if one did not."""
     at = {str(event.get("stage")): event.get("at") for event in heard.events}
     start, end = at.get(first), at.get(last)
     if isinstance(start, float) and isinstance(end, float):
@@ -77,16 +77,18 @@ Series = tuple[float, ...]
 
 
 def series(events: Iterable[dict[str, Any]]) -> tuple[Series, Series]:
-    """Losses and gradient norms that a worker told, until one was not finite."""
-    told = [(event["loss"], event["grad_norm"]) for event in events if "step" in event]
-    sound = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), told))
-    return tuple(loss for loss, _ in sound), tuple(norm for _, norm in sound)
+    """Return losses and gradient norms by step, up to the first that is not finite."""
+    steps = [(event["loss"], event["grad_norm"]) for event in events if "step" in event]
+    finite = list(
+        itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), steps)
+    )
+    return tuple(loss for loss, _ in finite), tuple(norm for _, norm in finite)
 
 
-def _told(
+def _base_record(
     knobs: dict[str, Any],
     spec: Spec,
-    heard: Heard,
+    heard: WorkerResult,
     done: dict[str, Any] | None,
     said: str,
 ) -> Record:
@@ -106,7 +108,7 @@ def _told(
     return base._replace(outcome=outcome, message=message, stage_reached=heard.stage)
 
 
-def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
+def _failed(base: Record, heard: WorkerResult, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
     base = base._replace(message=message[:500], error=str(failed["error"])[:100])
     base = base._replace(stage_reached=heard.stage)
@@ -121,8 +123,8 @@ def _failed(base: Record, heard: Heard, failed: dict[str, Any]) -> Record:
     return base._replace(outcome=kind)
 
 
-def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
-    """The outcome of a worker that neither finished nor said why."""
+def _unfinished(heard: WorkerResult, device: str) -> tuple[str, str]:
+    """Return outcome and message of a worker that gave neither result nor error."""
     where, code = f"in stage {heard.stage}", heard.code
     if heard.ended == "late":
         return _LATE.get(heard.stage, "hang"), f"given up {where}"
@@ -139,8 +141,10 @@ def _unfinished(heard: Heard, device: str) -> tuple[str, str]:
     return kind, f"the worker ended with code {code} {where}"
 
 
-def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> Record:
-    """The record of a trial that ended; raises ``BadRecord`` and others."""
+def _measured(
+    base: Record, spec: Spec, heard: WorkerResult, done: dict[str, Any]
+) -> Record:
+    """Return the record of a trial that finished; raises ``BadRecord`` and others."""
     built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
     about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
     losses, norms = series(heard.events)
@@ -174,7 +178,7 @@ def _measured(base: Record, spec: Spec, heard: Heard, done: dict[str, Any]) -> R
 
 
 def _missing_float8(spec: Spec, found: Record) -> str:
-    """Why a trial was not in FP8 though that was asked for; ``""`` where it was.
+    """Return why a trial that should be in FP8 was not; ``""`` if it was.
 
     Each FP8 linear has a matmul forward and one for each gradient, in every
     micro-batch; activation checkpointing adds to them. The recipe that keeps the
@@ -191,13 +195,15 @@ def _missing_float8(spec: Spec, found: Record) -> str:
     return missing if ran < least else ""
 
 
-def _environment(heard: Heard) -> str:
+def _environment(heard: WorkerResult) -> str:
     about = _event(heard, "torch", whole=True) or {}
     return f"{about.get('device', '?')}, torch {about.get('torch', '?')}"
 
 
-def _event(heard: Heard, name: str, *, whole: bool = False) -> dict[str, Any] | None:
-    """The event with that field: the field's value, or the event itself."""
+def _event(
+    heard: WorkerResult, name: str, *, whole: bool = False
+) -> dict[str, Any] | None:
+    """Return the first event with that field, or only the field's value."""
     for event in heard.events:
         if name in event:
             return event if whole else event[name]

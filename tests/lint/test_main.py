@@ -1,20 +1,20 @@
-"""What was mended and what could be, in a line each; and patches."""
+"""What was fixed and what can be, in a line each; and patches."""
 
 import io
 
 import pytest
 
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
+from fp8tune.lint.main import fix_lines, show_patches
 from fp8tune.lint.run import Result
 from fp8tune.lint.settings import Options
 from fp8tune.lint.show import Style
-from fp8tune.lint.tally import fix_lines, show_patches
 from tests.each import each
 
 
 def found(safety=""):
     label = Label("a.b", Region(1, 1, 1, 2), "")
-    fix = Fix(safety, "mend", "", ()) if safety else None
+    fix = Fix(safety, "fix", "", ()) if safety else None
     return Diagnostic("x", "r", "X", "slow", "note", "m", "", "", (label,), fix=fix)
 
 

@@ -1,10 +1,10 @@
 """Collectives of FSDP2 for rank 0 of a world whose other ranks do not exist.
 
-They give what real ones would if every rank held this rank's share of the weights and
-saw its batches. torch's fake process group does not: before 2.13 it leaves the output
-of a reduce-scatter unwritten, and it fills that of an all-gather with one copy per
-rank, each a kernel to launch where NCCL launches one. Buffers are allocated as for the
-real collectives, so memory is the same.
+They return what real collectives would return if every rank held this rank's share of
+the weights and saw its batches. torch's fake process group does not: before 2.13 it
+does not write the output of a reduce-scatter, and it fills that of an all-gather with
+one copy per rank, a kernel each, where NCCL launches one. Buffers are allocated as for
+the real collectives, so memory is the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Bare words as values: what the finding tells to write."""
+"""Words without quotes as values: the hint says what to write."""
 
 import pytest
 
-from fp8tune.lint.bare import advice
+from fp8tune.lint.invalid_toml import unquoted_hint
 from fp8tune.toml.document import InvalidToml, parse
 from tests.each import each
 
@@ -10,7 +10,7 @@ from tests.each import each
 def said(text):
     with pytest.raises(InvalidToml) as error:
         parse(text.encode())
-    return advice(error.value)
+    return unquoted_hint(error.value)
 
 
 @each(

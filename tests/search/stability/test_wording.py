@@ -7,12 +7,14 @@ import pytest
 from fp8tune.search.comments import choices, summary
 from fp8tune.search.outcome import Ending, decide, is_untied, with_config
 from fp8tune.search.output import as_json, closing
-from fp8tune.search.stability import words
+from fp8tune.search.stability import findings
+from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.wording import UNTIED
 from fp8tune.search.writeback import write_back
+from tests.each import each
 from tests.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
-from tests.search.tries import GIVEN, SPACE, TWIN, but, ran, trials
+from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
 
 KEY = "scheduler.warmup_steps"
 
@@ -53,20 +55,6 @@ BEGUN = found(*both(nan=True, given=2000), *both(**OWN))
 AT_ONCE = found(*both(nan=True, given=2000), *both(nan=True, **OWN))
 
 
-@pytest.mark.parametrize(
-    ("made", "start"),
-    [
-        (INSIDE, "FP8 stays inside the spread of bf16 seeds: loss "),
-        (OUTSIDE, "FP8 is outside the spread of bf16 seeds: loss +49."),
-        (FEW, "inconclusive: only 2 of 3 seeds were run: loss "),
-    ],
-)
-def test_the_verdict_and_its_evidence(made, start):
-    said = words.verdict(made.learns)
-    assert said.startswith(start)
-    assert "no gradient spike (32 steps, warmup 8, " in said
-
-
 def test_a_rejected_setting_is_said_with_what_to_type():
     said = lines(LOST)
     assert "no setting is proposed: FP8 diverges where bf16 does not" in said
@@ -79,61 +67,11 @@ def test_a_rejected_setting_is_said_with_what_to_type():
     assert "no FP8 setting is proposed; --allow precision lets bf16 be chosen" in said
 
 
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (INSIDE, f"{KEY} = 4 proposed, not written (2 outside, 4 inside); "),
-        (FREE, f"{KEY} = 4 proposed and written (4 inside)"),
-        (OUTSIDE, "none that was tried stays inside the spread (16 outside)"),
-        (
-            found(*both(), *both(0.5, warmup=4, count=2)),
-            "8 steps, the config's, stays: no shorter was seen to stay inside "
-            "(4 outside)",
-        ),
-    ],
-)
-def test_the_warmup(made, said):
-    (line,) = words.warmup(made.learns, KEY)
-    assert line.startswith(f"warmup: {said}")
-
-
-def test_a_warmup_beside_which_none_was_tried_is_not_the_shortest():
-    (line,) = words.warmup(found(*both()).learns, KEY)
-    assert line == "warmup: 8 steps, the config's, stays: no shorter was tried"
-    assert not list(words.warmup(found(*both(warmup=0, given=0)).learns, KEY))
-
-
-@pytest.mark.parametrize(
-    ("seeds", "said"), [(4, "4 of at most 6 seeds do not tell"), (6, "6 seeds do not")]
-)
-def test_why_seeds_do_not_tell(seeds, said):
-    tested = INSIDE.learns.tested._replace(verdict="inconclusive", seeds=seeds)
-    inconclusive = INSIDE.learns._replace(tested=tested)
-    assert words.verdict(inconclusive).startswith(f"inconclusive: {said}")
-
-
-def test_nothing_is_said_of_warmups_that_were_not_compared():
-    assert list(words.warmup(FEW.learns, KEY)) == []
-    said = list(words.warmup(HARSHER.learns, KEY))
-    assert said == ["warmup: runs of 32 steps tell nothing of 2000"]
-
-
-def test_a_warmup_that_a_run_cannot_hold():
-    said = words.verdict(HARSHER.learns)
-    assert "warmup 8 (a run holds no more; the config's is 2000)" in said
-
-
-def test_what_such_a_run_cannot_show_is_always_said():
-    for made in (INSIDE, OUTSIDE, FEW, HARSHER):
-        last = list(words.sentences(made.learns, KEY))[-1]
-        assert last == f"{words.LIMITS}; each run saw 32.8K tokens"
-
-
-def test_text_that_was_made_up_is_said():
+def test_synthetic_data_is_named():
     runs = (but(learned(run), synthetic_data=True) for run in both())
     tried = trials(*WHOLE, *(("stability", record) for record in runs))
-    last = list(words.sentences(decide(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
-    assert last.endswith("; each run saw 32.8K tokens of made-up text")
+    last = list(findings.lines(decide(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
+    assert last.endswith("; each run saw 32.8K tokens of synthetic data")
 
 
 def lost(fp8, bf16, **how):
@@ -149,55 +87,143 @@ def lost(fp8, bf16, **how):
     ]
 
 
-@pytest.mark.parametrize(
-    ("fp8", "bf16", "why"),
-    [
+GAP = "loss -0.04 % (-0.10 to +0.03), bf16 seeds differ by 0.19 %, no gradient spike"
+STAYS = f"FP8 stays inside the spread of bf16 seeds: {GAP}, 3 seeds"
+ALL = "FP8 diverged in 3 of 3 seeds, bf16 in 0"
+CUT = "(32 steps, warmup 8 of the config's 2000)"
+PUBLISHED = "published FP8 runs warm up over 200 to 2000 steps"
+TO_ALLOW = "--allow warmup writes it"
+WARNING = (
+    "FP8 may diverge: it did in 3 of 3 seeds, bf16 in 0, with a warmup of 8 steps (no "
+    "run holds your 2000); before a long run train past step 2000 in FP8 and in bf16, "
+    "and compare the losses"
+)
+SEVERAL = INSIDE.learns.tested._replace(verdict=LossVerdict.INCONCLUSIVE, seeds=4)
+LINES = {
+    "inside": (
+        INSIDE.learns,
+        f"{STAYS} (32 steps, warmup 8)",
+        f"{KEY} = 4 proposed, not written (2 outside, 4 inside); {TO_ALLOW}; "
+        f"{PUBLISHED}",
+    ),
+    "the warmup may change": (
+        FREE.learns,
+        f"{STAYS} (32 steps, warmup 8)",
+        f"{KEY} = 4 proposed and written (4 inside); {PUBLISHED}",
+    ),
+    "no other warmup": (
+        found(*both()).learns,
+        f"{STAYS} (32 steps, warmup 8)",
+        "8 steps, as in your config: no shorter one was tried",
+    ),
+    "no warmup": (
+        found(*both(warmup=0, given=0)).learns,
+        f"{STAYS} (32 steps, warmup 0)",
+    ),
+    "no shorter warmup": (
+        found(*both(), *both(0.5, warmup=4, count=2)).learns,
+        f"{STAYS} (32 steps, warmup 8)",
+        "8 steps, as in your config: no shorter one stayed inside the spread "
+        "(4 outside)",
+    ),
+    "a longer warmup than a run": (
+        HARSHER.learns,
+        f"{STAYS} {CUT}",
+        "runs of 32 steps are too short to test 2000",
+    ),
+    "outside": (
+        OUTSIDE.learns,
+        "FP8 is outside the spread of bf16 seeds: loss +49.95 % (+49.89 to +50.02), "
+        "bf16 seeds differ by 0.19 %, no gradient spike, 3 seeds (32 steps, warmup 8)",
+        "none that was tried stays inside the spread (16 outside)",
+    ),
+    "few seeds": (
+        FEW.learns,
+        "inconclusive: only 2 of 3 seeds were run: loss -0.05 % (-0.08 to -0.03), "
+        "no gradient spike, 2 seeds (32 steps, warmup 8)",
+    ),
+    "more seeds": (
+        INSIDE.learns._replace(tested=SEVERAL),
+        "inconclusive: 4 of at most 6 seeds are too few to tell: "
+        f"{GAP}, 4 seeds (32 steps, warmup 8)",
+    ),
+    "all seeds": (
+        INSIDE.learns._replace(tested=SEVERAL._replace(seeds=6)),
+        f"inconclusive: 6 seeds are too few to tell: {GAP}, 6 seeds "
+        "(32 steps, warmup 8)",
+    ),
+    "inside or not": (
+        INSIDE.learns._replace(
+            tested=INSIDE.learns.tested._replace(spread=0.0002), others=()
+        ),
+        "FP8 stays inside the spread of bf16 seeds, as far as 3 seeds can show: loss "
+        "-0.04 % (-0.10 to +0.03), bf16 seeds differ by 0.02 %, no gradient spike, "
+        "3 seeds (32 steps, warmup 8)",
+        f"{KEY} = 4 proposed, not written (); {TO_ALLOW}; {PUBLISHED}",
+    ),
+    "diverged": (
+        LOST.rejected[BEST],
+        f"{ALL} (32 steps, warmup 8)",
+        f"{KEY} = 16 proposed, not written (16 inside); {TO_ALLOW}",
+    ),
+    "diverged in the first steps": (
+        AT_ONCE.rejected[BEST],
+        f"{ALL} (the config's first 32 steps, warmup 2000)",
+    ),
+    "diverged under a shorter warmup": (
+        DOUBT.learns,
+        f"inconclusive: {ALL} {CUT}; the config's own first steps were not run",
+    ),
+    "but not in the first steps": (
+        BEGUN.learns,
+        f"inconclusive: {ALL} {CUT}; in the config's first 32 steps {STAYS}",
+    ),
+    "perhaps in the first steps": (
+        found(*both(nan=True, given=2000), *lost(1, 0, **OWN)).learns,
+        f"inconclusive: {ALL} {CUT}; in the config's first 32 steps "
+        "FP8 diverged in 1 of 3 seeds, bf16 in 0",
+    ),
+} | {
+    f"diverged: {fp8}, {bf16}": (
+        found(*lost(fp8, bf16)).learns,
+        f"inconclusive: FP8 diverged in {fp8} of 3 seeds, bf16 in {bf16} "
+        f"(32 steps, warmup 8); {why}",
+    )
+    for fp8, bf16, why in (
         (3, 3, "the learning rate may be too high for both"),
         (2, 1, "the learning rate may be too high for both"),
         (1, 0, "1 run may be chance"),
-        (0, 1, "nothing against FP8, the learning rate may be too high for bf16"),
-        (0, 3, "nothing against FP8, the learning rate may be too high for bf16"),
-    ],
-)
-def test_divergence_that_tells_nothing_says_no_more_than_was_seen(fp8, bf16, why):
-    assert words.verdict(found(*lost(fp8, bf16)).learns) == (
-        f"inconclusive: FP8 diverged in {fp8} of 3 seeds, bf16 in {bf16} "
-        f"(32 steps, warmup 8): {why}"
+        (0, 1, "the learning rate may be too high for bf16, this says nothing of FP8"),
     )
+}
 
 
-SAID = (
-    "FP8 may diverge: with a warmup of 8 steps it did in 3 of 3 seeds, bf16 in 0; "
-    "yours, 2000, is longer than a trial holds: before a long run train past step 2000 "
-    "in FP8 and in bf16, and compare the losses"
-)
-CUT = "(32 steps, warmup 8 (a run holds no more; the config's is 2000))"
+@each("case", LINES)
+def test_the_lines_at_the_end_of_a_search(case):
+    result, verdict, *warmups = LINES[case]
+    limits = f"{findings.LIMITS}; each run saw 32.8K tokens"
+    assert list(findings.lines(result, KEY)) == [
+        f"stability: {verdict}",
+        *(f"warmup: {line}" for line in warmups),
+        limits,
+    ]
 
 
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (DOUBT, "the config's own first steps were not run"),
-        (
-            BEGUN,
-            "in the config's first 32 steps FP8 stays inside the spread of bf16 seeds: "
-            f"{words.evidence(BEGUN.learns.start)} (3 seeds)",
-        ),
-        (
-            found(*both(nan=True, given=2000), *lost(1, 0, **OWN)),
-            "in the config's first 32 steps in 1 of 3 seeds, bf16 in 0",
-        ),
-    ],
-)
-def test_divergence_under_a_harsher_warmup_alone_is_a_doubt_said_first(made, said):
-    assert words.verdict(made.learns) == (
-        f"inconclusive: FP8 diverged in 3 of 3 seeds, bf16 in 0 {CUT}; {said}"
-    )
+@each("made", [DOUBT, BEGUN])
+def test_divergence_under_a_shorter_warmup_alone_is_a_warning_on_top(made):
     first, second, *_ = lines(made)
-    assert first == SAID
+    assert first == WARNING
     assert second.startswith("inconclusive (")
     assert "FP8 may diverge: " in written(made)
     assert as_json(made, plan(), "", "s")["verdict"] == "inconclusive"
+
+
+def test_one_diverged_run_is_a_warning():
+    assert findings.warning(found(*lost(1, 0)).learns) == (
+        "FP8 may diverge: it did in 1 of 3 seeds, bf16 in 0, which may be chance; "
+        "before a long run train with other seeds in FP8 and in bf16, and compare the "
+        "losses"
+    )
 
 
 def test_divergence_in_the_config_s_own_first_steps_rejects():
@@ -214,7 +240,7 @@ def test_divergence_in_the_config_s_own_first_steps_rejects():
 
 @pytest.mark.parametrize("made", [INSIDE, OUTSIDE, FEW, HARSHER, AT_ONCE])
 def test_no_doubt_is_said_of_what_is_known_or_did_not_diverge(made):
-    assert words.doubt(made.learns) == ""
+    assert findings.warning(made.learns) == ""
 
 
 def test_json_has_it_as_a_field_of_its_own():
@@ -256,8 +282,8 @@ def test_config_and_json_say_that_losses_are_of_two_models():
     )
     assert said in written(INSIDE, TIED)
     told = as_json(INSIDE, TIED, "", "s")["stability"]
-    assert told["limits"] == f"{words.LIMITS}; {UNTIED}"
-    assert as_json(INSIDE, plan(), "", "s")["stability"]["limits"] == words.LIMITS
+    assert told["limits"] == f"{findings.LIMITS}; {UNTIED}"
+    assert as_json(INSIDE, plan(), "", "s")["stability"]["limits"] == findings.LIMITS
 
 
 def test_json_says_why_there_is_none():
@@ -302,4 +328,4 @@ def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
     same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
     runs = compared(both(nan=True, given=2000))
     made = decide(SPACE, GIVEN, trials(*same, *runs), 60.0)
-    assert (made.chosen, lines(made)[0]) == (GIVEN, SAID)
+    assert (made.chosen, lines(made)[0]) == (GIVEN, WARNING)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fp8tune.runners.builtin.runner import last_line
-from fp8tune.runners.builtin.told import record
 from fp8tune.runners.builtin.worker import _failure, touch
-from fp8tune.runners.process import Heard
+from fp8tune.runners.builtin.worker_record import worker_record
+from fp8tune.runners.process import WorkerResult
 from fp8tune.search import output
 from fp8tune.trials.trial import Trial
 from tests.runners.builtin.small import spec
@@ -55,7 +55,7 @@ USER = {"kind": "user", "error": "E", "message": "m"}
 
 
 def said(*events, ended="exit", stage="steady", code=1):
-    return Heard(list(events), ended, stage, code, 1.0)
+    return WorkerResult(list(events), ended, stage, code, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def said(*events, ended="exit", stage="steady", code=1):
 )
 def test_how_a_trial_ends(heard, outcome):
     on_gpu = spec()._replace(device="cuda")
-    assert record({}, on_gpu, heard, "").outcome == outcome
+    assert worker_record({}, on_gpu, heard, "").outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_how_a_trial_ends(heard, outcome):
         ),
         (
             said(ended="flood", code=-9),
-            "died in its steps after 1 s: the worker said too much in stage steady",
+            "died in its steps after 1 s: the worker printed too much in stage steady",
         ),
     ],
 )
 def test_what_is_said_of_one_that_broke_off(heard, expected):
     last = "" if heard.code == -9 else "why"
-    trial = Trial(0, "search", record({}, spec(), heard, last))
+    trial = Trial(0, "search", worker_record({}, spec(), heard, last))
     assert output.outcome(trial) == expected
 
 
@@ -140,7 +140,7 @@ def test_the_count_of_an_earlier_trial_holds_where_it_alone_is_missing(
     events = {"float8_linears": 1}, {"stage": "profile", "measured": MEASURED}
     heard = said(*events, ended=ended, stage="profile")
     asked = spec()._replace(grad_accum=2)
-    found = record({}, asked, heard, "", matmuls)
+    found = worker_record({}, asked, heard, "", matmuls)
     assert found.outcome == outcome
     if outcome == "ok":
         assert found.tokens_per_second == 9.0
@@ -150,8 +150,8 @@ def test_the_count_of_an_earlier_trial_holds_where_it_alone_is_missing(
 
 def test_how_long_the_import_took_is_told():
     stages = {"stage": "import", "at": 5.0}, {"stage": "build", "at": 12.5}
-    assert record({}, spec(), said(*stages), "").import_s == 7.5
-    assert record({}, spec(), said(stages[0]), "").import_s == 0.0
+    assert worker_record({}, spec(), said(*stages), "").import_s == 7.5
+    assert worker_record({}, spec(), said(stages[0]), "").import_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ DONE = {
 @pytest.mark.parametrize("speed", [math.inf, math.nan, -5.0, 0.0, "9", None])
 def test_a_speed_that_is_none(speed):
     done = {**DONE, "tokens_per_second_per_rank": speed}
-    found = record({}, spec(mixed_precision="bf16"), said({"done": done}), "")
+    found = worker_record({}, spec(mixed_precision="bf16"), said({"done": done}), "")
     assert (found.outcome, found.tokens_per_second) == ("launch", 0.0)
     assert found.message.startswith("the worker's report cannot be read: ")
 
 
 def test_no_fp8_matmul_is_no_fp8():
-    found = record({}, spec(), said({"done": DONE}), "")
+    found = worker_record({}, spec(), said({"done": DONE}), "")
     assert (found.outcome, found.message) == (
         "user",
         "FP8 was asked for, and no FP8 matmul ran",
@@ -209,6 +209,6 @@ def test_no_fp8_matmul_is_no_fp8():
 def test_every_fp8_linear_ran_in_fp8(ran, recipe, outcome):
     done = {**DONE, "float8_matmuls": ran}
     made = spec()._replace(fp8_recipe=recipe)
-    found = record({}, made, said({"float8_linears": 15}, {"done": done}), "")
+    found = worker_record({}, made, said({"float8_linears": 15}, {"done": done}), "")
     assert found.outcome == outcome
     assert bool(found.message) == (outcome == "user")
