@@ -100,8 +100,8 @@ def _checked(report: Report, point: Point) -> LossRuns | None:
         label=_label(report, point),
         fp8=tuple(run.losses for run in fp8),
         bf16=tuple(run.losses for run in bf16),
-        fp8_norms=tuple(run.norms for run in fp8),
-        bf16_norms=tuple(run.norms for run in bf16),
+        fp8_norms=tuple(run.grad_norms for run in fp8),
+        bf16_norms=tuple(run.grad_norms for run in bf16),
         finding=finding,
     )
 
