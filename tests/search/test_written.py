@@ -163,4 +163,4 @@ def test_a_batch_that_nearly_fills_the_gpu_is_not_written(replay, tmp_path):
     assert not (tmp_path / "a.tuned.toml").exists()
     _, said = answered(replay, records)
     assert said["knobs"][BATCH] == 2
-    assert [unfit["knobs"][BATCH] for unfit in said["unfit"]] == [4]
+    assert [each["knobs"][BATCH] for each in said["memory_shortage"]] == [4]
