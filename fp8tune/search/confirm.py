@@ -23,7 +23,7 @@ from fp8tune.search.runs import (
     speed_of,
     usual,
 )
-from fp8tune.search.statistics import RESOLVED, settled, verdict
+from fp8tune.search.statistics import settled, verdict
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
@@ -197,13 +197,14 @@ def _counterpart(
 def _fp8_gain(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
-    """FP8 or bf16 at its best, until it is known by how much one is faster."""
+    """FP8 or bf16 at its best, until it is known which one is faster, if any."""
     chosen = choose(space, given, trials).point
     _, known, pair = compare_fp8(space, runs, chosen, given)
     if pair is None or known is None or not _times(runs, pair.fp8):
         return None
     gain = measured_gap(runs, pair.fp8, pair.bf16)
-    if gain and gain.half <= RESOLVED * usual(runs).same:
+    enough = len(neighbours(runs, pair.fp8, pair.bf16)) >= ROUNDS
+    if gain and enough and settled(gain, usual(runs).same):
         return None
     return _alternate(runs, pair.bf16, pair.fp8, PAIRS)
 

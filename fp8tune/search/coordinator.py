@@ -1,8 +1,8 @@
 """The search loop, within a wall budget, whatever the trials do.
 
-The baseline and its bf16 baseline come first, then what the strategy proposes, then
-the best settings once more in turn. Every step follows from the trials so far, so that
-a search that was killed goes on as if it had not been.
+The baseline comes first, then what the sampler proposes, then the best settings
+once more in turn, in FP8 and in bf16. Every step follows from the trials so far, so a
+search that was killed continues as if it had not been.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.choice import PAIRS, choose
+from fp8tune.search.choice import PAIRS, choose, ranked
 from fp8tune.search.confirm import again, reason, settings
 from fp8tune.search.deadline import (
     ENDING,
@@ -194,7 +194,7 @@ class Search:
         return not bad_data(self._counting)
 
     def _proposals(self) -> Iterator[Proposal]:
-        yield from self._first()
+        yield from self._once(Proposal(self.given, "baseline", "baseline"))
         while self._searching():
             trials = timed(self._trials)
             proposal = self.strategy.propose(trials)
@@ -202,14 +202,23 @@ class Search:
                 self._whole = not self.strategy.leaves(trials)
                 break
             yield proposal
+        yield from self._bf16_baseline()
         yield from self._endings()
 
-    def _first(self) -> Iterator[Proposal]:
-        """The baseline and the bf16 baseline, which is not tried if that failed."""
-        yield from self._once(Proposal(self.given, "baseline", "baseline"))
+    def _bf16_baseline(self) -> Iterator[Proposal]:
+        """The config in bf16, where nothing else will be measured in bf16.
+
+        It is not tried if the config itself failed. The confirmation measures what it
+        chooses in bf16 too.
+        """
+        trials = self._trials
         bf16 = self.space.twin(self.given)
-        ran = [t.record.ok for t in self._trials if t.stage == "baseline"]
-        if bf16 and (not ran or any(ran)):
+        ran = [trial.record.ok for trial in trials if trial.stage == "baseline"]
+        if bf16 is None or (ran and not any(ran)):
+            return
+        best = ranked(self.space, self.given, trials)[:1]
+        confirmed = any(trial.stage == "confirm" for trial in trials)
+        if not confirmed and best in ([], [self.given]):
             yield from self._once(Proposal(bf16, "bf16-baseline", "bf16 baseline"))
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:

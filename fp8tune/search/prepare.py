@@ -58,6 +58,9 @@ from fp8tune.trials.trial import timed
 
 PART = 1 / 60
 """Of the budget: the time of steps from which a trial makes do with the fewest."""
+ENOUGH_S = 30.0
+"""The most of that time [s]: five steps of a quarter of it show their level, and runs
+of a setting differ by more than its steps do."""
 SAMPLED_S = 3.0
 """Time of steps in which watts are sampled often enough to aim at them [s]."""
 
@@ -127,7 +130,7 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     study.take_up()
-    enough_s = PART * parse_duration(wishes.budget)
+    enough_s = min(ENOUGH_S, PART * parse_duration(wishes.budget))
     _clear(study.folder)
     setup = Setup(wishes.device, standing_for, 0.0, synthetic, enough_s=enough_s)
     if wishes.objective == ENERGY:

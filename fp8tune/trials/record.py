@@ -68,8 +68,8 @@ class Record(NamedTuple):
     ``synthetic_data``: not the config's own; ``None`` where that is not known.
 
     How its steps went: ``all_step_ms`` has every step, those that are ``discarded``
-    too; ``micro_batch_ms`` the micro-batches of each counted step, where these are the
-    samples; ``median_step_ms_95`` is the 95 % interval of their median.
+    too; a step ran ``micro_batches`` of its ``grad_accum`` and stands for all of them
+    (0: not known); ``median_step_ms_95`` is the 95 % interval of their median.
 
     One GPU that stands for many: ``extrapolated`` says how, ``extrapolation_error`` is
     relative; ``communication_ms`` is predicted and added to each step, and
@@ -104,7 +104,7 @@ class Record(NamedTuple):
     tokens_per_step: int = 0
     all_step_ms: tuple[float, ...] = ()
     discarded: tuple[Discarded, ...] = ()
-    micro_batch_ms: tuple[tuple[float, ...], ...] = ()
+    micro_batches: int = 0
     median_step_ms_95: tuple[float, ...] = ()
     recompiles: int = 0
     float8_linears: int = 0
@@ -315,11 +315,6 @@ def _series(value: Any) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _many_series(value: Any) -> tuple[tuple[float, ...], ...]:
-    every = value if isinstance(value, (list, tuple)) else ()
-    return tuple(_series(each) for each in every)
-
-
 def _others(value: Any) -> tuple[OtherProcess, ...]:
     known = []
     for each in value if isinstance(value, (list, tuple)) else ():
@@ -346,7 +341,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "rehearsal": _flag,
     "synthetic_data": _known_flag,
     **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),
-    **dict.fromkeys(("recompiles", "float8_linears"), _count),
+    **dict.fromkeys(("recompiles", "micro_batches", "float8_linears"), _count),
     "float8_matmuls": _known_count,
     **dict.fromkeys(("import_s", "capacity_gib", "sm_mhz"), _positive),
     **dict.fromkeys(("temperature_c", "power_w", "tokens_per_joule"), _positive),
@@ -357,7 +352,6 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "versions": _texts,
     "others": _others,
     "discarded": _discarded,
-    "micro_batch_ms": _many_series,
     "loss_run": parse_loss_run,
 }
 """How each named field is read."""

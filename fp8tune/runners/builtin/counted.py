@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fp8tune.runners.gpu import Sample
-from fp8tune.runners.steady import LEAST, interval, step_samples
+from fp8tune.runners.steady import LEAST, interval
 from fp8tune.runners.watch import is_throttled
 from fp8tune.trials.record import Discarded, Record
 
@@ -48,11 +48,8 @@ def without_throttled_steps(
     )
     keep = [number not in slowed for number in counted]
     kept = tuple(itertools.compress(found.step_ms, keep))
-    micro = tuple(itertools.compress(found.micro_batch_ms, keep))
-    if micro:
-        found = found._replace(micro_batch_ms=micro)
     many_slowed = len(slowed) > MOST_SLOWED * len(found.step_ms)
-    if many_slowed or len(step_samples(kept, micro)) < LEAST:
+    if many_slowed or len(kept) < LEAST:
         why = f"{len(slowed)} of {len(counted)} steps were throttled"
         return found._replace(outcome="throttled", message=why)
     gain = statistics.median(found.step_ms) / statistics.median(kept)
@@ -138,9 +135,8 @@ def with_interval_and_energy(found: Record, ranks: int) -> Record:
     """
     if not found.ok:
         return found
-    times = step_samples(found.step_ms, found.micro_batch_ms)
-    if len(times) > 1:
-        found = found._replace(median_step_ms_95=interval(times))
+    if len(found.step_ms) > 1:
+        found = found._replace(median_step_ms_95=interval(found.step_ms))
     if not found.power_w:
         return found
     added = found.communication_ms

@@ -76,7 +76,7 @@ class Setup(NamedTuple):
     dp_shard: int = 1
     larger_gib: float = 0.0
     synthetic_data: str = ""
-    min_steps: int = 12
+    min_steps: int = 6
     max_steps: int = 40
     warm_steps: int = 3
     enough_s: float = math.inf
@@ -135,6 +135,7 @@ class Builtin:
         until = self.now() + limits.deadline_s
         if spec.device == "cuda":  # a rehearsal has no clocks to wait for
             spec = spec._replace(least_s=max(spec.least_s, limits.least_s))
+        spec = spec._replace(float8_matmuls=limits.matmuls)
         found = self._trial(knobs, spec, limits)
         if self.setup.larger_gib:
             found = self._on_larger(knobs, spec, found, until)
@@ -221,7 +222,7 @@ class Builtin:
             left = deadline - waited
             heard = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(said, before_stage)
-            found = worker_record(knobs, spec, heard, cause, limits.matmuls)
+            found = worker_record(knobs, spec, heard, cause)
         found = found._replace(cost_s=found.cost_s + waited)
         if not self.guard:
             return found

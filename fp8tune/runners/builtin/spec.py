@@ -9,6 +9,7 @@ import math
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
+from fp8tune.runners.sampling import Sampling
 
 
 class Spec(NamedTuple):
@@ -69,16 +70,21 @@ class Spec(NamedTuple):
     seed: int = 42
     data_seed: int = 42
     steps: int = 0
-    min_steps: int = 12
+    min_steps: int = 6
     max_steps: int = 40
     warm_steps: int = 3
     precise: float = 0.005
     enough_s: float = math.inf
     least_s: float = 0.0
+    float8_matmuls: int = 0
 
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
+
+    def sampling(self) -> Sampling:
+        """When its steps suffice."""
+        return Sampling(*(getattr(self, name) for name in Sampling._fields))
 
     @property
     def synthetic_data(self) -> bool:
@@ -88,7 +94,7 @@ class Spec(NamedTuple):
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "enough_s", "least_s", "data_seed", "steps")
+OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "data_seed", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 

@@ -54,17 +54,21 @@ class Training:
         self._loss(self.model(batch[0]), batch[1]).backward()
         self.optimizer.zero_grad()
 
-    def step(self) -> Step:
-        """Accumulate, clip, update; the optimizer may still run on the device."""
+    def step(self, count: int = 0) -> Step:
+        """Accumulate, clip, update; the optimizer may still run on the device.
+
+        With a ``count`` only so many micro-batches are accumulated.
+        """
         spec = self.spec
+        count = count or spec.grad_accum
         total, self.read_at = 0.0, []
-        for number in range(spec.grad_accum):
-            self._sync_gradients(last=number == spec.grad_accum - 1)
+        for number in range(count):
+            self._sync_gradients(last=number == count - 1)
             tokens, labels = next(self.data)
             logits = self.logits = self.model(tokens)
             loss = self._loss(logits, labels)
             exact = exact_cross_entropy(logits, labels) if spec.steps else loss
-            (loss / spec.grad_accum).backward()
+            (loss / count).backward()
             total += exact.item()  # waits for the backward pass (scripts/train.py:851)
             self.read_at.append(time.perf_counter())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
@@ -74,7 +78,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.taken += 1
-        return Step(total / spec.grad_accum, grad_norm)
+        return Step(total / count, grad_norm)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy, and what balances the experts (scripts/train.py)."""

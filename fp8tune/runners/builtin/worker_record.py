@@ -27,6 +27,7 @@ KEPT = (
     "float8_matmuls",
     "discarded",
     "settled",
+    "micro_batches",
 )
 """What the worker says at its end that goes into the record as it is.
 
@@ -48,18 +49,10 @@ _BROKEN = {"flood": "printed too much", "mute": "closed its output"}
 
 
 def worker_record(
-    knobs: dict[str, Any], spec: Spec, heard: WorkerResult, said: str, matmuls: int = 0
+    knobs: dict[str, Any], spec: Spec, heard: WorkerResult, said: str
 ) -> Record:
-    """What a worker's lines amount to; ``said`` is its last word on stderr.
-
-    ``matmuls`` is the count of FP8 matmuls from an earlier trial; 0 to count them.
-    """
-    done = _event(heard, "done")
-    measured = _event(heard, "measured")
-    if matmuls and measured and heard.ended == "late":
-        counted = {"float8_matmuls": matmuls, "float8_matmuls_counted_earlier": True}
-        done = {**measured, **counted}
-    found = _base_record(knobs, spec, heard, done, said)
+    """What a worker's lines amount to; ``said`` is its last word on stderr."""
+    found = _base_record(knobs, spec, heard, _event(heard, "done"), said)
     start, end = stage_times(heard, "import", "build")
     return found._replace(import_s=round(end - start, 3)) if end > start else found
 
@@ -158,7 +151,7 @@ def _measured(
             "reserved_gib": done["reserved_gib"],
             "losses": losses,
             "grad_norms": norms,
-            "all_step_ms": [event["ms"] for event in heard.events if "step" in event],
+            "all_step_ms": [e["step_ms"] for e in heard.events if "step" in e],
             "environment": _environment(heard),
             "versions": {name: about[name] for name in VERSIONS if name in about},
             "float8_linears": built.get("float8_linears", 0),
@@ -167,12 +160,8 @@ def _measured(
             "rehearsal": spec.device == "cpu",
             "synthetic_data": spec.synthetic_data,
             **{name: done[name] for name in KEPT if name in done},
-            "micro_batch_ms": done.get("micro_batch_ms", ()),
         }
     )
-    sizes = [len(step) for step in found.micro_batch_ms]
-    if sizes and sizes != [spec.grad_accum] * len(found.step_ms):
-        raise ValueError("micro_batch_ms")
     why = _missing_float8(spec, found)
     return found._replace(outcome="user", message=why) if why else found
 

@@ -117,37 +117,6 @@ def test_what_is_said_of_one_that_broke_off(heard, expected):
     assert output.outcome(trial) == expected
 
 
-MEASURED = {
-    "step_ms": [1.0],
-    "tokens_per_second_per_rank": 9.0,
-    "peak_gib": 1.0,
-    "reserved_gib": 1.0,
-}
-
-
-@pytest.mark.parametrize(
-    ("matmuls", "ended", "outcome"),
-    [
-        (0, "late", "hang"),
-        (6, "late", "ok"),
-        (5, "late", "user"),
-        (6, "exit", "launch"),
-    ],
-)
-def test_the_count_of_an_earlier_trial_holds_where_it_alone_is_missing(
-    matmuls, ended, outcome
-):
-    events = {"float8_linears": 1}, {"stage": "profile", "measured": MEASURED}
-    heard = said(*events, ended=ended, stage="profile")
-    asked = spec()._replace(grad_accum=2)
-    found = worker_record({}, asked, heard, "", matmuls)
-    assert found.outcome == outcome
-    if outcome == "ok":
-        assert found.tokens_per_second == 9.0
-        assert found.float8_matmuls == matmuls
-        assert found.extra["float8_matmuls_counted_earlier"] is True
-
-
 def test_how_long_the_import_took_is_told():
     stages = {"stage": "import", "at": 5.0}, {"stage": "build", "at": 12.5}
     assert worker_record({}, spec(), said(*stages), "").import_s == 7.5
