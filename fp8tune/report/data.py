@@ -41,9 +41,8 @@ from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
 from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
-from fp8tune.search.stability import findings as stability
 from fp8tune.search.stability.compare import LossVerdict
-from fp8tune.search.stability.findings import Stability
+from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.statistics import Speed
 from fp8tune.search.wording import FAILURES, change, message, messages
 from fp8tune.search.writeback import Choice
@@ -403,8 +402,7 @@ def warnings(report: Report) -> Iterator[str]:
     if changed := drift.told(by_point(report.plan.space, trials)):
         yield changed
     if found.learns and found.learns.verdict == LossVerdict.OUTSIDE:
-        verdict = stability.verdict_line(found.learns)
-        yield f"More tokens may not be worth it: {verdict}."
+        yield f"More tokens may not be worth it: {verdict_line(found.learns)}."
     if report.output is None:
         states = {True: "still runs", False: "was cut off before its end"}
         doubt = "still runs, or was cut off"
@@ -426,8 +424,9 @@ def sentences(report: Report) -> Iterator[str]:
     if chosen is None:
         return
     if chosen.peak_gib:
+        capacity = 0.0 if report.is_rehearsal else report.capacity_gib
+        of = f" of {capacity:.1f}" if capacity else ""
         where = "of the process" if report.is_rehearsal else "allocated"
-        of = f" of {report.capacity_gib:.1f}" if report.capacity_gib else ""
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
     if not found.measured.bf16_baseline and not report.is_rehearsal:
         yield "No bf16 baseline was measured: what FP8 gains is not known."

@@ -129,8 +129,9 @@ def _effect(report: Report, place: int) -> Effect | None:
     lines = [e for e in every if e.is_chosen or len(e.values) + len(e.failed) > 1]
     lines.sort(key=lambda line: line.is_chosen)
     labels = [_value(knob, at) for at in range(len(knob.values))]
-    told = _chosen_change(report, place, lines, labels) or _median_change(lines, labels)
-    if told is None:
+    found = _chosen_change(report, place, lines, labels)
+    found = found or _median_change(lines, labels)
+    if found is None:
         return None
     used = sorted({at for line in lines for at in (*line.values, *line.failed)})
     index = {at: i for i, at in enumerate(used)}
@@ -141,7 +142,7 @@ def _effect(report: Report, place: int) -> Effect | None:
         )
         for line in lines
     )
-    sentence, gain, won = told
+    sentence, gain, won = found
     return Effect(
         clean(knob.key, 60),
         knob.frozen,

@@ -105,13 +105,15 @@ def environment(report: Report) -> list[tuple[str, str]]:
     """Return what the trials ran on and with, by name."""
     config, about = report.plan.config, report.study.about
     target, allowed = config.job.target, about.get("allow") or []
-    count = plural(target.world_size, "GPU") if target.world_size else "GPUs not said"
+    count = (
+        plural(target.world_size, "GPU") if target.world_size else "GPU count unknown"
+    )
     capacity = f"{report.capacity_gib:.1f} GiB" if report.capacity_gib else ""
     rows = [
         ("config", config.path),
         ("study", report.study.name),
         ("trainer", config.trainer.schema.title),
-        ("target", f"{count}, {target.gpu or 'GPU not said'}"),
+        ("target", f"{count}, {target.gpu or 'GPU unknown'}"),
         ("trials", "recorded ones" if report.is_replay else str(about.get("device"))),
         ("freed by --allow", ", ".join(map(str, allowed)) or "nothing"),
         ("GPU memory", capacity),

@@ -56,8 +56,8 @@ class Record(NamedTuple):
     ``knobs`` maps config keys to the values tried. ``tokens_per_second`` is over all
     GPUs and counted steps, ``step_ms`` are these steps' times [ms]. ``peak_gib`` and
     ``reserved_gib`` are allocated and reserved memory of the fullest GPU [GiB].
-    ``cost_s`` is the trial's wall time with start and compile [s]. What was not
-    measured or told is 0 or empty; ``float8_matmuls`` may be 0, and is then ``None``.
+    ``cost_s`` is the trial's wall time with start and compile [s]. Unknown values are 0
+    or empty; ``float8_matmuls`` may be 0, so unknown is ``None``.
 
     How it ended: ``message``, the class of the ``error`` that ended it, and the stage
     that its process reached; ``import_s`` is how long it imported torch [s].

@@ -179,7 +179,9 @@ def test_losses_of_a_stability_check(tmp_path):
 
 
 def test_runs_that_diverged_end_early(tmp_path):
-    lost = [r._replace(nan=True, losses=r.losses[:9], norms=[]) for r in seeds("fp8")]
+    lost = [
+        r._replace(nan=True, losses=r.losses[:9], grad_norms=()) for r in seeds("fp8")
+    ]
     plot = loss_plot(compared(tmp_path / "s", [*seeds(), *lost]))
     assert (len(plot.rows), plot.rows[-1][1]) == (LOSS_STEPS, "-")
     assert set(to_files(plot)) == {"png", "svg"}
