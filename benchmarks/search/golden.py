@@ -5,7 +5,8 @@ turn nothing goes wrong, a fifth of the settings fails, or the study is cut off 
 byte and the same command goes on, once or again and again. ``--record`` writes the
 answers to ``benchmarks/results/golden.jsonl``; without it they are compared with those,
 and exit code 1 says that one differs. An answer is the exit code, the command's JSON
-but for names of files, whether a config was written, and the trials by outcome.
+with the codes of its findings and without names of files, whether a config was written,
+and the trials by outcome.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def answer(seed: int) -> dict[str, Any]:
         "kind": kind,
         "budget": budget,
         "code": code,
-        "answer": {name: said[name] for name in said if name not in NAMES_OF_FILES},
+        "answer": {name: said[name] for name in said if name not in NAMES_OF_FILES}
+        | {"findings": [finding["code"] for finding in said.get("findings", [])]},
         "written": said.get("output") is not None,
         "outcomes": dict(sorted(trials.items())),
     }

@@ -20,24 +20,23 @@ from fp8tune.report.text import (
 )
 from fp8tune.search import drift
 from fp8tune.search.aim import SPEED, UNITS, aimed
-from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
-from fp8tune.search.benefit import reached
-from fp8tune.search.closing import (
-    advice,
-    change,
-    closing,
-    mending,
-    nothing_else,
-    standing,
-    unfinished,
-    unsettled,
-)
-from fp8tune.search.eligible import eligible
-from fp8tune.search.failed import WORDS
+from fp8tune.search.choice import eligible
+from fp8tune.search.comments import choices, summary
 from fp8tune.search.lock import is_held
+from fp8tune.search.outcome import (
+    DOES_NOT_PAY,
+    SAME_COMMAND,
+    Ending,
+    Estimate,
+    Outcome,
+    decide,
+    gain_of,
+    machine_findings,
+    with_config,
+)
+from fp8tune.search.output import closing
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, from_job
-from fp8tune.search.reasons import choices, summary
 from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
 from fp8tune.search.sampler import Expected
@@ -45,6 +44,7 @@ from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.statistics import Speed
+from fp8tune.search.wording import FAILURES, change, message, messages
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, timed
@@ -110,7 +110,7 @@ class Report:
     """
 
     study: SavedStudy
-    answer: Answer
+    answer: Outcome
     settings: Sequence[Setting]
     runs: Runs
     is_running: bool | None
@@ -123,7 +123,7 @@ class Report:
     @property
     def objective(self) -> str:
         """The objective of the search."""
-        return self.answer.aim
+        return self.answer.objective
 
     @property
     def unit(self) -> str:
@@ -176,16 +176,13 @@ class Report:
     @property
     def bf16_wins(self) -> bool:
         """Whether bf16 is faster than FP8, or FP8 diverges."""
-        gain = reached(self.answer).fp8
-        return self.fp8_diverges or (gain is not None and gain.high < 1)
+        return self.fp8_diverges or self.answer.measured.fp8_verdict == "slower"
 
     @property
     def goes_on(self) -> bool:
         """Whether the same search with more time would tell more."""
-        kept = self.chosen in (None, self.plan.given)
-        is_open = not self.answer.confirmed or self.output is None
-        is_open |= kept and self.answer.verdict == "inconclusive"
-        return bool(self.answer.more) and is_open and not self.fp8_diverges
+        is_open = self.output is None or not self.answer.is_conclusive
+        return bool(self.answer.ending.next_step) and is_open and not self.fp8_diverges
 
     @property
     def changes(self) -> Sequence[Choice]:
@@ -206,9 +203,9 @@ class Report:
         at = self.plan.space.point
         return [t for t in timed(self.study.trials) if at(t.record.knobs) == point]
 
-    def gain_over(self, other: Point) -> Speed | None:
+    def gain_over(self, other: Point) -> Estimate | None:
         """Return how much more the chosen setting reaches than another one."""
-        return gap(self.runs, self.chosen, other)
+        return gain_of(self.runs, self.chosen, other)
 
 
 def read_report(study: SavedStudy) -> Report:
@@ -225,23 +222,29 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _answer(study: SavedStudy, objective: str) -> Answer:
+def _answer(study: SavedStudy, objective: str) -> Outcome:
     """Return the answer of the trials, with what the search noted at its end."""
     trials, about = study.trials, study.about
     process = latest(trials)
     spent = sum(t.record.cost_s for t in trials) - uncharged_s(trials, process)
     counted = counting(trials, process)
-    found = answer(study.plan.space, study.plan.given, counted, spent, objective)
     ended = isinstance(about.get("output"), str)
-    return found._replace(
-        trials=len(trials),
-        unchecked=str(about.get("unchecked", "")),
-        more=str(about.get("more", LARGER_BUDGET)) if ended else SAME_COMMAND,
-    )
+    ending = _ending(about) if ended else Ending(SAME_COMMAND)
+    plan = study.plan
+    found = decide(plan.space, plan.given, counted, spent, objective, ending)
+    return with_config(found._replace(trials=len(trials)), plan, trials, spent)
 
 
-def _settings(plan: Plan, trials: Sequence[Trial], found: Answer) -> list[Setting]:
-    space, objective = plan.space, found.aim
+def _ending(about: Mapping[str, object]) -> Ending:
+    """Return how the search ended, by what it noted."""
+    match about.get("ending"):
+        case {"next_step": str(step), "settling_s": float(s), "unchecked": str(why)}:
+            return Ending(step, s if 0 < s < 1e9 else 0.0, why)
+    return Ending()
+
+
+def _settings(plan: Plan, trials: Sequence[Trial], found: Outcome) -> list[Setting]:
+    space, objective = plan.space, found.objective
     runs = by_point(space, trials)
     roles = _roles(plan, runs, found)
     speeds = _on_one_scale(runs, found.chosen, _answered(plan, found, SPEED))
@@ -266,8 +269,9 @@ def _settings(plan: Plan, trials: Sequence[Trial], found: Answer) -> list[Settin
             precision=str(space.value(point, "precision") or ""),
             outcome=_outcome(own),
             runs=len(own),
-            may_be_chosen=point in free and point not in found.unfit,
-            why_not=found.unfit.get(point) or _why_not(plan, found, point, own, free),
+            may_be_chosen=point in free and point not in found.memory_shortage,
+            why_not=found.memory_shortage.get(point)
+            or _why_not(plan, found, point, own, free),
             value=values.get(point),
             speed=speeds.get(point),
             peak_gib=max(trial.record.peak_gib for trial in own),
@@ -282,9 +286,9 @@ def _settings(plan: Plan, trials: Sequence[Trial], found: Answer) -> list[Settin
     ]
 
 
-def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
+def _roles(plan: Plan, runs: Runs, found: Outcome) -> dict[str, Point | None]:
     """Return the point that has each role."""
-    pair, space = reached(found).pair, plan.space
+    pair, space = found.measured.pair, plan.space
     in_bf16 = [space.with_precision(p, "bf16") for p in (found.chosen, plan.given) if p]
     return {
         "chosen": found.chosen,
@@ -296,13 +300,17 @@ def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
     }
 
 
-def _answered(plan: Plan, found: Answer, objective: str) -> dict[Point, Speed]:
+def _answered(plan: Plan, found: Outcome, objective: str) -> dict[Point, Speed]:
     """Return the figures of the answer by their settings."""
-    compared = reached(found, aimed_at=objective == found.aim)
-    figures = {found.chosen: compared.chosen, plan.given: compared.given}
+    compared = found.speed if objective == SPEED else found.energy
+    figures = {plan.given: compared.baseline, found.chosen: compared.chosen}
     if compared.pair and compared.pair.fp8 == found.chosen:
-        figures[compared.pair.bf16] = compared.twin
-    return {point: speed for point, speed in figures.items() if point and speed}
+        figures[compared.pair.bf16] = compared.bf16_baseline
+    return {
+        point: Speed(known.value, known.low or known.value, known.high or known.value)
+        for point, known in figures.items()
+        if point and known
+    }
 
 
 def _on_one_scale(
@@ -339,11 +347,11 @@ def _outcome(trials: Sequence[Trial]) -> str:
 
 
 def _why_not(
-    plan: Plan, found: Answer, point: Point, own: Sequence[Trial], free: set[Point]
+    plan: Plan, found: Outcome, point: Point, own: Sequence[Trial], free: set[Point]
 ) -> str:
     """Return why a setting that ran may not be chosen, if that is not by its memory."""
     if outcome := found.broken.get(point):
-        return f"failed in another run: {WORDS[outcome]}"
+        return f"failed in another run: {FAILURES[outcome]}"
     ran = plan.space.allows(point, plan.given) and _outcome(own) == "ok"
     return "FP8 diverges" if ran and found.rejected and point not in free else ""
 
@@ -360,23 +368,17 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
 
 
 def headline(report: Report) -> str:
-    """Return the answer in one line, as the tuned config and the terminal begin."""
+    """Return the answer in one line: that FP8 does not pay, else the verdict."""
     found = report.answer
     if not report.study.trials:
         return "No trial has ended yet"
-    if report.fp8_diverges:
-        return "No setting is proposed: FP8 diverges where bf16 does not"
-    if found.chosen is None:
-        return f"No trial succeeded{' yet' * (report.output is None)}"
-    if found.learns and found.learns.may_diverge:
+    if found.find("fp8-may-diverge"):
         return "Inconclusive: FP8 may diverge"
-    if found.chosen != report.plan.given:
-        return capital(report.comment[0])
-    if found.verdict == "inconclusive":
-        return f"Inconclusive: {unfinished(found)}: your config stays"
-    if found.runner_up is None:
-        return f"{capital(nothing_else(found))}: your config stays"
-    return capital(standing(found))
+    first = found.find(*DOES_NOT_PAY) or next(
+        each for each in found.findings if each.code != "fp8-rejected"
+    )
+    yet = " yet" * (report.output is None and found.chosen is None)
+    return f"{_sentence(message(first))[:-1]}{yet}"
 
 
 def warnings(report: Report) -> Iterator[str]:
@@ -406,19 +408,18 @@ def warnings(report: Report) -> Iterator[str]:
         doubt = "still runs, or was cut off"
         state = doubt if report.is_running is None else states[report.is_running]
         yield f"The search {state}. The answer may change."
-    elif found.more and not found.confirmed:
-        yield f"{unsettled(found)}. The answer may change."
+    elif report.goes_on:
+        yield "The search ended before its last comparisons. The answer may change."
 
 
 def sentences(report: Report) -> Iterator[str]:
     """Yield the terminal's lines as sentences, and what only the page says."""
     found, plan, study = report.answer, report.plan, report.study
     *lines, counted = closing(found, plan, "")
-    if found.chosen is None:
-        lines += advice(plan, study.trials, found.seconds)
-        if not report.is_replay:
-            lines += mending(study.trials, rehearsed=report.is_rehearsal)
-    yield from map(_sentence, lines)
+    if found.chosen is None and not report.is_replay:
+        lines += messages(machine_findings(study.trials, on_cpu=report.is_rehearsal))
+    above = f"{headline(report)}."
+    yield from (line for line in map(_sentence, lines) if line != above)
     chosen, runner_up = report.with_role("chosen"), report.with_role("runner-up")
     if chosen is None:
         return
@@ -427,14 +428,15 @@ def sentences(report: Report) -> Iterator[str]:
         of = f" of {capacity:.1f}" if capacity else ""
         where = "of the process" if report.is_rehearsal else "allocated"
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
-    if not reached(found).twin:
+    if not found.measured.bf16_baseline and not report.is_rehearsal:
         yield "No bf16 baseline was measured: what FP8 gains is not known."
-    if runner_up and found.behind:
+    if runner_up and found.runner_up_gain and not found.find("runner-up"):
         yield (
             f"Runner-up: {runner_up.label}, {number(runner_up.key_value)} "
-            f"{report.unit}: {change(found.behind)} compared with the chosen one."
+            f"{report.unit}: {change(found.runner_up_gain)} compared with the chosen "
+            "one."
         )
-    known = found.learns or found.unchecked or report.is_replay
+    known = found.learns or found.ending.unchecked or report.is_replay
     if not known and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
     start = study.about.get("start")

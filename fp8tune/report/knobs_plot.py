@@ -29,7 +29,7 @@ from fp8tune.report.text import (
     percent,
     value_label,
 )
-from fp8tune.search.closing import change
+from fp8tune.search.wording import change
 from fp8tune.trials.space import Knob, Point, shown
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"

@@ -33,9 +33,11 @@ def number(value: float) -> str:
 
 
 def interval(speed: Speed | None) -> str:
-    """Return a value with its 95 % interval: ``150 (149 to 151)``."""
+    """Return a value with its 95 % interval, if it has one: ``150 (149 to 151)``."""
     if speed is None:
         return "not measured"
+    if speed.low == speed.high:
+        return number(speed.value)
     return f"{number(speed.value)} ({number(speed.low)} to {number(speed.high)})"
 
 

@@ -22,13 +22,6 @@ WATTS = 1.0, 1e9
 """What all GPUs of a run may take."""
 LEAST_GPUS = 0.5
 """So many times one GPU's watts all GPUs take at least."""
-NAMES = {"faster": "more efficient", "slower": "less efficient"}
-"""What verdicts are called where tokens per joule are aimed at."""
-
-
-def named(verdict: str, aim: str) -> str:
-    """A verdict in the words of the aim."""
-    return NAMES.get(verdict, verdict) if aim == ENERGY else verdict
 
 
 def aimed(trials: Sequence[Trial], aim: str) -> Sequence[Trial]:
@@ -92,11 +85,10 @@ def figure(value: float, aim: str) -> str:
     return f"{value:,.0f}" if aim == SPEED else f"{value:#.3g}"
 
 
-def lacking(aim: str, records: Iterable[Record]) -> str:
-    """How many records that ran cannot tell the aim; ``""`` where all can."""
-    ran = [r for r in records if r.ok and aim == ENERGY and not r.loss_run]
-    count = sum(not tokens_per_joule(record) for record in ran)
-    return f"{count} trial{'s' * (count != 1)}" if count else ""
+def lacking(objective: str, records: Iterable[Record]) -> int:
+    """Count the records that ran and do not hold the objective."""
+    ran = [r for r in records if r.ok and objective == ENERGY and not r.loss_run]
+    return sum(not tokens_per_joule(record) for record in ran)
 
 
 def check_records(aim: str, records: Iterable[Record]) -> None:
@@ -107,7 +99,8 @@ def check_records(aim: str, records: Iterable[Record]) -> None:
             f"--objective {aim}: a record says {wrong}, which cannot be; "
             f"leave it out, or search for tokens/s without --objective"
         )
-    if trials := lacking(aim, records):
+    if count := lacking(aim, records):
+        trials = f"{count} trial{'s' * (count != 1)}"
         raise CannotPlan(
             f"--objective {aim}: {trials} of the records say no `tokens_per_joule`; "
             f"leave these out, or search for tokens/s without --objective"

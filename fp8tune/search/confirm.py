@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer import answer, ranked
+from fp8tune.search.choice import choose, compare_fp8, overlooked, ranked
 from fp8tune.search.drift import drift
-from fp8tune.search.eligible import overlooked
 from fp8tune.search.runs import (
     MOST,
     NEAR,
@@ -46,7 +45,7 @@ def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
 def reason(space: Space, point: Point, trials: Sequence[Trial]) -> str:
     """Why a point is confirmed: some are needed that never ran, to compare with."""
     ran = any(t.record.ok and space.point(t.record.knobs) == point for t in trials)
-    return "measured again" if ran else "to compare with"
+    return "confirmation run" if ran else "comparison run"
 
 
 def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
@@ -170,7 +169,7 @@ def _once_more(
     space: Space, given: Point, trials: Sequence[Trial], rival: Point | None
 ) -> Point | None:
     """A run of a rival before the given setting is called the best, beside it."""
-    if rival is None or answer(space, given, trials, 0.0).chosen != given:
+    if rival is None or choose(space, given, trials).point != given:
         return None
     return _alternate(by_point(space, trials), rival, given, 1)
 
@@ -188,7 +187,7 @@ def _counterpart(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
     """A run of what is chosen in the other precision, where that was not confirmed."""
-    chosen = answer(space, given, trials, 0.0).chosen
+    chosen = choose(space, given, trials).point
     other = chosen and (space.twin(chosen) or _in_fp8(space, given, chosen))
     if not chosen or other in (None, chosen) or not _times(runs, chosen):
         return None
@@ -199,9 +198,9 @@ def _fp8_gain(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
     """FP8 or bf16 at its best, until it is known which one is faster, if any."""
-    found = answer(space, given, trials, 0.0)
-    pair = found.pair
-    if pair is None or found.fp8 is None or not _times(runs, pair.fp8):
+    chosen = choose(space, given, trials).point
+    _, known, pair = compare_fp8(space, runs, chosen, given)
+    if pair is None or known is None or not _times(runs, pair.fp8):
         return None
     gain = measured_gap(runs, pair.fp8, pair.bf16)
     enough = len(neighbours(runs, pair.fp8, pair.bf16)) >= ROUNDS

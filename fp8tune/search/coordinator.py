@@ -1,6 +1,6 @@
 """The search loop, within a wall budget, whatever the trials do.
 
-The user's config comes first, then what the sampler proposes, then the best settings
+The baseline comes first, then what the sampler proposes, then the best settings
 once more in turn, in FP8 and in bf16. Every step follows from the trials so far, so a
 search that was killed continues as if it had not been.
 """
@@ -13,33 +13,32 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.aim import SPEED, aimed
-from fp8tune.search.answer import (
-    LARGER_BUDGET,
-    NOTHING_MORE,
-    SAME_COMMAND,
-    Answer,
-    answer,
-    ranked,
-)
+from fp8tune.search.choice import PAIRS, choose, ranked
 from fp8tune.search.confirm import again, reason, settings
-from fp8tune.search.cutoff import (
-    ENDING,
-    has_ended,
-    is_cut_off,
-    least,
-    never_begins,
-    was_cut_short,
-    was_given_up,
-)
 from fp8tune.search.deadline import (
+    ENDING,
     counted_matmuls,
     deadline,
     extended,
+    has_ended,
+    is_cut_off,
     is_late,
+    least,
+    never_begins,
     typical,
+    was_cut_short,
+    was_given_up,
 )
-from fp8tune.search.failed import wrong_data
 from fp8tune.search.leftover import left_over
+from fp8tune.search.outcome import (
+    LARGER_BUDGET,
+    NOTHING_MORE,
+    SAME_COMMAND,
+    Ending,
+    Outcome,
+    bad_data,
+    decide,
+)
 from fp8tune.search.retries import counting, latest, uncharged_s
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.stability.stage import Stage
@@ -132,10 +131,10 @@ class Search:
         """Whether no trial would get as far as its model in the time that is left."""
         return self.left <= least(self.study.trials)
 
-    def run(self) -> Answer:
-        """Search until nothing is gained or the budget is spent; then answer.
+    def run(self) -> Outcome:
+        """Search until nothing is gained or the budget is spent; then decide.
 
-        Ctrl-C ends the search, not the program: the answer is what is known.
+        Ctrl-C ends the search, not the program: the outcome is what is known.
         """
         try:
             for proposal in takewhile(self._may_go_on, self._proposals()):
@@ -145,21 +144,30 @@ class Search:
         finally:
             self.runner.close()
         self._ended = True
-        found = answer(self.space, self.given, self._counting, self._spent, self.aim)
-        found = found._replace(more=self._more(found), trials=len(self.study.trials))
-        if self.stage is None:
-            return found
-        why = self.stage.not_checked(
-            self._trials,
-            found.chosen,
+        outcome = decide(
+            self.space,
+            self.given,
+            self._counting,
             self._spent,
-            stopped=self.interrupted,
+            self.aim,
+            self._ending(),
         )
-        return found._replace(unchecked=why)
+        return outcome._replace(trials=len(self.study.trials))
 
-    def _more(self, found: Answer) -> str:
-        """What would tell more than what was found."""
-        if found.wrong_data:
+    def _ending(self) -> Ending:
+        """What the outcome left open, and what would settle it."""
+        step = self._next_step()
+        seconds = self._settling_s() if step == LARGER_BUDGET else 0.0
+        why = ""
+        if self.stage is not None:
+            why = self.stage.not_checked(
+                self._trials, self._chosen(), self._spent, stopped=self.interrupted
+            )
+        return Ending(step, seconds, why)
+
+    def _next_step(self) -> str:
+        """What would tell more than the outcome."""
+        if bad_data(self._counting):
             return NOTHING_MORE
         if self.interrupted:
             return SAME_COMMAND
@@ -168,12 +176,25 @@ class Search:
         left = begun or again(self.space, self.given, trials) is not None
         return LARGER_BUDGET if left else NOTHING_MORE
 
+    def _settling_s(self) -> float:
+        """A budget [s] in which the comparisons get the runs that they lack.
+
+        The search itself goes on with a larger budget, but keeps a quarter of it, or
+        one run of each setting, for them. So they get a quarter or more.
+        """
+        trials, spent = timed(self._trials), self._spent
+        points = settings(self.space, self.given, self._trials)
+        each = sum(typical(self.space, trials, point) for point in points)
+        needed = max(spent, self.limits.budget) + (2 * PAIRS + 1) * each
+        minutes = math.ceil(needed / 60)
+        return 60.0 * (minutes if minutes < 10 else 5 * math.ceil(minutes / 5))
+
     def _may_go_on(self, _proposal: Proposal) -> bool:
         """Whether no trial has shown that every other fails of the data alike."""
-        return not wrong_data(trial.record for trial in self._counting)
+        return not bad_data(self._counting)
 
     def _proposals(self) -> Iterator[Proposal]:
-        yield from self._once(Proposal(self.given, "baseline", "your config"))
+        yield from self._once(Proposal(self.given, "baseline", "baseline"))
         while self._searching():
             trials = timed(self._trials)
             proposal = self.strategy.propose(trials)
@@ -198,7 +219,7 @@ class Search:
         best = ranked(self.space, self.given, trials)[:1]
         confirmed = any(trial.stage == "confirm" for trial in trials)
         if not confirmed and best in ([], [self.given]):
-            yield from self._once(Proposal(bf16, "bf16-baseline", "the same in bf16"))
+            yield from self._once(Proposal(bf16, "bf16-baseline", "bf16 baseline"))
 
     def _once(self, proposal: Proposal) -> Iterator[Proposal]:
         """Once more where that failed of what may pass."""
@@ -262,7 +283,7 @@ class Search:
         return self.stage.next(self._trials, self._chosen(), self.left)
 
     def _chosen(self) -> Point | None:
-        return answer(self.space, self.given, self._trials, 0.0).chosen
+        return choose(self.space, self.given, self._trials).point
 
     def _try(self, proposal: Proposal) -> None:
         left = self.left

@@ -32,3 +32,9 @@ def shown(seconds: float) -> str:
         return f"{whole} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def typed(seconds: float) -> str:
+    """A duration of whole minutes as an option takes it: ``45m``, ``2h``, ``2h30m``."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours}h" * bool(hours) + f"{minutes}m" * bool(minutes or not hours)

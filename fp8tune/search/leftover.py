@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fp8tune.search.answer import answer
+from fp8tune.search.choice import choose
 from fp8tune.search.deadline import typical
 from fp8tune.search.drift import told
 from fp8tune.search.runs import by_point, confirmed
@@ -29,8 +29,8 @@ def left_over(
     runs = by_point(space, trials)
     if told(runs):
         return None
-    found = answer(space, given, trials, 0.0)
-    if found.chosen != given or found.verdict != "same":
+    chosen = choose(space, given, trials)
+    if chosen.point != given or chosen.verdict != "same":
         return None
     proposal = strategy.left(timed(trials))
     if proposal is None:

@@ -16,23 +16,24 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.aim import SPEED, UNITS, aimed, figure, named
-from fp8tune.search.answer import ranked
+from fp8tune.search.aim import SPEED, UNITS, aimed, figure
+from fp8tune.search.choice import ranked
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
-from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.failed import failed
-from fp8tune.search.output import describe, outcome
+from fp8tune.search.outcome import failure
+from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
 from fp8tune.search.retries import counting
 from fp8tune.search.runs import Runs, by_point, during, gap, together, usual
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
+from fp8tune.search.wording import FAILURES, describe, percent
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
 AROUND = 7
 """Lines of a terminal that are not rows of trials."""
+CHANGE = "vs baseline"
 COLORS = {"faster": "green", "slower": "red", "same": "", "inconclusive": "yellow"}
 
 
@@ -44,12 +45,12 @@ class Board:
         plan: Plan,
         study: Study,
         now: Callable[[], float] = time.monotonic,
-        aim: str = SPEED,
+        objective: str = SPEED,
     ) -> None:
         self.plan = plan
         self.study = study
         self._now = now
-        self._aim = aim
+        self._objective = objective
         self._running: Event | None = None
         self._heard_at = now()
         self._left = 0.0
@@ -74,9 +75,9 @@ class Board:
 
     def _parts(self, console: Console) -> Iterator[RenderableType]:
         table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-        for name in ("", "setting", UNITS[self._aim], "memory", "verdict", "time"):
+        for name in ("", "setting", UNITS[self._objective], "memory", CHANGE, "time"):
             side: Literal["left", "right"] = "right"
-            if name in ("setting", "verdict"):
+            if name in ("setting", CHANGE):
                 side = "left"
             # the setting alone is cut where the terminal is narrow, never a figure
             share = 1 if name == "setting" else None
@@ -91,41 +92,44 @@ class Board:
         yield Text(plain(self._time()), style="dim")
 
     def _trials(self) -> Sequence[Trial]:
-        """The trials, as the aim sees them."""
-        return aimed(self.study.trials, self._aim)
+        """The trials in the objective."""
+        return aimed(self.study.trials, self._objective)
 
     def _row(self, trial: Trial) -> list[RenderableType]:
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
-        name += {"confirm": " (again)", "stability": " (losses)"}.get(trial.stage, "")
+        name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
         cost = shown(record.cost_s)
         if not record.ok:
             ran = self.study.trials[trial.number].record.ok
-            word = "watts unknown" if ran else failed(trial)
-            said = Text(word, style="red")
-            return [str(trial.number + 1), plain(name), "", "", said, cost]
+            word = "watts unknown" if ran else FAILURES[failure(trial)]
+            how = Text(word, style="" if trial.cut_off else "red")
+            return [str(trial.number + 1), plain(name), "", "", how, cost]
         if trial.stage == "stability":
-            told = Text(outcome(trial).rpartition(",")[0])
-            return [str(trial.number + 1), plain(name), "", "", told, cost]
-        mark = "~" if extrapolation(record) else ""
-        rate = f"{mark}{figure(record.tokens_per_second, self._aim)}"
-        said = self._said(trial)
+            loss = Text(trial_result(trial).rpartition(",")[0])
+            return [str(trial.number + 1), plain(name), "", "", loss, cost]
+        mark = "~" if record.extrapolated else ""
+        rate = f"{mark}{figure(record.tokens_per_second, self._objective)}"
         number = str(trial.number + 1)
-        return [number, plain(name), rate, _memory(record), said, cost]
+        return [number, plain(name), rate, _memory(record), self._change(trial), cost]
 
-    def _said(self, trial: Trial) -> Text:
-        """How a trial compares with the user's config."""
+    def _change(self, trial: Trial) -> Text:
+        """How a trial compares with the baseline; one run gives no verdict.
+
+        A rehearsal does not compare FP8 with bf16.
+        """
+        space, point = self.plan.space, self.plan.space.point(trial.record.knobs)
         if trial.stage == "baseline":
-            return Text("your config")
+            return Text("baseline")
+        values = {space.value(each, "precision") for each in (point, self.plan.given)}
         again = trial.stage == "confirm"
         mine = during(self._runs(), confirmation=again).get(self.plan.given)
         own = speed([trial.record])
-        if mine is None or own is None:
+        if not mine or not own or (trial.record.rehearsal and len(values) > 1):
             return Text("")
         gain = ratio(own, mine)
-        said = verdict(gain, usual(self._runs()).same)
-        change = f"{named(said, self._aim)} {100 * (gain.value - 1):+.1f} %"
-        return Text(change, style=COLORS[said])
+        likely = verdict(gain, usual(self._runs()).same)
+        return Text(percent(gain.value), style=COLORS[likely])
 
     def _waiting(self, event: Event) -> list[RenderableType]:
         point = event.proposal.point
@@ -138,16 +142,16 @@ class Board:
 
     def _best(self) -> str:
         runs = self._runs()
-        known = aimed(counting(self.study.trials, self.study.process), self._aim)
+        known = aimed(counting(self.study.trials, self.study.process), self._objective)
         best = ranked(self.plan.space, self.plan.given, known)
-        given = self.plan.given
-        found = together(runs, best[0], given)[0] if best else None
+        baseline = self.plan.given
+        found = together(runs, best[0], baseline)[0] if best else None
         if found is None:
             return "best so far: none yet"
-        over = gap(runs, best[0], given)
-        gain = f", {100 * (over.value - 1):+.1f} %" if over else ""
+        over = gap(runs, best[0], baseline)
+        gain = f", {percent(over.value)}" if over else ""
         name = describe(self.plan, best[0])
-        rate = f"{figure(found.value, self._aim)} {UNITS[self._aim]}"
+        rate = f"{figure(found.value, self._objective)} {UNITS[self._objective]}"
         return f"best so far: {name}, {rate}{gain}"
 
     def _time(self) -> str:
@@ -157,7 +161,7 @@ class Board:
 
 
 def live(board: Board, out: TextIO) -> Live:
-    """A board on a terminal, drawn anew twice a second."""
+    """A board on a terminal, drawn twice a second."""
     console = Console(file=out)
     return Live(
         board, console=console, refresh_per_second=2, vertical_overflow="visible"

@@ -1,131 +1,213 @@
-"""What a search prints while it runs, and its answer for programs."""
+"""What a search prints: lines while it runs, its answer, and the answer as JSON."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TextIO
 
+from fp8tune.lint.wording import plain
+from fp8tune.runners.watch import process_names
 from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, lacking, tokens_per_joule
-from fp8tune.search.answer import Answer
-from fp8tune.search.benefit import reached
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import shown
-from fp8tune.search.extrapolation import band, extrapolation
-from fp8tune.search.failed import failed
+from fp8tune.search.extrapolation import extrapolation
+from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import findings as stability
-from fp8tune.search.statistics import Speed
-from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point, Space
+from fp8tune.search.study import Study
+from fp8tune.search.wording import (
+    FAILURES,
+    UNTIED,
+    counted,
+    describe,
+    mark,
+    message,
+)
 from fp8tune.trials.trial import Trial
 
 
-def as_json(
-    found: Answer, space: Space, output: str, study: str, untied: str = ""
-) -> dict[str, Any]:
-    """The answer as the one object that programs read.
+class Watch(NamedTuple):
+    """Who hears of the search: its events, and the lines of the running trial."""
 
-    ``untied`` says that FP8 and bf16 were compared as different models.
-    """
-    return {
-        "version": 1,
-        "knobs": None if found.chosen is None else space.values(found.chosen),
-        "verdict": found.verdict,
-        "tokens_per_second": {
-            "chosen": _speed(found.speed),
-            "baseline": _speed(found.given),
-            "bf16_baseline": _speed(found.twin),
-        },
-        "gain": _speed(reached(found).gain),
-        "pairs": found.evidence.pairs,
-        "pairs_far_off": found.evidence.far_off,
-        "runner_up": _second(found, space),
-        "fp8_gain": found.fp8_gain,
-        "fp8_gain_interval": _speed(found.fp8),
-        "fp8_gain_of": found.pair
-        and {name: space.values(p) for name, p in found.pair._asdict().items()},
-        "confirmed": found.confirmed,
-        "baseline_outcome": found.given_outcome or None,
-        "objective": found.aim,
-        "tokens_per_joule": _energy(found),
-        "unfit": [
-            {"knobs": space.values(point), "why": why}
-            for point, why in found.unfit.items()
-        ],
-        "trials": found.trials,
-        "settings": dict(zip(("tried", "untried"), found.evidence[2:], strict=True)),
-        "oom_trials": found.oom_trials,
-        "seconds": round(found.seconds, 3),
-        "output": output or None,
-        "study": study,
-        "extrapolated": extrapolation(found.record),
-        "synthetic_data": found.record and found.record.synthetic_data,
-        "stability": _stability(found, untied),
-    }
+    event: Callable[[Event], None]
+    line: Callable[[dict[str, Any]], None]
 
 
-def _energy(found: Answer) -> dict[str, Any]:
-    return {
-        "chosen": _speed(found.energy.chosen),
-        "baseline": _speed(found.energy.given),
-        "bf16_baseline": _speed(found.energy.twin),
-        "fp8_gain": _speed(found.energy.fp8),
-    }
+@contextmanager
+def display(
+    plan: Plan, study: Study, out: TextIO, objective: str = SPEED
+) -> Iterator[Watch]:
+    """Show a search on ``out``: a live table in a terminal, plain lines elsewhere."""
+    note = _notes()
+    board = _board(plan, study, out, objective)
+    if board is None:
+
+        def printed(event: Event) -> None:
+            print(plain(progress(event, plan, objective)), file=out, flush=True)
+            note(event)
+
+        yield Watch(printed, lambda _line: None)
+        return
+    from fp8tune.search.live import live
+
+    def drawn(event: Event) -> None:
+        board.take(event)
+        note(event)
+
+    with live(board, out):
+        yield Watch(drawn, board.hear)
 
 
-def _second(found: Answer, space: Space) -> dict[str, Any] | None:
-    if found.runner_up is None:
+def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
+    """Return the live table, where there is a terminal for it and rich is installed."""
+    if not out.isatty() or os.environ.get("TERM") in ("dumb", None):
         return None
-    return {"knobs": space.values(found.runner_up), "gain": _speed(found.behind)}
+    try:
+        from fp8tune.search.live import Board
+    except ModuleNotFoundError:
+        return None
+    return Board(plan, study, objective=objective)
 
 
-def _stability(found: Answer, untied: str) -> dict[str, Any] | None:
-    """How FP8 learns at the chosen setting, else at the one that this rejected."""
-    told = found.learns or next(iter(found.rejected.values()), None)
-    return stability.as_json(told, found.unchecked, untied)
+def _notes() -> Callable[[Event], None]:
+    """Return what writes notes on the GPU to stderr, each once."""
+    known: set[str] = set()
+
+    def note(event: Event) -> None:
+        if event.trial is None:
+            return
+        record = event.trial.record
+        if others := process_names(record.others):
+            write(f"on the GPU besides: {others}; figures may be low")
+        if why := record.unwatched:
+            lost = "clocks, watts and other processes are unknown"
+            write(f"the GPU is not watched: {why}: {lost}")
+
+    def write(what: str) -> None:
+        if what not in known:
+            known.add(what)
+            print(plain(f"note: {what}"), file=sys.stderr)
+
+    return note
 
 
-def _speed(measured: Speed | None) -> dict[str, float] | None:
-    return None if measured is None else measured._asdict()
-
-
-def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
-    """One line for an event: what starts, or what came of it."""
+def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
+    """Return one line for an event: what starts, or what came of it."""
     what = describe(plan, event.proposal.point)
     if event.trial is None:
         left = shown(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
     record = event.trial.record
-    joules = tokens_per_joule(record) if aim == ENERGY else 0.0
-    told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
-    if lacking(aim, [record]):
-        told = ", does not count: watts unknown"
-    return f"  {outcome(event.trial)}{told}"
+    joules = tokens_per_joule(record) if objective == ENERGY else 0.0
+    more = f", {figure(joules, objective)} {UNITS[objective]}" if joules else ""
+    if lacking(objective, [record]):
+        more = ", does not count: watts unknown"
+    return f"  {trial_result(event.trial)}{more}"
 
 
-def outcome(trial: Trial) -> str:
-    """How a trial ended, in a few words."""
+def trial_result(trial: Trial) -> str:
+    """Return how a trial ended, in a few words."""
     record = trial.record
     if record.ok and record.loss_run:
-        return f"loss {_last(record)}, {shown(record.cost_s)}"
+        loss = f"{record.losses[-1]:.4g}" if record.losses else "unknown"
+        return f"loss {loss}, {shown(record.cost_s)}"
     if not record.ok:
         why = f": {record.message}" if record.message else ""
-        return f"{failed(trial)} after {shown(record.cost_s)}{why}"
+        return f"{FAILURES[failure(trial)]} after {shown(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
-    rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
+    error = mark(record.extrapolation_error) if record.extrapolated else ""
+    rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"
     return f"{rate}{peak}, {shown(record.cost_s)}{why}"
 
 
-def _last(record: Record) -> str:
-    return f"{record.losses[-1]:.4g}" if record.losses else "unknown"
+def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
+    """Yield the answer in lines: the findings, the setting, and the counts."""
+    for finding in outcome.findings:
+        yield message(finding)
+        if finding.code in (
+            outcome.verdict,
+            "baseline-failed",
+            "baseline-not-measured",
+        ):
+            assert outcome.chosen is not None
+            yield f"chosen: {describe(plan, outcome.chosen)}"
+    yield counts(outcome)
+    if output:
+        yield f"wrote {output}"
 
 
-def describe(plan: Plan, point: Point) -> str:
-    """A point by what differs from the given one."""
-    pairs = zip(plan.space.knobs, plan.given, point, strict=True)
-    changed = [
-        f"{knob.key.rpartition('.')[2]} = {str(knob.values[new]).lower()}"
-        for knob, old, new in pairs
-        if old != new
-    ]
-    return ", ".join(changed) or "your config"
+def counts(outcome: Outcome) -> str:
+    """Return how many trials there were, and how long they took."""
+    little = len(outcome.memory_shortage)
+    more = f", {counted(little, 'setting')} with too little memory left" * bool(little)
+    trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
+    return f"{trials}{more}, {shown(outcome.seconds)}"
+
+
+def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, Any]:
+    """Return the outcome as the one object that programs read (docs/search.md)."""
+    space, measured = plan.space, outcome.measured
+    pair = measured.pair
+    return {
+        "version": 2,
+        "knobs": None if outcome.chosen is None else space.values(outcome.chosen),
+        "verdict": outcome.verdict,
+        "tokens_per_second": _figures(outcome.speed),
+        "gain": _estimate(measured.gain),
+        "fp8_gain": measured.fp8_gain and measured.fp8_gain.value,
+        "fp8_gain_interval": _estimate(measured.fp8_gain),
+        "fp8_gain_of": pair and {n: space.values(p) for n, p in pair._asdict().items()},
+        "trials": outcome.trials,
+        "oom_trials": outcome.oom_trials,
+        "seconds": round(outcome.seconds, 3),
+        "output": output or None,
+        "study": study,
+        "findings": [
+            {"code": each.code, "message": message(each), **each.data()}
+            for each in outcome.findings
+        ],
+        "pairs": outcome.pairs,
+        "settings": {"tried": outcome.tried, "untried": outcome.untried},
+        "runner_up": outcome.runner_up
+        and {
+            "knobs": space.values(outcome.runner_up),
+            "gain": _estimate(outcome.runner_up_gain),
+        },
+        "objective": outcome.objective,
+        "tokens_per_joule": _figures(outcome.energy),
+        "memory": outcome.record
+        and {
+            "peak_gib": outcome.record.peak_gib or None,
+            "reserved_gib": outcome.record.reserved_gib or None,
+            "capacity_gib": outcome.record.capacity_gib or None,
+        },
+        "memory_shortage": [
+            {"knobs": space.values(point), "why": why}
+            for point, why in outcome.memory_shortage.items()
+        ],
+        "extrapolated": extrapolation(outcome.record),
+        "synthetic_data": outcome.record and outcome.record.synthetic_data,
+        "stability": stability.as_json(
+            outcome.learns or next(iter(outcome.rejected.values()), None),
+            outcome.ending.unchecked,
+            UNTIED * is_untied(outcome, plan),
+        ),
+        "starts_from": None,
+        "world_size": plan.config.job.target.world_size or None,
+    }
+
+
+def _figures(measured: Measured) -> dict[str, Any]:
+    return {
+        "chosen": _estimate(measured.chosen),
+        "baseline": _estimate(measured.baseline),
+        "bf16_baseline": _estimate(measured.bf16_baseline),
+    }
+
+
+def _estimate(value: Estimate | None) -> dict[str, float | None] | None:
+    return value and value._asdict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
@@ -13,14 +13,23 @@ from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.directive import read_directive
 from fp8tune.lint.settings import settings_for
 from fp8tune.search.accepted import accepted, left_out
-from fp8tune.search.offer import Offer, offer
 from fp8tune.search.tokens import rows
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point, Space
+from fp8tune.trials.space import Knob, Point, Space
+
+CONVERGENCE = frozenset(
+    (
+        *("model", "optimizer", "scheduler", "data"),
+        *("adapter", "video", "vision_encoder", "vlm"),
+        *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
+        *("clip_norm", "data_seed", "load_path", "seed", "z_loss_weight"),
+    )
+)
+"""Sections, roles and names of keys that change what is learned: frozen by default."""
 
 
 class CannotPlan(Exception):
@@ -137,7 +146,7 @@ def plan_for_records(
         for record in records
     ]
     offers = [
-        offer(Offer(key, role_of(config.trainer, key), mine[key]), recorded, allow)
+        offer_of(key, role_of(config.trainer, key), mine[key], recorded, allow)
         for key in keys
         for recorded in [[record.knobs[key] for record in whole]]
     ]
@@ -207,3 +216,49 @@ def _given(job: Job, key: str) -> Any:
     except Unknown:
         return None
     return value if isinstance(value, (str, bool, int, float)) else None
+
+
+def offer_of(
+    key: str, role: str, mine: Any, recorded: Iterable[Any], allow: Sequence[str]
+) -> tuple[Knob, int, str]:
+    """Return a recorded knob, the index of the config's value, and a note on it.
+
+    A value that was not recorded is the knob's last: no trial can have it. Where all
+    records agree on another value of a frozen knob, the search starts there.
+    """
+    values = _ordered(recorded)
+    section, _, name = key.rpartition(".")
+    names = {role, key, section.partition(".")[0], name}
+    frozen = bool(names & CONVERGENCE) and not {role, key} & set(allow)
+    knob = Knob(key, values, role, frozen)
+    start = _place(values, mine)
+    if start is not None:
+        return knob, start, ""
+    has = "does not set it" if mine is None else f"has {json.dumps(mine)}"
+    known = ", ".join(map(json.dumps, values[:8])) + (", ..." if values[8:] else "")
+    note = f"`{key}`: the config {has}, the records hold {known}"
+    if frozen and role != "precision" and len(values) == 1:
+        return knob, 0, note
+    return knob._replace(values=(*values, mine)), len(values), note
+
+
+def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
+    """Each value once, numbers by their size.
+
+    By type as well, because to Python 1, 1.0 and True are one value.
+    """
+    typed = dict.fromkeys((type(value), value) for value in recorded)
+    values = [value for _, value in typed]
+    return tuple(sorted(values)) if all(map(_is_number, values)) else tuple(values)
+
+
+def _place(values: Sequence[Any], mine: Any) -> int | None:
+    """Where a value stands: one of its type, else an equal number."""
+    same = [i for i, v in enumerate(values) if type(v) is type(mine) and v == mine]
+    if not same and _is_number(mine):
+        same = [i for i, v in enumerate(values) if _is_number(v) and v == mine]
+    return same[0] if same else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -20,6 +20,7 @@ from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
 from fp8tune.search.aim import ENERGY, SPEED, check_machine, check_records
 from fp8tune.search.duration import parse_duration
+from fp8tune.search.linting import check_config, refusals, runnable
 from fp8tune.search.opening import opened
 from fp8tune.search.plan import (
     CannotPlan,
@@ -37,13 +38,12 @@ from fp8tune.search.real import (
     circumstances,
     free_keys,
     larger_gib,
-    made_up,
     plan_for_trials,
     ranks,
+    synthetic_data,
     this_gpu,
 )
 from fp8tune.search.recorded import MAX_BYTES, recorded
-from fp8tune.search.refused import check_config, refusals, runnable
 from fp8tune.search.stability.plan import (
     Conditions,
     conditions_for_replay,
@@ -118,21 +118,21 @@ def prepare(wishes: Wishes, held: ExitStack) -> Prepared:
     check_config(config, free_keys(config, wishes.allow, wishes.device))
     standing_for = ranks(config)
     if wishes.device == "cpu":
-        check_host(config)
-    invented = made_up(config)
+        check_host(config, parse_duration(wishes.budget))
+    synthetic = synthetic_data(config)
     for name in ("torch", "torchao"):
         if find_spec(name) is None:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_machine(wishes.objective, wishes.device)
     plan = plan_for_trials(config, wishes.allow, wishes.device)
     _check_keys(plan)
-    more = circumstances(config.job, wishes.device, synthetic_data=bool(invented))
+    more = circumstances(config.job, wishes.device, synthetic_data=bool(synthetic))
     about = plan.about(allow=list(wishes.allow), **more)
     study, begun = _opened(wishes, plan, about, held)
     study.take_up()
     enough_s = min(ENOUGH_S, PART * parse_duration(wishes.budget))
     _clear(study.folder)
-    setup = Setup(wishes.device, standing_for, 0.0, invented, enough_s=enough_s)
+    setup = Setup(wishes.device, standing_for, 0.0, synthetic, enough_s=enough_s)
     if wishes.objective == ENERGY:
         setup = setup._replace(least_s=SAMPLED_S)
     setup = setup._replace(scratch=study.folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,16 +17,20 @@ from fp8tune.lint.run import cores
 from fp8tune.runners import cpu
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import allocator
+from fp8tune.search.duration import shown
 from fp8tune.search.plan import CannotPlan, Config, Plan, check_allowed, warmup_names
 from fp8tune.trials.space import Knob, Space
 
 MAX_BATCH = 256
+STEPS, FASTER = 2, 10
+"""The steps of a rehearsal's shortest trial, and how many times faster than fp32 a CPU
+may multiply bf16: generous, so that no model is refused that would run."""
 FIXED: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
 """What a search leaves as it is, by where its trials run."""
 
 
 def plan_for_trials(config: Config, allow: tuple[str, ...], device: str) -> Plan:
-    """A search over micro-batch, AC, compile, and precision beside its bf16 twin.
+    """A search over micro-batch, AC, compile, and precision with its bf16 baseline.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
     it as it is. A rehearsal on a CPU leaves compile as it is: there it takes a minute
@@ -69,8 +74,8 @@ def free_keys(config: Config, allow: tuple[str, ...], device: str) -> set[str]:
     return {keys.get(role, role) for role in roles}
 
 
-def made_up(config: Config) -> str:
-    """Why trials train on made-up text; ``""`` where the config's data is read.
+def synthetic_data(config: Config) -> str:
+    """Why trials train on synthetic data; ``""`` where the config's data is read.
 
     Speeds do not depend on it; losses do.
     """
@@ -135,22 +140,40 @@ def ranks(config: Config) -> int:
     return many
 
 
-def check_host(config: Config) -> None:
-    """Raise ``CannotPlan`` where this machine cannot hold the model of a rehearsal.
+def check_host(config: Config, budget_s: float) -> None:
+    """Raise ``CannotPlan`` where this machine cannot rehearse the model in the budget.
 
     A trial builds its weights in fp32: those of one rank, or all where they are tied
-    (``convert.build``).
+    (``convert.build``). It takes two optimizer steps or more.
     """
+    why = ""
     with suppress(Unknown, ValueError, OSError):
         job = config.job
         ranks = 1 if job["tied_embeddings"] else job["shards"]
         needed = 4 * job["params.decoder"] / ranks / GIB
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
         if needed > memory:
-            raise CannotPlan(
-                f"{config.path}: its weights alone need {needed:.0f} GiB and this "
-                f"machine has {memory:.0f}; rehearse a model of some million parameters"
-            )
+            why = f"its weights need {needed:.0f} GiB and this machine has {memory:.0f}"
+        step_s = job["gemm.flops"] * job["grad_accum"] / (FASTER * _fp32_flops())
+        if not why and STEPS * step_s > budget_s:
+            why = f"one step takes this CPU {shown(step_s)} or more"
+    if why:
+        small = "rehearse a small model, such as configs/rehearsal_cpu.toml"
+        raise CannotPlan(f"{config.path}: {why}; {small}")
+
+
+def _fp32_flops() -> float:
+    """Measure how fast this CPU multiplies matrices in fp32 [FLOP/s]."""
+    import numpy as np
+
+    size = 512
+    one = np.ones((size, size), np.float32)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        one @ one
+        times.append(time.perf_counter() - start)
+    return float(2 * size**3 / max(min(times), 1e-9))
 
 
 def _has_fp8(config: Config, device: str) -> bool:

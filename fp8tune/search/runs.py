@@ -7,7 +7,6 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fp8tune.search.predicted import left_open
 from fp8tune.search.statistics import (
@@ -40,30 +39,6 @@ NEAR = 5
 Runs = dict[Point, list[Trial]]
 
 
-class Evidence(NamedTuple):
-    """What an answer rests on.
-
-    ``pairs`` of neighbouring runs of the chosen and the given setting, ``far_off`` more
-    that do not count; ``tried`` of the settings that may be chosen had a trial, the
-    given one counted, ``untried`` none.
-    """
-
-    pairs: int = 0
-    far_off: int = 0
-    tried: int = 0
-    untried: int = 0
-
-
-def evidence(space: Space, runs: Runs, chosen: Point | None, given: Point) -> Evidence:
-    """How many runs and settings there were."""
-    may = set(space.points(given))
-    apart = chosen is not None and chosen != given
-    every = neighbours(runs, chosen or given, given) if apart else []
-    pairs = _counted(runs, chosen or given, given) if apart else []
-    seen = len(may & runs.keys()), len(may - runs.keys())
-    return Evidence(len(pairs), len(every) - len(pairs), *seen)
-
-
 def by_point(space: Space, trials: Sequence[Trial]) -> Runs:
     """The trials of each point that tell its speed, in the order of the runs.
 
@@ -93,7 +68,7 @@ def together(
     those before the confirmation: in between the GPU may have become slower.
     """
     if one and other and one != other:
-        if pairs := _counted(runs, one, other):
+        if pairs := counted(runs, one, other):
             differ = deviation(runs)
             mine, theirs = zip(*pairs, strict=True)
             return speed(mine, differ), speed(theirs, differ)
@@ -140,7 +115,7 @@ def measured_gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | 
     """
     if one is None or other is None or one == other:
         return None
-    if pairs := _counted(runs, one, other):
+    if pairs := counted(runs, one, other):
         ratios = _ratios(pairs)
         least = _pair_deviation(runs, one, other)
         return paired(ratios, max(least, _since_before(runs, one, other, ratios)))
@@ -190,7 +165,7 @@ def _ratios(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
     return [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
 
 
-def _counted(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]]:
+def counted(runs: Runs, one: Point, other: Point) -> list[tuple[Record, Record]]:
     """The neighbouring runs of two points without the pairs that are far off."""
     pairs = _pairs(runs, one, other)
     if not pairs:

@@ -13,12 +13,8 @@ from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
 from fp8tune.runners.builtin.runner import Builtin
-from fp8tune.search.aftermath import notes
-from fp8tune.search.aim import lacking
-from fp8tune.search.answer import Answer
 from fp8tune.search.calibrate import keep
-from fp8tune.search.caveats import untied
-from fp8tune.search.closing import advice, closing, mending
+from fp8tune.search.comments import choices, summary
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.destination import (
     CannotPut,
@@ -29,15 +25,14 @@ from fp8tune.search.destination import (
     is_same,
     tuned,
 )
-from fp8tune.search.display import display
 from fp8tune.search.duration import BadDuration, parse_duration
+from fp8tune.search.linting import notes, with_measured
 from fp8tune.search.lock import Busy
-from fp8tune.search.output import as_json
+from fp8tune.search.outcome import Finding, Outcome, machine_findings, with_config
+from fp8tune.search.output import as_json, closing, display
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
 from fp8tune.search.real import timed_elsewhere
-from fp8tune.search.reasons import choices, summary
-from fp8tune.search.refuted import with_measured
 from fp8tune.search.retries import retried_settings, retries_all
 from fp8tune.search.stop import CODE, Stop
 from fp8tune.search.storage import BadStudy
@@ -111,10 +106,11 @@ def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
             made.conditions,
         ).run()
     stop.searching, stopped = False, stop.asked
+    found = _whole(wishes, made, found, stopped=stopped)
     output, odd = _written(wishes, made, found)
     _say(wishes, made, found, output, stopped=stopped)
     with suppress(BadStudy):  # that is for the report alone
-        made.study.note(output=output, unchecked=found.unchecked, more=found.more)
+        made.study.note(output=output, ending=found.ending._asdict())
     _report(wishes, made)
     _export(wishes, made)
     if isinstance(made.runner, Builtin) and wishes.device == "cuda":
@@ -169,8 +165,8 @@ def _check_export(wishes: Wishes) -> None:
     check_apart(wishes.export, read, f"{wishes.config.removesuffix('.toml')}.jsonl")
 
 
-def _written(wishes: Wishes, made: Prepared, found: Answer) -> tuple[str, str]:
-    """The path of the tuned config, or why there is none: the answer is told anyway."""
+def _written(wishes: Wishes, made: Prepared, found: Outcome) -> tuple[str, str]:
+    """The path of the tuned config, or why there is none."""
     try:
         return _write(wishes, made, found), ""
     except (CannotSearch, CannotWrite) as error:
@@ -181,7 +177,7 @@ def _before(made: Prepared) -> Iterator[str]:
     """What a search knows before its first trial."""
     why = made.runner.setup.synthetic_data if isinstance(made.runner, Builtin) else ""
     if why:
-        yield f"{why}: trials train on made-up text, so losses are not of your data"
+        yield f"{why}: trials train on synthetic data; losses are not of your data"
     if isinstance(made.runner, Builtin):
         yield standing(made.plan.config)
         on_gpu = made.runner.setup.device == "cuda"
@@ -195,11 +191,11 @@ def _before(made: Prepared) -> Iterator[str]:
     if count := len(study.trials):
         known = f"{count} trial{'s' * (count != 1)}"
         again = retries_all(study.trials, study.process)
-        anew = "; none ran, so your config is tried anew" * again
-        yield f"goes on with study {study.name}, which has {known}{anew}"
+        retry = "; none ran, so your config is retried" * again
+        yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
-def _write(wishes: Wishes, made: Prepared, found: Answer) -> str:
+def _write(wishes: Wishes, made: Prepared, found: Outcome) -> str:
     """Write the tuned config, or show it; the path that was written, or ``""``."""
     config = made.plan.config
     chosen = choices(made.plan, found)
@@ -255,40 +251,40 @@ def _asked(wishes: Wishes) -> str:
     return wishes.output or tuned(wishes.config)
 
 
-def _advice(wishes: Wishes, made: Prepared, found: Answer) -> list[str]:
-    study = made.study
-    if found.chosen is not None:
-        return list(_left_out(study))
-    said = list(advice(made.plan, study.trials, parse_duration(wishes.budget)))
-    if isinstance(made.runner, Builtin):
-        said += mending(study.trials, rehearsed=made.runner.setup.device == "cpu")
-    if trials := lacking(wishes.objective, (t.record for t in study.trials)):
-        said.append(f"{trials}: watts unknown; without --objective they count")
-    return said
+def _whole(
+    wishes: Wishes, made: Prepared, outcome: Outcome, *, stopped: bool
+) -> Outcome:
+    """Add the findings that need the config, and what to do where nothing succeeded."""
+    trials, budget = made.study.trials, parse_duration(wishes.budget)
+    if stopped and outcome.chosen is None:
+        return outcome
+    outcome = with_config(outcome, made.plan, trials, budget)
+    more: list[Finding] = []
+    if outcome.chosen is None and isinstance(made.runner, Builtin):
+        more += machine_findings(trials, on_cpu=made.runner.setup.device == "cpu")
+    if outcome.chosen is not None and not stopped:
+        more += _failed_before(made.study)
+    return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def _left_out(study: Study) -> Iterator[str]:
-    """That settings are not tried again which failed before, where nothing is tried."""
+def _failed_before(study: Study) -> Iterator[Finding]:
+    """Yield how many settings are not retried because they failed before."""
     count = retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
-        known = f"{count} setting{'s' * (count != 1)}"
-        yield f"{known} failed before; a larger --budget may try them again"
+        yield Finding("failed-before", {"count": count})
 
 
 def _say(
-    wishes: Wishes, made: Prepared, found: Answer, output: str, *, stopped: bool
+    wishes: Wishes, made: Prepared, found: Outcome, output: str, *, stopped: bool
 ) -> None:
     out = sys.stderr if wishes.as_json else sys.stdout
-    hint = [] if stopped else _advice(wishes, made, found)
-    for line in (*closing(found, made.plan, output), *hint):
+    for line in closing(found, made.plan, output):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
     if wishes.as_json:
-        place, other = made.study.folder, untied(found, made.plan)
-        said = as_json(found, made.plan.space, output, place, other)
-        said["starts_from"] = made.begun.study or None
-        said["world_size"] = made.plan.config.job.target.world_size or None
+        told = as_json(found, made.plan, output, made.study.folder)
+        told["starts_from"] = made.begun.study or None
         if isinstance(made.runner, Builtin):  # whether or not a trial ended
-            said["synthetic_data"] = bool(made.runner.setup.synthetic_data)
-        print(json.dumps(said, indent=2))
+            told["synthetic_data"] = bool(made.runner.setup.synthetic_data)
+        print(json.dumps(told, indent=2))

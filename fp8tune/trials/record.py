@@ -59,8 +59,8 @@ class Record(NamedTuple):
     ``cost_s`` is the trial's wall time with start and compile [s]. Unknown values are 0
     or empty; ``float8_matmuls`` may be 0, so unknown is ``None``.
 
-    How it ended: ``message``, and the stage that its process reached; ``import_s`` is
-    how long it imported torch [s].
+    How it ended: ``message``, the class of the ``error`` that ended it, and the stage
+    that its process reached; ``import_s`` is how long it imported torch [s].
 
     Where it ran: ``capacity_gib`` is the memory of its GPU [GiB], ``environment`` names
     GPU and torch, ``versions`` the software, ``others`` the processes beside it;
@@ -87,6 +87,7 @@ class Record(NamedTuple):
     reserved_gib: float = 0.0
     cost_s: float = 0.0
     message: str = ""
+    error: str = ""
     stage_reached: str = ""
     import_s: float = 0.0
     capacity_gib: float = 0.0
@@ -334,8 +335,9 @@ def _discarded(value: Any) -> tuple[Discarded, ...]:
 
 _READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
-        ("message", "stage_reached", "environment", "unwatched", "extrapolated"), _text
+        ("message", "error", "stage_reached", "environment", "unwatched"), _text
     ),
+    "extrapolated": _text,
     "rehearsal": _flag,
     "synthetic_data": _known_flag,
     **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),

@@ -3,7 +3,8 @@
 A transcript is a session of the shell. ``$ cat NAME`` is followed by the file's text,
 ``$ fp8tune ...`` by what the command prints, then by ``[stderr]`` and ``[exit CODE]``
 if there is anything to say. ``$ machine NAME`` names the machine on which `fp8tune
-doctor` runs. After a change of words, write all transcripts again and read the diff:
+doctor` runs. A search makes no report: its plots take most of the time. After a change
+of words, write all transcripts again and read the diff:
 
     pytest tests/golden --update-golden
 """
@@ -24,6 +25,7 @@ STEP = re.compile(r"^\$ (cat|machine|fp8tune) (.*)\n((?:(?!\$ ).*\n)*)", re.MULT
 def test_transcript(path, project, fp8tune, monkeypatch, request):
     before = path.read_bytes().decode()
     folder, after = project(), []
+    monkeypatch.setattr("fp8tune.search.session._report", lambda *_: None)
     for kind, rest, body in STEP.findall(before):
         if kind == "cat":
             project({rest: body})
@@ -54,4 +56,4 @@ def printed(fp8tune, folder, command):
 
 def test_there_are_transcripts_of_every_command():
     commands = {path.stem.split("_")[0] for path in TRANSCRIPTS}
-    assert commands >= {"doctor", "estimate", "explain", "lint", "rules"}
+    assert commands >= {"doctor", "estimate", "explain", "lint", "rules", "search"}

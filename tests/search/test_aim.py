@@ -14,7 +14,7 @@ from fp8tune.search.aim import (
     check_records,
     tokens_per_joule,
 )
-from fp8tune.search.answer import answer
+from fp8tune.search.outcome import decide
 from fp8tune.search.plan import CannotPlan
 from tests.runners.fake_nvml import install
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, confirmed, ran, trials
@@ -30,6 +30,7 @@ TRIED = trials(
         efficient(BEST, 150, 8.0),
         efficient(OTHER, 90, 13.0),
     )
+    * 2
 )
 
 
@@ -37,11 +38,11 @@ TRIED = trials(
     ("aim", "chosen", "speed"), [(SPEED, BEST, 150), (ENERGY, OTHER, 90)]
 )
 def test_the_aim_decides_and_speeds_stay_speeds(aim, chosen, speed):
-    found = answer(SPACE, GIVEN, TRIED, 1.0, aim)
-    assert (found.chosen, found.verdict, found.aim) == (chosen, "faster", aim)
-    assert (found.speed.value, found.given.value) == (speed, 100)
+    found = decide(SPACE, GIVEN, TRIED, 1.0, aim)
+    assert (found.chosen, found.verdict, found.objective) == (chosen, "faster", aim)
+    assert (found.speed.chosen.value, found.speed.baseline.value) == (speed, 100)
     best = {BEST: 8.0, OTHER: 13.0}[chosen]
-    assert (found.energy.chosen.value, found.energy.given.value) == (best, 10.0)
+    assert (found.energy.chosen.value, found.energy.baseline.value) == (best, 10.0)
 
 
 @pytest.mark.parametrize("value", [None, 0, -1, "9", True])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.search.answer import answer
 from fp8tune.search.confirm import MOST, again, settings
+from fp8tune.search.outcome import decide
 from fp8tune.trials.space import Space
 from tests.search.tries import (
     BEST,
@@ -117,8 +117,8 @@ def test_a_larger_budget_confirms_all_anew():
     stages = [*known, ("confirm", ran(BEST_TWIN, 80, **later))]
     assert again(SPACE, GIVEN, trials(*stages)) == GIVEN
     stages.append(("confirm", ran(GIVEN, 90, **later)))
-    found = answer(SPACE, GIVEN, trials(*stages), 1.0)
-    assert (found.speed.value, found.given.value) == (97, 90)
+    found = decide(SPACE, GIVEN, trials(*stages), 1.0)
+    assert (found.speed.chosen.value, found.speed.baseline.value) == (97, 90)
 
 
 def test_more_runs_while_it_is_unclear_which_is_faster():
@@ -222,7 +222,7 @@ def test_the_only_other_setting_runs_once_more_where_there_is_no_bf16():
     while point := again(space, mine, trials(*pairs, space=space)):
         pairs.append(("confirm", ran(point, speeds[point], space=space)))
         assert len(pairs) < 40
-    found = answer(space, mine, trials(*pairs, space=space), 1.0)
+    found = decide(space, mine, trials(*pairs, space=space), 1.0)
     assert (found.chosen, found.verdict) == (other, "faster")
 
 
@@ -281,9 +281,9 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
     runs = [2 ** SPACE.point(t.record.knobs)[0] for t in after if is_bf16(t)]
     assert set(runs) == tried
     assert runs.count(best) == max(map(runs.count, runs)) >= 2
-    said = answer(SPACE, FP8[2], after, 0.0)
-    assert (said.chosen, said.twin.value) == (FP8[8], bf16[best])
-    assert said.fp8_gain == pytest.approx(200.0 / bf16[best])
+    said = decide(SPACE, FP8[2], after, 0.0)
+    assert (said.chosen, said.speed.bf16_baseline.value) == (FP8[8], bf16[best])
+    assert said.speed.fp8_gain.value == pytest.approx(200.0 / bf16[best])
 
 
 def is_bf16(trial):

@@ -3,8 +3,8 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.outcome import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
 from fp8tune.trials.runner import CONFIRMED_S
@@ -53,8 +53,9 @@ def test_baseline_search_and_confirmation():
     smaller = [("confirm", TWIN)]  # is another batch better in bf16?
     assert stages == [*first, *once, *smaller, *once]
     assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
-    assert (found.trials, found.oom_trials, found.fp8_gain) == (len(stages), 1, 1.25)
-    assert found.more == NOTHING_MORE
+    assert (found.trials, found.oom_trials) == (len(stages), 1)
+    assert found.speed.fp8_gain.value == 1.25
+    assert found.ending.next_step == NOTHING_MORE
     assert not search.interrupted
 
 
@@ -75,11 +76,11 @@ def test_only_what_ran_before_is_measured_again():
     searched(watch=events.append)
     begun = [event.proposal for event in events if event.trial is None]
     said = [p.reason for p in begun if (p.point, p.stage) == (BEST_TWIN, "confirm")]
-    assert said == ["to compare with", "measured again"]
+    assert said == ["comparison run", "confirmation run"]
     said = {
         p.reason for p in begun if p.stage == "confirm" and p.point in (BEST, GIVEN)
     }
-    assert said == {"measured again"}
+    assert said == {"confirmation run"}
 
 
 def test_where_nothing_is_better_the_config_is_measured_in_bf16_too():
@@ -90,8 +91,8 @@ def test_where_nothing_is_better_the_config_is_measured_in_bf16_too():
     assert (found.chosen, found.verdict) == (GIVEN, "same")
 
 
-WRONG = {"message": "BadData: `a.npy` holds the id 600; set the size"}
-SHORT = {"message": "ShortData: the files of [data] hold less than 8 sequences"}
+WRONG = {"message": "BadData: the id 600; set the size", "error": "BadData"}
+SHORT = {"message": "ShortData: less than 8 sequences", "error": "ShortData"}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,10 @@ def test_what_is_wrong_with_all_data_ends_the_search(failing, more, tried):
     records.append(ran(failing, outcome="user", cost_s=5.0, more=more))
     search, found, stages = searched(records)
     assert len([stage for stage, _ in stages if stage != "confirm"]) == tried
-    assert found.wrong_data == ("" if more is SHORT else more["message"][9:])
+    wrong = found.find("wrong-data")
+    assert (wrong and dict(wrong.facts)) == (
+        {"why": "the id 600; set the size"} if more is WRONG else None
+    )
     if more is WRONG:
         assert search.run().trials == tried, "nor does it go on from there"
 
@@ -135,13 +139,14 @@ def test_time_is_kept_for_the_confirmation():
 def test_a_trial_that_would_leave_no_time_for_the_confirmation_is_not_begun():
     _, found, stages = searched(budget=300.0, points=(BEST, OTHER))
     assert stages[1:] == [("search", BEST), ("confirm", BEST), ("confirm", GIVEN)]
-    assert (found.chosen, found.more) == (BEST, LARGER_BUDGET)
+    assert (found.chosen, found.ending.next_step) == (BEST, LARGER_BUDGET)
 
 
 def test_a_given_one_without_records_is_not_tried():
     _, found, stages = searched(RECORDS[1:])
     assert stages[0] == ("search", OTHER)
-    assert (found.chosen, found.given, found.verdict) == (BEST, None, "inconclusive")
+    assert (found.chosen, found.verdict) == (BEST, "inconclusive")
+    assert found.speed.baseline is None
 
 
 @pytest.mark.parametrize("outcome", ["oom", "hang", "nan"])
@@ -160,7 +165,7 @@ def test_ctrl_c_ends_with_what_is_known():
 
     search, found, stages = searched(points=(OTHER, BEST), runner=Interrupted)
     assert search.interrupted
-    assert (found.chosen, found.more) == (GIVEN, SAME_COMMAND)
+    assert (found.chosen, found.ending.next_step) == (GIVEN, SAME_COMMAND)
     assert stages[-1] == ("search", OTHER)
 
 
@@ -169,7 +174,7 @@ def test_each_trial_is_heard_of_twice():
     _, found, _ = searched(watch=heard.append)
     assert len(heard) == 2 * found.trials
     assert [event.trial is None for event in heard] == [True, False] * found.trials
-    assert heard[0].proposal == Proposal(GIVEN, "baseline", "your config")
+    assert heard[0].proposal == Proposal(GIVEN, "baseline", "baseline")
     assert heard[0].left == 7198
 
 

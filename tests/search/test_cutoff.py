@@ -3,8 +3,8 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.closing import advice
-from fp8tune.search.cutoff import is_cut_off, least, never_begins
+from fp8tune.search.deadline import is_cut_off, least, never_begins
+from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.trials.record import Record
 from tests.search.test_coordinator import RECORDS, searched
@@ -65,24 +65,29 @@ def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
     assert len(search._counting) == len(stages) - 1
 
 
-def test_where_no_trial_ended_more_time_is_advised():
+def advised(known):
+    """What is found beyond that no trial succeeded."""
     plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
+    found = with_config(decide(SPACE, GIVEN, known, 1.0), plan, known, 30.0)
+    return [(f.code, dict(f.facts)) for f in found.findings[1:]]
+
+
+MORE_TIME = ("no-trial-ended", {"budget_s": 30.0, "rehearsal": False})
+
+
+def test_where_no_trial_ended_more_time_is_advised():
     search, _, _ = searched(budget=30.0)
-    assert list(advice(plan, search.study.trials, 30.0)) == [
-        "1 trial: cut off by the end of the budget",
-        "no trial ended within 30 s; give a larger --budget",
-    ]
+    cut = ("failed-trials", {"how": "cut-off", "count": 1})
+    assert advised(search.study.trials) == [cut, MORE_TIME]
 
 
 def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
-    plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
     late = {**CUT, "budget_s": 30.0, "process": 1}
     tried = trials(
         ("baseline", ran(GIVEN, outcome="compile")),
         ("baseline", ran(GIVEN, outcome="compile", more=late)),
     )
-    told = list(advice(plan, tried, 30.0))
-    assert told[-1] == "no trial ended within 30 s; give a larger --budget"
+    assert advised(tried)[-1] == MORE_TIME
 
 
 @pytest.mark.parametrize(

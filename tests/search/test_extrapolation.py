@@ -3,12 +3,11 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.answer import answer
-from fp8tune.search.closing import closing
+from fp8tune.search.comments import summary
 from fp8tune.search.coordinator import Event
-from fp8tune.search.output import as_json, progress
+from fp8tune.search.outcome import decide
+from fp8tune.search.output import as_json, closing, progress
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.reasons import summary
 from fp8tune.search.strategy import Proposal
 from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
 
@@ -46,11 +45,11 @@ def known(error):
 )
 def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
     tried = known(error)
-    found = answer(SPACE, GIVEN, tried, 120.0)
+    found = decide(SPACE, GIVEN, tried, 120.0)
     line = progress(Event(Proposal(BEST, "search", "gain"), tried[1], 60.0), plan)
     assert line.strip() == short
     assert whole in closing(found, plan, "")
-    assert as_json(found, SPACE, "", "s")["extrapolated"] == {
+    assert as_json(found, plan, "", "s")["extrapolated"] == {
         "how": HOW,
         "error": error,
     }
@@ -60,6 +59,6 @@ def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
 
 def test_a_measured_figure_is_not_marked(plan):
     tried = trials(("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 150)))
-    found = answer(SPACE, GIVEN, tried, 120.0)
+    found = decide(SPACE, GIVEN, tried, 120.0)
     assert not any("extrapolated" in line for line in closing(found, plan, ""))
-    assert as_json(found, SPACE, "", "s")["extrapolated"] is None
+    assert as_json(found, plan, "", "s")["extrapolated"] is None

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from fp8tune.job import Target
 from fp8tune.search.coordinator import Event
-from fp8tune.search.display import display
 from fp8tune.search.live import Board
+from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import Proposal
 from fp8tune.search.study import Study
@@ -48,27 +48,27 @@ def drawn(board, width=100, height=40):
 def test_the_whole_table(plan):
     clock = iter([0.0, 10.0, *[52.0] * 9])
     board = Board(plan, study_of(TRIALS), lambda: next(clock))
-    board.take(Event(Proposal(GIVEN, "confirm", "measured again"), None, 3600.0))
+    board.take(Event(Proposal(GIVEN, "confirm", "confirmation run"), None, 3600.0))
     board.hear({"stage": "first_step"})
     board.hear({"step": 3, "ms": 1.0})
     lines = [" ".join(line.split()) for line in drawn(board)]
     assert lines == [
-        "setting tokens/s memory verdict time",
-        "1 your config 10,000 20.0/79 GiB your config 60 s",
-        "2 mixed_precision = bf16 9,000 20.0 GiB slower -10.0 % 60 s",
+        "setting tokens/s memory vs baseline time",
+        "1 your config 10,000 20.0/79 GiB baseline 60 s",
+        "2 mixed_precision = bf16 9,000 20.0 GiB -10.0 % 60 s",
         "3 activation_checkpointing = none out of memory 30 s",
-        "4 batch_size = 4 15,000 35.0 GiB faster +50.0 % 60 s",
-        "5 batch_size = 4 (again) 14,900 60 s",
+        "4 batch_size = 4 15,000 35.0 GiB +50.0 % 60 s",
+        "5 batch_size = 4 (confirm) 14,900 60 s",
         "6 your config step 3 42 s",
         "best so far: batch_size = 4, 15,000 tokens/s, +50.0 %",
-        "59 min left; trying: measured again",
+        "59 min left; trying: confirmation run",
     ]
 
 
 @pytest.mark.parametrize("stage", ["convert", "compile"])
 def test_the_stage_of_the_running_trial_is_shown(plan, stage):
     board = Board(plan, study_of(TRIALS))
-    board.take(Event(Proposal(GIVEN, "confirm", "measured again"), None, 3600.0))
+    board.take(Event(Proposal(GIVEN, "confirm", "confirmation run"), None, 3600.0))
     board.hear({"stage": stage})
     assert any(f"your config {stage} " in " ".join(x.split()) for x in drawn(board))
 
@@ -90,7 +90,7 @@ def test_a_narrow_terminal_keeps_the_figures(plan):
     long = ran((3, 0, 0, 0), 20_000, peak_gib=70.0, more=more)
     lines = drawn(Board(plan, study_of([*TRIALS, *trials(("search", long))])), 80)
     head, *_, last = lines[:7]
-    for name in ("setting", "tokens/s", "memory", "verdict", "time"):
+    for name in ("setting", "tokens/s", "memory", "vs baseline", "time"):
         assert name in head
     for figure in ("batch_size = 8", "20,000", "70.0/140 GiB", "+100.0 %", "60 s"):
         assert figure in last
@@ -109,12 +109,12 @@ def test_the_table_by_tokens_per_joule(plan):
         ("search", ran(BEST, 15_000, more={"tokens_per_joule": 10.0})),
         ("search", ran(OTHER, 12_000)),
     )
-    board = Board(plan, study_of(tried), aim="tokens-per-joule")
+    board = Board(plan, study_of(tried), objective="tokens-per-joule")
     lines = [" ".join(line.split()) for line in drawn(board)]
     assert lines[:5] == [
-        "setting tokens/J memory verdict time",
-        "1 your config 20.0 your config 60 s",
-        "2 batch_size = 4 10.0 less efficient -50.0 % 60 s",
+        "setting tokens/J memory vs baseline time",
+        "1 your config 20.0 baseline 60 s",
+        "2 batch_size = 4 10.0 -50.0 % 60 s",
         "3 activation_checkpointing = none watts unknown 60 s",
         "best so far: your config, 20.0 tokens/J",
     ]

@@ -89,7 +89,7 @@ def test_an_unknown_key_starts_nowhere_and_is_said():
     assert made.space.values(made.given) == {}
     assert not made.space.has(made.given)
     assert made.notes == (
-        "`train.nonsense`: the config does not say it, the records hold 1, 2; "
+        "`train.nonsense`: the config does not set it, the records hold 1, 2; "
         "KempnerForge has no such key",
     )
 

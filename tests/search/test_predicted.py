@@ -4,12 +4,10 @@ import math
 
 import pytest
 
-from fp8tune.search.answer import answer
-from fp8tune.search.caveats import caveats
 from fp8tune.search.confirm import again
+from fp8tune.search.outcome import decide
 from fp8tune.search.predicted import left_open
 from fp8tune.trials.trial import Trial
-from tests.search.test_extrapolation import plan  # noqa: F401
 from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, confirmed, ran, trials
 
 STEP_MS = 1000.0
@@ -24,7 +22,7 @@ def many(point, share, speed=10_000.0, error=1.0):
 
 
 def found(given, best):
-    return answer(SPACE, GIVEN, tried(given, best), 99.0)
+    return decide(SPACE, GIVEN, tried(given, best), 99.0)
 
 
 def tried(given, best):
@@ -47,12 +45,12 @@ def tried(given, best):
         ((0.03,), (0.3,), "inconclusive"),
     ],
 )
-def test_a_verdict_is_sure_if_no_prediction_turns_it(plan, given, best, verdict):  # noqa: F811
+def test_a_verdict_is_sure_if_no_prediction_turns_it(given, best, verdict):
     said = found(given, best)
     assert said.verdict == verdict
-    predicted = [line for line in caveats(said, plan) if "is predicted" in line]
-    assert bool(predicted) == (verdict == "inconclusive")
-    assert (said.unmeasured > 0.2) == (verdict == "inconclusive")
+    decides = said.find("communication-decides")
+    assert bool(decides) == (verdict == "inconclusive")
+    assert decides is None or decides.facts["within"] > 0.2
 
 
 def network(added, *ends):

@@ -3,9 +3,9 @@
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.search.linting import check_config, refusals
 from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.real import free_keys
-from fp8tune.search.refused import check_config, refusals
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import RECORDS
 
@@ -89,7 +89,7 @@ def test_a_model_that_the_trainer_cannot_build_whole():
 
 def test_the_first_is_said_and_how_many_more():
     config = read_config("a.toml", f"{LONG}foo = 1\nbar = 2\n".encode(), Target())
-    with pytest.raises(CannotPlan, match="mend that and 2 more first, see: fp8tune li"):
+    with pytest.raises(CannotPlan, match="fix that and 2 more first, see: fp8tune li"):
         check_config(config, ())
 
 

@@ -7,10 +7,15 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
-from fp8tune.search.answer import answer
+from fp8tune.search.comments import choices, summary
+from fp8tune.search.outcome import decide
 from fp8tune.search.plan import CannotPlan, read_config, study_name
-from fp8tune.search.real import circumstances, made_up, plan_for_trials, ranks
-from fp8tune.search.reasons import choices, summary
+from fp8tune.search.real import (
+    circumstances,
+    plan_for_trials,
+    ranks,
+    synthetic_data,
+)
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install
@@ -43,7 +48,7 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         tried = trials(
             ("baseline", ran(given, 1000, space=space)), ("search", fast), space=space
         )
-        found = answer(space, given, tried, 60.0)
+        found = decide(space, given, tried, 60.0)
         assert found.chosen == point
         block = summary(plan, found, "study-1")
         after = write_back(plan.config.data, choices(plan, found), block)
@@ -141,11 +146,11 @@ def test_what_the_trainer_cannot_run_is_not_tried(
         ('[data]\ndataset_path = "."\n', ""),
     ],
 )
-def test_why_trials_train_on_made_up_text(project, data, why):
+def test_why_trials_train_on_synthetic_data(project, data, why):
     root = project({"a.toml": f"{PATH.read_text()}{data}"})
     (root / "tokens.npy").touch()
     config = read_config("a.toml", Path("a.toml").read_bytes(), Target("", 1))
-    assert made_up(config) == why
+    assert synthetic_data(config) == why
 
 
 def test_replicas_without_shards_are_shards(project):
@@ -180,3 +185,17 @@ def test_fp8_is_not_tried_on_a_gpu_without_it(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, name="NVIDIA A100-SXM4-80GB")
     made = plan_for_trials(config, ("precision",), "cuda")
     assert made.space.knob("precision").values == ("bf16",)
+
+
+def test_a_model_that_a_cpu_cannot_train_is_refused(project, fp8tune):
+    """For its memory or its time, with a model that it can."""
+    large = (
+        PATH.read_text()
+        .replace("dim = 128", "dim = 8192")
+        .replace("n_layers = 2", "n_layers = 80")
+        .replace("seq_len = 128", "seq_len = 4096")
+    )
+    project({"a.toml": large})
+    done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "9s")
+    assert (done.code, done.out) == (2, "")
+    assert "rehearse a small model, such as configs/rehearsal_cpu.toml" in done.err

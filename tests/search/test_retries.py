@@ -3,8 +3,8 @@
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.closing import mending
 from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.outcome import Finding, machine_findings
 from fp8tune.search.recorded import alone
 from fp8tune.search.retries import (
     counting,
@@ -17,7 +17,7 @@ from fp8tune.trials.trial import trial_from_data
 from tests.search.test_coordinator import BEST_TWIN, RECORDS
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, InOrder, ran, space_of
 
-DATA = {"message": "BadData: `a.bin` cannot be read: Permission denied"}
+DATA = {"message": "BadData: `a.bin` cannot be read", "error": "BadData"}
 NEVER = {"stage_reached": "import", "message": "no CUDA"}
 CUT = {"cut_off": True, "stage_reached": "import"}
 
@@ -65,20 +65,15 @@ def test_only_processes_in_which_a_setting_ran_are_charged():
         ([(0, GIVEN, "oom")], []),
         ([(0, GIVEN, "launch", CUT)], []),
         ([*FAILED, (1, GIVEN, "launch", CUT)], []),
-        (FAILED, ["once that is mended, the same command tries your config anew"]),
+        (FAILED, [Finding("repair-and-retry")]),
         (
             [(0, GIVEN, "launch", NEVER)],
-            [
-                "fp8tune doctor says what is missing on this machine",
-                "once that is mended, the same command tries your config anew",
-            ],
+            [Finding("run-doctor", {"on_cpu": True}), Finding("repair-and-retry")],
         ),
     ],
 )
 def test_what_to_do_where_nothing_ran(told, said):
-    assert list(mending(known(*told), rehearsed=False)) == said
-    cpu = [line.replace("doctor ", "doctor --device cpu ") for line in said]
-    assert list(mending(known(*told), rehearsed=True)) == cpu
+    assert list(machine_findings(known(*told), on_cpu=True)) == said
     assert retries_all(known(*told), 1) == bool(said)
 
 
@@ -107,7 +102,7 @@ MACHINE = [
 
 
 @pytest.mark.parametrize("broken", MACHINE)
-def test_a_machine_that_is_mended_is_searched_as_if_it_had_been_sound(broken):
+def test_a_machine_that_is_fixed_is_searched_as_if_it_had_been_sound(broken):
     """With a fresh budget; while it is not, each process does as the first did."""
     study = Study(SPACE)
     first, found = taken_up(study, broken)
@@ -129,7 +124,7 @@ def test_what_finds_no_time_left_takes_nothing_back():
     study = Study(SPACE)
     first, found = taken_up(study, records, budget=302.0)
     assert len(first) > 2
-    assert (found.given_outcome, found.chosen) == ("user", BEST)
+    assert (found.baseline_outcome, found.chosen) == ("user", BEST)
     stages, again = taken_up(study, records, budget=302.0)
     assert stages == []
     assert again._replace(seconds=found.seconds) == found
@@ -140,11 +135,14 @@ def test_data_that_was_lost_on_the_way_and_is_back():
     study = Study(SPACE)
     lost = [ran(OTHER, outcome="user", more=DATA), *RECORDS[:-1]]
     stages, found = taken_up(study, lost)
-    assert (stages[-1], bool(found.wrong_data)) == (("search", OTHER), True)
+    assert (stages[-1], found.find("wrong-data") is not None) == (
+        ("search", OTHER),
+        True,
+    )
     stages, found = taken_up(study, lost)
     assert ("baseline", GIVEN) not in stages
     stages, found = taken_up(study, RECORDS)
-    assert (found.chosen, found.wrong_data) == (BEST, "")
+    assert (found.chosen, found.find("wrong-data")) == (BEST, None)
 
 
 def test_processes_are_told_apart_on_disk(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fp8tune.search.answer import answer
 from fp8tune.search.confirm import again
+from fp8tune.search.outcome import decide
 from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
 
 EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.twin(BEST): 80.0, TWIN: 70.0}
@@ -27,4 +27,4 @@ def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts)
         record = but(now(point), **more)
         tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
         assert len(tried) < 60
-    assert answer(SPACE, GIVEN, tried, 1.0).verdict == "same"
+    assert decide(SPACE, GIVEN, tried, 1.0).verdict == "same"

@@ -147,7 +147,7 @@ def test_the_answer_is_told_where_the_config_cannot_be_written(
     (tmp_path / "o").mkdir()
     done = replay(RECORDS, "--output", "o/a.toml")
     assert done.code == 2
-    assert "faster: batch_size = 4" in done.out
+    assert "chosen: batch_size = 4" in done.out
     assert "report" in done.out
     assert "wrote" not in done.out
     assert "the tuned config was not written: o/a.toml: No such file" in done.err
@@ -163,4 +163,4 @@ def test_a_batch_that_nearly_fills_the_gpu_is_not_written(replay, tmp_path):
     assert not (tmp_path / "a.tuned.toml").exists()
     _, said = answered(replay, records)
     assert said["knobs"][BATCH] == 2
-    assert [unfit["knobs"][BATCH] for unfit in said["unfit"]] == [4]
+    assert [each["knobs"][BATCH] for each in said["memory_shortage"]] == [4]

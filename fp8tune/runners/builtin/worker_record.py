@@ -103,7 +103,8 @@ def _base_record(
 
 def _failed(base: Record, heard: WorkerResult, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
-    base = base._replace(message=message[:500], stage_reached=heard.stage)
+    base = base._replace(message=message[:500], error=str(failed["error"])[:100])
+    base = base._replace(stage_reached=heard.stage)
     kind = "launch" if base.never_began else failed["kind"]
     if heard.stage == "compile" and kind == "user":
         kind = "compile"

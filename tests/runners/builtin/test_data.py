@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fp8tune.runners.builtin.data import BadData, ShortData, batches, synthetic_tokens
-from fp8tune.search.failed import BAD_DATA, SHORT_DATA
+from fp8tune.search.outcome import BAD_DATA, DATA_ERRORS
 from tests.runners.builtin.small import SMALL, runner, spec
 
 
@@ -147,5 +147,6 @@ def test_raw_ids_as_the_trainer_reads_them(tmp_path, first, second):
     assert inputs.tolist() == ids.reshape(2, 33)[:, :-1].tolist()
 
 
-def test_a_search_knows_a_trial_without_fit_data_by_its_message():
-    assert (BadData.__name__, ShortData.__name__) == (BAD_DATA, SHORT_DATA)
+def test_a_search_knows_a_trial_without_fit_data_by_its_error():
+    assert (BadData.__name__, ShortData.__name__) == DATA_ERRORS
+    assert DATA_ERRORS[0] == BAD_DATA

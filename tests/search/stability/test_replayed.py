@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.caveats import UNTIED
+from fp8tune.search.wording import UNTIED
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.stability.runs import curve, learned, seeds
 from tests.search.tries import but

@@ -82,7 +82,7 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     found, study = searched()
     assert found.chosen == BEST
     assert found.learns.verdict == "inside"
-    assert (found.learns.proposed_warmup, found.unchecked, found.rejected) == (
+    assert (found.learns.proposed_warmup, found.ending.unchecked, found.rejected) == (
         2,
         "",
         {},
@@ -99,7 +99,7 @@ def space_point(trial):
 
 def test_speeds_are_those_of_a_search_without_it():
     with_it, without = searched()[0], searched(conditions=None)[0]
-    names = ("chosen", "verdict", "speed", "given", "twin", "fp8", "record", "number")
+    names = ("chosen", "verdict", "speed", "record", "number")
     for name in names:
         assert getattr(with_it, name) == getattr(without, name), name
     assert without.stability == {}
@@ -124,7 +124,7 @@ def test_time_is_kept_for_it():
 def test_without_time_it_says_what_to_type():
     found, study = searched(budget=900.0)
     assert stages(study)[1] == 0
-    assert found.unchecked == "no time; give --budget 58m or more"
+    assert found.ending.unchecked == "no time; give --budget 58m or more"
 
 
 @pytest.mark.parametrize("budget", [300.0, 900.0, 1200.0, 1600.0, 2400.0])
@@ -132,10 +132,10 @@ def test_without_time_it_says_what_to_type():
 def test_the_budget_that_is_advised_is_enough_and_for_other_warmups_too(budget, cost_s):
     made, study = runner(cost_s=cost_s), Study(SPACE)
     found = searched(made, budget, study=study)[0]
-    advised = re.search(r"--budget (\d+)m or more", found.unchecked)
+    advised = re.search(r"--budget (\d+)m or more", found.ending.unchecked)
     longer = 60.0 * int(advised[1]) if advised else budget
     found = searched(made, longer, study=study)[0]
-    assert (found.unchecked, stages(study)[1]) == ("", 10)
+    assert (found.ending.unchecked, stages(study)[1]) == ("", 10)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,11 @@ def test_bf16_is_next_where_precision_may_change():
         Limits(7200.0),
         conditions=CONDITIONS,
     ).run()
-    assert (found.chosen, found.verdict, found.unchecked) == (BEST_TWIN, "faster", "")
+    assert (found.chosen, found.verdict, found.ending.unchecked) == (
+        BEST_TWIN,
+        "faster",
+        "",
+    )
     assert list(found.rejected) == [BEST]
 
 
@@ -217,9 +221,12 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     found, study = searched(made, budget, LONG)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert stages(study) == (10, 7)
-    assert found.unchecked == "no time to end; give --budget 58m or more"
+    assert found.ending.unchecked == "no time to end; give --budget 58m or more"
     longer = searched(made, 58 * 60.0, LONG, study=study)[0]
-    assert (longer.unchecked, longer.learns.first_steps.verdict) == ("", "inside")
+    assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
+        "",
+        "inside",
+    )
 
 
 def test_outside_is_said_and_not_rejected():
@@ -235,7 +242,7 @@ def test_outside_is_said_and_not_rejected():
 def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
     found, study = searched(runner(outcome=outcome))
     assert stages(study) == (10, count)
-    assert found.unchecked == f"a run ended with `{outcome}`: as told"
+    assert found.ending.unchecked == f"a run ended with `{outcome}`: as told"
     assert found.chosen == BEST
 
 
@@ -249,12 +256,12 @@ def test_a_search_that_is_stopped_says_so():
     found, study = searched(Stopped)
     assert (found.chosen, stages(study)[1]) == (BEST, 2)
     assert found.learns.verdict == "inconclusive"
-    assert found.unchecked == "stopped; the same command goes on"
+    assert found.ending.unchecked == "stopped; the same command goes on"
 
 
 def test_a_refusal_is_said():
     found, study = searched(conditions=CONDITIONS._replace(refusal="one of 8 ranks"))
-    assert (stages(study)[1], found.unchecked) == (0, "one of 8 ranks")
+    assert (stages(study)[1], found.ending.unchecked) == (0, "one of 8 ranks")
 
 
 def test_bf16_has_nothing_to_compare():
@@ -264,7 +271,11 @@ def test_bf16_has_nothing_to_compare():
     found = Search(
         space, TWIN, replay, strategy, study, Limits(7200.0), conditions=CONDITIONS
     ).run()
-    assert (found.chosen, found.unchecked, stages(study)[1]) == (BEST_TWIN, "", 0)
+    assert (found.chosen, found.ending.unchecked, stages(study)[1]) == (
+        BEST_TWIN,
+        "",
+        0,
+    )
 
 
 def test_recorded_runs_are_replayed():
@@ -293,4 +304,4 @@ def test_a_replay_ends_where_the_records_do():
     replay = Replay(RECORDS, space_of(RECORDS), [])
     conditions = CONDITIONS._replace(steps=32, can_run=replay.offers)
     found, study = searched(conditions=conditions)
-    assert (stages(study)[1], found.unchecked) == (0, "no run of it is recorded")
+    assert (stages(study)[1], found.ending.unchecked) == (0, "no run of it is recorded")

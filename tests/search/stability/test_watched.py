@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("rich")
 
 from fp8tune.search.live import Board
-from fp8tune.search.output import outcome
+from fp8tune.search.output import trial_result
 from tests.search.stability.runs import curve, learned
 from tests.search.test_live import TRIALS, drawn, plan, study_of
 from tests.search.tries import BEST, trials
@@ -31,5 +31,5 @@ def test_a_run_is_told_by_its_loss():
         ("stability", learned(curve("fp8"), BEST)),
         ("stability", learned(curve("fp8", nan=True), BEST)),
     )
-    assert outcome(made).startswith("loss 3, 10 s")
-    assert outcome(lost) == "lost its loss (NaN) after 10 s"
+    assert trial_result(made).startswith("loss 3, 10 s")
+    assert trial_result(lost) == "lost its loss (NaN) after 10 s"

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from fp8tune.search.answer import answer
-from fp8tune.search.caveats import UNTIED, untied
-from fp8tune.search.closing import closing
-from fp8tune.search.output import as_json
-from fp8tune.search.reasons import choices, summary
+from fp8tune.search.comments import choices, summary
+from fp8tune.search.outcome import Ending, decide, is_untied, with_config
+from fp8tune.search.output import as_json, closing
 from fp8tune.search.stability import findings
 from fp8tune.search.stability.compare import LossVerdict
+from fp8tune.search.wording import UNTIED
 from fp8tune.search.writeback import write_back
 from tests.each import each
 from tests.report.studies import CONFIG, WHOLE, plan
@@ -34,8 +33,14 @@ def compared(runs):
     return [("stability", learned(run, points[run.precision])) for run in runs]
 
 
+def lines(made, of=None):
+    """What the terminal says of an outcome."""
+    of = of or plan()
+    return list(closing(with_config(made, of, []), of, ""))
+
+
 def found(*curves):
-    return answer(SPACE, GIVEN, study(*curves), 60.0)
+    return decide(SPACE, GIVEN, study(*curves), 60.0)
 
 
 INSIDE = found(*both(), *both(warmup=4, count=2), *both(0.5, warmup=2, count=2))
@@ -51,7 +56,7 @@ AT_ONCE = found(*both(nan=True, given=2000), *both(nan=True, **OWN))
 
 
 def test_a_rejected_setting_is_said_with_what_to_type():
-    said = list(closing(LOST, plan(), ""))
+    said = lines(LOST)
     assert "no setting is proposed: FP8 diverges where bf16 does not" in said
     assert (
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
@@ -65,7 +70,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
 def test_synthetic_data_is_named():
     runs = (but(learned(run), synthetic_data=True) for run in both())
     tried = trials(*WHOLE, *(("stability", record) for record in runs))
-    last = list(findings.lines(answer(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
+    last = list(findings.lines(decide(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
     assert last.endswith("; each run saw 32.8K tokens of synthetic data")
 
 
@@ -206,10 +211,11 @@ def test_the_lines_at_the_end_of_a_search(case):
 
 @each("made", [DOUBT, BEGUN])
 def test_divergence_under_a_shorter_warmup_alone_is_a_warning_on_top(made):
-    first, second, *_ = closing(made, plan(), "")
-    assert (first, second) == (WARNING, "inconclusive: batch_size = 4")
+    first, second, *_ = lines(made)
+    assert first == WARNING
+    assert second.startswith("inconclusive (")
     assert "FP8 may diverge: " in written(made)
-    assert as_json(made, SPACE, "", "s")["verdict"] == "inconclusive"
+    assert as_json(made, plan(), "", "s")["verdict"] == "inconclusive"
 
 
 def test_one_diverged_run_is_a_warning():
@@ -221,14 +227,14 @@ def test_one_diverged_run_is_a_warning():
 
 
 def test_divergence_in_the_config_s_own_first_steps_rejects():
-    said = list(closing(AT_ONCE, plan(), ""))
+    said = lines(AT_ONCE)
     assert said[0] == "no setting is proposed: FP8 diverges where bf16 does not"
     assert (
         "rejected: batch_size = 4: FP8 diverged in 3 of 3 seeds, bf16 in 0 "
         "(the config's first 32 steps, warmup 2000)" in said
     )
     assert not any(line.startswith("warmup") for line in said)
-    told = as_json(AT_ONCE, SPACE, "", "s")["stability"]
+    told = as_json(AT_ONCE, plan(), "", "s")["stability"]
     assert (told["verdict"], told["first_steps"]["warmup_steps"]) == ("diverged", 2000)
 
 
@@ -238,7 +244,7 @@ def test_no_doubt_is_said_of_what_is_known_or_did_not_diverge(made):
 
 
 def test_json_has_it_as_a_field_of_its_own():
-    told = as_json(INSIDE, SPACE, "", "s")["stability"]
+    told = as_json(INSIDE, plan(), "", "s")["stability"]
     assert json.loads(json.dumps(told)) == told
     assert told["verdict"] == "inside"
     assert (told["warmup_steps"], told["config_warmup_steps"]) == (8, 8)
@@ -247,13 +253,13 @@ def test_json_has_it_as_a_field_of_its_own():
         "outside",
         "inside",
     ]
-    rejected = as_json(LOST, SPACE, "", "s")["stability"]
+    rejected = as_json(LOST, plan(), "", "s")["stability"]
     assert rejected["verdict"] == "diverged"
     assert rejected["diverged"] == {"fp8": 3, "bf16": 0}
 
 
 TIED = plan(f"{CONFIG}[model]\ntie_embeddings = true\n")
-PLAIN = answer(SPACE, GIVEN, trials(*WHOLE), 60.0)
+PLAIN = decide(SPACE, GIVEN, trials(*WHOLE), 60.0)
 
 
 @pytest.mark.parametrize(
@@ -266,8 +272,8 @@ PLAIN = answer(SPACE, GIVEN, trials(*WHOLE), 60.0)
     ],
 )
 def test_losses_of_two_models_are_said_to_be_such(made, of, is_said):
-    assert (UNTIED in closing(made, of, "")) is is_said
-    assert untied(made, of) == UNTIED * is_said
+    assert (UNTIED in lines(made, of)) is is_said
+    assert is_untied(made, of) is is_said
 
 
 def test_config_and_json_say_that_losses_are_of_two_models():
@@ -275,21 +281,22 @@ def test_config_and_json_say_that_losses_are_of_two_models():
         "# fp8tune search: stability (FP8 unties the embeddings: two models): FP8 stays"
     )
     assert said in written(INSIDE, TIED)
-    told = as_json(INSIDE, SPACE, "", "s", UNTIED)["stability"]
+    told = as_json(INSIDE, TIED, "", "s")["stability"]
     assert told["limits"] == f"{findings.LIMITS}; {UNTIED}"
-    assert as_json(INSIDE, SPACE, "", "s")["stability"]["limits"] == findings.LIMITS
+    assert as_json(INSIDE, plan(), "", "s")["stability"]["limits"] == findings.LIMITS
 
 
 def test_json_says_why_there_is_none():
-    assert as_json(PLAIN, SPACE, "", "s")["stability"] is None
-    without = PLAIN._replace(unchecked="no time")
-    told = as_json(without, SPACE, "", "s")["stability"]
+    assert as_json(PLAIN, plan(), "", "s")["stability"] is None
+    without = PLAIN._replace(ending=Ending(unchecked="no time"))
+    told = as_json(without, plan(), "", "s")["stability"]
     assert told == {"verdict": None, "why": "no time"}
-    assert "stability not checked: no time" in list(closing(without, plan(), ""))
+    assert "stability not checked: no time" in (lines(without))
 
 
 def written(made, given=None):
     given = given or plan()
+    made = with_config(made, given, [])
     block = summary(given, made, "study-1")
     return write_back(given.config.data, choices(given, made), block).decode()
 
@@ -310,7 +317,7 @@ def test_the_warmup_alone_may_change():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
     same += [("confirm", ran(GIVEN, 150))] * 2
     runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
-    made = answer(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
+    made = decide(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made)
     assert (choice.key, choice.value) == (KEY, 4)
@@ -320,5 +327,5 @@ def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
     same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
     runs = compared(both(nan=True, given=2000))
-    made = answer(SPACE, GIVEN, trials(*same, *runs), 60.0)
-    assert (made.chosen, next(closing(made, plan(), ""))) == (GIVEN, WARNING)
+    made = decide(SPACE, GIVEN, trials(*same, *runs), 60.0)
+    assert (made.chosen, lines(made)[0]) == (GIVEN, WARNING)

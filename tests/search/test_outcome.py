@@ -1,10 +1,14 @@
 """What trials say: what to take, how fast it is, whether FP8 pays."""
 
+import re
+
 import pytest
 
-from fp8tune.search.answer import answer, ranked
-from fp8tune.search.closing import no_gain
+from fp8tune.search.choice import ranked
+from fp8tune.search.outcome import Ending, decide
+from fp8tune.search.wording import MESSAGES
 from fp8tune.trials.space import Space
+from tests.conftest import REPOSITORY
 from tests.search.tries import (
     BEST,
     GIVEN,
@@ -17,16 +21,22 @@ from tests.search.tries import (
     trials,
 )
 
+NONE = (None, None)
+
 
 def said(*pairs, space=SPACE):
-    found = answer(space, GIVEN, trials(*pairs), 99.0)
-    value = found.speed and found.speed.value
+    found = decide(space, GIVEN, trials(*pairs), 99.0)
+    value = found.speed.chosen and found.speed.chosen.value
     return found.chosen, found.verdict, value
+
+
+def codes(found):
+    return [finding.code for finding in found.findings]
 
 
 def test_the_whole_answer():
     best = SPACE.twin(BEST)
-    found = answer(
+    found = decide(
         SPACE,
         GIVEN,
         trials(
@@ -34,20 +44,27 @@ def test_the_whole_answer():
             ("bf16-baseline", ran(TWIN, 80)),
             ("search", ran(OTHER, outcome="oom")),
             ("search", ran(BEST, 130)),
-            ("confirm", ran(BEST, 120)),
-            ("confirm", ran(best, 100)),
-            ("confirm", ran(GIVEN)),
+            *[
+                ("confirm", ran(p, v))
+                for p, v in ((BEST, 120), (best, 100), (GIVEN, 100))
+            ]
+            * 2,
         ),
         99.0,
     )
-    assert found.chosen == BEST
-    assert found.verdict == "faster"
-    assert found.gain.value == pytest.approx(1.2)
-    assert (found.speed.value, found.given.value, found.twin.value) == (120, 100, 100)
-    assert found.fp8_gain == 1.2
-    assert found.runner_up == GIVEN
+    assert (found.chosen, found.verdict) == (BEST, "faster")
+    speed = found.speed
+    assert [e.value for e in speed[:5]] == pytest.approx([120, 100, 1.2, 100, 1.2])
+    assert all(e.low < e.value < e.high for e in speed[:5])
+    assert (speed.fp8_verdict, speed.fp8_pairs, speed.pair) == (
+        "faster",
+        2,
+        (BEST, best),
+    )
+    assert (found.runner_up, found.pairs, found.outliers) == (GIVEN, 2, 0)
     assert found.record == ran(BEST, 120)
-    assert (found.trials, found.oom_trials, found.seconds) == (7, 1, 99.0)
+    assert (found.trials, found.oom_trials, found.seconds) == (10, 1, 99.0)
+    assert codes(found) == ["faster", "fp8-faster-than-bf16"]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +91,10 @@ def test_the_whole_answer():
         ),
         (
             [("baseline", ran(GIVEN)), *confirmed(ran(BEST, 120), ran(GIVEN, 100))],
+            (BEST, "inconclusive", 120),
+        ),
+        (
+            [("baseline", ran(GIVEN)), *confirmed(*[ran(BEST, 120), ran(GIVEN)] * 2)],
             (BEST, "faster", 120),
         ),
         (
@@ -121,11 +142,12 @@ def test_choices(pairs, expected):
 
 def test_bf16_is_chosen_where_that_is_allowed():
     free = Space([knob._replace(frozen=False) for knob in KNOBS])
-    pairs = ("baseline", ran(GIVEN)), *confirmed(ran(TWIN, 120), ran(GIVEN))
-    assert said(*pairs, space=free) == (TWIN, "faster", 120)
-    found = answer(free, GIVEN, trials(*pairs), 1.0)
-    assert found.twin == found.speed
-    assert found.fp8_gain == pytest.approx(100 / 120)
+    pairs = ("baseline", ran(GIVEN)), *confirmed(*[ran(TWIN, 120), ran(GIVEN)] * 2)
+    found = decide(free, GIVEN, trials(*pairs), 1.0)
+    assert (found.chosen, found.verdict) == (TWIN, "faster")
+    assert found.speed.bf16_baseline == found.speed.chosen
+    assert found.speed.fp8_gain.value == pytest.approx(100 / 120)
+    assert codes(found) == ["fp8-slower-than-bf16", "faster"]
 
 
 def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
@@ -134,9 +156,13 @@ def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
         ("bf16-baseline", ran(TWIN, 80)),
         ("search", ran(BEST, 160)),
     )
-    found = answer(SPACE, GIVEN, trials(*pairs), 1.0)
-    assert (found.chosen, found.twin.value, found.fp8_gain) == (BEST, 80, 1.25)
-    assert found.pair == (GIVEN, TWIN)
+    found = decide(SPACE, GIVEN, trials(*pairs), 1.0)
+    assert (found.chosen, found.speed.pair) == (BEST, (GIVEN, TWIN))
+    assert (found.speed.bf16_baseline, found.speed.fp8_gain) == (
+        (80.0, *NONE),
+        (1.25, *NONE),
+    )
+    assert found.find("fp8-inconclusive").facts["at"] == "baseline"
 
 
 def test_luck_does_not_beat_a_confirmation():
@@ -162,7 +188,7 @@ def test_a_gpu_that_slows_down_makes_nothing_faster():
 
 
 def test_only_bf16_that_ran_beside_fp8_is_its_reference():
-    found = answer(
+    found = decide(
         SPACE,
         GIVEN,
         trials(
@@ -175,7 +201,11 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
         ),
         1.0,
     )
-    assert (found.twin.value, found.fp8_gain) == (80, pytest.approx(1.2))
+    measured = found.speed
+    assert (measured.bf16_baseline.value, measured.fp8_gain.value) == (
+        80,
+        pytest.approx(1.2),
+    )
 
 
 def test_fp8_is_held_against_bf16_of_the_same_stage():
@@ -187,51 +217,73 @@ def test_fp8_is_held_against_bf16_of_the_same_stage():
         ("confirm", ran(BEST, 96)),
         ("confirm", ran(GIVEN, 80)),
     )
-    found = answer(SPACE, GIVEN, trials(*slowed), 1.0)
-    assert (found.twin.value, found.pair) == (90, (GIVEN, TWIN))
-    assert found.fp8_gain == pytest.approx(100 / 90)
-    later = answer(SPACE, GIVEN, trials(*slowed, ("confirm", ran(TWIN, 64))), 1.0)
-    assert (later.twin.value, later.fp8_gain) == (64, 1.25)
+    found = decide(SPACE, GIVEN, trials(*slowed), 1.0)
+    assert (found.speed.bf16_baseline.value, found.speed.pair) == (90, (GIVEN, TWIN))
+    assert found.speed.fp8_gain.value == pytest.approx(100 / 90)
+    later = decide(SPACE, GIVEN, trials(*slowed, ("confirm", ran(TWIN, 64))), 1.0)
+    assert (later.speed.bf16_baseline.value, later.speed.fp8_gain.value) == (64, 1.25)
     alone = trials(("baseline", ran(GIVEN, outcome="oom")), *slowed[1:2])
-    found = answer(SPACE, GIVEN, alone, 1.0)
-    assert (found.twin.value, found.fp8_gain, found.pair) == (90, None, None)
+    found = decide(SPACE, GIVEN, alone, 1.0)
+    assert (found.speed.bf16_baseline.value, found.speed.fp8_gain) == (90, None)
+    assert codes(found) == ["no-trial-succeeded", "fp8-not-compared"]
+
+
+PAIR = [ran(BEST, 120), ran(GIVEN, 100)]
 
 
 @pytest.mark.parametrize(
-    ("again", "confirmed"),
+    ("again", "verdict", "doubt"),
     [
-        ([], False),
-        ([ran(BEST, 120)], False),
-        ([ran(GIVEN, 100)], False),
-        ([ran(BEST, 120), ran(GIVEN, outcome="hang")], False),
-        ([ran(BEST, 120), ran(GIVEN, 100)], True),
-        ([ran(BEST, 120), ran(GIVEN, outcome="oom")], True),
+        ([], "inconclusive", "not-confirmed"),
+        (PAIR[:1], "inconclusive", "not-confirmed"),
+        (PAIR[1:], "inconclusive", "not-confirmed"),
+        ([PAIR[0], ran(GIVEN, outcome="hang")], "inconclusive", "not-confirmed"),
+        (PAIR, "inconclusive", "one-pair-only"),
+        (PAIR * 2, "faster", None),
+        ([ran(BEST, 1000), *PAIR, ran(GIVEN, 80)], "inconclusive", "more-pairs-needed"),
     ],
 )
-def test_confirmed_is_what_was_measured_again_on_both_sides(again, confirmed):
+def test_a_verdict_takes_two_pairs_of_runs_and_says_what_would_settle_it(
+    again, verdict, doubt
+):
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 120))
     later = [("confirm", record) for record in again]
-    found = answer(SPACE, GIVEN, trials(*known, *later), 1.0)
-    assert (found.chosen, found.confirmed) == (BEST, confirmed)
-    assert found.verdict == ("faster" if confirmed else "inconclusive")
+    ending = Ending(settling_s=300.0)
+    found = decide(SPACE, GIVEN, trials(*known, *later), 1.0, ending=ending)
+    assert (found.chosen, found.verdict) == (BEST, verdict)
+    doubts = [f for f in found.findings if "budget_s" in f.facts]
+    assert [(f.code, f.facts["budget_s"]) for f in doubts] == (
+        [(doubt, 300.0)] if doubt else []
+    )
+    assert (found.speed.gain.low is None) == (verdict == "inconclusive")
+
+
+def test_a_rehearsal_does_not_compare_fp8_with_bf16():
+    more = {"more": {"rehearsal": True}}
+    runs = [ran(BEST, 120, **more), ran(GIVEN, **more), ran(TWIN, 300, **more)]
+    known = trials(
+        ("baseline", runs[1]), ("bf16-baseline", runs[2]), *confirmed(*runs * 3)
+    )
+    found = decide(SPACE, GIVEN, known, 1.0)
+    assert (found.speed.fp8_gain, found.speed.bf16_baseline) == (None, None)
+    assert codes(found) == ["faster", "rehearsal"]
 
 
 def test_a_gain_is_of_runs_of_the_same_time():
     """The budget ended after the given one was measured again, on a slower GPU."""
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 105))
-    found = answer(SPACE, GIVEN, trials(*known, ("confirm", ran(GIVEN, 50))), 1.0)
+    found = decide(SPACE, GIVEN, trials(*known, ("confirm", ran(GIVEN, 50))), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
-    assert (found.speed.value, found.given.value) == (105, 100)
-    assert found.gain.value == pytest.approx(1.05)
-    assert found.gain.half > 0.2  # the study itself saw runs of one setting differ
+    assert (found.speed.chosen.value, found.speed.baseline.value) == (105, 100)
+    assert found.speed.gain == (pytest.approx(1.05), *NONE)
 
 
 def test_a_rival_that_the_budget_cut_off_was_not_seen():
     cut = ran(BEST, outcome="hang", more={"budget_s": 60.0})
     known = ("baseline", ran(GIVEN)), ("search", cut), *confirmed(ran(GIVEN))
-    assert answer(SPACE, GIVEN, trials(*known), 1.0).verdict == "inconclusive"
+    assert decide(SPACE, GIVEN, trials(*known), 1.0).verdict == "inconclusive"
     later = *known, ("search", ran(BEST, 90))
-    assert answer(SPACE, GIVEN, trials(*later), 1.0).verdict == "same"
+    assert decide(SPACE, GIVEN, trials(*later), 1.0).verdict == "same"
 
 
 def test_one_bad_run_hides_no_gain():
@@ -239,12 +291,12 @@ def test_one_bad_run_hides_no_gain():
     best = [102.0, 102.3, 101.9, 91.8, 102.1, 102.2, 101.8, 102.0]
     turns = [ran(p, s) for b in best for p, s in ((GIVEN, 100), (BEST, b))]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 102))
-    found = answer(SPACE, GIVEN, trials(*known, *confirmed(*turns)), 1.0)
+    found = decide(SPACE, GIVEN, trials(*known, *confirmed(*turns)), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "faster")
-    assert found.evidence[:2] == (7, 1)
-    assert found.gain.value == pytest.approx(1.02, abs=0.002)
-    assert found.speed.value == pytest.approx(102, abs=0.2)
-    assert found.gain.half < 0.012
+    assert (found.pairs, found.outliers) == (7, 1)
+    assert found.speed.gain.value == pytest.approx(1.02, abs=0.002)
+    assert found.speed.chosen.value == pytest.approx(102, abs=0.2)
+    assert found.speed.gain.high - found.speed.gain.low < 0.024
 
 
 @pytest.mark.parametrize(
@@ -252,7 +304,8 @@ def test_one_bad_run_hides_no_gain():
     [
         ((100, 101), [(80, 100)], "inconclusive"),
         ((100, 101), [(80, 100), (100, 101)], "inconclusive"),
-        ((100, 125), [(80, 100)], "faster"),
+        ((100, 125), [(80, 100)], "inconclusive"),
+        ((100, 125), [(80, 100), (80, 100)], "faster"),
         ((100, 101), [(80, 100), (80, 100), (80, 100), (80, 100)], "faster"),
     ],
 )
@@ -263,7 +316,7 @@ def test_few_pairs_are_held_against_what_the_search_saw(before, turns, verdict):
         ran(p, v) for turn in turns for p, v in zip((GIVEN, BEST), turn, strict=True)
     ]
     assert (
-        answer(SPACE, GIVEN, trials(*known, *confirmed(*runs)), 1.0).verdict == verdict
+        decide(SPACE, GIVEN, trials(*known, *confirmed(*runs)), 1.0).verdict == verdict
     )
 
 
@@ -271,13 +324,8 @@ def test_what_drifts_makes_no_gain():
     """The chosen one is measured on, while the GPU recovers."""
     turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]
     again = confirmed(*(ran(point, speed) for point, speed in turns))
-    found = answer(SPACE, GIVEN, trials(("baseline", ran(GIVEN)), *again), 1.0)
+    found = decide(SPACE, GIVEN, trials(("baseline", ran(GIVEN)), *again), 1.0)
     assert (found.chosen, found.verdict) == (GIVEN, "inconclusive")
-
-
-def test_nothing_to_confirm_beside_where_the_given_one_never_ran():
-    known = ("search", ran(BEST, 120)), ("confirm", ran(BEST, 120))
-    assert answer(SPACE, GIVEN, trials(*known), 1.0).confirmed
 
 
 def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
@@ -289,9 +337,12 @@ def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
         ("bf16-baseline", ran(TWIN, 125)),
         ("search", ran(best, 300)),
     ]
-    found = answer(space, GIVEN, trials(*pairs), 99.0)
-    assert (found.chosen, found.fp8_gain, found.pair) == (best, 0.8, (GIVEN, TWIN))
-    assert no_gain(found, space).startswith(
-        "bf16 is faster: FP8 does not pay at your config's setting, it reaches 80.0 %"
-    )
-    assert no_gain(found, space).endswith("; at the chosen one that was not measured")
+    found = decide(space, GIVEN, trials(*pairs), 99.0)
+    assert (found.chosen, found.speed.pair) == (best, (GIVEN, TWIN))
+    assert found.speed.fp8_gain == (0.8, *NONE)
+
+
+def test_the_docs_name_every_code():
+    text = (REPOSITORY / "docs" / "search.md").read_text()
+    rows = text.split("| findings | codes |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", rows)) == set(MESSAGES)

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.aftermath import aftermath
+from fp8tune.search.linting import aftermath
 from fp8tune.search.writeback import Choice, write_back
 
 CONFIG = """\

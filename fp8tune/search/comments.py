@@ -1,0 +1,163 @@
+"""The comments of a tuned config: a block on the search, and one line for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fp8tune.job import Unknown
+from fp8tune.search.outcome import Outcome, is_untied
+from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.stability import findings as stability
+from fp8tune.search.wording import (
+    FAILURES,
+    change,
+    counted,
+    describe,
+    messages,
+    percent,
+    unit,
+)
+from fp8tune.search.writeback import Choice
+from fp8tune.trials.space import shown
+
+VERDICTS = ("faster", "slower", "inconclusive", "baseline-failed")
+WHY = ("not-confirmed", "one-pair-only", "more-pairs-needed")
+FP8 = ("fp8-faster-than-bf16", "fp8-as-fast-as-bf16", "fp8-slower-than-bf16")
+
+
+def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
+    """Return the keys to write, each with what it was and why it changed."""
+    if outcome.chosen is None:
+        return []
+    before, after = plan.space.values(plan.given), plan.space.values(outcome.chosen)
+    indices = zip(plan.space.knobs, plan.given, outcome.chosen, strict=True)
+    changed = [knob for knob, old, new in indices if old != new]
+    made = [
+        Choice(
+            knob.key,
+            after[knob.key],
+            f"{shown(before.get(knob.key))} -> {shown(after[knob.key])}"
+            + _why(plan, outcome, knob.key, len(changed)),
+        )
+        for knob in changed
+        if knob.key in after
+    ]
+    return [*made, *_accumulation(plan, before, after), *_warmup(plan, outcome)]
+
+
+def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
+    """Return the sentences of the block, one for each line, the first ones first."""
+    findings = outcome.findings
+    fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
+    first = (*VERDICTS, "baseline-not-measured", *WHY, "communication-decides")
+    lines = (
+        (*messages(findings, *first), *messages(findings, "other-objective")),
+        (*_memory(outcome), *_runner_up(plan, outcome)),
+        messages(fp8, *FP8, "fp8-inconclusive"),
+        _learning(plan, outcome),
+        _environment(outcome),
+        _study(plan, outcome, study),
+    )
+    return list(filter(None, map("; ".join, lines)))
+
+
+def _why(plan: Plan, outcome: Outcome, key: str, count: int) -> str:
+    """Return why one of ``count`` changed keys has its new value."""
+    if key == getattr(plan.space.knob("precision"), "key", "") and outcome.rejected:
+        return ": FP8 diverged where bf16 did not"
+    if outcome.find("baseline-failed"):
+        return f": your config failed: {FAILURES[outcome.baseline_outcome]}"
+    if outcome.runner_up and outcome.runner_up_gain and outcome.chosen:
+        pairs = zip(plan.space.knobs, outcome.chosen, outcome.runner_up, strict=True)
+        (knob, other), *more = [(k, new) for k, old, new in pairs if old != new]
+        if not more and knob.key == key and count > 1 and outcome.is_conclusive:
+            value = shown(knob.values[other])
+            return f": with {value} it is {change(outcome.runner_up_gain)}"
+    if (gain := outcome.measured.gain) is None:
+        return ""
+    together = f" by {count} changes together" * (count > 1)
+    unclear = "" if outcome.is_conclusive else " (inconclusive)"
+    return f": {percent(gain.value)} {unit(outcome.objective)}{together}{unclear}"
+
+
+def _memory(outcome: Outcome) -> Iterator[str]:
+    record = outcome.record
+    if record and record.peak_gib:
+        capacity = record.capacity_gib
+        of = f" of {capacity:.1f}" if capacity else ""
+        yield f"peak memory {record.peak_gib:.1f}{of} GiB"
+    yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
+
+
+def _runner_up(plan: Plan, outcome: Outcome) -> Iterator[str]:
+    if outcome.runner_up is not None and outcome.chosen != plan.given:
+        gain = outcome.runner_up_gain if outcome.is_conclusive else None
+        slower = f", {change(gain)}" if gain else ""
+        yield f"runner-up: {describe(plan, outcome.runner_up)}{slower}"
+
+
+def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
+    """Yield how FP8 learns compared with bf16."""
+    yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
+    if outcome.learns and not outcome.find("fp8-may-diverge"):
+        two = " (FP8 unties the embeddings: two models)" * is_untied(outcome, plan)
+        yield f"stability{two}: {stability.verdict_line(outcome.learns)}"
+    yield from messages(outcome.findings, "stability-not-checked", "may-end-in-nan")
+
+
+def _environment(outcome: Outcome) -> Iterator[str]:
+    """Yield what the trials ran on."""
+    yield from messages(outcome.findings, "rehearsal")
+    if outcome.record and outcome.record.environment:
+        parts = [outcome.record.environment]
+        for name in ("torchao", "driver", "allocator"):
+            version = outcome.record.versions.get(name, "")
+            if version not in ("", "default"):
+                parts.append(f"{name} {version}")
+        yield ", ".join(parts)
+    yield from messages(outcome.findings, "extrapolated")
+
+
+def _study(plan: Plan, outcome: Outcome, study: str) -> Iterator[str]:
+    number = f"trial {outcome.number + 1} of " if outcome.number is not None else ""
+    count = f"{outcome.trials}" if number else f"{outcome.trials} trials"
+    gpus = plan.config.job.target.world_size
+    yield f"study {study}, {number}{count}" + f", for {counted(gpus, 'GPU')}" * bool(
+        gpus
+    )
+    yield from messages(outcome.findings, "synthetic-data")
+
+
+def _warmup(plan: Plan, outcome: Outcome) -> Iterator[Choice]:
+    """Yield another warmup, where the search was allowed to change it."""
+    asked = stability.change(outcome.learns) if outcome.learns else None
+    if asked:
+        yield Choice(warmup_key(plan.config.trainer), *asked)
+
+
+def _accumulation(
+    plan: Plan, before: dict[str, Any], after: dict[str, Any]
+) -> Iterator[Choice]:
+    """Yield the gradient accumulation with which a step keeps its tokens."""
+    batch = plan.space.knob("micro_batch")
+    key = plan.config.trainer.schema.job.get("grad_accum", "")
+    if batch is None or not key or key in after:
+        return
+    old, new = before.get(batch.key), after.get(batch.key)
+    steps = _steps(plan)
+    if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
+        return
+    kept = max(1, round(old * steps / new))
+    exact = kept * new == old * steps
+    tokens = f"{old} x {steps} -> {new} x {kept} sequences per rank and step"
+    reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
+    if kept != steps or not exact:
+        yield Choice(key, kept, reason)
+
+
+def _steps(plan: Plan) -> Any:
+    try:
+        return plan.config.job["grad_accum"]
+    except Unknown:
+        return None

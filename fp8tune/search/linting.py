@@ -1,0 +1,181 @@
+"""What lint says of a config: before a search, of what it writes, and of records."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.engine import check
+from fp8tune.lint.ignores import with_ignores
+from fp8tune.lint.ruleset import Rules
+from fp8tune.lint.selection import selected
+from fp8tune.lint.settings import BadSettings, settings_for
+from fp8tune.search.accepted import left_out
+from fp8tune.search.plan import CannotPlan, Config, role_of
+from fp8tune.search.stale import Change, stale
+from fp8tune.search.writeback import MEASURED, Choice, write_back
+from fp8tune.toml.document import parse
+from fp8tune.toml.edit import apply
+from fp8tune.trials.record import Record
+
+FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
+"""What the trainer does, by the category of a finding that is an error."""
+USUAL = ("micro_batch", "ac", "compile", "precision")
+"""Roles of the knobs that every search has."""
+UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
+"""The same by rules on what a trial does not do: it builds its own share alone."""
+PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
+"""Rules that predict whether a run fits."""
+
+
+def check_config(config: Config, free: Container[str]) -> None:
+    """Raise ``CannotPlan`` where no value of the free keys makes the trainer run it."""
+    found = list(refusals(config, free))
+    if found:
+        others = f" and {len(found) - 1} more" * bool(found[1:])
+        hint = f"fix that{others} first, see: fp8tune lint {config.path}"
+        raise CannotPlan(f"{found[0]}; {hint}")
+
+
+def refusals(config: Config, free: Container[str]) -> Iterator[str]:
+    """What keeps the trainer from running a config, one line each.
+
+    What has to do with a free key is left to the search, but for a value that the
+    trainer cannot read: from there no search can start.
+    """
+    for found in _fatal(config, config.data):
+        left = any(label.key in free for label in found.labels)
+        if not left or _is_fault(found, rules_for(config.path)):
+            place = f"{found.path}:{found.region.line}"
+            trainer = config.trainer.schema.title
+            how = UNSEEN.get(found.rule) or FAILS[found.category]
+            yield f"{place}: {found.message} [{found.rule}]; {trainer} {how}"
+
+
+def runnable(
+    config: Config, records: Sequence[Record]
+) -> tuple[list[Record], list[str]]:
+    """The records of settings that the trainer runs, and why not the others.
+
+    What is wrong with the config itself is not held against them, nor are knobs that
+    every trial has: those are known to go with each other.
+    """
+    known = dict(config.trainer.schema.dotted_keys())
+    own = {found.rule for found in _fatal(config, config.data)}
+
+    @cache
+    def odd(pairs: tuple[tuple[str, Any], ...]) -> str:
+        made = [Choice(key, value) for key, value in pairs if value is not None]
+        found = _fatal(config, write_back(config.data, made))
+        return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
+
+    usual = {config.trainer.schema.job.get(role) for role in USUAL}
+    if all(key in usual or key not in known for r in records for key in r.knobs):
+        return list(records), []
+    wrong = [
+        odd(tuple((k, v) for k, v in r.knobs.items() if k in known)) for r in records
+    ]
+    kept = [record for record, why in zip(records, wrong, strict=True) if not why]
+    return kept, left_out(wrong)
+
+
+def _fatal(config: Config, data: bytes) -> Iterator[Diagnostic]:
+    """The errors of lint that are of what the trainer refuses or crashes on."""
+    target = config.job.target
+    if not target.world_size_origin:  # assumed, for the trials alone
+        target = target._replace(world_size=0)
+    name, rules = config.trainer.name, rules_for(config.path)
+    for found in check(config.path, data, rules, target, only=name).diagnostics:
+        fails = found.rule in UNSEEN or found.category in FAILS
+        if fails and found.severity == "error":
+            yield found
+
+
+def _is_fault(found: Diagnostic, rules: Rules) -> bool:
+    return any(rule.fault for rule in rules.named((found.rule,)))
+
+
+def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterator[str]:
+    """New findings of a config that was changed, one line each.
+
+    ``path`` is where it will stand; what the project ignores is left out.
+    """
+    rules = rules_for(path)
+    old, new = (
+        {(found.rule, _line(data, found)): found for found in reversed(report)}
+        for data in (before, after)
+        for report in [check(path, data, rules, target).diagnostics]
+    )
+    # a finding of the user's on a line that was changed is no new one
+    moved = Counter(rule for rule, line in old if (rule, line) not in new)
+    for (rule, line), found in sorted(new.items(), key=lambda item: item[1].region):
+        if (rule, line) in old:
+            continue
+        if moved[rule]:
+            moved[rule] -= 1
+        else:
+            yield f"{path}:{found.region.line}: {found.message} [{rule}]"
+
+
+def notes(
+    path: str, config: Config, after: bytes, choices: Iterable[Choice]
+) -> Iterator[str]:
+    """What a user should look at in a tuned config: lint's findings come first."""
+    found = list(aftermath(path, config.data, after, config.job.target))
+    yield from found
+    places = {line.split(": ", 1)[0] for line in found}
+    before = config.loaded.values
+    changes = [
+        Change(key, role_of(config.trainer, key), before.get(key), value)
+        for key, value, _ in choices
+        if before.get(key) != value
+    ]
+    for line in stale(path, after, changes):
+        if line.split(": ", 1)[0] not in places:
+            yield line
+
+
+def rules_for(path: str) -> Rules:
+    """The rules for a file there, without those that its project ignores."""
+    try:
+        ignored = settings_for(os.path.dirname(os.path.abspath(path))).ignore
+    except BadSettings:
+        ignored = ()
+    every = read_builtin()
+    kept = [r for r in every if not any(selected(r, by) for by in ignored)]
+    return Rules(kept, {}, every)
+
+
+def _line(data: bytes, found: Diagnostic) -> bytes:
+    """The text of the line that a finding stands on."""
+    lines = data.split(b"\n")
+    return lines[found.region.line - 1] if found.region.line <= len(lines) else b""
+
+
+def with_measured(path: str, data: bytes, record: Record | None, to: Target) -> bytes:
+    """The config with an ignore comment above each prediction that a trial refutes.
+
+    A rehearsal refutes none, nor does what was not measured as it stands there.
+    """
+    if record is None or not _shows_memory(record):
+        return data
+    found = check(path, data, rules_for(path), to).diagnostics
+    wrong = [finding for finding in found if finding.rule in PREDICTED]
+    if not wrong:
+        return data
+    document = parse(data)
+    words = f" -- {MEASURED} {record.peak_gib:.1f} of {record.capacity_gib:.1f} GiB"
+    text = apply(document.text, with_ignores(document, wrong, words))
+    return f"{chr(0xFEFF) * document.bom}{text}".encode()
+
+
+def _shows_memory(record: Record) -> bool:
+    known = 0 < record.peak_gib < record.capacity_gib
+    guessed = record.rehearsal or bool(record.extrapolated)
+    return known and not guessed and not record.memory_shortage

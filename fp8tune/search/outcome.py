@@ -1,0 +1,595 @@
+"""The outcome of a search: the chosen setting, the verdict, and findings with codes.
+
+All of it is decided here, once; ``wording`` has the sentences.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fp8tune.job import Unknown
+from fp8tune.search.aim import ENERGY, SPEED, aimed, lacking
+from fp8tune.search.choice import (
+    PAIRS,
+    Chosen,
+    Fp8Comparison,
+    Fp8Pair,
+    choose,
+    compare_fp8,
+    is_enough,
+    left_open,
+    pairs_of,
+)
+from fp8tune.search.extrapolation import extrapolation
+from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.retries import latest, retries_all
+from fp8tune.search.runs import (
+    Runs,
+    broke,
+    by_point,
+    gap,
+    lacks_memory,
+    last,
+    neighbours,
+    never_ran,
+    telling,
+    together,
+    usual,
+)
+from fp8tune.search.stability import findings as losses
+from fp8tune.search.stability.findings import Stability, stability_by_setting
+from fp8tune.search.statistics import SAME, Speed, shown, verdict
+from fp8tune.search.tokens import rows
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
+
+SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE = "same-command", "larger-budget", ""
+"""What would tell more than an outcome."""
+BAD_DATA, DATA_ERRORS = "BadData", ("BadData", "ShortData")
+"""Errors of trials that cannot train on the data of ``[data]``: whatever the setting,
+or with so large a micro-batch."""
+STEPPING = ("first_step", "steady", "profile")
+"""Stages in which a trial makes steps."""
+
+
+class Estimate(NamedTuple):
+    """A measured value with its 95 % interval; no interval where too few runs give it.
+
+    Tokens/s, tokens per joule, or a ratio of these.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Finding(NamedTuple):
+    """One statement about a search: a stable code, and what it is about.
+
+    ``facts`` hold numbers, estimates, texts, and settings as the knobs that differ from
+    the baseline.
+    """
+
+    code: str
+    facts: Mapping[str, Any] = {}
+
+    def data(self) -> dict[str, Any]:
+        """Return the facts as JSON has them."""
+        return {
+            name: value._asdict() if isinstance(value, Estimate) else value
+            for name, value in self.facts.items()
+            if name != "text"
+        }
+
+
+class Measured(NamedTuple):
+    """The settings in one objective; ``fp8_gain`` is FP8's over bf16, of ``pair``.
+
+    A rehearsal on a CPU has neither: it tells nothing of FP8 on a GPU.
+    """
+
+    chosen: Estimate | None = None
+    baseline: Estimate | None = None
+    gain: Estimate | None = None
+    bf16_baseline: Estimate | None = None
+    fp8_gain: Estimate | None = None
+    fp8_verdict: str = "inconclusive"
+    fp8_pairs: int = 0
+    pair: Fp8Pair | None = None
+
+
+class Ending(NamedTuple):
+    """How a search ended: what would tell more, the budget that this takes [s].
+
+    ``unchecked`` says why the losses of FP8 and bf16 were not compared.
+    """
+
+    next_step: str = LARGER_BUDGET
+    settling_s: float = 0.0
+    unchecked: str = ""
+
+
+class Outcome(NamedTuple):
+    """The outcome of a search.
+
+    ``chosen`` is ``None`` where no setting that may be chosen ran. ``record`` and
+    ``number`` are those of its last trial. ``pairs`` of interleaved runs compare it
+    with the baseline, ``outliers`` more are left out. ``tried`` of the settings that
+    may be chosen had a trial, ``untried`` had none. ``memory_shortage`` says why
+    settings leave too little memory, ``broken`` how some failed that had run before.
+    ``stability`` compares what FP8 and bf16 learn, by setting.
+    """
+
+    chosen: Point | None
+    verdict: str
+    objective: str
+    speed: Measured
+    energy: Measured
+    runner_up: Point | None
+    runner_up_gain: Estimate | None
+    record: Record | None
+    number: int | None
+    pairs: int
+    outliers: int
+    tried: int
+    untried: int
+    trials: int
+    oom_trials: int
+    seconds: float
+    baseline_outcome: str
+    memory_shortage: Mapping[Point, str]
+    broken: Mapping[Point, str]
+    stability: Mapping[Point, Stability]
+    ending: Ending
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def measured(self) -> Measured:
+        """The settings in the objective."""
+        return self.energy if self.objective == ENERGY else self.speed
+
+    @property
+    def measured_otherwise(self) -> Measured:
+        """The settings in the other objective."""
+        return self.speed if self.objective == ENERGY else self.energy
+
+    @property
+    def learns(self) -> Stability | None:
+        """How FP8 learns at the chosen setting, if it was compared there."""
+        return None if self.chosen is None else self.stability.get(self.chosen)
+
+    @property
+    def rejected(self) -> Mapping[Point, Stability]:
+        """The settings that were not chosen because FP8 diverges there."""
+        return {point: f for point, f in self.stability.items() if f.rejects}
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether the verdict is more than inconclusive."""
+        return self.verdict != "inconclusive"
+
+    def find(self, *codes: str) -> Finding | None:
+        """Return the first finding with one of these codes."""
+        return next((each for each in self.findings if each.code in codes), None)
+
+
+def decide(
+    space: Space,
+    baseline: Point,
+    trials: Sequence[Trial],
+    seconds: float,
+    objective: str = SPEED,
+    ending: Ending | None = None,
+) -> Outcome:
+    """Decide the outcome of a search that took ``seconds`` by its trials."""
+    wanted = aimed(trials, objective)
+    chosen = choose(space, baseline, wanted)
+    runs, goals = by_point(space, trials), by_point(space, wanted)
+    energy = by_point(space, aimed(trials, ENERGY))
+    allowed = set(space.points(baseline))
+    record, number = last(runs, chosen.point)
+    pairs = pairs_of(goals, chosen.point, baseline)
+    outcome = Outcome(
+        chosen=chosen.point,
+        verdict=chosen.verdict,
+        objective=objective,
+        speed=_measured(space, runs, chosen.point, baseline),
+        energy=_measured(space, energy, chosen.point, baseline),
+        runner_up=chosen.runner_up,
+        runner_up_gain=gain_of(goals, chosen.runner_up, chosen.point),
+        record=record,
+        number=number,
+        pairs=pairs,
+        outliers=_every_pair(goals, chosen.point, baseline) - pairs,
+        tried=len(allowed & goals.keys()),
+        untried=len(allowed - goals.keys()),
+        trials=len(trials),
+        oom_trials=sum(trial.record.outcome == "oom" for trial in trials),
+        seconds=seconds,
+        baseline_outcome=never_ran(runs.get(baseline, [])),
+        memory_shortage={
+            p: why for p, own in runs.items() if (why := lacks_memory(own))
+        },
+        broken={point: why for point, own in runs.items() if (why := broke(own))},
+        stability=stability_by_setting(space, trials),
+        ending=ending or Ending(),
+    )
+    case = _Case(space, baseline, chosen, goals, outcome)
+    return outcome._replace(findings=tuple(_findings(case, trials)))
+
+
+def with_config(
+    outcome: Outcome, plan: Plan, trials: Sequence[Trial], budget_s: float = 0.0
+) -> Outcome:
+    """Add the findings that need the config itself, and why no trial succeeded."""
+    more = [*_config_findings(outcome, plan)]
+    if outcome.chosen is None and trials and not outcome.rejected:
+        more += _failures(outcome, plan, trials, budget_s)
+    return outcome._replace(findings=(*outcome.findings, *more))
+
+
+def failure(trial: Trial) -> str:
+    """Return how a trial failed: its outcome, or what is known beyond that."""
+    record = trial.record
+    if trial.cut_off:
+        return "cut-off"
+    if record.outcome == "launch" and record.step_ms:
+        return "does-not-count"
+    if record.outcome == "launch" and record.stage_reached in STEPPING:
+        return "died-in-its-steps"
+    return "wrong-data" if record.error in DATA_ERRORS else record.outcome
+
+
+def _estimate(value: Speed | None, runs: int) -> Estimate | None:
+    """Return a value, with its interval if there are enough runs for one."""
+    if value is None or not is_enough(value, runs):
+        return value and Estimate(value.value)
+    return Estimate(*value)
+
+
+def gain_of(runs: Runs, one: Point | None, other: Point | None) -> Estimate | None:
+    """Return how much faster one setting is than another, as it may be shown."""
+    found = gap(runs, one, other)
+    return found and _estimate(shown(found), pairs_of(runs, one, other))
+
+
+def _every_pair(runs: Runs, chosen: Point | None, baseline: Point) -> int:
+    if chosen in (None, baseline):
+        return 0
+    return len(neighbours(runs, chosen, baseline)) if chosen else 0
+
+
+def _measured(
+    space: Space, runs: Runs, chosen: Point | None, baseline: Point
+) -> Measured:
+    mine, theirs = together(runs, chosen, baseline)
+    pairs = pairs_of(runs, chosen, baseline)
+    rehearsal = any(t.record.rehearsal for own in runs.values() for t in own)
+    fp8 = Fp8Comparison() if rehearsal else compare_fp8(space, runs, chosen, baseline)
+    of = fp8.pair or (None, None)
+    fp8_pairs = pairs_of(runs, *of)
+    return Measured(
+        _estimate(mine, pairs or _count(runs, chosen)),
+        _estimate(theirs, pairs or _count(runs, baseline)),
+        gain_of(runs, chosen, baseline),
+        _estimate(fp8.bf16, fp8_pairs),
+        fp8.gain and _estimate(fp8.gain, fp8_pairs),
+        _fp8_verdict(fp8.gain, fp8_pairs, usual(runs).same),
+        fp8_pairs,
+        fp8.pair,
+    )
+
+
+def _count(runs: Runs, point: Point | None) -> int:
+    own = runs.get(point, []) if point else []
+    return sum(record.ok for record in telling(own))
+
+
+def _fp8_verdict(gain: Speed | None, pairs: int, same: float) -> str:
+    if gain is None or not is_enough(gain, pairs):
+        return "inconclusive"
+    likely = verdict(gain, same)
+    return "inconclusive" if likely == "same" and gain.half > 2 * same else likely
+
+
+def bad_data(trials: Iterable[Trial]) -> str:
+    """Return why no setting can train on the data of ``[data]``, by the last trial."""
+    failed = [t.record for t in trials if t.record.error == BAD_DATA]
+    return failed[-1].message.removeprefix(f"{BAD_DATA}: ") if failed else ""
+
+
+def changes(space: Space, baseline: Point, point: Point) -> dict[str, Any]:
+    """Return the knobs in which a setting differs from the baseline."""
+    return {
+        knob.key: knob.values[new]
+        for knob, old, new in zip(space.knobs, baseline, point, strict=True)
+        if old != new
+    }
+
+
+class _Case(NamedTuple):
+    """What findings are decided by; ``runs`` are those of the objective."""
+
+    space: Space
+    baseline: Point
+    chosen: Chosen
+    runs: Runs
+    outcome: Outcome
+
+    @property
+    def keeps_baseline(self) -> bool:
+        return self.chosen.point == self.baseline
+
+    @property
+    def others(self) -> list[Point]:
+        """The other settings that ran and that the search may choose by their knobs."""
+        return [
+            point
+            for point, own in self.runs.items()
+            if point != self.baseline
+            and self.space.allows(point, self.baseline)
+            and any(trial.record.ok for trial in own)
+        ]
+
+    def changes(self, point: Point) -> dict[str, Any]:
+        return changes(self.space, self.baseline, point)
+
+
+def _findings(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
+    """Yield the findings, the most important first."""
+    outcome = case.outcome
+    if doubt := losses.warning(outcome.learns):
+        yield Finding("fp8-may-diverge", {"text": doubt})
+    if outcome.rejected and outcome.chosen is not None:
+        yield Finding("fp8-rejected")
+    fp8 = list(_fp8(case))
+    first = [each for each in fp8 if each.code in DOES_NOT_PAY]
+    yield from first
+    yield _verdict(case)
+    yield from _doubts(case)
+    yield from _caveats(case, trials)
+    yield from (each for each in fp8 if each not in first)
+    yield from _otherwise(case)
+    if outcome.record:
+        yield from _of_record(outcome.record)
+
+
+DOES_NOT_PAY = ("fp8-slower-than-bf16", "fp8-as-fast-as-bf16")
+"""Findings that begin an answer: the FP8 that was asked for does not pay."""
+
+
+def _fp8(case: _Case) -> Iterator[Finding]:
+    """Yield how FP8 compares with bf16, in the objective and in tokens/s."""
+    outcome = case.outcome
+    objectives = [(outcome.measured, outcome.objective)]
+    if outcome.objective != SPEED:
+        objectives.append((outcome.speed, SPEED))
+    for measured, objective in objectives:
+        bf16 = measured.bf16_baseline
+        facts: dict[str, Any] = {"bf16_baseline": bf16, "objective": objective}
+        if measured.pair is None:
+            if measured.bf16_baseline:
+                yield Finding("fp8-not-compared", facts)
+            continue
+        code = {"same": "fp8-as-fast-as-bf16", "inconclusive": "fp8-inconclusive"}.get(
+            measured.fp8_verdict, f"fp8-{measured.fp8_verdict}-than-bf16"
+        )
+        facts |= {
+            "gain": measured.fp8_gain,
+            "pairs": measured.fp8_pairs,
+            "fp8": case.changes(measured.pair.fp8),
+            "bf16": case.changes(measured.pair.bf16),
+            "at": _place(case, measured.pair),
+        }
+        if code == "fp8-inconclusive" and outcome.is_conclusive:
+            facts |= _budget(outcome)
+        yield Finding(code, facts)
+
+
+def _place(case: _Case, pair: Fp8Pair) -> str:
+    """Return whether a comparison is at the chosen setting or at the baseline."""
+    chosen = case.chosen.point
+    own = chosen and case.space.with_precision(chosen, "fp8")
+    return "chosen" if own in (None, pair.fp8) else "baseline"
+
+
+def _budget(outcome: Outcome) -> dict[str, Any]:
+    """Return what would tell more: the same command, or a budget [s]."""
+    step, seconds = outcome.ending.next_step, outcome.ending.settling_s
+    if step == LARGER_BUDGET and seconds:
+        return {"budget_s": seconds}
+    return {"next_step": step} if step else {}
+
+
+def _verdict(case: _Case) -> Finding:
+    """Return the finding that answers the search."""
+    outcome, measured = case.outcome, case.outcome.measured
+    base: dict[str, Any] = {"chosen": measured.chosen, "objective": outcome.objective}
+    if outcome.record and outcome.record.extrapolated:
+        base["extrapolation_error"] = outcome.record.extrapolation_error
+    pairs = {"pairs": outcome.pairs, "outliers": outcome.outliers}
+    if outcome.chosen is None:
+        return Finding(_nothing_chosen(outcome))
+    if not case.keeps_baseline and measured.gain and measured.baseline:
+        compared = {"baseline": measured.baseline, "gain": measured.gain}
+        return Finding(outcome.verdict, {**base, **compared, **pairs})
+    if not case.keeps_baseline and outcome.baseline_outcome:
+        return Finding("baseline-failed", {**base, "outcome": outcome.baseline_outcome})
+    if not case.keeps_baseline:
+        return Finding("baseline-not-measured", base)
+    settings = {"tried": outcome.tried, "settings": outcome.tried + outcome.untried}
+    if not outcome.is_conclusive:
+        return Finding(
+            "baseline-kept", {**base, **settings, "others": len(case.others)}
+        )
+    if outcome.runner_up is None:
+        return Finding("no-other-setting-ran", {**base, **settings})
+    behind = gap(case.runs, outcome.runner_up, case.baseline)
+    within = behind.high - 1 if behind else 0.0
+    same = usual(case.runs).same
+    return Finding(
+        "baseline-best",
+        {**base, **settings} | ({"within": within} if within > same else {}),
+    )
+
+
+def _nothing_chosen(outcome: Outcome) -> str:
+    if outcome.rejected:
+        return "fp8-diverges-everywhere"
+    if outcome.memory_shortage or "oom" in outcome.broken.values():
+        return "no-setting-leaves-memory"
+    return "no-setting-ran-each-time" if outcome.broken else "no-trial-succeeded"
+
+
+def _doubts(case: _Case) -> Iterator[Finding]:
+    """Yield why the verdict is inconclusive, and what would settle it."""
+    outcome = case.outcome
+    if outcome.chosen is None or outcome.is_conclusive:
+        return
+    other = outcome.runner_up if case.keeps_baseline else case.baseline
+    gain = gap(case.runs, outcome.chosen, other)
+    pairs = pairs_of(case.runs, outcome.chosen, other)
+    within = left_open(case.runs, outcome.chosen, other)
+    doubtful = outcome.learns is not None and outcome.learns.may_diverge
+    if within:
+        yield Finding("communication-decides", {"within": within})
+    elif not case.chosen.searched_all and (gain is None or case.keeps_baseline):
+        step = outcome.ending.next_step
+        code = "untested-settings" if step else "untested-memory"
+        yield Finding(code, {"untested": outcome.untried, **_budget(outcome)})
+    elif gain and not doubtful:
+        code = "more-pairs-needed" if pairs else "not-confirmed"
+        code = "one-pair-only" if 0 < pairs < PAIRS else code
+        facts = {"pairs": pairs, "needed": PAIRS, **_budget(outcome)}
+        yield Finding(code, facts)
+
+
+def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
+    """Yield what speaks against the baseline, and what else must be known."""
+    outcome, baseline = case.outcome, case.baseline
+    if wrong := bad_data(trials):
+        yield Finding("wrong-data", {"why": wrong})
+    same = usual(case.runs).same
+    if outcome.verdict == "same" and same > SAME:
+        yield Finding("coarse-on-cpu", {"within": same})
+    if why := outcome.memory_shortage.get(baseline):
+        yield Finding("memory-shortage", {"why": why})
+    if how := outcome.broken.get(baseline):
+        yield Finding("baseline-unreliable", {"outcome": how})
+    if case.keeps_baseline and outcome.runner_up and outcome.runner_up_gain:
+        facts: dict[str, Any] = {"objective": outcome.objective}
+        facts["gain"] = outcome.runner_up_gain
+        facts["setting"] = case.changes(outcome.runner_up)
+        yield Finding("runner-up", facts)
+
+
+def _otherwise(case: _Case) -> Iterator[Finding]:
+    """Yield the settings in the other objective, if it was measured."""
+    outcome = case.outcome
+    measured = outcome.measured_otherwise
+    if measured.chosen:
+        name = SPEED if outcome.objective == ENERGY else ENERGY
+        facts: dict[str, Any] = {"objective": name, "chosen": measured.chosen}
+        if not case.keeps_baseline and measured.baseline and measured.gain:
+            facts |= {"baseline": measured.baseline, "gain": measured.gain}
+        yield Finding("other-objective", facts)
+
+
+def _of_record(record: Record) -> Iterator[Finding]:
+    """Yield how the chosen setting was measured."""
+    if record.rehearsal:
+        yield Finding("rehearsal")
+    if found := extrapolation(record):
+        yield Finding("extrapolated", found)
+    if record.synthetic_data:
+        yield Finding("synthetic-data")
+    allocator = record.versions.get("allocator", "default")
+    if allocator not in ("", "default"):
+        yield Finding("allocator", {"setting": allocator[:200]})
+
+
+def _config_findings(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
+    """Yield what follows from the config itself, and how FP8 learns."""
+    chosen, space = outcome.chosen, plan.space
+    if chosen is not None:
+        same = space.value(chosen, "precision") == space.value(plan.given, "precision")
+        if same and outcome.baseline_outcome == "nan":
+            yield Finding("may-end-in-nan")
+        before = rows(plan.config.job, {})
+        after = rows(plan.config.job, space.values(chosen))
+        if before and after and before != after:
+            yield Finding("other-tokens-per-step", {"before": before, "after": after})
+    yield from _learning(outcome, plan)
+
+
+def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
+    """Yield how FP8 learns, in the words of the comparison itself."""
+    key = warmup_key(plan.config.trainer)
+    for point, wrong in outcome.rejected.items():
+        facts = {"setting": changes(plan.space, plan.given, point)}
+        yield Finding("setting-rejected", {**facts, "text": losses.verdict_line(wrong)})
+        lines = losses.warmup_lines(wrong, key)
+        yield from (Finding("warmup", {"text": line}) for line in lines)
+    if outcome.rejected and outcome.chosen is None:
+        yield Finding("allow-precision")
+    if outcome.learns:
+        code = f"stability-{outcome.learns.verdict}"
+        for line in losses.lines(outcome.learns, key):
+            yield Finding(code, {"text": line})
+    if is_untied(outcome, plan):
+        yield Finding("fp8-unties-embeddings")
+    if why := outcome.ending.unchecked:
+        yield Finding("stability-not-checked", {"why": why})
+
+
+def is_untied(outcome: Outcome, plan: Plan) -> bool:
+    """Tell whether FP8 and bf16 were compared as different models."""
+    knob = plan.space.knob("precision")
+    if knob is None or not (outcome.learns or outcome.rejected):
+        return False
+    job = plan.config.job.with_values({knob.key: "fp8"})
+    try:
+        return bool(job["tied_embeddings"] and not job["params.tied"])
+    except Unknown:
+        return False
+
+
+def _failures(
+    outcome: Outcome, plan: Plan, trials: Sequence[Trial], budget_s: float
+) -> Iterator[Finding]:
+    """Yield how the trials failed, and what to do about it."""
+    failed = [trial for trial in trials if not trial.record.ok]
+    for how, count in Counter(map(failure, failed)).most_common():
+        yield Finding("failed-trials", {"how": how, "count": count})
+    now = latest(trials)
+    if not any(True for _ in plan.space.points(plan.given)):
+        yield Finding("frozen-knobs-not-recorded", {"text": "; ".join(plan.notes)})
+    elif all(trial.is_of_budget for trial in trials if trial.process == now):
+        on_cpu = any(trial.record.rehearsal for trial in trials)
+        yield Finding("no-trial-ended", {"budget_s": budget_s, "rehearsal": on_cpu})
+    elif any(trial.record.outcome == "oom" for trial in failed):
+        yield Finding("try-less-memory", {"options": _smaller(plan)})
+    if count := lacking(outcome.objective, (trial.record for trial in trials)):
+        yield Finding("watts-unknown", {"count": count})
+
+
+def _smaller(plan: Plan) -> list[str]:
+    """Return what takes less memory, of what the config does not have yet."""
+    job = plan.config.job
+    options = {
+        "smaller-micro-batch": job["micro_batch"] > 1,
+        "full-checkpointing": job["ac"] != "full",
+        "more-gpus": True,
+    }
+    return [name for name, known in options.items() if known]
+
+
+def machine_findings(trials: Sequence[Trial], *, on_cpu: bool) -> Iterator[Finding]:
+    """Yield what to do where the machine may have caused all failures."""
+    if retries_all(trials, latest(trials) + 1):
+        if all(trial.record.never_began for trial in trials):
+            yield Finding("run-doctor", {"on_cpu": on_cpu})
+        yield Finding("repair-and-retry")

@@ -1,0 +1,361 @@
+"""What each finding says, in one sentence: for terminal, JSON, comments and report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from fp8tune.search.aim import ENERGY, UNITS, figure
+from fp8tune.search.duration import shown, typed
+from fp8tune.search.outcome import (
+    LARGER_BUDGET,
+    SAME_COMMAND,
+    Estimate,
+    Finding,
+    changes,
+)
+from fp8tune.search.plan import Plan
+from fp8tune.trials.space import Point
+from fp8tune.trials.space import shown as value_shown
+
+FAILURES = {
+    "oom": "out of memory",
+    "hang": "hung",
+    "compile": "did not compile",
+    "nan": "lost its loss (NaN)",
+    "launch": "did not start",
+    "throttled": "the GPU did not run at its full speed",
+    "user": "the config's own code failed",
+    "cut-off": "cut off by the end of the budget",
+    "does-not-count": "does not count",
+    "died-in-its-steps": "died in its steps",
+    "wrong-data": "the data of [data] does not suit the config",
+}
+"""How a trial failed."""
+VERDICTS = {"faster": "more efficient", "slower": "less efficient"}
+"""What verdicts are called where the objective is tokens per joule."""
+UNTIED = (
+    "FP8 unties the embeddings that this config ties, so its losses are not of the "
+    "same model as bf16's (fp8tune explain fp8-unties-embeddings)"
+)
+OPTIONS = {
+    "smaller-micro-batch": "a smaller micro-batch",
+    "full-checkpointing": "full activation checkpointing",
+    "more-gpus": "more GPUs or a smaller model",
+}
+
+Facts = Mapping[str, Any]
+
+
+def message(finding: Finding) -> str:
+    """Return the finding as a sentence without its full stop."""
+    sentence = MESSAGES[finding.code]
+    return sentence(finding.facts) if callable(sentence) else sentence
+
+
+def setting(differing: Mapping[str, Any]) -> str:
+    """Return a setting by the knobs in which it differs from the baseline."""
+    pairs = differing.items()
+    parts = (f"{key.rpartition('.')[2]} = {value_shown(value)}" for key, value in pairs)
+    return ", ".join(parts) or "your config"
+
+
+def describe(plan: Plan, point: Point) -> str:
+    """Return a setting by the knobs in which it differs from the baseline."""
+    return setting(changes(plan.space, plan.given, point))
+
+
+def verdict_word(verdict: str, objective: str) -> str:
+    """Return a verdict in the words of the objective."""
+    return VERDICTS.get(verdict, verdict) if objective == ENERGY else verdict
+
+
+def unit(objective: str) -> str:
+    """Return the objective's unit in words."""
+    return "tokens per joule" if objective == ENERGY else UNITS[objective]
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio as a change: ``+4.1 %``."""
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def change(gain: Estimate, what: str = "") -> str:
+    """Return a ratio as ``+4.1 % tokens/s (+3.0 to +5.2)``."""
+    value = f"{percent(gain.value)} {what}".rstrip()
+    if gain.low is None or gain.high is None:
+        return value
+    return f"{value} ({100 * (gain.low - 1):+.1f} to {100 * (gain.high - 1):+.1f})"
+
+
+def rate(measured: Estimate | None, objective: str) -> str:
+    """Return a measured value with its unit, and its interval if it has one."""
+    if measured is None:
+        return "not measured"
+    value = f"{figure(measured.value, objective)} {UNITS[objective]}"
+    if measured.low is None or measured.high is None:
+        return value
+    low, high = measured.low, measured.high
+    return f"{value} ({figure(low, objective)} to {figure(high, objective)})"
+
+
+def counted(number: int, what: str) -> str:
+    """Return ``1 trial``, ``2 trials``."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _pairs(facts: Facts) -> str:
+    pairs, out = facts["pairs"], facts.get("outliers", 0)
+    count = f"{pairs or 'no'} pair{'s' * (pairs > 1)} of runs"
+    return count + f", {out} left out as outlier{'s' * (out > 1)}" * bool(out)
+
+
+def _speeds(facts: Facts) -> str:
+    ends = facts["baseline"], facts["chosen"]
+    return " -> ".join(figure(each.value, facts["objective"]) for each in ends)
+
+
+def _compared(facts: Facts, verdict: str) -> str:
+    word = verdict_word(verdict, facts["objective"])
+    gain = change(facts["gain"], unit(facts["objective"]))
+    return f"{word}: {gain}, {_speeds(facts)}{_mark(facts)}, {_pairs(facts)}"
+
+
+def _inconclusive(facts: Facts) -> str:
+    rates = f"{_speeds(facts)} {unit(facts['objective'])}{_mark(facts)}"
+    return f"inconclusive ({_pairs(facts)}): {rates}"
+
+
+def _chosen(facts: Facts) -> str:
+    return f"{rate(facts['chosen'], facts['objective'])}{_mark(facts)}"
+
+
+def mark(error: float | None) -> str:
+    """Return the mark of a speed that was extrapolated with that relative error."""
+    within = "error unknown" if error is None else f"+-{100 * error:.1f} %"
+    return f" (extrapolated, {within})"
+
+
+def _mark(facts: Facts) -> str:
+    return mark(facts["extrapolation_error"]) if "extrapolation_error" in facts else ""
+
+
+def _next(facts: Facts, does: str = "should settle it") -> str:
+    """Return what to type to learn more; ``""`` where nothing would tell more."""
+    if seconds := facts.get("budget_s"):
+        return f"; --budget {typed(seconds)} {does}"
+    if facts.get("next_step") == LARGER_BUDGET:
+        return f"; a larger --budget {does}"
+    goes_on = facts.get("next_step") == SAME_COMMAND
+    return "; the same command goes on" if goes_on else ""
+
+
+def _among(facts: Facts) -> str:
+    tried, every = facts["tried"], facts["settings"]
+    return f" among the {tried} settings tried (of {every})" if tried < every else ""
+
+
+def _baseline_best(facts: Facts) -> str:
+    if within := facts.get("within"):
+        alike = "efficient" if facts["objective"] == ENERGY else "fast"
+        best = f"as {alike} as can be measured (within {100 * within:.1f} %)"
+    else:
+        best = "already the best"
+    return f"your config is {best}{_among(facts)}: {_chosen(facts)}"
+
+
+def _baseline_kept(facts: Facts) -> str:
+    others, better = facts["others"], verdict_word("faster", facts["objective"])
+    why = f"none of the {others} other settings that ran is surely {better}"
+    if others < 2:
+        one = f"the other setting that ran is not surely {better}"
+        why = one if others else "no other setting ran"
+    return f"inconclusive: {why}: your config stays, {_chosen(facts)}"
+
+
+def _few_pairs(facts: Facts) -> str:
+    needed = f"a verdict takes {facts['needed']} pairs of runs"
+    return _next(facts).removeprefix("; ") or needed
+
+
+def _fp8_at(facts: Facts) -> str:
+    return " at your config's setting" if facts["at"] == "baseline" else ""
+
+
+def _fp8_compared(facts: Facts, verdict: str = "FP8 vs bf16") -> str:
+    """Return FP8's gain over bf16, which may be at a batch of its own."""
+    fp8, bf16 = facts["fp8"], facts["bf16"]
+    other = {key for key in {*fp8, *bf16} if fp8.get(key) != bf16.get(key)}
+    best = f" at its best ({setting(bf16)})" if len(other) > 1 else ""
+    gain = change(facts["gain"], unit(facts["objective"]))
+    speed = figure(facts["bf16_baseline"].value, facts["objective"])
+    return f"{verdict}{_fp8_at(facts)}: {gain}, bf16{best} reaches {speed}"
+
+
+def _fp8_alike(facts: Facts) -> str:
+    alike = "efficient" if facts["objective"] == ENERGY else "fast"
+    return _fp8_compared(facts, f"FP8 does not pay, it is as {alike} as bf16")
+
+
+def _fp8_inconclusive(facts: Facts) -> str:
+    return f"FP8 vs bf16{_fp8_at(facts)}: inconclusive ({_pairs(facts)}){_next(facts)}"
+
+
+def _otherwise(facts: Facts) -> str:
+    if "gain" not in facts:
+        return _chosen(facts)
+    return f"{change(facts['gain'], unit(facts['objective']))}, {_speeds(facts)}"
+
+
+def _extrapolated(facts: Facts) -> str:
+    error = facts["error"]
+    within = "error unknown" if error is None else f"+-{100 * error:.1f} % tokens/s"
+    return f"extrapolated ({within}): {facts['how']}"
+
+
+def _no_trial_ended(facts: Facts) -> str:
+    ended = f"no trial ended within {shown(facts['budget_s'])}"
+    small = ", or rehearse a model of the size of configs/rehearsal_cpu.toml"
+    return f"{ended}; give a larger --budget{small if facts['rehearsal'] else ''}"
+
+
+def _options(facts: Facts) -> str:
+    return "try " + " or ".join(OPTIONS[name] for name in facts["options"])
+
+
+def _not_recorded(facts: Facts) -> str:
+    notes = f"{facts['text']}; " * bool(facts["text"])
+    return f"{notes}no record keeps the frozen knobs; --allow precision frees that one"
+
+
+def _text(facts: Facts) -> str:
+    return str(facts["text"])
+
+
+MESSAGES: dict[str, str | Callable[[Facts], str]] = {
+    # the answer
+    "faster": lambda facts: _compared(facts, "faster"),
+    "slower": lambda facts: _compared(facts, "slower"),
+    "same": lambda facts: _compared(facts, "same"),
+    "inconclusive": _inconclusive,
+    "baseline-failed": lambda facts: (
+        f"{_chosen(facts)}; your config failed: {FAILURES[facts['outcome']]}"
+    ),
+    "baseline-not-measured": lambda facts: f"{_chosen(facts)}; your config did not run",
+    "baseline-best": _baseline_best,
+    "baseline-kept": _baseline_kept,
+    "no-other-setting-ran": lambda facts: (
+        f"no other setting ran with enough memory: your config stays, {_chosen(facts)}"
+    ),
+    "fp8-diverges-everywhere": (
+        "no setting is proposed: FP8 diverges where bf16 does not"
+    ),
+    "no-setting-leaves-memory": "no setting that ran leaves enough memory",
+    "no-setting-ran-each-time": "no setting ran each time",
+    "no-trial-succeeded": "no trial succeeded",
+    # why it is inconclusive
+    "not-confirmed": _few_pairs,
+    "one-pair-only": _few_pairs,
+    "more-pairs-needed": lambda facts: (
+        f"{counted(facts['pairs'], 'pair')} of runs do not settle it{_next(facts)}"
+    ),
+    "communication-decides": lambda facts: (
+        "the time of communication is predicted, not measured, and decides here "
+        f"(within +-{100 * facts['within']:.1f} %): only runs on all GPUs tell"
+    ),
+    "untested-settings": lambda facts: (
+        f"not all settings were tried{_next(facts, 'tries more')}"
+    ),
+    "untested-memory": (
+        "other settings may be faster, but are likely to run out of memory, as many did"
+    ),
+    # what else speaks for or against a setting
+    "wrong-data": lambda facts: (
+        f"ended, as no trial can train on the data of [data]: {facts['why']}"
+    ),
+    "coarse-on-cpu": lambda facts: (
+        f"up to {100 * facts['within']:.0f} % is the same: a CPU tells no more"
+    ),
+    "memory-shortage": lambda facts: (
+        f"your config leaves too little memory for a long run: {facts['why']}"
+    ),
+    "baseline-unreliable": lambda facts: (
+        f"your config ran once and failed in another run: {FAILURES[facts['outcome']]}"
+    ),
+    "runner-up": lambda facts: (
+        f"runner-up: {setting(facts['setting'])}, {change(facts['gain'])}"
+    ),
+    "may-end-in-nan": (
+        "the config's loss ended in NaN, and this setting learns alike: watch it"
+    ),
+    "other-tokens-per-step": lambda facts: (
+        f"{facts['before']} -> {facts['after']} sequences per rank and optimizer step: "
+        "the learning rate and its schedule were not meant for that"
+    ),
+    # FP8 against bf16
+    "fp8-faster-than-bf16": _fp8_compared,
+    "fp8-as-fast-as-bf16": _fp8_alike,
+    "fp8-slower-than-bf16": lambda facts: _fp8_compared(facts, "FP8 does not pay"),
+    "fp8-inconclusive": _fp8_inconclusive,
+    "fp8-not-compared": lambda facts: (
+        f"bf16 baseline: {rate(facts['bf16_baseline'], facts['objective'])}; "
+        "FP8 was not measured"
+    ),
+    "fp8-may-diverge": _text,
+    "fp8-rejected": (
+        "FP8 is rejected: it diverges where bf16 does not; the best of what is left"
+    ),
+    "setting-rejected": lambda facts: (
+        f"rejected: {setting(facts['setting'])}: {facts['text']}"
+    ),
+    "warmup": _text,
+    "allow-precision": (
+        "no FP8 setting is proposed; --allow precision lets bf16 be chosen"
+    ),
+    "stability-inside": _text,
+    "stability-outside": _text,
+    "stability-inconclusive": _text,
+    "stability-diverged": _text,
+    "stability-not-checked": lambda facts: f"stability not checked: {facts['why']}",
+    "fp8-unties-embeddings": UNTIED,
+    # how it was measured
+    "other-objective": _otherwise,
+    "rehearsal": (
+        "rehearsal on a CPU: its speeds say nothing of a GPU, nor whether FP8 pays"
+    ),
+    "extrapolated": _extrapolated,
+    "synthetic-data": "trained on synthetic data, not on yours",
+    "allocator": lambda facts: (
+        f"measured with {facts['setting']}: set it for the run too"
+    ),
+    # why nothing succeeded, and what to do
+    "failed-trials": lambda facts: (
+        f"{counted(facts['count'], 'trial')}: {FAILURES[facts['how']]}"
+    ),
+    "frozen-knobs-not-recorded": _not_recorded,
+    "no-trial-ended": _no_trial_ended,
+    "try-less-memory": _options,
+    "watts-unknown": lambda facts: (
+        f"{counted(facts['count'], 'trial')}: watts unknown; without --objective they "
+        "count"
+    ),
+    "run-doctor": lambda facts: (
+        f"fp8tune doctor{' --device cpu' * facts['on_cpu']} says what is missing on "
+        "this machine"
+    ),
+    "repair-and-retry": (
+        "after you fix the machine, run the same command again: it retries your config"
+    ),
+    "failed-before": lambda facts: (
+        f"{counted(facts['count'], 'setting')} failed before; a larger --budget may "
+        "retry them"
+    ),
+}
+"""What each code says."""
+
+
+def messages(findings: Iterable[Finding], *codes: str) -> Iterator[str]:
+    """Yield the sentences of the findings, or of those with these codes."""
+    for finding in findings:
+        if not codes or finding.code in codes:
+            yield message(finding)

@@ -1,0 +1,68 @@
+"""What a search finds of FP8 compared with bf16, in speed and in tokens per joule."""
+
+import pytest
+
+from tests.search.replayed import RECORDS, answered
+from tests.search.tries import PRECISION
+
+
+def findings(said):
+    """The findings on FP8, and on the answer, in their order."""
+    return [(f["code"], f.get("objective")) for f in said["findings"]]
+
+
+SPEED, ENERGY = "tokens-per-second", "tokens-per-joule"
+
+
+def test_bf16_that_is_faster_comes_first(replay):
+    slow = [r._replace(tokens_per_second=r.tokens_per_second * 0.7) for r in RECORDS]
+    records = [
+        old if old.knobs[PRECISION] == "bf16" else new
+        for old, new in zip(RECORDS, slow, strict=True)
+    ]
+    code, said = answered(replay, records)
+    assert findings(said)[0] == ("fp8-slower-than-bf16", SPEED)
+    assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "fp8", 0.875)
+    code, said = answered(replay, records, "--allow", "precision")
+    assert (code, said["knobs"][PRECISION], said["fp8_gain"]) == (0, "bf16", 0.875)
+
+
+@pytest.mark.parametrize(
+    ("bf16", "code"),
+    [((151.0,), "fp8-as-fast-as-bf16"), ((147.0, 166.0), "fp8-inconclusive")],
+)
+def test_bf16_that_is_as_fast_or_may_be(replay, bf16, code):
+    twins = [RECORDS[3]._replace(tokens_per_second=speed) for speed in bf16]
+    _, said = answered(replay, [*RECORDS[:3], *twins, RECORDS[4]])
+    assert (code, SPEED) in findings(said)
+
+
+def powered(*watts):
+    return [
+        r._replace(tokens_per_joule=r.tokens_per_second / w, power_w=w)
+        for r, w in zip(RECORDS, watts, strict=False)
+    ]
+
+
+def test_tokens_per_joule_as_the_objective(replay):
+    records = powered(400.0, 400.0, 700.0, 600.0)
+    code, said = answered(replay, records, "--objective", ENERGY)
+    assert (code, said["objective"]) == (0, ENERGY)
+    assert findings(said)[0] == ("baseline-best", ENERGY)
+    assert said["tokens_per_joule"]["baseline"]["value"] == 0.25
+    assert said["fp8_gain"] == pytest.approx(1 / 0.9)
+    assert answered(replay, records)[1]["output"] == "a.tuned.toml"
+
+
+def test_bf16_that_is_more_efficient_comes_first(replay):
+    """Whatever FP8 gains in tokens/s."""
+    records = powered(400.0, 200.0, 500.0, 250.0)
+    _, said = answered(replay, records, "--objective", ENERGY)
+    assert findings(said) == [
+        ("fp8-slower-than-bf16", ENERGY),
+        ("faster", ENERGY),
+        ("fp8-faster-than-bf16", SPEED),
+        ("other-objective", SPEED),
+    ]
+    gains = [f["gain"]["value"] for f in said["findings"][:3]]
+    assert gains == pytest.approx([0.625, 1.2, 1.25])
