@@ -1,6 +1,6 @@
 """What a report shows of a study: its answer in words, and each setting once.
 
-No other module of the report reads the fields of an answer.
+No other module of the report reads the fields of an outcome.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fp8tune.report.text import (
     capital,
@@ -19,22 +20,22 @@ from fp8tune.report.text import (
     setting_label,
 )
 from fp8tune.search import drift
-from fp8tune.search.aim import SPEED, UNITS, aimed
+from fp8tune.search.aim import ENERGY, SPEED, UNITS, aimed
 from fp8tune.search.choice import eligible
 from fp8tune.search.comments import choices, summary
 from fp8tune.search.lock import is_held
 from fp8tune.search.outcome import (
-    DOES_NOT_PAY,
     SAME_COMMAND,
     Ending,
     Estimate,
+    Finding,
     Outcome,
     decide,
     gain_of,
     machine_findings,
     with_config,
 )
-from fp8tune.search.output import closing
+from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, from_job
 from fp8tune.search.retries import counting, latest, uncharged_s
@@ -43,8 +44,7 @@ from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
-from fp8tune.search.statistics import Speed
-from fp8tune.search.wording import FAILURES, change, message, messages
+from fp8tune.search.wording import FAILURES, change, describe, message, messages
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, timed
@@ -58,6 +58,11 @@ ROLES = {
 """The roles that a setting may have, as the page names them."""
 CUT_OFF = "cut off by the budget"
 """The outcome of a setting whose trials the end of the budget cut off."""
+BEFORE_ANSWER = (
+    *("fp8-may-diverge", "fp8-rejected", "setting-rejected"),
+    *("fp8-slower-than-bf16", "fp8-as-fast-as-bf16"),
+)
+"""Findings that may come before the one that answers the search."""
 MAX_SENTENCE = 1000
 """Longest sentence [characters]."""
 
@@ -70,9 +75,9 @@ class Setting:
     ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
     how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
     ``value`` is what it reaches of the objective, on the scale of the chosen setting's
-    figure in the answer; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest
-    of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be
-    chosen reaches more in as much memory.
+    figure in the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the
+    highest of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that
+    may be chosen reaches more in as much memory.
     """
 
     point: Point
@@ -84,8 +89,8 @@ class Setting:
     runs: int
     may_be_chosen: bool
     why_not: str
-    value: Speed | None
-    speed: Speed | None
+    value: Estimate | None
+    speed: Estimate | None
     peak_gib: float
     expected: Expected
     on_frontier: bool = False
@@ -110,7 +115,7 @@ class Report:
     """
 
     study: SavedStudy
-    answer: Outcome
+    outcome: Outcome
     settings: Sequence[Setting]
     runs: Runs
     is_running: bool | None
@@ -123,7 +128,7 @@ class Report:
     @property
     def objective(self) -> str:
         """The objective of the search."""
-        return self.answer.objective
+        return self.outcome.objective
 
     @property
     def unit(self) -> str:
@@ -133,12 +138,12 @@ class Report:
     @property
     def chosen(self) -> Point | None:
         """The chosen setting."""
-        return self.answer.chosen
+        return self.outcome.chosen
 
     @property
     def seconds(self) -> float:
         """The part of the budget that was spent [s]."""
-        return self.answer.seconds
+        return self.outcome.seconds
 
     @property
     def output(self) -> str | None:
@@ -166,33 +171,34 @@ class Report:
     @property
     def stability(self) -> Mapping[Point, Stability]:
         """The comparison of losses at each setting that has one."""
-        return self.answer.stability
+        return self.outcome.stability
 
     @property
     def fp8_diverges(self) -> bool:
         """Whether nothing is proposed because FP8 diverges."""
-        return self.chosen is None and bool(self.answer.rejected)
+        return self.chosen is None and bool(self.outcome.rejected)
 
     @property
     def bf16_wins(self) -> bool:
         """Whether bf16 is faster than FP8, or FP8 diverges."""
-        return self.fp8_diverges or self.answer.measured.fp8_verdict == "slower"
+        return self.fp8_diverges or self.outcome.measured.fp8_verdict == "slower"
 
     @property
     def goes_on(self) -> bool:
         """Whether the same search with more time would tell more."""
-        is_open = self.output is None or not self.answer.is_conclusive
-        return bool(self.answer.ending.next_step) and is_open and not self.fp8_diverges
+        is_open = not self.outcome.is_conclusive or self.output is None
+        next_step = self.outcome.ending.next_step
+        return bool(next_step) and is_open and not self.fp8_diverges
 
     @property
     def changes(self) -> Sequence[Choice]:
         """The keys that the tuned config changes."""
-        return choices(self.plan, self.answer)
+        return choices(self.plan, self.outcome)
 
     @property
     def comment(self) -> Sequence[str]:
         """What the tuned config says of the search, the verdict first."""
-        return summary(self.plan, self.answer, self.study.name)
+        return summary(self.plan, self.outcome, self.study.name)
 
     def with_role(self, role: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
@@ -211,48 +217,52 @@ class Report:
 def read_report(study: SavedStudy) -> Report:
     """Return everything about a study that its report shows."""
     objective = str(study.about.get("objective", SPEED))
-    found = _answer(study, objective)
+    outcome = _outcome_of(study, objective)
     ended = isinstance(study.about.get("output"), str)
     return Report(
         study=study,
-        answer=found,
-        settings=_settings(study.plan, study.trials, found),
+        outcome=outcome,
+        settings=_settings(study.plan, study.trials, outcome),
         runs=by_point(study.plan.space, aimed(study.trials, objective)),
         is_running=False if ended else is_held(study.folder),
     )
 
 
-def _answer(study: SavedStudy, objective: str) -> Outcome:
-    """Return the answer of the trials, with what the search noted at its end."""
-    trials, about = study.trials, study.about
+def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
+    """Return the outcome of the trials, with what the search noted at its end."""
+    trials, plan = study.trials, study.plan
     process = latest(trials)
     spent = sum(t.record.cost_s for t in trials) - uncharged_s(trials, process)
-    counted = counting(trials, process)
-    ended = isinstance(about.get("output"), str)
-    ending = _ending(about) if ended else Ending(SAME_COMMAND)
-    plan = study.plan
-    found = decide(plan.space, plan.given, counted, spent, objective, ending)
-    return with_config(found._replace(trials=len(trials)), plan, trials, spent)
+    counted, ending = counting(trials, process), _ending(study.about)
+    outcome = decide(plan.space, plan.given, counted, spent, objective, ending)
+    outcome = outcome._replace(trials=len(trials))
+    return with_config(outcome, plan, trials, spent)
 
 
-def _ending(about: Mapping[str, object]) -> Ending:
+def _ending(about: Mapping[str, Any]) -> Ending:
     """Return how the search ended, by what it noted."""
+    if not isinstance(about.get("output"), str):
+        return Ending(SAME_COMMAND)
     match about.get("ending"):
-        case {"next_step": str(step), "settling_s": float(s), "unchecked": str(why)}:
-            return Ending(step, s if 0 < s < 1e9 else 0.0, why)
+        case {
+            "next_step": str(step),
+            "settling_s": float(seconds),
+            "unchecked": str(why),
+        }:
+            return Ending(step, seconds if 0 < seconds < 1e9 else 0.0, why)
     return Ending()
 
 
-def _settings(plan: Plan, trials: Sequence[Trial], found: Outcome) -> list[Setting]:
-    space, objective = plan.space, found.objective
+def _settings(plan: Plan, trials: Sequence[Trial], outcome: Outcome) -> list[Setting]:
+    space, objective = plan.space, outcome.objective
     runs = by_point(space, trials)
-    roles = _roles(plan, runs, found)
-    speeds = _on_one_scale(runs, found.chosen, _answered(plan, found, SPEED))
+    roles = _roles(plan, runs, outcome)
+    speeds = _on_one_scale(runs, outcome.chosen, _decided(plan, outcome, SPEED))
     values = speeds
     if objective != SPEED:
         by_objective = by_point(space, aimed(trials, objective))
-        answered = _answered(plan, found, objective)
-        values = _on_one_scale(by_objective, found.chosen, answered)
+        decided = _decided(plan, outcome, objective)
+        values = _on_one_scale(by_objective, outcome.chosen, decided)
     expected = from_job(space, plan.config.job)
     free = set(eligible(space, plan.given, trials))
     varied = {
@@ -269,9 +279,9 @@ def _settings(plan: Plan, trials: Sequence[Trial], found: Outcome) -> list[Setti
             precision=str(space.value(point, "precision") or ""),
             outcome=_outcome(own),
             runs=len(own),
-            may_be_chosen=point in free and point not in found.memory_shortage,
-            why_not=found.memory_shortage.get(point)
-            or _why_not(plan, found, point, own, free),
+            may_be_chosen=point in free and point not in outcome.memory_shortage,
+            why_not=outcome.memory_shortage.get(point)
+            or _why_not(plan, outcome, point, own, free),
             value=values.get(point),
             speed=speeds.get(point),
             peak_gib=max(trial.record.peak_gib for trial in own),
@@ -286,45 +296,43 @@ def _settings(plan: Plan, trials: Sequence[Trial], found: Outcome) -> list[Setti
     ]
 
 
-def _roles(plan: Plan, runs: Runs, found: Outcome) -> dict[str, Point | None]:
+def _roles(plan: Plan, runs: Runs, outcome: Outcome) -> dict[str, Point | None]:
     """Return the point that has each role."""
-    pair, space = found.measured.pair, plan.space
-    in_bf16 = [space.with_precision(p, "bf16") for p in (found.chosen, plan.given) if p]
+    pair, space = outcome.measured.pair, plan.space
+    in_bf16 = [
+        space.with_precision(p, "bf16") for p in (outcome.chosen, plan.given) if p
+    ]
     return {
-        "chosen": found.chosen,
+        "chosen": outcome.chosen,
         "baseline": plan.given,
         "bf16-baseline": pair.bf16
         if pair
         else next((p for p in in_bf16 if p in runs), None),
-        "runner-up": found.runner_up,
+        "runner-up": outcome.runner_up,
     }
 
 
-def _answered(plan: Plan, found: Outcome, objective: str) -> dict[Point, Speed]:
-    """Return the figures of the answer by their settings."""
-    compared = found.speed if objective == SPEED else found.energy
-    figures = {plan.given: compared.baseline, found.chosen: compared.chosen}
-    if compared.pair and compared.pair.fp8 == found.chosen:
-        figures[compared.pair.bf16] = compared.bf16_baseline
-    return {
-        point: Speed(known.value, known.low or known.value, known.high or known.value)
-        for point, known in figures.items()
-        if point and known
-    }
+def _decided(plan: Plan, outcome: Outcome, objective: str) -> dict[Point, Estimate]:
+    """Return the figures of the outcome by their settings."""
+    measured = outcome.energy if objective == ENERGY else outcome.speed
+    figures = {outcome.chosen: measured.chosen, plan.given: measured.baseline}
+    if measured.pair and measured.pair.fp8 == outcome.chosen:
+        figures[measured.pair.bf16] = measured.bf16_baseline
+    return {point: figure for point, figure in figures.items() if point and figure}
 
 
 def _on_one_scale(
-    runs: Runs, chosen: Point | None, answered: Mapping[Point, Speed]
-) -> dict[Point, Speed]:
+    runs: Runs, chosen: Point | None, decided: Mapping[Point, Estimate]
+) -> dict[Point, Estimate]:
     """Return how fast each setting is, so that all compare with the chosen one.
 
     The machine may have changed between the search and the confirmation. A setting
     that was only measured before it is scaled by how the chosen one has changed since.
     """
     before = during(runs, confirmation=False)
-    mine = answered.get(chosen) if chosen else None
+    mine = decided.get(chosen) if chosen else None
     scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
-    speeds = dict(answered)
+    speeds = dict(decided)
     for point, own in runs.items():
         measured = speed_of(runs, point)
         if point in speeds or measured is None:
@@ -334,7 +342,7 @@ def _on_one_scale(
             factor = mine.value * ratio.value / measured.value
         else:
             factor = 1.0 if confirmed(own) else scale
-        speeds[point] = Speed(*(factor * end for end in measured))
+        speeds[point] = Estimate(*(factor * end for end in measured))
     return speeds
 
 
@@ -347,13 +355,13 @@ def _outcome(trials: Sequence[Trial]) -> str:
 
 
 def _why_not(
-    plan: Plan, found: Outcome, point: Point, own: Sequence[Trial], free: set[Point]
+    plan: Plan, outcome: Outcome, point: Point, own: Sequence[Trial], free: set[Point]
 ) -> str:
     """Return why a setting that ran may not be chosen, if that is not by its memory."""
-    if outcome := found.broken.get(point):
-        return f"failed in another run: {FAILURES[outcome]}"
+    if failed := outcome.broken.get(point):
+        return f"failed in another run: {FAILURES[failed]}"
     ran = plan.space.allows(point, plan.given) and _outcome(own) == "ok"
-    return "FP8 diverges" if ran and found.rejected and point not in free else ""
+    return "FP8 diverges" if ran and outcome.rejected and point not in free else ""
 
 
 def frontier(settings: Iterable[Setting]) -> set[Point]:
@@ -368,22 +376,24 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
 
 
 def headline(report: Report) -> str:
-    """Return the answer in one line: that FP8 does not pay, else the verdict."""
-    found = report.answer
+    """Return the answer in one line: the first finding that is no warning."""
     if not report.study.trials:
         return "No trial has ended yet"
-    if found.find("fp8-may-diverge"):
+    if report.outcome.find("fp8-may-diverge"):
         return "Inconclusive: FP8 may diverge"
-    first = found.find(*DOES_NOT_PAY) or next(
-        each for each in found.findings if each.code != "fp8-rejected"
-    )
-    yet = " yet" * (report.output is None and found.chosen is None)
-    return f"{_sentence(message(first))[:-1]}{yet}"
+    yet = " yet" * (report.output is None and report.chosen is None)
+    return f"{capital(clean(message(_answer(report)), MAX_SENTENCE))}{yet}"
+
+
+def _answer(report: Report) -> Finding:
+    """Return the finding that answers the search, whatever FP8 gains."""
+    findings = report.outcome.findings
+    return next(each for each in findings if each.code not in BEFORE_ANSWER)
 
 
 def warnings(report: Report) -> Iterator[str]:
     """Yield what must be known before the answer is believed."""
-    found, trials = report.answer, report.study.trials
+    learns, trials = report.outcome.learns, report.study.trials
     if report.is_rehearsal:
         yield (
             "A rehearsal on a CPU. The trials are real FP8 training, but nothing here "
@@ -401,25 +411,25 @@ def warnings(report: Report) -> Iterator[str]:
         yield f"Extrapolated, not measured whole ({count}): {method}."
     if changed := drift.told(by_point(report.plan.space, trials)):
         yield changed
-    if found.learns and found.learns.verdict == LossVerdict.OUTSIDE:
-        yield f"More tokens may not be worth it: {verdict_line(found.learns)}."
+    if learns and learns.verdict == LossVerdict.OUTSIDE:
+        yield f"More tokens may not be worth it: {verdict_line(learns)}."
     if report.output is None:
         states = {True: "still runs", False: "was cut off before its end"}
         doubt = "still runs, or was cut off"
         state = doubt if report.is_running is None else states[report.is_running]
         yield f"The search {state}. The answer may change."
-    elif report.goes_on:
-        yield "The search ended before its last comparisons. The answer may change."
 
 
 def sentences(report: Report) -> Iterator[str]:
-    """Yield the terminal's lines as sentences, and what only the page says."""
-    found, plan, study = report.answer, report.plan, report.study
-    *lines, counted = closing(found, plan, "")
-    if found.chosen is None and not report.is_replay:
-        lines += messages(machine_findings(study.trials, on_cpu=report.is_rehearsal))
-    above = f"{headline(report)}."
-    yield from (line for line in map(_sentence, lines) if line != above)
+    """Yield the findings as sentences, and what only the page says."""
+    outcome, study = report.outcome, report.study
+    if report.chosen not in (None, report.plan.given):
+        yield f"Chosen: {clean(describe(report.plan, report.chosen), MAX_SENTENCE)}."
+    findings = [*outcome.findings] if study.trials else []
+    if outcome.chosen is None and not report.is_replay:
+        findings += machine_findings(study.trials, on_cpu=report.is_rehearsal)
+    title = None if outcome.find("fp8-may-diverge") else _answer(report)
+    yield from map(_sentence, messages(each for each in findings if each != title))
     chosen, runner_up = report.with_role("chosen"), report.with_role("runner-up")
     if chosen is None:
         return
@@ -428,22 +438,20 @@ def sentences(report: Report) -> Iterator[str]:
         of = f" of {capacity:.1f}" if capacity else ""
         where = "of the process" if report.is_rehearsal else "allocated"
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
-    if not found.measured.bf16_baseline and not report.is_rehearsal:
-        yield "No bf16 baseline was measured: what FP8 gains is not known."
-    if runner_up and found.runner_up_gain and not found.find("runner-up"):
+    if runner_up and outcome.runner_up_gain and not outcome.find("runner-up"):
         yield (
             f"Runner-up: {runner_up.label}, {number(runner_up.key_value)} "
-            f"{report.unit}: {change(found.runner_up_gain)} compared with the chosen "
+            f"{report.unit}: {change(outcome.runner_up_gain)} compared with the chosen "
             "one."
         )
-    known = found.learns or found.ending.unchecked or report.is_replay
+    known = outcome.learns or outcome.ending.unchecked or report.is_replay
     if not known and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."
     start = study.about.get("start")
     if isinstance(start, dict) and start.get("study"):
         how = clean(str(start.get("said")))
         yield f"The search {how}. None of that study's trials is counted here."
-    yield f"{_sentence(counted)} Intervals are 95 % and count the spread between runs."
+    yield f"{counts(outcome)}. Intervals are 95 % and count the spread between runs."
 
 
 def _sentence(line: str) -> str:

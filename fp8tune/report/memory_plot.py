@@ -146,14 +146,15 @@ def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
         value, low, high = setting.value
         look = style.of_precision(setting.precision)
         is_chosen = "chosen" in setting.roles
-        axes.errorbar(
-            setting.peak_gib,
-            value,
-            [[value - low], [high - value]],
-            color=look["color"],
-            capsize=3,
-            linewidth=1.2,
-        )
+        if low is not None and high is not None:
+            axes.errorbar(
+                setting.peak_gib,
+                value,
+                [[value - low], [high - value]],
+                color=look["color"],
+                capsize=3,
+                linewidth=1.2,
+            )
         axes.plot(
             setting.peak_gib,
             value,

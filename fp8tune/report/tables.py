@@ -20,6 +20,7 @@ from fp8tune.report.text import (
 )
 from fp8tune.search.aim import tokens_per_joule
 from fp8tune.search.duration import shown
+from fp8tune.search.outcome import Estimate
 from fp8tune.search.runs import deviation
 from fp8tune.search.statistics import speed
 from fp8tune.trials.record import Record
@@ -63,7 +64,7 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         trial.stage,
         setting_label(space.knobs, space.point(record.knobs)),
         CUT_OFF if trial.cut_off else record.outcome,
-        interval(speed([record], spread)) if timed else "-",
+        interval(_speed(record, spread)) if timed else "-",
         number(joules) if timed and joules else "-",
         gib(record.peak_gib),
         gib(record.reserved_gib),
@@ -71,6 +72,11 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         shown(record.cost_s),
         "; ".join(_remarks(trial)),
     )
+
+
+def _speed(record: Record, spread: float) -> Estimate | None:
+    measured = speed([record], spread)
+    return measured and Estimate(*measured)
 
 
 def _remarks(trial: Trial) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.statistics import Speed
+from fp8tune.search.outcome import Estimate
 from fp8tune.trials.space import Knob, Point, shown
 
 _NO_UTF8 = re.compile("[\ud800-\udfff\ufffe\uffff]")
@@ -32,13 +32,14 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def interval(speed: Speed | None) -> str:
-    """Return a value with its 95 % interval, if it has one: ``150 (149 to 151)``."""
-    if speed is None:
+def interval(measured: Estimate | None) -> str:
+    """Return a value with its 95 % interval if it has one: ``150 (149 to 151)``."""
+    if measured is None:
         return "not measured"
-    if speed.low == speed.high:
-        return number(speed.value)
-    return f"{number(speed.value)} ({number(speed.low)} to {number(speed.high)})"
+    value, low, high = measured
+    if low is None or high is None:
+        return number(value)
+    return f"{number(value)} ({number(low)} to {number(high)})"
 
 
 def percent(ratio: float) -> str:
