@@ -185,9 +185,9 @@ class Builtin:
                 if not part.ok or part.memory_shortage:
                     break
             if all(part.ok and not part.memory_shortage for _, part in found):
-                made = extrapolated(found, spec.layers, self.job(knobs))
-                fits = made.peak_gib <= self.setup.larger_gib
-                return made._replace(outcome="ok" if fits else "oom", cost_s=spent)
+                full = extrapolated(found, spec.layers, self.job(knobs))
+                fits = full.peak_gib <= self.setup.larger_gib
+                return full._replace(outcome="ok" if fits else "oom", cost_s=spent)
             if found[0][1].outcome not in ("oom", "ok"):
                 return found[0][1]._replace(cost_s=spent)
         return whole._replace(cost_s=spent)
@@ -205,7 +205,7 @@ class Builtin:
         def hear(line: dict[str, Any]) -> None:
             nonlocal before_stage
             if "stage" in line:
-                before_stage = said.stat().st_size
+                before_stage = stderr.stat().st_size
             self.hear(line)
 
         began = time.time()
@@ -213,24 +213,24 @@ class Builtin:
         waited = time.monotonic() - start
         with ExitStack() as held:
             where = self.setup.scratch or None
-            made = tempfile.TemporaryDirectory(prefix=SCRATCH, dir=where)
-            folder = held.enter_context(made)
-            path, said = Path(folder) / "spec.json", Path(folder) / "stderr"
+            scratch = tempfile.TemporaryDirectory(prefix=SCRATCH, dir=where)
+            folder = held.enter_context(scratch)
+            path, stderr = Path(folder) / "spec.json", Path(folder) / "stderr"
             path.write_text(json.dumps(spec._asdict()), encoding="utf-8")
-            errors = held.enter_context(said.open("wb"))
+            errors = held.enter_context(stderr.open("wb"))
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
-            heard = run_worker(command, SILENCE_S, left, errors, hear, needs)
-            cause = last_line(said, before_stage)
-            found = worker_record(knobs, spec, heard, cause)
+            result = run_worker(command, SILENCE_S, left, errors, hear, needs)
+            cause = last_line(stderr, before_stage)
+            found = worker_record(knobs, spec, result, cause)
         found = found._replace(cost_s=found.cost_s + waited)
         if not self.guard:
             return found
         before = self.guard.free(deadline, before)
         samples = self.guard.driver.samples(began, time.time())
-        found = without_throttled_steps(found, heard.events, samples)
-        steady = self.guard.driver.samples(*stage_times(heard, "steady", "profile"))
-        seen = summary(steady) | power(found, heard.events, samples)
+        found = without_throttled_steps(found, result.events, samples)
+        steady = self.guard.driver.samples(*stage_times(result, "steady", "profile"))
+        seen = summary(steady) | power(found, result.events, samples)
         return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One GPU standing for many, or for a larger one: what is added to what was measured.
+"""Extrapolate a trial to many GPUs, or to a larger one than this machine's.
 
 A trial of many ranks is rank 0's true share of memory and compute with collectives that
 move nothing. The time that they would take comes from published bandwidths. Where the
@@ -27,7 +27,7 @@ one of its sources the fitted network is 16 % slower."""
 
 
 def communication_ms(job: Job) -> float | None:
-    """Time that collectives add to an optimizer step [ms]; ``None`` where unknown.
+    """Return the time that collectives add to a step [ms]; ``None`` if unknown.
 
     By ``speed.bf16_seconds`` and ``speed.fp8_seconds``: NVLink in nodes of
     ``speed.node`` GPUs and 400 Gb/s per GPU between them. FP8 without compile, of which
@@ -44,7 +44,7 @@ def communication_ms(job: Job) -> float | None:
 
 
 def communication_ends_ms(job: Job) -> list[float]:
-    """The same if collectives are slower or faster than fitted; [] where unknown.
+    """Return the same for slower and faster collectives; [] if unknown.
 
     In one order for all settings, and with FP8 weights gathered in FP8 and in bf16: of
     what that saves one report saw nothing (``speed.fp8_gather_gain``).
@@ -65,7 +65,7 @@ def communication_ends_ms(job: Job) -> list[float]:
 
 
 def depths(layers: int, period: int) -> list[tuple[int, int]]:
-    """Pairs of depths to measure instead of a whole model, the largest first.
+    """Return pairs of depths to measure in place of a whole model, largest first.
 
     Each is a multiple of ``period``, after which the blocks repeat.
     """
@@ -79,7 +79,7 @@ def depths(layers: int, period: int) -> list[tuple[int, int]]:
 
 
 def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> Record:
-    """The record of a job with ``layers`` blocks from those of two shallower models.
+    """Return a job's record, extrapolated from those of two shallower models.
 
     Step times lie on a line through both. Memory is the larger of such a line and of
     ``peak_by_shape``. ``extrapolation_error`` is half of the 95 % interval of the step
@@ -99,20 +99,20 @@ def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> R
     tokens = deep.tokens_per_second * middles[1]
     errors = [_error_ms(record) for record in (shallow, deep)]
     error = math.hypot((1 - reach) * errors[0], reach * errors[1]) / step_ms
-    said = f"from {low} and {high} of {layers} blocks, which fit this GPU"
+    source = f"from {low} and {high} of {layers} blocks, which fit this GPU"
     return deep._replace(
         tokens_per_second=tokens / step_ms,
         step_ms=(step_ms,),
         peak_gib=peak_gib + more_gib,
         reserved_gib=line(shallow.reserved_gib, deep.reserved_gib) + more_gib,
         cost_s=shallow.cost_s + deep.cost_s,
-        extrapolated=said,
+        extrapolated=source,
         extrapolation_error=error,
     )
 
 
 def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> float:
-    """Peak memory of a job with ``layers`` blocks by the shape of the facts [GiB].
+    """Return the peak memory of a job with ``layers`` blocks by the facts' shape [GiB].
 
     ``peaks`` are those of two depths, as measured: ``memory.peak_gib`` over depth is
     shifted and scaled to go through both. Without the building of the model, which no
@@ -134,7 +134,7 @@ def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> 
 
 
 def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
-    """The record of one rank as that of all, with the time of their collectives.
+    """Return one rank's record as that of all ranks, with the time of collectives.
 
     ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.
     """
@@ -149,13 +149,13 @@ def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
     if added is not None:
         how = f"plus {added:.1f} ms of communication a step by published bandwidths"
     alone = record.extrapolated
-    said = f"rank 0 of {ranks}, {how}"
+    source = f"rank 0 of {ranks}, {how}"
     return record._replace(
         tokens_per_second=record.tokens_per_second
         * ranks
         * step_ms
         / (step_ms + (added or 0.0)),
-        extrapolated=f"{said}; {alone}" if alone else said,
+        extrapolated=f"{source}; {alone}" if alone else source,
         communication_ms=added or 0.0,
         communication_ends_ms=tuple(ends),
         extrapolation_error=error,
@@ -165,7 +165,7 @@ def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
 def _communication_error(
     job: Job, step_ms: float, added: float | None, ends: Sequence[float]
 ) -> float | None:
-    """What the collectives' time leaves open of tokens/s, relative.
+    """Return the relative error of tokens/s that the collectives' time leaves.
 
     The worst of what they may take as well, and no more than predicted speeds are
     wrong.
@@ -181,14 +181,14 @@ def _communication_error(
 
 
 def _combined(record: Record, error: float | None) -> float | None:
-    """Both errors of one figure: that of its depth and that of its collectives."""
+    """Combine the errors by depth and by collectives."""
     if error is None:
         return None
     return math.hypot(error, record.extrapolation_error or 0.0)
 
 
 def _error_ms(record: Record) -> float:
-    """Half of the 95 % interval of the median of step times [ms]."""
+    """Return half of the 95 % interval of the median step time [ms]."""
     times = record.step_ms
     if len(times) < 2:
         return 0.0

@@ -49,17 +49,17 @@ _BROKEN = {"flood": "printed too much", "mute": "closed its output"}
 
 
 def worker_record(
-    knobs: dict[str, Any], spec: Spec, heard: WorkerResult, said: str
+    knobs: dict[str, Any], spec: Spec, result: WorkerResult, last_line: str
 ) -> Record:
-    """What a worker's lines amount to; ``said`` is its last word on stderr."""
-    found = _base_record(knobs, spec, heard, _event(heard, "done"), said)
-    start, end = stage_times(heard, "import", "build")
+    """Return the record of a worker; ``last_line`` is its last line on stderr."""
+    found = _base_record(knobs, spec, result, _event(result, "done"), last_line)
+    start, end = stage_times(result, "import", "build")
     return found._replace(import_s=round(end - start, 3)) if end > start else found
 
 
-def stage_times(heard: WorkerResult, first: str, last: str) -> tuple[float, float]:
+def stage_times(result: WorkerResult, first: str, last: str) -> tuple[float, float]:
     """Return when two stages began [s since 1970]; zeros if one did not."""
-    at = {str(event.get("stage")): event.get("at") for event in heard.events}
+    at = {str(event.get("stage")): event.get("at") for event in result.events}
     start, end = at.get(first), at.get(last)
     if isinstance(start, float) and isinstance(end, float):
         return start, end
@@ -81,53 +81,53 @@ def series(events: Iterable[dict[str, Any]]) -> tuple[Series, Series]:
 def _base_record(
     knobs: dict[str, Any],
     spec: Spec,
-    heard: WorkerResult,
+    result: WorkerResult,
     done: dict[str, Any] | None,
-    said: str,
+    last_line: str,
 ) -> Record:
-    base = Record(knobs, "launch", cost_s=heard.seconds)
-    failed = _event(heard, "failed")
+    base = Record(knobs, "launch", cost_s=result.seconds)
+    failed = _event(result, "failed")
     try:
         if done is not None:
-            return _measured(base, spec, heard, done)
+            return _measured(base, spec, result, done)
         if failed is not None:
-            return _failed(base, heard, failed)
+            return _failed(base, result, failed)
     except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"the worker's report cannot be read: {type(error).__name__} {error}"
         return base._replace(message=message[:500])
-    outcome, message = _unfinished(heard, spec.device)
-    if heard.ended == "exit" and said:  # else it was cut off, not ended
-        message += f"; it said last: {said}"
-    return base._replace(outcome=outcome, message=message, stage_reached=heard.stage)
+    outcome, message = _unfinished(result, spec.device)
+    if result.ended == "exit" and last_line:  # else it was cut off, not ended
+        message += f"; it said last: {last_line}"
+    return base._replace(outcome=outcome, message=message, stage_reached=result.stage)
 
 
-def _failed(base: Record, heard: WorkerResult, failed: dict[str, Any]) -> Record:
+def _failed(base: Record, result: WorkerResult, failed: dict[str, Any]) -> Record:
     message = f"{failed['error']}: {failed['message']}"
     base = base._replace(message=message[:500], error=str(failed["error"])[:100])
-    base = base._replace(stage_reached=heard.stage)
+    base = base._replace(stage_reached=result.stage)
     kind = "launch" if base.never_began else failed["kind"]
-    if heard.stage == "compile" and kind == "user":
+    if result.stage == "compile" and kind == "user":
         kind = "compile"
     if kind not in OUTCOMES:
         raise ValueError(kind)
     if kind == "nan":
-        losses, norms = series(heard.events)
+        losses, norms = series(result.events)
         base = base._replace(losses=losses, grad_norms=norms)
     return base._replace(outcome=kind)
 
 
-def _unfinished(heard: WorkerResult, device: str) -> tuple[str, str]:
+def _unfinished(result: WorkerResult, device: str) -> tuple[str, str]:
     """Return outcome and message of a worker that gave neither result nor error."""
-    where, code = f"in stage {heard.stage}", heard.code
-    if heard.ended == "late":
-        return _LATE.get(heard.stage, "hang"), f"given up {where}"
-    if heard.ended in _BROKEN:
-        return "launch", f"the worker {_BROKEN[heard.ended]} {where}"
+    where, code = f"in stage {result.stage}", result.code
+    if result.ended == "late":
+        return _LATE.get(result.stage, "hang"), f"given up {where}"
+    if result.ended in _BROKEN:
+        return "launch", f"the worker {_BROKEN[result.ended]} {where}"
     if code == -signal.SIGKILL:
-        loaded = heard.stage not in BEFORE_BUILD
+        loaded = result.stage not in BEFORE_BUILD
         kind = "oom" if device == "cpu" and loaded else "launch"
         return kind, f"killed {where}, probably by the system for host memory"
-    kind = "compile" if heard.stage == "compile" else "launch"
+    kind = "compile" if result.stage == "compile" else "launch"
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
             return kind, f"the worker died of {signal.Signals(-code).name} {where}"
@@ -135,12 +135,12 @@ def _unfinished(heard: WorkerResult, device: str) -> tuple[str, str]:
 
 
 def _measured(
-    base: Record, spec: Spec, heard: WorkerResult, done: dict[str, Any]
+    base: Record, spec: Spec, result: WorkerResult, done: dict[str, Any]
 ) -> Record:
     """Return the record of a trial that finished; raises ``BadRecord`` and others."""
-    built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
-    about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
-    losses, norms = series(heard.events)
+    built: dict[str, Any] = _event(result, "float8_linears", whole=True) or {}
+    about: dict[str, Any] = _event(result, "torch", whole=True) or {}
+    losses, norms = series(result.events)
     found = from_data(
         {
             **base.data(),
@@ -151,8 +151,8 @@ def _measured(
             "reserved_gib": done["reserved_gib"],
             "losses": losses,
             "grad_norms": norms,
-            "all_step_ms": [e["step_ms"] for e in heard.events if "step" in e],
-            "environment": _environment(heard),
+            "all_step_ms": [e["step_ms"] for e in result.events if "step" in e],
+            "environment": _environment(result),
             "versions": {name: about[name] for name in VERSIONS if name in about},
             "float8_linears": built.get("float8_linears", 0),
             "checkpointed": built.get("checkpointed", 0),
@@ -184,16 +184,16 @@ def _missing_float8(spec: Spec, found: Record) -> str:
     return missing if ran < least else ""
 
 
-def _environment(heard: WorkerResult) -> str:
-    about = _event(heard, "torch", whole=True) or {}
+def _environment(result: WorkerResult) -> str:
+    about = _event(result, "torch", whole=True) or {}
     return f"{about.get('device', '?')}, torch {about.get('torch', '?')}"
 
 
 def _event(
-    heard: WorkerResult, name: str, *, whole: bool = False
+    result: WorkerResult, name: str, *, whole: bool = False
 ) -> dict[str, Any] | None:
     """Return the first event with that field, or only the field's value."""
-    for event in heard.events:
+    for event in result.events:
         if name in event:
             return event if whole else event[name]
     return None

@@ -115,13 +115,13 @@ def next_run(
     ``steps`` is the length of runs if there is no run yet.
     """
     steps = curves[0].loss_run.steps if curves else steps
-    made = {(curve.precision, curve.loss_run) for curve in curves}
+    done = {(curve.precision, curve.loss_run) for curve in curves}
     for warmup, seeds in _warmups_and_seeds(curves, conditions, steps):
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             config = conditions.warmup_steps, conditions.may_change_warmup
             run = LossRun(seed, warmup, steps, *config)
             for precision in ("bf16", "fp8"):
-                if (precision, run) in made:
+                if (precision, run) in done:
                     continue
                 setting = in_precision(space, point, precision)
                 if not setting or not conditions.can_run(space.values(setting), run):
