@@ -217,12 +217,12 @@ def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
 
 
 def test_without_time_for_the_first_steps_it_says_what_to_type():
-    made, budget = runner(nan=range(2000), cost_s=150.0), 1650.0
+    made, budget = runner(nan=range(2000), cost_s=150.0), 1700.0
     found, study = searched(made, budget, LONG)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert stages(study) == (7, 7)
-    assert found.ending.unchecked == "no time to end; give --budget 58m or more"
-    longer = searched(made, 58 * 60.0, LONG, study=study)[0]
+    assert found.ending.unchecked == "no time to end; give --budget 51m or more"
+    longer = searched(made, 51 * 60.0, LONG, study=study)[0]
     assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
         "",
         "inside",
