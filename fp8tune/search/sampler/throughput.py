@@ -16,7 +16,7 @@ from fp8tune.search.sampler.acquisition import (
 from fp8tune.search.sampler.base import Proposal, ProposingSampler
 from fp8tune.search.sampler.space import Point
 
-ENOUGH, ENOUGH_EARLIER = 0.001, 0.003
+ENOUGH, ENOUGH_EARLIER = 0.0005, 0.003
 """Expected gain of the most promising setting below which a search ends; the latter
 where a similar study is believed, which has looked for the rest."""
 WORTH_A_RISK = 0.01
@@ -35,7 +35,7 @@ class ThroughputSampler(ProposingSampler):
 
     Each trial goes where the expected improvement times the chance to run is largest,
     among the settings whose chance to fit is at least ``FEASIBLE``. A study ends when
-    none is expected to gain 0.1 %, every value of a knob was tried once, and no small
+    none is expected to gain 0.05 %, every value of a knob was tried once, and no small
     number of settings is left.
     """
 
