@@ -17,8 +17,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.process import RESULTS
-from benchmarks.search.landscape import World, world
-from benchmarks.search.race import estimate
+from benchmarks.search.landscape import World, estimate, world
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.prepare import ENOUGH_S, PART
@@ -30,6 +29,11 @@ from fp8tune.trials.record import FULL
 FIRST, COUNT = 660_000, 60
 """Evaluation seeds; no tuning used them."""
 MINUTES = (20, 120)
+HEAD = (
+    "| budget [min] | n | median | mean | worst | below 0.9 | over after [min], median "
+    "| out of memory, mean | most | trials, median |"
+)
+RULE = "| ---: " * 10 + "|"
 ESTIMATES = {"wrong by 25 % per cell": 0.25, "none": 0.0}
 
 
@@ -73,11 +77,7 @@ def fraction(place: World, point: tuple[int, ...] | None) -> float:
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
     """Return a table with a line for each estimate, budget and weight of steps."""
-    lines = [
-        "| estimate | steps | budget [min] | n | median | mean | worst | below 0.9 "
-        "| over after [min], median | out of memory, mean | most | trials, median |",
-        "| --- | --- | ---: " + "| ---: " * 9 + "|",
-    ]
+    lines = [f"| estimate | steps {HEAD}", f"| --- | --- {RULE}"]
     for name, error in ESTIMATES.items():
         for minutes in MINUTES:
             for steps, heavy in (("all", None), ("of 10 to 60 s", True)):
@@ -88,14 +88,16 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
                     and heavy in (None, row["heavy"])
                 ]
                 if own:
-                    cells = [name, steps, str(minutes), str(len(own)), *_cells(own)]
-                    lines.append(f"| {' | '.join(cells)} |")
+                    lines.append(f"| {name} | {steps} {line(own)}")
     return "\n".join(lines)
 
 
-def _cells(rows: Sequence[dict[str, Any]]) -> list[str]:
+def line(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the figures of searches with one budget, as ``HEAD`` names them."""
     fractions = [row["fraction"] for row in rows]
-    return [
+    cells = [
+        str(rows[0]["minutes"]),
+        str(len(rows)),
         f"{statistics.median(fractions):.3f}",
         f"{statistics.fmean(fractions):.3f}",
         f"{min(fractions):.3f}",
@@ -105,6 +107,7 @@ def _cells(rows: Sequence[dict[str, Any]]) -> list[str]:
         str(max(row["oom"] for row in rows)),
         f"{statistics.median(sum(row['trials'].values()) for row in rows):.0f}",
     ]
+    return f"| {' | '.join(cells)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,6 +23,8 @@ from fp8tune.runners.sampling import (
     micro_batches,
     whole_step_ms,
 )
+from fp8tune.search.prior import Prior
+from fp8tune.search.sampler import Expected
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Knob, Point, Space
 
@@ -250,3 +252,17 @@ def _truth(space: Space, point: Point, shape: Shape, capacity: float) -> Truth:
     steps = max(5.0, min(60.0, STEPS * v["batch"] * shape.seq / speed))
     micro_s = steps / STEPS
     return Truth("ok", speed, speed, peak, shape.start_s, compile_s, micro_s)
+
+
+def estimate(world: World, error: float) -> Prior:
+    """An estimate that is wrong by as much, in each cell by its own factor."""
+    draw = random.Random(world.seed + 1)  # noqa: S311
+    cells = sorted(set(map(world.space.cell, world.truth)))
+    factors = {c: (draw.gauss(0, error), draw.gauss(0, error)) for c in cells}
+
+    def expect(point: Point) -> Expected:
+        truth = world.truth[point]
+        memory, speed = map(math.exp, factors[world.space.cell(point)])
+        return Expected(truth.peak_gib * memory, truth.would_be * speed)
+
+    return expect

@@ -1,9 +1,9 @@
-"""How close to the optimum each strategy comes on recorded landscapes.
+"""Whole searches on recorded landscapes.
 
 A recorded landscape is every setting of a config, run once for real
-(``python -m benchmarks.on_gpu landscape``). What was measured is taken for the truth;
-each race draws its own noise between runs, since one run does not tell it. Strategies
-that need an estimate of settings that do not run are left out.
+(`python -m benchmarks.on_gpu landscape`). What was measured is taken for the truth;
+each search draws its own noise of 0.5 % between runs, since one run does not tell it.
+Figures are fractions of the best setting that leaves memory free.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.process import RESULTS, ROOT
-from benchmarks.search.field import ARMS
+from benchmarks.search.budgets import HEAD, MINUTES, RULE, line, searched
 from benchmarks.search.landscape import Truth, World
-from benchmarks.search.race import Result
-from benchmarks.search.recording import raced, record
-from benchmarks.search.table import fractions, gaps, summary
+from benchmarks.search.recording import record
 from fp8tune.job import Target
 from fp8tune.search.plan import Plan, plan_for_records, read_config
 from fp8tune.trials.record import Record, parse_all
@@ -29,7 +27,6 @@ from fp8tune.trials.record import Record, parse_all
 FILE = re.compile(r"landscape_(.+)_(cuda|cpu)\.jsonl")
 NOISE = 0.005
 """Relative: between runs of a setting, the middle of what generated landscapes have."""
-FIELD = [name for name in ARMS if "estimate" not in name]
 
 
 class Landscape(NamedTuple):
@@ -73,78 +70,52 @@ def _truth(one: Record) -> Truth:
     return Truth(one.outcome, speed, speed, one.peak_gib, start_s, micro_s=micro_s)
 
 
-def _run(task: tuple[Landscape, str], seed: int) -> Result:
-    landscape, name = task
-    return ARMS[name](world(landscape, seed))
-
-
-def measured(
-    found: Sequence[Landscape], field: Sequence[str], seeds: range, jobs: int
-) -> Iterator[dict[str, Any]]:
-    """The figures of each landscape."""
-    tasks = [(landscape, name) for landscape in found for name in field]
-    results = dict(raced(tasks, seeds, _run, jobs))
-    for landscape in found:
-        mine = {name: results[landscape, name] for name in field}
-        plan, records = read(landscape)
-        yield {
-            "landscape": landscape.records.name,
-            "config": landscape.config.name,
-            "environment": records[0].environment,
-            "settings": len({plan.space.point(one.knobs) for one in records}),
-            "ran": sum(one.ok for one in records),
-            "races": len(seeds),
-            "arms": summary(mine, seeds.start)["arms"],
-        }
-
-
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The page."""
-    lines = [
-        "# Strategies on recorded landscapes",
-        "",
-        "Every setting of a config was run once for real; what was measured is taken "
-        f"for the truth, and each race draws its own noise of {100 * NOISE:.1f} % "
-        "between runs. Columns as in `search.md`.",
+def measured(landscape: Landscape, seeds: range) -> list[dict[str, Any]]:
+    """Whole searches on a landscape, each with its own noise between runs."""
+    return [
+        searched(world(landscape, seed), minutes, 0.0)
+        for minutes in MINUTES
+        for seed in seeds
     ]
-    for row in rows:
-        lines += [
-            "",
-            f"## {row['config']} ({row['environment']})",
-            "",
-            f"`{row['landscape']}`: {row['settings']} settings, of which {row['ran']} "
-            f"ran; {row['races']} races each.",
-            "",
-            fractions(row["arms"]),
-            "",
-            "Ours minus each, with 95 % bootstrap intervals over the races:",
-            "",
-            gaps(row["arms"]),
-        ]
+
+
+def page(landscape: Landscape, rows: Sequence[dict[str, Any]]) -> str:
+    """The table of one landscape."""
+    plan, records = read(landscape)
+    settings = len({plan.space.point(one.knobs) for one in records})
+    lines = [
+        f"## {landscape.config.name} ({records[0].environment})",
+        "",
+        f"`{landscape.records.name}`: {settings} settings, of which "
+        f"{sum(one.ok for one in records)} ran.",
+        "",
+        HEAD,
+        RULE,
+        *(line([r for r in rows if r["minutes"] == minutes]) for minutes in MINUTES),
+    ]
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Race on every recorded landscape; exit code 1 where there is none."""
+    """Search every recorded landscape; exit code 1 where there is none."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.search.recorded", description=__doc__
     )
-    parser.add_argument("--races", type=int, default=40, help="per landscape")
-    parser.add_argument("--arms", nargs="*", default=FIELD, choices=FIELD)
+    parser.add_argument("--searches", type=int, default=40, help="per landscape")
     parser.add_argument("--landscapes", type=Path, default=RESULTS, help="folder")
     parser.add_argument("--configs", type=Path, default=ROOT / "configs")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args(arguments)
     found = list(landscapes(options.landscapes, options.configs))
     if not found:
         print("no landscape is recorded: python -m benchmarks.on_gpu landscape CONFIG")
         return 1
-    rows = list(measured(found, options.arms, range(options.races), options.jobs))
-    page = markdown(rows)
-    print(page)
+    rows = {each: measured(each, range(options.searches)) for each in found}
+    text = "\n\n".join(page(each, own) for each, own in rows.items())
+    print(text)
     if options.record:
-        record("search_recorded", {"landscapes": rows}, page)
+        said = {each.records.name: own for each, own in rows.items()}
+        record("search_recorded", said, f"# {__doc__.strip()}\n\n{text}")
     return 0
 
 

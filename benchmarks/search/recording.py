@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -10,6 +12,8 @@ from typing import Any, TypeVar
 
 from benchmarks import machine
 from benchmarks.process import RESULTS
+
+DRAWS = 2000
 
 Name = TypeVar("Name")
 Found = TypeVar("Found")
@@ -32,6 +36,17 @@ def of_seeds(first: int, count: int, tuned: Sequence[range]) -> str:
     seeds = range(first, first + count)
     used = sum(seed in own for seed in seeds for own in tuned)
     return f"seeds {first} and up, {used or 'none'} of them used in tuning"
+
+
+def interval(differences: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and 95 % bootstrap interval of paired differences."""
+    draw = random.Random(1)  # noqa: S311
+    count = len(differences)
+    means = sorted(
+        statistics.fmean(draw.choices(differences, k=count)) for _ in range(DRAWS)
+    )
+    low, high = means[int(0.025 * DRAWS)], means[int(0.975 * DRAWS) - 1]
+    return round(statistics.fmean(differences), 4), round(low, 4), round(high, 4)
 
 
 def record(

@@ -31,9 +31,7 @@ import optuna
 
 from benchmarks import machine
 from benchmarks.process import RESULTS
-from benchmarks.search.arms import best_measured
-from benchmarks.search.landscape import World, world
-from benchmarks.search.race import estimate
+from benchmarks.search.landscape import World, estimate, world
 from fp8tune.search import sampler as sampling
 from fp8tune.search.prior import Prior, flat
 from fp8tune.search.sampler import Expected
@@ -175,6 +173,16 @@ def run(arm: str, case: Case) -> dict[str, Any]:
         row[f"oom_{minutes}"] = sum(record.outcome == "oom" for _, record in done)
     row["ended"] = point is None
     return {**row, "trials": len(trials), "minutes": round(ends[-1] / 60, 2)}
+
+
+def best_measured(world: World, trials: Sequence[tuple[Point, Record]]) -> Point | None:
+    """The setting that looked fastest, of those that may be chosen."""
+    speeds = [
+        (record.tokens_per_second, point)
+        for point, record in trials
+        if record.ok and world.space.allows(point, world.given)
+    ]
+    return max(speeds)[1] if speeds else None
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:

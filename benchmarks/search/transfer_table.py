@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.search.head_start import Both, Outcome
-from benchmarks.search.recording import of_seeds
-from benchmarks.search.table import interval
+from benchmarks.search.recording import interval, of_seeds
 
 TUNED = range(60), range(30000, 30100)
 """Seeds that tuning used or saw, see ``NOTE``."""

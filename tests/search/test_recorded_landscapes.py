@@ -1,4 +1,4 @@
-"""Strategies on landscapes that were recorded: every setting of a config, run once."""
+"""Searches of landscapes that were recorded: every setting of a config, run once."""
 
 import itertools
 
@@ -10,8 +10,8 @@ from benchmarks.search.recorded import (
     NOISE,
     landscapes,
     main,
-    markdown,
     measured,
+    page,
     world,
 )
 from fp8tune.trials.record import Record
@@ -79,15 +79,13 @@ def test_what_was_measured_is_the_truth(landscape):
     assert {t.step_s for t in fp8.values() if t.outcome == "ok"} == {0.505}
 
 
-def test_strategies_race_on_it(landscape):
-    (row,) = measured([landscape], ["ours", "random"], range(3), jobs=1)
-    assert (row["settings"], row["ran"], row["races"]) == (16, 14, 3)
-    assert row["config"] == "small.toml"
-    for arm in row["arms"].values():
-        assert 0.9 < arm["mean"]["minutes_120"] <= 1
-    page = markdown([row])
-    assert "`landscape_small_cpu.jsonl`: 16 settings, of which 14 ran; 3 races" in page
-    assert "## small.toml (CPU, torch)" in page
+def test_whole_searches_on_it(landscape):
+    rows = measured(landscape, range(3))
+    assert [row["minutes"] for row in rows] == [20, 20, 20, 120, 120, 120]
+    assert all(row["fraction"] == 1 for row in rows if row["minutes"] == 120)
+    text = page(landscape, rows)
+    assert "`landscape_small_cpu.jsonl`: 16 settings, of which 14 ran." in text
+    assert "## small.toml (CPU, torch)" in text
 
 
 def test_without_a_landscape_it_says_how_to_record_one(tmp_path, capsys):

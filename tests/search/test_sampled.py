@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from benchmarks.search.landscape import world
-from benchmarks.search.race import Variant, estimate, ours
+from benchmarks.search import budgets
+from benchmarks.search.landscape import estimate, world
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.prior import CORRECTED, flat
@@ -60,11 +60,11 @@ def test_on_a_landscape(seed):
     assert len(limits) <= 5
 
 
-def test_most_landscapes_are_solved_in_half_an_hour():
-    results = [ours(world(seed), Variant()) for seed in SEEDS]
-    assert statistics.median(result.minutes_30 for result in results) >= 0.99
-    assert statistics.fmean(result.minutes_30 for result in results) >= 0.97
-    assert statistics.median(result.oom_30 for result in results) <= 3
+def test_most_landscapes_are_solved_in_20_minutes():
+    results = [budgets.searched(world(seed), 20, 0.0) for seed in SEEDS]
+    assert statistics.median(result["fraction"] for result in results) >= 0.99
+    assert min(result["fraction"] for result in results) >= 0.9
+    assert statistics.median(result["oom"] for result in results) <= 1
 
 
 def test_what_may_not_fit_is_tried_before_a_search_ends():
@@ -95,8 +95,12 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
 def test_retries_of_the_given_setting_do_not_stop_the_search(seed):
     """Nor do they keep it from larger batches, where the GPU is far from full."""
     place = world(seed)
-    with_them, without = (ours(place, Variant(retries=some)) for some in (True, False))
-    assert with_them.minutes_120 >= without.minutes_120
+    mine = place.space.values(place.given)
+    retried = [
+        r._replace(alloc_retries=3) if r.knobs == mine else r for r in place.records()
+    ]
+    with_them, without = (searched(place, records=each) for each in (retried, None))
+    assert place.fraction(with_them[1].chosen) >= place.fraction(without[1].chosen)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:3])
@@ -112,10 +116,9 @@ def test_the_same_history_gets_the_same_proposal(seed):
 
 def test_an_estimate_saves_trials_and_a_wrong_one_does_no_harm():
     places = [world(seed) for seed in SEEDS[:3]]
-    exact = [ours(place, Variant(error=0.02)) for place in places]
-    wrong = [ours(place, Variant(error=0.25)) for place in places]
-    assert sum(result.trials_10 for result in exact) >= 0.98 * len(places)
-    assert sum(result.minutes_60 for result in wrong) >= 0.97 * len(places)
+    for error in (0.02, 0.25):
+        results = [budgets.searched(place, 20, error) for place in places]
+        assert sum(result["fraction"] for result in results) >= 0.98 * len(places)
 
 
 TOO_HIGH = 1.4
