@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ def searched(place: World, minutes: int, error: float) -> dict[str, Any]:
 
 def fraction(place: World, point: tuple[int, ...] | None) -> float:
     """Return a setting's tokens/s over those of the best that leaves memory free."""
-    limit = FULL * place.capacity_gib / 1.05  # 5 % more is reserved than allocated
+    limit = FULL * (place.capacity_gib or math.inf) / 1.05  # 5 % more is reserved
     best = max(
         place.truth[each].tokens_per_second
         for each in place.space.points(place.given)
