@@ -138,6 +138,16 @@ def test_arrows_point_one_way():
     assert wrong == []
 
 
+def test_only_the_session_of_a_search_knows_the_runners():
+    users = [
+        module
+        for module in MODULES
+        if inside(module, "search")
+        and any(inside(name, "runners") for name in imports(module))
+    ]
+    assert users == ["fp8tune.search.session"]
+
+
 def test_no_module_imports_a_command():
     users = [m for m in MODULES if any(inside(name, "commands") for name in imports(m))]
     assert users == []

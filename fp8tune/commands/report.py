@@ -21,16 +21,16 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     The study may be of a search that still runs; its trials are only read. The page is
     one file without network, STUDY/report.html unless --output says otherwise.
     """
-    from fp8tune.search.threads import load_numpy
+    from fp8tune.search import load_numpy
 
     folder = study if os.path.isdir(study) else os.path.join(studies, study)
     if not os.path.isdir(folder):
         raise Failure(f"no study {study}: neither a folder nor one in {studies}")
     try:
         load_numpy()
-        from fp8tune.search.destination import CannotPut
         from fp8tune.search.report.write import write
         from fp8tune.search.storage import BadStudy
+        from fp8tune.search.tuned_config import CannotPut
 
         written = write(folder, output, plots=plots, url=storage)
     except ModuleNotFoundError as error:

@@ -82,20 +82,20 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     (the study is kept, the best so far is written).
     """
     from fp8tune.lint.settings import BadSettings
-    from fp8tune.search.find import NotOne, find_config
-    from fp8tune.search.threads import load_numpy
+    from fp8tune.search import load_numpy
+    from fp8tune.search.options import CannotSearch, find_config
 
     try:
         config = config or find_config()
         with open(config, "rb"):
             pass
-    except (NotOne, BadSettings) as error:
+    except (CannotSearch, BadSettings) as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
-        from fp8tune.search.prepare import CannotSearch, Wishes
+        from fp8tune.search.options import CannotSearch, SearchOptions
         from fp8tune.search.session import search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
@@ -105,7 +105,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records is for --runner replay; add that")
     asked["world_size"] = asked["world_size"] or 0
-    wishes = Wishes(config=config, as_json=output_format == "json", **asked)
+    wishes = SearchOptions(config=config, as_json=output_format == "json", **asked)
     try:
         return search(wishes)
     except CannotSearch as error:

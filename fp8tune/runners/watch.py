@@ -15,7 +15,7 @@ from fp8tune.runners.gpu import (
     able_to_compute,
     named_reasons,
 )
-from fp8tune.trials.record import OtherProcess, Record, from_data
+from fp8tune.trials.record import Record, from_data, show_processes
 
 WAIT_S = 20.0
 """How long to wait for a killed trial's memory [s]."""
@@ -96,14 +96,6 @@ def _use_by_others(seen: Sample) -> float:
     return (seen.busy or 0.0) if large or hidden else 0.0
 
 
-def sharers(others: Sequence[OtherProcess]) -> str:
-    """Processes beside a trial in words: ``python (pid 12, 3.0 GiB)``."""
-    return ", ".join(
-        f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"
-        for name, pid, gib in others
-    )
-
-
 def slows(sample: Sample) -> bool:
     """Whether a sample tells of a harmful reason for lower clocks."""
     return sample.reasons is not None and bool(sample.reasons & HARMFUL)
@@ -144,7 +136,7 @@ def beside(
     found = from_data({**found.data(), **before, **steady})
     if driver and found.versions:
         found = found._replace(versions={**found.versions, "driver": driver})
-    others = sharers(found.others)
+    others = show_processes(found.others)
     used = before.get("gpu_used_gib", 0.0)
     crowded = used > CROWDED_GIB
     taken = others or f"{used:.1f} GiB of a process that is not shown"

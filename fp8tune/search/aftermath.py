@@ -17,8 +17,8 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
-from fp8tune.search.plan import Config, role_of
-from fp8tune.search.stale import Change, stale
+from fp8tune.search.plan import TrainConfig, role_of
+from fp8tune.search.stale_comments import ChangedKey, stale_comments
 from fp8tune.search.writeback import Choice
 
 
@@ -45,7 +45,7 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
 
 
 def notes(
-    path: str, config: Config, after: bytes, choices: Iterable[Choice]
+    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
 ) -> Iterator[str]:
     """What a user should look at in a tuned config: lint's findings come first."""
     found = list(aftermath(path, config.data, after, config.job.target))
@@ -53,11 +53,11 @@ def notes(
     told = {line.split(": ", 1)[0] for line in found}
     before = config.loaded.values
     changes = [
-        Change(key, role_of(config.trainer, key), before.get(key), value)
+        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
         for key, value, _ in choices
         if before.get(key) != value
     ]
-    for line in stale(path, after, changes):
+    for line in stale_comments(path, after, changes):
         if line.split(": ", 1)[0] not in told:
             yield line
 

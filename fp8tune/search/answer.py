@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.aim import ENERGY, SPEED, aimed
-from fp8tune.search.cutoff import was_given_up
+from fp8tune.search.budget import was_given_up
 from fp8tune.search.eligible import eligible
 from fp8tune.search.failed import wrong_data
+from fp8tune.search.objective import ENERGY, SPEED, by_objective
+from fp8tune.search.retries import needs_no_trial
 from fp8tune.search.runs import (
     MOST,
     Evidence,
@@ -35,7 +36,6 @@ from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
 from fp8tune.search.statistics import SAME, Speed, settled, shown, speed, verdict
 from fp8tune.search.turning import unmeasured
 from fp8tune.search.twins import Pair, fp8_gain
-from fp8tune.search.works import closed
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
@@ -137,7 +137,7 @@ def answer(
     aim: str = SPEED,
 ) -> Answer:
     """Choose: the best setting, or the given one where that is as good."""
-    wanted, learned = aimed(trials, aim), findings(space, trials)
+    wanted, learned = by_objective(trials, aim), findings(space, trials)
     runs, goals = by_point(space, trials), by_point(space, wanted)
     best = ranked(space, given, wanted)
     diverges = lesson(space, given) in rejected(space, trials)
@@ -185,7 +185,7 @@ def _is_doubtful(learned: Mapping[Point, Finding], point: Point | None) -> bool:
 
 def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> Beside:
     """Tokens per joule of the chosen point, if there is one, and of the given one."""
-    runs = by_point(space, aimed(trials, ENERGY))
+    runs = by_point(space, by_objective(trials, ENERGY))
     chosen, given = points[0] if len(points) > 1 else None, points[-1]
     twin, fp8, pair = fp8_gain(space, runs, points)
     gain = _gain(runs, chosen, given)
@@ -248,7 +248,7 @@ def _is_whole(space: Space, given: Point, trials: Sequence[Trial]) -> bool:
         return False
     if any(trial.searched_all is True for trial in trials):
         return True
-    shut = closed(space, seen)
+    shut = needs_no_trial(space, seen)
     return all(shut(point) for point in space.points(given) if point != given)
 
 

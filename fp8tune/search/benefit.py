@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fp8tune.search.aim import ENERGY, SPEED
 from fp8tune.search.answer import Answer, Beside
+from fp8tune.search.objective import ENERGY, SPEED
 
 
 def reached(found: Answer, *, aimed_at: bool = True) -> Beside:

@@ -9,10 +9,9 @@ from fp8tune.search.answer import LARGER_BUDGET, Answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.failed import WORDS
 from fp8tune.search.output import describe
-from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.plan import Plan, rows_per_step, warmup_key
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME
-from fp8tune.search.tokens import rows
 
 UNTIED = (
     "FP8 unties the embeddings that this config ties, so its losses are not of the "
@@ -24,16 +23,16 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
     """What speaks against the chosen setting, and against the given one."""
     if found.wrong_data:
         yield f"ended, as no trial can train on the data of [data]: {found.wrong_data}"
-    if found.chosen != plan.given and reached(found).gain and not found.confirmed:
+    if found.chosen != plan.baseline and reached(found).gain and not found.confirmed:
         does = f": {found.more} does" * (found.more == LARGER_BUDGET)
         yield f"not both measured again, so it may be luck{does}"
     if said := inconclusive(found):
         yield said
     if found.verdict == "same" and found.alike > SAME:
         yield f"up to {100 * found.alike:.0f} % is the same: a CPU tells no more"
-    if why := found.unfit.get(plan.given):
+    if why := found.unfit.get(plan.baseline):
         yield f"your config leaves too little memory for a long run: {why}"
-    if how := found.broken.get(plan.given):
+    if how := found.broken.get(plan.baseline):
         yield f"your config ran once and failed in another run: {WORDS[how]}"
     if said := may_diverge(found, plan):
         yield said
@@ -42,7 +41,7 @@ def caveats(found: Answer, plan: Plan) -> Iterator[str]:
 
 def may_diverge(found: Answer, plan: Plan) -> str:
     """That what the given setting's loss did, the chosen one's may do; or ``""``."""
-    points = plan.given, found.chosen
+    points = plan.baseline, found.chosen
     values = {plan.space.value(p, "precision") for p in points if p is not None}
     alike = found.chosen is not None and len(values) == 1
     said = "the config's loss ended in NaN, and this setting learns alike: watch it"
@@ -74,7 +73,7 @@ def _other_steps(found: Answer, plan: Plan) -> Iterator[str]:
     if found.chosen is None:
         return
     job, chosen = plan.config.job, plan.space.values(found.chosen)
-    before, after = rows(job, {}), rows(job, chosen)
+    before, after = rows_per_step(job, {}), rows_per_step(job, chosen)
     if before != after and before and after:
         change = f"{before} -> {after} sequences per rank and optimizer step"
         yield f"{change}: the learning rate and its schedule were not meant for that"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, named
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
+from fp8tune.search.budget import show_duration
 from fp8tune.search.caveats import caveats, learning
-from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import sentence
 from fp8tune.search.failed import WORDS, failed
+from fp8tune.search.objective import ENERGY, SPEED, UNITS, show_value, verdict_word
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
-from fp8tune.search.retries import latest, retries_all
+from fp8tune.search.retries import last_process, retries_all
 from fp8tune.search.runs import ENOUGH
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import SAME, Speed
@@ -47,7 +47,7 @@ def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     if said := _allocator(found.record):
         yield f"measured with {said}: set it for the run too"
     count = f"{found.trials} trial{'s' * (found.trials != 1)}"
-    yield f"{count}, {short_of_memory(found)}, {shown(found.seconds)}"
+    yield f"{count}, {short_of_memory(found)}, {show_duration(found.seconds)}"
     if output:
         yield f"wrote {output}"
 
@@ -104,19 +104,19 @@ def _chosen(found: Answer, plan: Plan) -> Iterator[str]:
     aim = found.aim
     if found.chosen is None:
         yield _none_chosen(found)
-    elif best and given and gain and found.chosen != plan.given:
-        yield f"{named(found.verdict, aim)}: {describe(plan, found.chosen)}"
+    elif best and given and gain and found.chosen != plan.baseline:
+        yield f"{verdict_word(found.verdict, aim)}: {describe(plan, found.chosen)}"
         yield f"{_interval(given, aim)} -> {_interval(best, aim)}"
         told = " tokens per joule" * (aim == ENERGY)
         yield f"{change(gain)}{told}{of_pairs(found)}"
-    elif found.chosen == plan.given and found.verdict == "inconclusive":
+    elif found.chosen == plan.baseline and found.verdict == "inconclusive":
         yield f"inconclusive: {unfinished(found)}: yours stays, {_maybe(best, aim)}"
         yield from _second(found, plan)
         if found.more == LARGER_BUDGET:
             yield f"give {found.more} to learn more"
-    elif found.chosen == plan.given and found.runner_up is None:
+    elif found.chosen == plan.baseline and found.runner_up is None:
         yield f"{nothing_else(found)}: yours stays, {_maybe(best, aim)}"
-    elif found.chosen == plan.given:
+    elif found.chosen == plan.baseline:
         yield f"{standing(found)}: {_maybe(best, aim)}"
         yield from _second(found, plan)
     else:
@@ -151,7 +151,7 @@ def unfinished(found: Answer) -> str:
     """Why it is not known whether the given setting is the best."""
     if not found.others:
         return f"no other setting ran{' yet' * bool(found.more)}"
-    many, better = len(found.others) != 1, named("faster", found.aim)
+    many, better = len(found.others) != 1, verdict_word("faster", found.aim)
     said = (
         f"none of the {len(found.others)} other settings that ran is surely {better}"
         if many
@@ -191,7 +191,7 @@ def _other_figure(found: Answer, plan: Plan) -> Iterator[str]:
     """What is not aimed at: tokens per joule, else tokens/s."""
     aim = SPEED if found.aim == ENERGY else ENERGY
     best, given, _, gain, *_ = reached(found, aimed_at=False)
-    if best and given and gain and found.chosen != plan.given:
+    if best and given and gain and found.chosen != plan.baseline:
         both = f"{_interval(given, aim)} -> {_interval(best, aim)}"
         yield f"beside that {both}, {change(gain)}"
     elif best:
@@ -205,9 +205,9 @@ def _reference(beside: Beside, plan: Plan, *, at_best: bool) -> str:
     fp8, bf16 = beside.pair
     space = plan.space
     if bf16 == space.with_precision(fp8, "bf16"):
-        mine = fp8 == space.with_precision(plan.given, "fp8")
+        mine = fp8 == space.with_precision(plan.baseline, "fp8")
         return f"bf16 twin of {'your config' if mine else 'this setting'}"
-    alike = plan._replace(given=space.with_precision(fp8, "bf16") or fp8)
+    alike = plan._replace(baseline=space.with_precision(fp8, "bf16") or fp8)
     return f"bf16{' at its best' * at_best}, {describe(alike, bf16)},"
 
 
@@ -258,14 +258,14 @@ def unsettled(found: Answer) -> str:
 def advice(plan: Plan, trials: Sequence[Trial], budget: float) -> Iterator[str]:
     """Why nothing succeeded, and what to do."""
     failures = [trial for trial in trials if not trial.record.ok]
-    now = latest(trials)
+    now = last_process(trials)
     for how, count in Counter(map(failed, failures)).most_common():
         yield f"{count} trial{'s' * (count > 1)}: {how}"
-    if not any(True for _ in plan.space.points(plan.given)):
+    if not any(True for _ in plan.space.points(plan.baseline)):
         yield from plan.notes
         yield "no record keeps the config's frozen knobs; --allow precision frees that"
     elif all(t.is_of_budget for t in trials if t.process == now):
-        yield f"no trial ended within {shown(budget)}; give a larger --budget"
+        yield f"no trial ended within {show_duration(budget)}; give a larger --budget"
     elif any(trial.record.outcome == "oom" for trial in failures):
         yield f"try {_smaller(plan)}"
 
@@ -283,7 +283,7 @@ def _smaller(plan: Plan) -> str:
 
 def mending(trials: Sequence[Trial], *, rehearsed: bool) -> Iterator[str]:
     """What to do where real trials failed of what the machine may have caused."""
-    if retries_all(trials, latest(trials) + 1):
+    if retries_all(trials, last_process(trials) + 1):
         if all(trial.record.never_began for trial in trials):
             command = f"fp8tune doctor{' --device cpu' * rehearsed}"
             yield f"{command} says what is missing on this machine"
@@ -291,8 +291,8 @@ def mending(trials: Sequence[Trial], *, rehearsed: bool) -> Iterator[str]:
 
 
 def _interval(measured: Speed, aim: str) -> str:
-    low, high = (figure(value, aim) for value in measured[1:])
-    return f"{figure(measured.value, aim)} {UNITS[aim]} ({low} to {high})"
+    low, high = (show_value(value, aim) for value in measured[1:])
+    return f"{show_value(measured.value, aim)} {UNITS[aim]} ({low} to {high})"
 
 
 def _maybe(measured: Speed | None, aim: str) -> str:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.answer import answer, ranked
-from fp8tune.search.drift import drift
 from fp8tune.search.eligible import overlooked
 from fp8tune.search.runs import (
     MOST,
     NEAR,
     Runs,
     by_point,
+    drift,
     failed,
     is_unfit,
     measured_gap,

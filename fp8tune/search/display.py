@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.lint.wording import plain
-from fp8tune.runners.watch import sharers
-from fp8tune.search.aim import SPEED
 from fp8tune.search.coordinator import Event
+from fp8tune.search.objective import SPEED
 from fp8tune.search.output import progress
 from fp8tune.search.plan import Plan
 from fp8tune.search.study import Study
+from fp8tune.trials.record import show_processes
 
 
 class Watch(NamedTuple):
@@ -68,7 +68,7 @@ def _keeper() -> Callable[[Event], None]:
         if event.trial is None:
             return
         record = event.trial.record
-        if others := sharers(record.others):
+        if others := show_processes(record.others):
             note(f"on the GPU besides: {others}; figures may be low")
         if why := record.unwatched:
             lost = "clocks, watts and other processes are unknown"

@@ -16,15 +16,21 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.aim import SPEED, UNITS, aimed, figure, named
 from fp8tune.search.answer import ranked
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import failed
+from fp8tune.search.objective import (
+    SPEED,
+    UNITS,
+    by_objective,
+    show_value,
+    verdict_word,
+)
 from fp8tune.search.output import describe, outcome
 from fp8tune.search.plan import Plan
-from fp8tune.search.retries import counting
+from fp8tune.search.retries import trials_that_count
 from fp8tune.search.runs import Runs, by_point, during, gap, together, usual
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
@@ -92,13 +98,13 @@ class Board:
 
     def _trials(self) -> Sequence[Trial]:
         """The trials, as the aim sees them."""
-        return aimed(self.study.trials, self._aim)
+        return by_objective(self.study.trials, self._aim)
 
     def _row(self, trial: Trial) -> list[RenderableType]:
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
         name += {"confirm": " (again)", "stability": " (losses)"}.get(trial.stage, "")
-        cost = shown(record.cost_s)
+        cost = show_duration(record.cost_s)
         if not record.ok:
             ran = self.study.trials[trial.number].record.ok
             word = "watts unknown" if ran else failed(trial)
@@ -108,7 +114,7 @@ class Board:
             told = Text(outcome(trial).rpartition(",")[0])
             return [str(trial.number + 1), plain(name), "", "", told, cost]
         mark = "~" if extrapolation(record) else ""
-        rate = f"{mark}{figure(record.tokens_per_second, self._aim)}"
+        rate = f"{mark}{show_value(record.tokens_per_second, self._aim)}"
         said = self._said(trial)
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), said, cost]
@@ -118,18 +124,18 @@ class Board:
         if trial.stage == "baseline":
             return Text("your config")
         again = trial.stage == "confirm"
-        mine = during(self._runs(), confirmation=again).get(self.plan.given)
+        mine = during(self._runs(), confirmation=again).get(self.plan.baseline)
         own = speed([trial.record])
         if mine is None or own is None:
             return Text("")
         gain = ratio(own, mine)
         said = verdict(gain, usual(self._runs()).same)
-        change = f"{named(said, self._aim)} {100 * (gain.value - 1):+.1f} %"
+        change = f"{verdict_word(said, self._aim)} {100 * (gain.value - 1):+.1f} %"
         return Text(change, style=COLORS[said])
 
     def _waiting(self, event: Event) -> list[RenderableType]:
         point = event.proposal.point
-        since = shown(self._now() - self._heard_at)
+        since = show_duration(self._now() - self._heard_at)
         name = plain(describe(self.plan, point))
         return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
 
@@ -138,22 +144,24 @@ class Board:
 
     def _best(self) -> str:
         runs = self._runs()
-        known = aimed(counting(self.study.trials, self.study.process), self._aim)
-        best = ranked(self.plan.space, self.plan.given, known)
-        given = self.plan.given
+        known = by_objective(
+            trials_that_count(self.study.trials, self.study.process), self._aim
+        )
+        best = ranked(self.plan.space, self.plan.baseline, known)
+        given = self.plan.baseline
         found = together(runs, best[0], given)[0] if best else None
         if found is None:
             return "best so far: none yet"
         over = gap(runs, best[0], given)
         gain = f", {100 * (over.value - 1):+.1f} %" if over else ""
         name = describe(self.plan, best[0])
-        rate = f"{figure(found.value, self._aim)} {UNITS[self._aim]}"
+        rate = f"{show_value(found.value, self._aim)} {UNITS[self._aim]}"
         return f"best so far: {name}, {rate}{gain}"
 
     def _time(self) -> str:
         left = max(0.0, self._left - (self._now() - self._heard_at))
         why = f"; trying: {self._running.proposal.reason}" if self._running else ""
-        return f"{shown(left)} left{why}"
+        return f"{show_duration(left)} left{why}"
 
 
 def live(board: Board, out: TextIO) -> Live:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, lacking, tokens_per_joule
 from fp8tune.search.answer import Answer
 from fp8tune.search.benefit import reached
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import band, extrapolation
 from fp8tune.search.failed import failed
+from fp8tune.search.objective import (
+    ENERGY,
+    SPEED,
+    UNITS,
+    count_without_value,
+    show_value,
+    tokens_per_joule,
+)
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed
@@ -92,12 +99,12 @@ def progress(event: Event, plan: Plan, aim: str = SPEED) -> str:
     """One line for an event: what starts, or what came of it."""
     what = describe(plan, event.proposal.point)
     if event.trial is None:
-        left = shown(max(0.0, event.left))
+        left = show_duration(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
     record = event.trial.record
     joules = tokens_per_joule(record) if aim == ENERGY else 0.0
-    told = f", {figure(joules, aim)} {UNITS[aim]}" if joules else ""
-    if lacking(aim, [record]):
+    told = f", {show_value(joules, aim)} {UNITS[aim]}" if joules else ""
+    if count_without_value(aim, [record]):
         told = ", does not count: watts unknown"
     return f"  {outcome(event.trial)}{told}"
 
@@ -106,14 +113,14 @@ def outcome(trial: Trial) -> str:
     """How a trial ended, in a few words."""
     record = trial.record
     if record.ok and record.loss_run:
-        return f"loss {_last(record)}, {shown(record.cost_s)}"
+        return f"loss {_last(record)}, {show_duration(record.cost_s)}"
     if not record.ok:
         why = f": {record.message}" if record.message else ""
-        return f"{failed(trial)} after {shown(record.cost_s)}{why}"
+        return f"{failed(trial)} after {show_duration(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
     rate = f"{record.tokens_per_second:,.0f} tokens/s{band(record)}"
-    return f"{rate}{peak}, {shown(record.cost_s)}{why}"
+    return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
 def _last(record: Record) -> str:
@@ -122,7 +129,7 @@ def _last(record: Record) -> str:
 
 def describe(plan: Plan, point: Point) -> str:
     """A point by what differs from the given one."""
-    pairs = zip(plan.space.knobs, plan.given, point, strict=True)
+    pairs = zip(plan.space.knobs, plan.baseline, point, strict=True)
     changed = [
         f"{knob.key.rpartition('.')[2]} = {str(knob.values[new]).lower()}"
         for knob, old, new in pairs

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.job import Unknown
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure
 from fp8tune.search.answer import LARGER_BUDGET, Answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.caveats import may_diverge, predicted, untied
 from fp8tune.search.extrapolation import band, sentence
 from fp8tune.search.failed import WORDS
-from fp8tune.search.plan import Plan, warmup_key
+from fp8tune.search.objective import ENERGY, SPEED, UNITS, show_value
+from fp8tune.search.plan import Plan, show_gpus, warmup_key
 from fp8tune.search.stability import words as stability
 from fp8tune.search.statistics import Speed
-from fp8tune.search.world import counted
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, shown
@@ -30,8 +29,8 @@ def choices(plan: Plan, found: Answer) -> list[Choice]:
     """Return the keys to write, each with what it was and why it changed."""
     if found.chosen is None:
         return []
-    before, after = plan.space.values(plan.given), plan.space.values(found.chosen)
-    indices = zip(plan.space.knobs, plan.given, found.chosen, strict=True)
+    before, after = plan.space.values(plan.baseline), plan.space.values(found.chosen)
+    indices = zip(plan.space.knobs, plan.baseline, found.chosen, strict=True)
     changed = [knob for knob, old, new in indices if old != new]
     made = [
         Choice(
@@ -93,15 +92,15 @@ def _is_told(found: Answer) -> bool:
 def _verdict(plan: Plan, found: Answer) -> str:
     best, given, _, gain, *_ = reached(found)
     aim = found.aim
-    if found.chosen == plan.given or best is None:
+    if found.chosen == plan.baseline or best is None:
         return ""
     mark = band(found.record) if found.record else ""
-    after = f"{figure(best.value, aim)} {UNITS[aim]}{mark}"
+    after = f"{show_value(best.value, aim)} {UNITS[aim]}{mark}"
     if failed := WORDS.get(found.given_outcome):
         return f"{after}; the baseline failed: {failed}"
     if given is None or gain is None:
         return f"{after}; the baseline was not measured beside it"
-    speeds = f"{figure(given.value, aim)} -> {figure(best.value, aim)}"
+    speeds = f"{show_value(given.value, aim)} -> {show_value(best.value, aim)}"
     if _is_told(found):
         said = f"{found.verdict}: {_change(gain, _unit(aim))}, {speeds}{mark}"
         return f"{said}, {_pairs(found)}{_other(found)}"
@@ -132,12 +131,12 @@ def _memory(plan: Plan, found: Answer) -> Iterator[str]:
         capacity = record.capacity_gib
         of = f" of {capacity:.1f}" if capacity else ""
         yield f"peak memory {record.peak_gib:.1f}{of} GiB"
-    if little := found.unfit.get(plan.given):
+    if little := found.unfit.get(plan.baseline):
         yield f"the baseline left too little: {little}"
 
 
 def _runner_up(plan: Plan, found: Answer) -> Iterator[str]:
-    if found.runner_up is not None and found.chosen != plan.given:
+    if found.runner_up is not None and found.chosen != plan.baseline:
         what = _difference(plan, found.runner_up)
         gap = found.behind if _is_told(found) else None
         yield f"runner-up: {what}" + (f", {_change(gap)}" if gap else "")
@@ -193,13 +192,13 @@ def _study(plan: Plan, found: Answer, study: str) -> Iterator[str]:
     number = f"trial {found.number + 1} of " if found.number is not None else ""
     count = f"{found.trials}" if number else f"{found.trials} trials"
     gpus = plan.config.job.target.world_size
-    yield f"study {study}, {number}{count}" + f", for {counted(gpus)}" * bool(gpus)
+    yield f"study {study}, {number}{count}" + f", for {show_gpus(gpus)}" * bool(gpus)
     if found.record and found.record.synthetic_data:
         yield "trained on synthetic data"
 
 
 def _difference(plan: Plan, other: Point) -> str:
-    pairs = zip(plan.space.knobs, plan.given, other, strict=True)
+    pairs = zip(plan.space.knobs, plan.baseline, other, strict=True)
     parts = [
         f"{knob.key.rpartition('.')[2]} = {shown(knob.values[new])}"
         for knob, old, new in pairs

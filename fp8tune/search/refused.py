@@ -9,9 +9,9 @@ from typing import Any
 from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
-from fp8tune.search.accepted import left_out
 from fp8tune.search.aftermath import rules_for
-from fp8tune.search.plan import CannotPlan, Config
+from fp8tune.search.plan import CannotPlan, TrainConfig
+from fp8tune.search.recorded import left_out
 from fp8tune.search.writeback import Choice, write_back
 from fp8tune.trials.record import Record
 
@@ -23,7 +23,7 @@ UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
 
 
-def check_config(config: Config, free: Container[str]) -> None:
+def check_config(config: TrainConfig, free: Container[str]) -> None:
     """Raise ``CannotPlan`` where no value of the free keys makes the trainer run it."""
     found = list(refusals(config, free))
     if found:
@@ -32,7 +32,7 @@ def check_config(config: Config, free: Container[str]) -> None:
         raise CannotPlan(f"{found[0]}; {hint}")
 
 
-def refusals(config: Config, free: Container[str]) -> Iterator[str]:
+def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
     """What keeps the trainer from running a config, one line each.
 
     What has to do with a free key is left to the search, but for a value that the
@@ -48,7 +48,7 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
 
 
 def runnable(
-    config: Config, records: Sequence[Record]
+    config: TrainConfig, records: Sequence[Record]
 ) -> tuple[list[Record], list[str]]:
     """The records of settings that the trainer runs, and why not the others.
 
@@ -74,7 +74,7 @@ def runnable(
     return kept, left_out(wrong)
 
 
-def _fatal(config: Config, data: bytes) -> Iterator[Diagnostic]:
+def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
     """The errors of lint that are of what the trainer refuses or crashes on."""
     target = config.job.target
     if not target.world_size_origin:  # assumed, for the trials alone

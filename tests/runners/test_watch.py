@@ -4,7 +4,8 @@ import pytest
 
 from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.watch import Guard, beside, sharers, summary
+from fp8tune.runners.watch import Guard, beside, summary
+from fp8tune.trials.record import show_processes
 from tests.search.tries import GIVEN, ran
 
 
@@ -44,7 +45,10 @@ def test_who_joins_during_a_trial_is_named_too():
     after = Sample(used_gib=5.0, processes=(two,))
     guard = Guard(Seen(before, before, after))
     said = guard.free(100.0)
-    assert sharers(beside(ran(GIVEN), said, {}).others) == "python (pid 7, 69.0 GiB)"
+    assert (
+        show_processes(beside(ran(GIVEN), said, {}).others)
+        == "python (pid 7, 69.0 GiB)"
+    )
     said = guard.free(100.0, said)
     assert said["gpu_used_gib"] == 69.0
     assert sorted(other["pid"] for other in said["others"]) == [7, 8]
@@ -59,7 +63,7 @@ def test_who_joins_during_a_trial_is_named_too():
     ],
 )
 def test_a_record_may_say_odd_things_of_others(odd, said):
-    assert sharers(ran(GIVEN, more={"others": odd}).others) == said
+    assert show_processes(ran(GIVEN, more={"others": odd}).others) == said
 
 
 def test_a_driver_that_stops_answering_and_starts_again():

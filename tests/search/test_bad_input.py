@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fp8tune.search.opening import FILES
+from fp8tune.search.study import FILES
 from fp8tune.trials.loss_run import LossRun
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
@@ -255,7 +255,7 @@ def test_knobs_that_the_config_does_not_have_are_noted(replay):
     done = replay(records)
     assert done.code == 0
     assert done.err.startswith(
-        "note: `train.new`: the config does not say it, the records hold 1, 2; "
+        "note: `train.new`: the config does not set it, the records hold 1, 2; "
         "KempnerForge has no such key\n"
     )
 

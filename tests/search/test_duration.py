@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.duration import BadDuration, parse_duration, shown
+from fp8tune.search.budget import BadDuration, parse_duration, show_duration
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_too_little_and_too_much(text):
     ],
 )
 def test_shown(seconds, text):
-    assert shown(seconds) == text
+    assert show_duration(seconds) == text

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.search.report.saved import saved
+from fp8tune.search.saved import load_study
 from fp8tune.search.study import Study, look
 from fp8tune.trials.record import Record
 from tests.sample import SMALL_MODEL
@@ -95,7 +95,7 @@ class Command:
     def know(self):
         """Put trials into the study, as an earlier run would have."""
         (study,) = (self.folder / ".fp8tune").iterdir()
-        kept = Study(saved(str(study)).plan.space, str(study))
+        kept = Study(load_study(str(study)).plan.space, str(study))
         for stage, batch, precision, speed in KNOWN:
             knobs = {
                 "train.batch_size": batch,

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
-from fp8tune.search.aim import SPEED
 from fp8tune.search.benefit import reached
-from fp8tune.search.destination import is_same, tuned
+from fp8tune.search.objective import SPEED
+from fp8tune.search.options import tuned
 from fp8tune.search.plan import CannotPlan, read_config
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean
+from fp8tune.search.tuned_config import is_same
 
 STUDIES = ".fp8tune"
 """The folder of all studies where none is named."""
@@ -34,7 +35,7 @@ def commands(case: Case) -> Iterator[str]:
     output, live = case.output, not case.replay
     inconclusive = found.verdict == "inconclusive" and found.chosen in (
         None,
-        case.plan.given,
+        case.plan.baseline,
     )
     goes_on = live and not diverges and (inconclusive or not case.ended) and found.more
     if case.rehearsal:
@@ -48,7 +49,7 @@ def commands(case: Case) -> Iterator[str]:
     elif output and not is_same(output, case.plan.config.path):
         yield f"diff {path} {shlex.quote(clean(output))}"
         yield f"fp8tune lint {shlex.quote(clean(output))}"
-    elif output == "" and found.chosen not in (None, case.plan.given) and live:
+    elif output == "" and found.chosen not in (None, case.plan.baseline) and live:
         yield f"{again}  # writes it"
     else:
         yield f"fp8tune lint {path}"

@@ -120,7 +120,7 @@ class Steps(NamedTuple):
 
 def pair(case: Case) -> Pair | None:
     """FP8 beside bf16 at the chosen setting, else at the given one, else at any."""
-    marked = [case.found.chosen, case.plan.given, *(s.point for s in case.settings)]
+    marked = [case.found.chosen, case.plan.baseline, *(s.point for s in case.settings)]
     for point in marked:
         found = None if point is None else _pair(case, point)
         if found is not None:

@@ -6,20 +6,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.aim import SPEED, UNITS, aimed
 from fp8tune.search.answer import LARGER_BUDGET, SAME_COMMAND, Answer, answer
 from fp8tune.search.benefit import reached
 from fp8tune.search.confirm import unconfirmed
-from fp8tune.search.lock import is_held
+from fp8tune.search.objective import SPEED, UNITS, by_objective
 from fp8tune.search.plan import Plan
-from fp8tune.search.prior import card_gib, from_job
+from fp8tune.search.prior import card_gib, prior_of_job
 from fp8tune.search.report.fit import unfit
-from fp8tune.search.report.saved import Saved
 from fp8tune.search.report.words import label
-from fp8tune.search.retries import counting, latest, uncharged_s
+from fp8tune.search.retries import last_process, trials_that_count, uncharged_seconds
 from fp8tune.search.runs import Runs, by_point, during, speed_of
 from fp8tune.search.sampler import Expected
+from fp8tune.search.saved import SavedStudy
 from fp8tune.search.statistics import Speed
+from fp8tune.search.storage import is_searched
 from fp8tune.trials.space import Knob, Point
 from fp8tune.trials.trial import Trial, timed
 
@@ -151,24 +151,24 @@ class Case(NamedTuple):
         return [t for t in timed(self.trials) if point(t.record.knobs) == setting.point]
 
 
-def case(study: Saved) -> Case:
+def case(study: SavedStudy) -> Case:
     """Everything about a study that its report shows."""
     plan, trials = study.plan, study.trials
-    now = latest(trials)
-    known = counting(trials, now)
+    now = last_process(trials)
+    known = trials_that_count(trials, now)
     spent = sum(trial.record.cost_s for trial in trials)
-    spent -= uncharged_s(trials, now)
+    spent -= uncharged_seconds(trials, now)
     aim = str(study.about.get("objective", SPEED))
-    found = answer(plan.space, plan.given, known, spent, aim)
+    found = answer(plan.space, plan.baseline, known, spent, aim)
     found = found._replace(trials=len(trials))
     written = isinstance(study.about.get("output"), str)
     more = study.about.get("more", LARGER_BUDGET) if written else SAME_COMMAND
     unchecked = study.about.get("unchecked", "")
     found = found._replace(unchecked=str(unchecked), more=str(more))
     runs = by_point(plan.space, trials)
-    wanted = aimed(trials, aim)
+    wanted = by_objective(trials, aim)
     goals = by_point(plan.space, wanted)
-    settled = unconfirmed(plan.space, plan.given, aimed(known, aim)) is None
+    settled = unconfirmed(plan.space, plan.baseline, by_objective(known, aim)) is None
     ended = written and bool(trials) and settled
     told = [trial.record.capacity_gib for trial in trials]
     capacity = max(told, default=0.0) or card_gib(plan.config.job)
@@ -185,12 +185,12 @@ def case(study: Saved) -> Case:
         goals,
         during(goals, confirmation=False),
         during(goals, confirmation=True),
-        False if written else is_held(study.folder),
+        False if written else is_searched(study.folder),
     )
 
 
 def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
-    expected = from_job(plan.space, plan.config.job)
+    expected = prior_of_job(plan.space, plan.config.job)
     roles = _roles(plan, runs, found)
     knobs = plan.space.knobs
     telling = _telling(knobs, list(runs))
@@ -203,7 +203,7 @@ def _settings(plan: Plan, runs: Runs, found: Answer) -> list[Setting]:
             label(knobs, point, telling) or label(knobs, point),
             tuple(role for role, marked in roles.items() if marked == point),
             str(plan.space.value(point, "precision") or ""),
-            plan.space.allows(point, plan.given) and not wrong[point],
+            plan.space.allows(point, plan.baseline) and not wrong[point],
             "ok" if any(t.record.ok for t in own) else own[-1].record.outcome,
             len(own),
             speed_of(runs, point),
@@ -227,7 +227,7 @@ def _roles(plan: Plan, runs: Runs, found: Answer) -> dict[str, Point | None]:
     twins = (p for p in in_bf16 if found.twin and speed_of(runs, p) == found.twin)
     return {
         "chosen": found.chosen,
-        "baseline": plan.given,
+        "baseline": plan.baseline,
         "bf16-baseline": pair.bf16 if pair else next(twins, None),
         "runner-up": found.runner_up,
     }

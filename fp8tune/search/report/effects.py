@@ -117,7 +117,7 @@ def _value(knob: Knob, at: int) -> str:
 
 def _beside(case: Case, place: int, line: Line) -> str:
     """A sentence on the chosen value beside the given one, else beside the best."""
-    chosen, given = case.found.chosen, case.plan.given[place]
+    chosen, given = case.found.chosen, case.plan.baseline[place]
     speeds = dict(line.speeds)
     if chosen is None or chosen[place] not in speeds:
         return ""

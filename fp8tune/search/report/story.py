@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fp8tune.search import drift
-from fp8tune.search.aim import UNITS, named
 from fp8tune.search.answer import LARGER_BUDGET, Answer, Beside
 from fp8tune.search.benefit import benefits, reached
+from fp8tune.search.budget import show_duration
 from fp8tune.search.caveats import caveats, learning
 from fp8tune.search.closing import (
     change,
@@ -22,14 +21,14 @@ from fp8tune.search.closing import (
     unfinished,
     unsettled,
 )
-from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.failed import WORDS, failed
+from fp8tune.search.objective import UNITS, verdict_word
 from fp8tune.search.output import describe
 from fp8tune.search.report.commands import commands
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import clean, gib, interval, percent, plural, rate
-from fp8tune.search.runs import by_point, gap, neighbours
+from fp8tune.search.runs import by_point, drift_warning, gap, neighbours
 from fp8tune.search.stability import words as stability
 from fp8tune.search.stability.compare import DIVERGED, OUTSIDE
 from fp8tune.search.statistics import Speed
@@ -80,7 +79,7 @@ def _warnings(case: Case) -> Iterator[str]:
         how = clean(told.most_common(1)[0][0])
         count = f"{told.total()} of {plural(len(case.trials), 'trial')}"
         yield f"Extrapolated, not measured whole ({count}): {how}."
-    if changed := drift.told(by_point(case.plan.space, case.trials)):
+    if changed := drift_warning(by_point(case.plan.space, case.trials)):
         yield changed
     learns = case.found.learns
     if case.found.rejected and case.found.chosen is not None:
@@ -119,7 +118,7 @@ def _no_gain(case: Case) -> str:
 def _verdict(case: Case) -> str:
     """How the chosen setting does beside the given one."""
     found = case.found
-    if found.chosen == case.plan.given:
+    if found.chosen == case.plan.baseline:
         if found.verdict == "inconclusive":
             return f"Inconclusive: {unfinished(found)}: your config stays"
         if found.runner_up is None:
@@ -131,7 +130,7 @@ def _verdict(case: Case) -> str:
         wrong = f"failed ({how})" if how else "was not measured or did not run"
         return f"A setting that runs, where yours {wrong}"
     gain = f"{percent(gained.value)} {case.unit}"
-    said = _capital(named(found.verdict, found.aim))
+    said = _capital(verdict_word(found.verdict, found.aim))
     more = {"faster": " over your config", "inconclusive": f", {_doubt(found)}"}
     return f"{said}: {gain}{more.get(found.verdict, '')}"
 
@@ -158,7 +157,7 @@ def _sentences(case: Case) -> Iterator[str]:
     if _headline(case) == _no_gain(case):
         yield f"{_verdict(case)}."
     yield from _figures(case)
-    mine = found.verdict == "inconclusive" and found.chosen == case.plan.given
+    mine = found.verdict == "inconclusive" and found.chosen == case.plan.baseline
     if mine and found.more == LARGER_BUDGET:
         yield f"Give {found.more} to learn more."
     yield from map(_sentence, caveats(found, case.plan))
@@ -169,7 +168,7 @@ def _sentences(case: Case) -> Iterator[str]:
     yield from _start(case)
     yield (
         f"{plural(found.trials, 'trial')} of {plural(len(case.settings), 'setting')}, "
-        f"{short_of_memory(found)}, {shown(found.seconds)}. Intervals are 95 % "
+        f"{short_of_memory(found)}, {show_duration(found.seconds)}. Intervals are 95 % "
         f"and count the spread between fresh runs."
     )
 
@@ -182,7 +181,7 @@ def _changes(case: Case) -> str:
 def _figures(case: Case) -> Iterator[str]:
     """The chosen setting beside the given one, by the aim and by the other figure."""
     found = case.found
-    mine = found.chosen == case.plan.given
+    mine = found.chosen == case.plan.baseline
     other = next(unit for unit in UNITS.values() if unit != case.unit)
     told = [
         _figure(best, None if mine else given, gain, unit)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fp8tune import __version__
-from fp8tune.search.aim import tokens_per_joule
-from fp8tune.search.duration import shown
+from fp8tune.search.budget import show_duration
 from fp8tune.search.extrapolation import extrapolation
+from fp8tune.search.objective import tokens_per_joule
 from fp8tune.search.report.data import Case
 from fp8tune.search.report.words import (
     clean,
@@ -69,7 +69,7 @@ def _row(case: Case, trial: Trial, spread: float) -> Row:
         gib(record.peak_gib),
         gib(record.reserved_gib),
         str(record.float8_matmuls or "-"),
-        shown(record.cost_s),
+        show_duration(record.cost_s),
         "; ".join(_remarks(trial)),
     )
 

@@ -8,11 +8,11 @@ from typing import TextIO
 
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
-from fp8tune.search.destination import CannotPut, check_apart, check_place, is_same
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.report.data import Case, case
-from fp8tune.search.report.saved import saved
+from fp8tune.search.saved import load_study
 from fp8tune.search.storage import BadStudy
+from fp8tune.search.tuned_config import CannotPut, check_apart, check_place, is_same
 
 NAME = "report.html"
 START = b"<!DOCTYPE html>"
@@ -31,7 +31,7 @@ def write(
     from fp8tune.search.report.figures.canvas import Figure, files
     from fp8tune.search.report.page import figures, page
 
-    study = saved(folder, url)
+    study = load_study(folder, url)
     path = output or os.path.join(folder, NAME)
     if output:
         check_place(output)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fp8tune.job import Unknown
-from fp8tune.search.plan import Config, warmup_names
+from fp8tune.search.plan import TrainConfig, warmup_names
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import Record
@@ -18,7 +18,7 @@ def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     return [record for record in records if not record.loss_run], learned
 
 
-def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Conditions:
+def for_trials(config: TrainConfig, allow: Sequence[str], ranks: int) -> Conditions:
     """Those of a search by real trials, each of which stands for so many ranks."""
     refusal = ""
     if ranks > 1:
@@ -36,7 +36,7 @@ def for_trials(config: Config, allow: Sequence[str], ranks: int) -> Conditions:
 
 
 def for_records(
-    config: Config,
+    config: TrainConfig,
     learned: Sequence[Record],
     allow: Sequence[str],
     offers: Callable[[dict[str, Any], LossRun], bool],
@@ -49,5 +49,5 @@ def for_records(
     return known._replace(steps=told[0].steps, offered=offers)
 
 
-def _is_free(config: Config, allow: Sequence[str]) -> bool:
+def _is_free(config: TrainConfig, allow: Sequence[str]) -> bool:
     return not set(warmup_names(config.trainer)).isdisjoint(allow)

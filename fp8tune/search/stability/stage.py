@@ -22,7 +22,7 @@ from fp8tune.search.stability.plan import (
     steps_in,
     wanted,
 )
-from fp8tune.search.strategy import Proposal
+from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
 
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
             return self._missing(trials, point, runs, each)
         return reserve(each, self.budget)
 
-    def begun(self, trials: Sequence[Trial], left: float) -> Proposal | None:
+    def begun(self, trials: Sequence[Trial], left: float) -> PlannedTrial | None:
         """The next run of a comparison that is not finished."""
         points = list(curves(self.space, trials))
         made = (self.next(trials, point, left) for point in points)
@@ -59,16 +59,18 @@ class Stage(NamedTuple):
 
     def next(
         self, trials: Sequence[Trial], point: Point | None, left: float
-    ) -> Proposal | None:
+    ) -> PlannedTrial | None:
         """The next run at a setting; ``None`` if none is wanted or there is no time."""
         ask = self._ask(trials, point, left)
         if ask is None or left <= self._likely(trials, ask):
             return None
-        return Proposal(ask.point, "stability", ask.reason, ask.course)
+        return PlannedTrial(ask.point, "stability", ask.reason, ask.course)
 
-    def limit(self, trials: Sequence[Trial], proposal: Proposal, left: float) -> float:
+    def limit(
+        self, trials: Sequence[Trial], proposal: PlannedTrial, left: float
+    ) -> float:
         """Seconds until a run is given up, of ``left`` that it may have at most."""
-        how = proposal.course
+        how = proposal.loss_run
         if how is None:
             return left
         likely = self._likely(trials, Ask(proposal.point, how, ""))

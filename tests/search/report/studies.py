@@ -3,7 +3,7 @@
 from fp8tune.job import Target
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.report.data import Case, case
-from fp8tune.search.report.saved import saved
+from fp8tune.search.saved import load_study
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Space
 from tests.search import tries
@@ -79,7 +79,7 @@ def study(folder, pairs=WHOLE, made=None, **about) -> str:
 
 def shown(folder, *pairs, **about) -> Case:
     """What a report shows of such a study."""
-    return case(saved(study(folder, *pairs, **about)))
+    return case(load_study(study(folder, *pairs, **about)))
 
 
 MODEL = "[model]\ndim = {dim}\nn_layers = {layers}\n"

@@ -3,10 +3,10 @@
 import pytest
 
 from fp8tune.search.answer import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
-from fp8tune.search.lock import alone_in
 from fp8tune.search.report.data import case
-from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
+from fp8tune.search.saved import load_study
+from fp8tune.search.storage import alone_in
 from tests.search.report.studies import (
     CONFIG,
     WHOLE,
@@ -48,10 +48,10 @@ def test_a_search_that_runs_is_left_to_itself(tmp_path):
     folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
     again = ("fp8tune report s  # again: the search still runs",)
     with alone_in(folder):
-        told = story(case(saved(folder)))
+        told = story(case(load_study(folder)))
     assert told.warnings == ("The search still runs. The answer may change.",)
     assert told.commands == again
-    told = story(case(saved(folder)))
+    told = story(case(load_study(folder)))
     was = "The search was cut off before it told its end. The answer may change."
     assert told.warnings == (was,)
     assert told.commands == ("fp8tune search a.toml --budget 2h  # goes on from here",)
@@ -89,7 +89,7 @@ def test_a_search_that_goes_on_is_told_what_it_was(
     project, folder, made, machine, options
 ):
     project()
-    found = case(saved(study(folder, [], made, machine=machine)))
+    found = case(load_study(study(folder, [], made, machine=machine)))
     assert story(found).commands == (
         f"fp8tune search a.toml --budget 2h{options}  # goes on from here",
     )

@@ -5,11 +5,11 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.search.report.data import Setting, case, frontier
 from fp8tune.search.report.figures.predicted import predicted, quantities
-from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import story
 from fp8tune.search.report.tables import environment, every_trial
 from fp8tune.search.report.words import label
 from fp8tune.search.sampler import Expected
+from fp8tune.search.saved import load_study
 from fp8tune.search.statistics import Speed
 from fp8tune.trials.space import Knob
 from tests.search.report.studies import FAILED, WHOLE, plan, shown, study
@@ -67,7 +67,7 @@ def test_predictions(whole):
 
 def test_predictions_are_skipped_where_the_gpus_are_not_said(tmp_path):
     unsaid = plan(target=Target())
-    assert quantities(case(saved(study(tmp_path / "s", made=unsaid)))) == []
+    assert quantities(case(load_study(study(tmp_path / "s", made=unsaid)))) == []
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_predictions_are_skipped_where_the_gpus_are_not_said(tmp_path):
 )
 def test_why_no_prediction_is_shown(tmp_path, pairs, said):
     made = plan(target=Target())
-    told_case = case(saved(study(tmp_path / "s", pairs, made)))
+    told_case = case(load_study(study(tmp_path / "s", pairs, made)))
     assert predicted(told_case).why.startswith(said)
 
 

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from fp8tune.search.report.data import case
 from fp8tune.search.report.figures.canvas import STAND_INS, Figure, files
 from fp8tune.search.report.page import figures
-from fp8tune.search.report.saved import saved
+from fp8tune.search.saved import load_study
 from tests.search.report.checker import checked, html
 from tests.search.report.studies import CONFIG, WHOLE, plan, shown, study, told
 from tests.search.tries import GIVEN, KNOBS, OTHER, TWIN, ran
@@ -87,7 +87,7 @@ def test_nothing_foreign_gets_through(tmp_path):
     ]
     made = plan(f"# {EVIL[:-12]}\n{CONFIG}", f"{EVIL}.toml", knobs)
     folder = study(tmp_path / "<b>s", pairs, made, device=EVIL, allow=[EVIL])
-    told_case = case(saved(folder))
+    told_case = case(load_study(folder))
     text = html(told_case)
     checked(text)
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", text)

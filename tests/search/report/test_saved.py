@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.report.saved import saved
+from fp8tune.search.saved import load_study
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import Study, look
 from fp8tune.trials.record import Record
@@ -16,8 +16,8 @@ def contents(folder):
 
 
 def test_what_a_search_wrote_comes_back(tmp_path):
-    found = saved(study(tmp_path / "s"))
-    assert (found.name, found.plan.given) == ("s", GIVEN)
+    found = load_study(study(tmp_path / "s"))
+    assert (found.name, found.plan.baseline) == ("s", GIVEN)
     assert found.plan.space.knobs == KNOBS
     assert found.plan.config.data == CONFIG.encode()
     assert found.plan.config.job.target[:2] == ("h200", 1)
@@ -31,25 +31,25 @@ def test_a_line_that_is_being_written_is_left_alone(tmp_path, end):
     with (tmp_path / "s" / "study.journal").open("ab") as file:
         file.write(end)
     before = contents(tmp_path / "s")
-    assert len(saved(str(tmp_path / "s")).trials) == len(WHOLE)
+    assert len(load_study(str(tmp_path / "s")).trials) == len(WHOLE)
     assert contents(tmp_path / "s") == before
 
 
 def test_a_replay_has_no_points_but_those_of_its_records(tmp_path):
     made = plan()
     made = made._replace(space=Space(KNOBS, [GIVEN, BEST]))
-    assert saved(study(tmp_path / "s", [], made)).plan.space.only == {GIVEN, BEST}
+    assert load_study(study(tmp_path / "s", [], made)).plan.space.only == {GIVEN, BEST}
 
 
 def test_a_study_without_trials(tmp_path):
-    assert saved(study(tmp_path / "s", [])).trials == []
+    assert load_study(study(tmp_path / "s", [])).trials == []
 
 
 def test_a_config_that_has_changed_since_is_told_as_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = study("s")
     (tmp_path / "a.toml").write_text("[train]\nbatch_size = 4096\n")
-    assert saved(folder).plan.config.data == CONFIG.encode()
+    assert load_study(folder).plan.config.data == CONFIG.encode()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_file_that_no_search_wrote(tmp_path, change):
     folder = study(tmp_path / "s")
     Study(plan().space, folder).describe(change)
     with pytest.raises(BadStudy, match=r"study\.journal: "):
-        saved(folder)
+        load_study(folder)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_trial_of_another_search(tmp_path):
     folder = study(tmp_path / "s", [])
     Study(Space([Knob("x", (1, 2))]), folder).add("search", Record({"x": 1}, "oom"))
     with pytest.raises(BadStudy, match=r"study\.journal: trial 1: no knob or value"):
-        saved(folder)
+        load_study(folder)
 
 
 def test_no_folder(tmp_path):
     with pytest.raises(BadStudy, match="no study of a search"):
-        saved(str(tmp_path / "none"))
+        load_study(str(tmp_path / "none"))

@@ -4,9 +4,9 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.report.data import case
-from fp8tune.search.report.saved import saved
 from fp8tune.search.report.story import Story, story
 from fp8tune.search.report.tables import every_trial
+from fp8tune.search.saved import load_study
 from tests.search import tries
 from tests.search.report.studies import (
     BEST_TWIN,
@@ -187,7 +187,9 @@ def test_confirmed_by_the_aim(tmp_path):
 def test_the_command_that_goes_on_names_what_the_search_was_told(tmp_path):
     about = {"allow": ["warmup"], "objective": "tokens-per-joule"}
     made = plan(path="my run.toml", target=Target("h200", 16))
-    told_case = case(saved(study(tmp_path / ".fp8tune/s", SAVING[:2], made, **about)))
+    told_case = case(
+        load_study(study(tmp_path / ".fp8tune/s", SAVING[:2], made, **about))
+    )
     assert story(told_case).commands == (
         "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
         "tokens-per-joule --world-size 16  # goes on from here",
@@ -219,7 +221,9 @@ def test_what_the_terminal_warns_of_is_said_too(tmp_path, pairs, about, said):
 def test_other_tokens_of_a_step_are_said(tmp_path):
     """Where no accumulation keeps them."""
     made = plan(CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1"))
-    said = story(case(saved(study(tmp_path / ".fp8tune/s", WHOLE, made)))).sentences
+    said = story(
+        case(load_study(study(tmp_path / ".fp8tune/s", WHOLE, made)))
+    ).sentences
     assert said[1] == (
         "2 -> 4 sequences per rank and optimizer step: the learning rate and its "
         "schedule were not meant for that."

@@ -1,4 +1,4 @@
-"""A study as it lies in its folder, with the search that it belongs to."""
+"""Read a study from its folder, with the search that it belongs to."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import Trial
 
 
-class Saved(NamedTuple):
-    """A study: its folder, what it is about, its plan, its trials so far."""
+class SavedStudy(NamedTuple):
+    """A study: its folder, what is known of its search, its plan, its trials."""
 
     folder: str
     about: dict[str, Any]
@@ -30,8 +30,8 @@ class Saved(NamedTuple):
         return os.path.basename(os.path.abspath(self.folder))
 
 
-def saved(folder: str, url: str = "", most: int = MAX_BYTES) -> Saved:
-    """Read a study and change nothing in it; raises ``BadStudy``."""
+def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
+    """Read a study without changing anything in it; raises ``BadStudy``."""
     about, trials = look(folder, url, most)
     place = without_password(url) or os.path.join(folder, NAME)
     try:
@@ -47,7 +47,7 @@ def saved(folder: str, url: str = "", most: int = MAX_BYTES) -> Saved:
         except KeyError as error:
             where = f"{place}: trial {trial.number + 1}"
             raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
-    return Saved(folder, about, plan, trials)
+    return SavedStudy(folder, about, plan, trials)
 
 
 def _plan(about: dict[str, Any]) -> Plan:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.deadline import deadline, extended, typical
+from fp8tune.search.budget import deadline_while_stepping, trial_deadline, typical_cost
 from fp8tune.trials.space import Space
 from tests.search.tries import BEST, GIVEN, KNOBS, SPACE, ran, trials
 
@@ -31,13 +31,13 @@ HUNG = ran(GIVEN, outcome="hang")
 )
 def test_deadlines(records, left, seconds):
     tried = trials(*(("search", record) for record in records))
-    assert deadline(SPACE, tried, BEST, left) == seconds
+    assert trial_deadline(SPACE, tried, BEST, left) == seconds
 
 
 def test_while_nothing_has_run_a_trial_that_steps_may_go_on():
-    assert extended([], 7200) == 7200
-    assert extended(trials(("baseline", HUNG)), 7200) == 7200
-    assert extended(trials(("baseline", ran(GIVEN))), 7200) == 0
+    assert deadline_while_stepping([], 7200) == 7200
+    assert deadline_while_stepping(trials(("baseline", HUNG)), 7200) == 7200
+    assert deadline_while_stepping(trials(("baseline", ran(GIVEN))), 7200) == 0
 
 
 def test_typical_costs():
@@ -46,13 +46,13 @@ def test_typical_costs():
         ("search", ran(GIVEN, cost_s=90.0)),
         ("search", ran(BEST, cost_s=400.0, outcome="oom")),
     )
-    assert typical(SPACE, [], BEST) == 0
-    assert typical(SPACE, tried, BEST) == 90
-    assert typical(SPACE, tried, EAGER) == 30
-    assert typical(SPACE, tried[:1], BEST) == 30
+    assert typical_cost(SPACE, [], BEST) == 0
+    assert typical_cost(SPACE, tried, BEST) == 90
+    assert typical_cost(SPACE, tried, EAGER) == 30
+    assert typical_cost(SPACE, tried[:1], BEST) == 30
 
 
 def test_without_a_knob_for_compile_all_trials_are_alike():
     space = Space(KNOBS[:2])
     tried = trials(("search", ran((0, 0), cost_s=50.0, space=space)))
-    assert deadline(space, tried, (1, 1), 7200) == 150
+    assert trial_deadline(space, tried, (1, 1), 7200) == 150
