@@ -83,7 +83,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     """
     from fp8tune.lint.settings import BadSettings
     from fp8tune.search import load_numpy
-    from fp8tune.search.options import CannotSearch, find_config
+    from fp8tune.search.options import CannotSearch, SearchOptions, find_config
 
     try:
         config = config or find_config()
@@ -95,7 +95,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
-        from fp8tune.search.options import CannotSearch, SearchOptions
+        from fp8tune.search.report.write import write_at_end
         from fp8tune.search.session import search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
@@ -105,8 +105,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records is for --runner replay; add that")
     asked["world_size"] = asked["world_size"] or 0
-    wishes = SearchOptions(config=config, as_json=output_format == "json", **asked)
+    asked["as_json"] = output_format == "json"
     try:
-        return search(wishes)
+        return search(SearchOptions(config=config, **asked), write_at_end)
     except CannotSearch as error:
         raise Failure(str(error)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.claims.contradiction import titled_gpus
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.settings import settings_for
+from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
@@ -189,6 +191,27 @@ def check_allowed(
             hint = f"; it frees {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
             raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
+
+
+def check_writable(plan: Plan) -> None:
+    """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
+    for knob in plan.space.knobs:
+        value = next((value for value in knob.values if value is not None), None)
+        change = [] if value is None else [Choice(knob.key, value)]
+        try:
+            write_back(plan.config.data, change)
+        except CannotWrite as error:
+            odd = f"{plan.config.path}: the result of a search could not be written"
+            raise CannotPlan(f"{odd}: {error}") from None
+
+
+def left_out(reasons: Sequence[str]) -> list[str]:
+    """Return a note for each reason that records are left out; ``""`` is no reason."""
+    counted = Counter(filter(None, reasons)).items()
+    return [
+        f"{count} record{'s are' if count != 1 else ' is'} left out: {why}"
+        for why, count in counted
+    ]
 
 
 def warmup_key(known: Trainer) -> str:

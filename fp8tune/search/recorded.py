@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial, reduce
 from itertools import starmap
@@ -12,15 +11,20 @@ from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Unknown
+from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
     CannotPlan,
     Plan,
     TrainConfig,
     check_allowed,
+    check_writable,
+    left_out,
     role_of,
     rows_per_step,
+    warmup_key,
     warmup_names,
 )
+from fp8tune.search.refused import refusals, runnable
 from fp8tune.search.retries import without_repaired
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
@@ -42,16 +46,49 @@ CONVERGENCE = frozenset(
 """Sections, roles and names of keys that change what is learned: frozen by default."""
 
 
-class RecordsFile(NamedTuple):
-    """The records of a file, notes on those left out, and the file's digest."""
+class RecordedSearch(NamedTuple):
+    """A search over the records of a file.
 
-    records: list[Record]
+    ``speeds`` are the records that tell a speed, ``learned`` those of runs for their
+    losses; ``notes`` are lines for the user, ``digest`` is the file's.
+    """
+
+    plan: Plan
+    speeds: list[Record]
+    learned: list[Record]
     notes: list[str]
     digest: str
 
 
-def read_records(path: str) -> RecordsFile:
-    """Read a file of records; raises ``CannotPlan`` and ``BadRecord``."""
+def plan_replay(
+    config: TrainConfig, path: str, allow: Sequence[str], objective: str
+) -> RecordedSearch:
+    """Read a file of records and plan the search over them.
+
+    Raises ``CannotPlan`` and ``BadRecord``.
+    """
+    records, notes, digest = _read_records(path)
+    speeds = [record for record in records if not record.loss_run]
+    learned = [record for record in records if record.loss_run]
+    check_records(objective, speeds)
+    plan, speeds = plan_for_records(config, speeds, allow)
+    check_writable(plan)
+    speeds, refused = runnable(config, speeds)
+    if refused:
+        if not speeds:
+            raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+        plan, speeds = plan_for_records(config, speeds, allow)
+    keys = {knob.key for knob in plan.space.knobs}
+    notes += [*refusals(config, keys), *refused, *plan.notes]
+    if not learned and warmup_key(config.trainer) not in keys:
+        why = "no record is of a run for its losses, so no warmup is tried"
+        names = {*warmup_names(config.trainer)}.intersection(allow)
+        notes += [f"--allow {name} changes nothing: {why}" for name in names]
+    return RecordedSearch(plan, speeds, learned, notes, digest)
+
+
+def _read_records(path: str) -> tuple[list[Record], list[str], str]:
+    """Return the records of a file, notes on those left out, and its digest."""
     if not path:
         raise CannotPlan("--runner replay needs --records FILE")
     try:
@@ -68,7 +105,7 @@ def read_records(path: str) -> RecordsFile:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
         raise CannotPlan(f"the records hold no trial to replay: {notes[0]}")
-    return RecordsFile(records, notes, hashlib.sha256(data).hexdigest())
+    return records, notes, hashlib.sha256(data).hexdigest()
 
 
 def _parse_trials(lines: Iterable[str]) -> list[Trial]:
@@ -231,15 +268,6 @@ def accepted(
     ]
     kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
     return kept, left_out(wrong)
-
-
-def left_out(reasons: Sequence[str]) -> list[str]:
-    """Return a note for each reason that records are left out; ``""`` is no reason."""
-    counted = Counter(filter(None, reasons)).items()
-    return [
-        f"{count} record{'s are' if count != 1 else ' is'} left out: {why}"
-        for why, count in counted
-    ]
 
 
 def _why_refused(known: Trainer, key: str, value: Any) -> str:

@@ -10,8 +10,7 @@ from fp8tune.lint.diagnostic import Diagnostic
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
 from fp8tune.search.aftermath import rules_for
-from fp8tune.search.plan import CannotPlan, TrainConfig
-from fp8tune.search.recorded import left_out
+from fp8tune.search.plan import CannotPlan, TrainConfig, left_out
 from fp8tune.search.writeback import Choice, write_back
 from fp8tune.trials.record import Record
 

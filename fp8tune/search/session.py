@@ -12,12 +12,12 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
@@ -47,33 +47,31 @@ from fp8tune.search.machine import (
     other_gpu_note,
     target_gpu,
 )
-from fp8tune.search.objective import ENERGY, SPEED, check_records, count_without_value
+from fp8tune.search.objective import ENERGY, SPEED, count_without_value
 from fp8tune.search.options import CannotSearch, SearchOptions
 from fp8tune.search.output import as_json
 from fp8tune.search.plan import (
     CannotPlan,
     Plan,
     TrainConfig,
+    check_writable,
     free_keys,
     plan_for_trials,
     ranks_of_trial,
     read_config,
     study_name,
-    warmup_key,
-    warmup_names,
     why_synthetic_data,
     world_size_note,
     world_size_warning,
 )
-from fp8tune.search.prior import card_gib, prior_of_job
-from fp8tune.search.recorded import MAX_BYTES, plan_for_records, read_records
-from fp8tune.search.refused import check_config, refusals, runnable
-from fp8tune.search.report.write import write_at_end
+from fp8tune.search.prior import card_gib
+from fp8tune.search.recorded import MAX_BYTES, plan_replay
+from fp8tune.search.refused import check_config
 from fp8tune.search.retries import count_retried_settings, retries_all
-from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.conditions import for_records, for_trials
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.storage import BadStudy, Busy
-from fp8tune.search.strategy import Strategy
+from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import (
     CannotPut,
@@ -81,14 +79,16 @@ from fp8tune.search.tuned_config import (
     export_trials,
     write_tuned,
 )
-from fp8tune.search.warm_start import WarmStart, choose_start, trials_of_start
-from fp8tune.search.writeback import CannotWrite, Choice, write_back
+from fp8tune.search.warm_start import WarmStart, choose_start
+from fp8tune.search.writeback import CannotWrite
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
 from fp8tune.trials.trial import timed
 
+WriteReport = Callable[[str, TextIO, str], None]
+"""Writes the report of a study's folder and its URL, and says so on the stream."""
 UNREAD = "note: nobody reads stdout any more; the search goes to its end all the same"
 """Said where stdout is a pipe whose reader ended."""
 STOPPED = 130
@@ -100,24 +100,25 @@ SAMPLED_S = 3.0
 """Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
-def search(options: SearchOptions) -> int:
+def search(options: SearchOptions, report: WriteReport) -> int:
     """Run a search and return the exit code; raises ``CannotSearch``.
 
-    If the terminal or a reader is lost meanwhile, the config is written all the same.
+    ``report`` writes the report of its study at the end. If the terminal or a reader
+    is lost meanwhile, the config is written all the same.
     """
     with lasting(UNREAD) as streams:
-        code = _with_one_line_errors(options)
+        code = _with_one_line_errors(options, report)
     if code != STOPPED and streams.odd:
         raise CannotSearch(streams.odd)
     return code
 
 
-def _with_one_line_errors(options: SearchOptions) -> int:
+def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
     stop = Stop()
     try:
         with ExitStack() as held:
             held.enter_context(stop.takes_signals())
-            return _search(options, stop, held)
+            return _search(options, report, stop, held)
     except (BadDuration, BadSettings, BadTarget, CannotPlan, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
@@ -148,7 +149,9 @@ class Prepared(NamedTuple):
     synthetic_data: str = ""
 
 
-def _search(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
+def _search(
+    options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
+) -> int:
     limits = Limits(options.budget_s)
     check_outputs(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
@@ -164,12 +167,12 @@ def _search(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
             plan.space,
             plan.baseline,
             runner,
-            prepared.strategy,
-            study,
-            limits,
-            watch.event,
-            options.objective,
-            prepared.conditions,
+            strategy=prepared.strategy,
+            study=study,
+            limits=limits,
+            watch=watch.event,
+            objective=options.objective,
+            conditions=prepared.conditions,
         ).run()
     stop.searching, stopped = False, stop.asked
     output = unwritten = ""
@@ -180,7 +183,7 @@ def _search(options: SearchOptions, stop: Stop, held: ExitStack) -> int:
     _say_answer(options, prepared, found, output, stopped=stopped)
     with suppress(BadStudy):  # that is for the report alone
         study.note(output=output, unchecked=found.unchecked, more=found.more)
-    write_at_end(study.folder, out, options.storage)
+    report(study.folder, out, options.storage)
     export_trials(study, options.export)
     if prepared.machine and prepared.machine.gpu:
         records = [trial.record for trial in study.trials]
@@ -207,9 +210,14 @@ def this_machine(device: str, *, watts: bool = False) -> Machine:
         return Machine(device, f"{cpu.name()}, {cores()} cores")
     driver = current()
     seen = driver.look() if watts else Sample()
-    has_watts = seen.power_w is not None or seen.energy_j is not None
-    gpu = driver.gpu
-    return Machine(device, gpu.name, gpu.driver, allocator(), driver.failed, has_watts)
+    return Machine(
+        device,
+        name=driver.gpu.name,
+        driver=driver.gpu.driver,
+        allocator=allocator(),
+        failure=driver.failed,
+        has_watts=seen.power_w is not None or seen.energy_j is not None,
+    )
 
 
 def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
@@ -230,6 +238,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
             raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_watts(options.objective, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
+    check_writable(plan)
     about = environment(config.job, machine, synthetic_data=bool(synthetic))
     study, start, strategy = _open_study(options, plan, about, held)
     study.take_up()
@@ -237,9 +246,9 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
     setup = Setup(
         options.device,
-        ranks,
-        larger_target_gib(config.job, machine),
-        synthetic,
+        dp_shard=ranks,
+        larger_gib=larger_target_gib(config.job, machine),
+        synthetic_data=synthetic,
         enough_s=PART * options.budget_s,
         least_s=SAMPLED_S if energy else 0.0,
         scratch=study.folder,
@@ -249,9 +258,15 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     guard = Guard(current()) if options.device == "cuda" else None
     job = config.job
     runner = Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
-    conditions = for_trials(config, options.allow, ranks)
     return Prepared(
-        plan, study, start, strategy, runner, conditions, machine, synthetic
+        plan,
+        study,
+        start,
+        strategy=strategy,
+        runner=runner,
+        conditions=for_trials(config, options.allow, ranks),
+        machine=machine,
+        synthetic_data=synthetic,
     )
 
 
@@ -259,31 +274,23 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     """Prepare a search that replays recorded trials."""
     gpu = named_gpu(options.gpu, None).gpu
     config = _read_config(options, gpu, "--gpu" if gpu else "", world_size=0)
-    file = read_records(options.records)
-    speeds, learned = split(file.records)
-    check_records(options.objective, speeds)
-    plan, speeds = plan_for_records(config, speeds, options.allow)
-    _check_writable(plan)
-    speeds, refused = runnable(config, speeds)
-    if refused:
-        if not speeds:
-            raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
-        plan, speeds = plan_for_records(config, speeds, options.allow)
-    about = {"records": file.digest, "budget": options.budget}
+    replay = plan_replay(config, options.records, options.allow, options.objective)
+    plan, about = replay.plan, {"records": replay.digest, "budget": options.budget}
     study, start, strategy = _open_study(options, plan, about, held)
-    runner = Replay(speeds, plan.space, learned, card_gib(config.job))
+    card = card_gib(config.job)
+    runner = Replay(replay.speeds, plan.space, replay.learned, card)
     for trial in timed(study.trials):
         runner.skip(plan.space.point(trial.record.knobs))
-    keys = {knob.key for knob in plan.space.knobs}
-    notes = [*file.notes, *refusals(config, keys), *refused, *plan.notes]
-    if not learned and warmup_key(config.trainer) not in keys:
-        why = "no record is of a run for its losses, so no warmup is tried"
-        names = {*warmup_names(config.trainer)}.intersection(options.allow)
-        notes += [f"--allow {name} changes nothing: {why}" for name in names]
-    for note in notes:
+    for note in replay.notes:
         print(f"note: {plain(note)}", file=sys.stderr)
-    conditions = for_records(config, learned, options.allow, runner.offers)
-    return Prepared(plan, study, start, strategy, runner, conditions)
+    return Prepared(
+        plan,
+        study,
+        start,
+        strategy=strategy,
+        runner=runner,
+        conditions=for_records(config, replay.learned, options.allow, runner.offers),
+    )
 
 
 def _read_config(
@@ -307,7 +314,6 @@ def _open_study(
     ``about`` is what trials depend on beside the config. Returns what it starts from,
     and what proposes its trials, as well.
     """
-    _check_writable(plan)
     about = plan.about(**about, allow=list(options.allow))
     if options.objective != SPEED:
         about["objective"] = options.objective
@@ -322,35 +328,15 @@ def _open_study(
     start = choose_start(plan, about, folder, options.studies, options.start_from, url)
     study = open_study(folder, plan.space, held, url)
     study.describe({**about, "start": start.data()})
-    earlier = trials_of_start(plan, about, start, options.objective)
-    job, sampler = plan.config.job, options.sampler
-    prior = prior_of_job(plan.space, job, start.runs)
-    try:
-        strategy = Strategy(
-            study, plan.baseline, prior, card_gib(job), earlier, sampler
-        )
-    except ImportError as error:
-        raise CannotPlan(f"--sampler {sampler}: {error}") from None
+    strategy = build_strategy(plan, study, start, options.objective, options.sampler)
     return study, start, strategy
-
-
-def _check_writable(plan: Plan) -> None:
-    """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
-    for knob in plan.space.knobs:
-        value = next((value for value in knob.values if value is not None), None)
-        change = [] if value is None else [Choice(knob.key, value)]
-        try:
-            write_back(plan.config.data, change)
-        except CannotWrite as error:
-            odd = f"{plan.config.path}: the result of a search could not be written"
-            raise CannotPlan(f"{odd}: {error}") from None
 
 
 def _opening_lines(prepared: Prepared) -> Iterator[str]:
     """Yield what a search knows before its first trial."""
     config, study = prepared.plan.config, prepared.study
     if why := prepared.synthetic_data:
-        yield f"{why}: trials train on made-up text, so losses are not of your data"
+        yield f"{why}: trials train on synthetic data; losses are not of your data"
     if prepared.machine:
         notes = (
             world_size_note(config),
@@ -363,8 +349,8 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if count := len(study.trials):
         known = f"{count} trial{'s' * (count != 1)}"
         again = retries_all(study.trials, study.process)
-        retried = "; none ran, so your config is tried anew" * again
-        yield f"goes on with study {study.name}, which has {known}{retried}"
+        retry = "; none ran, so your config is retried" * again
+        yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
 def _advice(options: SearchOptions, prepared: Prepared, found: Answer) -> Iterator[str]:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from fp8tune.search.answer import answer
 from fp8tune.search.budget import typical_cost
-from fp8tune.search.prior import Prior, with_speeds
+from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
 from fp8tune.search.runs import by_point, confirmed, speed_changed
 from fp8tune.search.sampler import (
     EarlierTrial,
@@ -18,6 +19,7 @@ from fp8tune.search.sampler import (
     library_sampler,
 )
 from fp8tune.search.study import Study
+from fp8tune.search.warm_start import WarmStart, trials_of_start
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.space import Point, Space, is_count
 from fp8tune.trials.trial import Trial, timed
@@ -56,7 +58,6 @@ class Strategy:
         earlier: Sequence[EarlierTrial] = (),
         sampler: str = "auto",
     ) -> None:
-        self.earlier = earlier
         self._study = study
         self._counted: frozenset[int] = frozenset()
         space = study.space
@@ -105,6 +106,22 @@ class Strategy:
             return None
         values = {key: v for key, v in proposal.params.items() if v is not None}
         return PlannedTrial(self._study.space.point(values), "search", proposal.reason)
+
+
+def build_strategy(
+    plan: Plan, study: Study, start: WarmStart, objective: str, sampler: str
+) -> Strategy:
+    """Return the strategy of a search with the estimate and the trials of its start.
+
+    Raises ``CannotPlan`` where a library sampler lacks a package.
+    """
+    job = plan.config.job
+    prior = prior_of_job(plan.space, job, start.runs)
+    earlier = trials_of_start(plan, study.about, start, objective)
+    try:
+        return Strategy(study, plan.baseline, prior, card_gib(job), earlier, sampler)
+    except ImportError as error:
+        raise CannotPlan(f"--sampler {sampler}: {error}") from None
 
 
 def untested_before_answer(

@@ -272,7 +272,12 @@ def compare_study(
     wrong = _elsewhere(study.about, about) or far or _unusable(plan, study, objective)
     changed = "" if wrong else _other_versions(study.about, about)
     return SimilarStudy(
-        folder, study, differs, distance, wrong or changed, bool(changed)
+        folder,
+        study,
+        differs=differs,
+        distance=distance,
+        wrong=wrong or changed,
+        stale=bool(changed),
     )
 
 

@@ -268,4 +268,4 @@ def test_what_the_machine_lacks_is_tried_again_by_each_command(tmp_path):
         doctor = "fp8tune doctor --device cpu says what is missing on this machine\n"
         assert doctor in out
         assert "the same command tries your config anew\n" in out
-    assert "which has 4 trials; none ran, so your config is tried anew\n" in out
+    assert "which has 4 trials; none ran, so your config is retried\n" in out

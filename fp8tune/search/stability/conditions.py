@@ -12,12 +12,6 @@ from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import Record
 
 
-def split(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """Records that tell a speed, and those of runs for their losses."""
-    learned = [record for record in records if record.loss_run]
-    return [record for record in records if not record.loss_run], learned
-
-
 def for_trials(config: TrainConfig, allow: Sequence[str], ranks: int) -> Conditions:
     """Those of a search by real trials, each of which stands for so many ranks."""
     refusal = ""

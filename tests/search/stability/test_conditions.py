@@ -4,11 +4,10 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.plan import read_config
-from fp8tune.search.stability.conditions import for_records, for_trials, split
+from fp8tune.search.stability.conditions import for_records, for_trials
 from fp8tune.search.stability.plan import Conditions
 from tests.search.report.studies import CONFIG
 from tests.search.stability.runs import curve, learned
-from tests.search.tries import BEST, ran
 
 
 def config(scheduler=""):
@@ -42,9 +41,8 @@ def test_one_rank_of_many_does_not_know_the_loss():
     assert made.refusal.startswith("a trial is one of 8 ranks")
 
 
-def test_records_are_split_by_what_they_are_for():
-    speed, loss = ran(BEST), learned(curve("fp8"))
-    assert split([speed, loss]) == ([speed], [loss])
+def test_records_of_losses_tell_the_steps():
+    loss = learned(curve("fp8"))
     made = for_records(config(), [loss], (), lambda _knobs, _how: False)
     assert (made.steps, made.offered({}, None)) == (32, False)
     assert for_records(config(), [], (), lambda _knobs, _how: True) is None
