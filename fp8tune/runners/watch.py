@@ -15,7 +15,7 @@ from fp8tune.runners.gpu import (
     able_to_compute,
     named_reasons,
 )
-from fp8tune.trials.record import Record, from_data, show_processes
+from fp8tune.trials.record import Record, from_data, process_names
 
 WAIT_S = 20.0
 """How long to wait for a killed trial's memory [s]."""
@@ -136,7 +136,7 @@ def beside(
     found = from_data({**found.data(), **before, **steady})
     if driver and found.versions:
         found = found._replace(versions={**found.versions, "driver": driver})
-    others = show_processes(found.others)
+    others = process_names(found.others)
     used = before.get("gpu_used_gib", 0.0)
     crowded = used > CROWDED_GIB
     taken = others or f"{used:.1f} GiB of a process that is not shown"

@@ -14,7 +14,7 @@ from fp8tune.search.objective import SPEED
 from fp8tune.search.output import progress
 from fp8tune.search.plan import Plan
 from fp8tune.search.study import Study
-from fp8tune.trials.record import show_processes
+from fp8tune.trials.record import process_names
 
 
 class Watch(NamedTuple):
@@ -68,7 +68,7 @@ def _keeper() -> Callable[[Event], None]:
         if event.trial is None:
             return
         record = event.trial.record
-        if others := show_processes(record.others):
+        if others := process_names(record.others):
             note(f"on the GPU besides: {others}; figures may be low")
         if why := record.unwatched:
             lost = "clocks, watts and other processes are unknown"

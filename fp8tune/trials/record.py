@@ -42,7 +42,7 @@ class OtherProcess(NamedTuple):
     gib: float = 0.0
 
 
-def show_processes(others: Iterable[OtherProcess]) -> str:
+def process_names(others: Iterable[OtherProcess]) -> str:
     """Return processes in words: ``python (pid 12, 3.0 GiB)``."""
     return ", ".join(
         f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"

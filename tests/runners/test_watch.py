@@ -5,7 +5,7 @@ import pytest
 from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu, Process, Sample
 from fp8tune.runners.watch import Guard, beside, summary
-from fp8tune.trials.record import show_processes
+from fp8tune.trials.record import process_names
 from tests.search.tries import GIVEN, ran
 
 
@@ -46,8 +46,7 @@ def test_who_joins_during_a_trial_is_named_too():
     guard = Guard(Seen(before, before, after))
     said = guard.free(100.0)
     assert (
-        show_processes(beside(ran(GIVEN), said, {}).others)
-        == "python (pid 7, 69.0 GiB)"
+        process_names(beside(ran(GIVEN), said, {}).others) == "python (pid 7, 69.0 GiB)"
     )
     said = guard.free(100.0, said)
     assert said["gpu_used_gib"] == 69.0
@@ -63,7 +62,7 @@ def test_who_joins_during_a_trial_is_named_too():
     ],
 )
 def test_a_record_may_say_odd_things_of_others(odd, said):
-    assert show_processes(ran(GIVEN, more={"others": odd}).others) == said
+    assert process_names(ran(GIVEN, more={"others": odd}).others) == said
 
 
 def test_a_driver_that_stops_answering_and_starts_again():
