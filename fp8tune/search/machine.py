@@ -16,7 +16,7 @@ from fp8tune.search.objective import SPEED
 from fp8tune.search.plan import CannotPlan, TrainConfig
 
 
-class Machine(NamedTuple):
+class TrialMachine(NamedTuple):
     """A machine on which trials run: by its GPU, or as a rehearsal by its CPU.
 
     ``name`` is the GPU's or the CPU's, ``driver`` and ``allocator`` are of the GPU.
@@ -36,7 +36,7 @@ class Machine(NamedTuple):
         return self.name if self.device == "cuda" else ""
 
 
-def target_gpu(machine: Machine, asked: str) -> str:
+def target_gpu(machine: TrialMachine, asked: str) -> str:
     """Return the GPU that is asked for, else the machine's, by its name in our table.
 
     ``""`` if that does not have it. Raises ``CannotPlan`` where there is no GPU.
@@ -52,7 +52,7 @@ def target_gpu(machine: Machine, asked: str) -> str:
         return ""
 
 
-def check_watts(objective: str, machine: Machine) -> None:
+def check_watts(objective: str, machine: TrialMachine) -> None:
     """Raise ``CannotPlan`` where trials on a machine cannot tell the objective."""
     if objective == SPEED or machine.has_watts:
         return
@@ -84,7 +84,9 @@ def check_host_memory(config: TrainConfig) -> None:
             )
 
 
-def environment(job: Job, machine: Machine, *, synthetic_data: bool) -> dict[str, Any]:
+def environment(
+    job: Job, machine: TrialMachine, *, synthetic_data: bool
+) -> dict[str, Any]:
     """Return what trials depend on beside the config: machine, software and data.
 
     Measurements with another GPU, driver, torch, allocator setting or data set say
@@ -121,7 +123,7 @@ def _data_digest(job: Job) -> str:
     return digest.hexdigest() if names else ""
 
 
-def larger_target_gib(job: Job, machine: Machine) -> float:
+def larger_target_gib(job: Job, machine: TrialMachine) -> float:
     """Return the memory of the job's GPU if the machine's has less, else 0 [GiB]."""
     try:
         here = find(resolve(machine.gpu)).memory_gib
@@ -131,7 +133,7 @@ def larger_target_gib(job: Job, machine: Machine) -> float:
     return float(wanted) if here and wanted > here else 0.0
 
 
-def other_gpu_note(job: Job, machine: Machine) -> str:
+def other_gpu_note(job: Job, machine: TrialMachine) -> str:
     """Say that trials are timed on another GPU than the job's; ``""`` if not.
 
     Their speeds are not kept for estimates (``calibrate.measured``).

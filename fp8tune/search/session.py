@@ -39,7 +39,7 @@ from fp8tune.search.closing import advice, closing, mending
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.display import display
 from fp8tune.search.machine import (
-    Machine,
+    TrialMachine,
     check_host_memory,
     check_watts,
     environment,
@@ -145,7 +145,7 @@ class Prepared(NamedTuple):
     strategy: Strategy
     runner: Runner
     conditions: Conditions | None
-    machine: Machine | None = None
+    machine: TrialMachine | None = None
     synthetic_data: str = ""
 
 
@@ -201,16 +201,16 @@ def _exit_code(found: Answer, plan: Plan, output: str) -> int:
     return 0 if changed or proven or output else 1
 
 
-def this_machine(device: str, *, watts: bool = False) -> Machine:
+def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
     """Ask the driver of this machine's GPU, and if ``watts`` whether it tells them.
 
     For ``cpu`` no driver is asked.
     """
     if device == "cpu":
-        return Machine(device, f"{cpu.name()}, {cores()} cores")
+        return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
     driver = current()
     seen = driver.look() if watts else Sample()
-    return Machine(
+    return TrialMachine(
         device,
         name=driver.gpu.name,
         driver=driver.gpu.driver,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.machine import Machine, other_gpu_note, target_gpu
+from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
 from fp8tune.search.plan import CannotPlan, read_config, study_name
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.search.session import this_machine
@@ -203,6 +203,6 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
 )
 def test_trials_on_another_gpu_than_the_configs(here, named, said):
     job = read_config("a.toml", CONFIG, Target(named, 0, "--gpu")).job
-    found = other_gpu_note(job, Machine("cuda", here))
+    found = other_gpu_note(job, TrialMachine("cuda", here))
     assert found.startswith(said)
     assert bool(found) == bool(said)
