@@ -15,7 +15,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
 )
 HEAVY = {"torch", "torchao", "triton", "optuna", "numpy", "rich", "tomlkit", "pydantic"}
-HEAVY |= {"matplotlib"}
+HEAVY |= {"matplotlib", "jinja2"}
 LIGHT = (
     "toml",
     "trainers",
@@ -75,6 +75,16 @@ ALLOWED = {
         "atomic",
         "streams",
     ),
+    "report": (
+        "report",
+        "search",
+        "trials",
+        "lint",
+        "facts",
+        "job",
+        "toml",
+        "atomic",
+    ),
     "doctor": ("doctor", "runners", "trials", "job", "trainers"),
     "runners": (
         "runners",
@@ -88,6 +98,8 @@ ALLOWED = {
     ),
 }
 """What each room may import of fp8tune."""
+AT_THE_END = ("fp8tune.search.session", "fp8tune.report.html")
+"""The one import against an arrow: a search that has ended writes its report."""
 
 
 def path_of(module):
@@ -134,6 +146,7 @@ def test_arrows_point_one_way():
         if inside(module, room)
         for name in imports(module)
         if name.startswith("fp8tune.") and not any(inside(name, to) for to in others)
+        if (module, name) != AT_THE_END
     ]
     assert wrong == []
 

@@ -147,7 +147,7 @@ def _smi_answer_s() -> float | None:
     known = smi.Smi(driver.START_S)
     if not known.gpu.name or known.sliced:
         return None
-    with closing(driver.BySmi(known)) as found:
+    with closing(driver.WatchedBySmi(known)) as found:
         found.look()
         start = time.monotonic()
         return None if found.look().time is None else time.monotonic() - start

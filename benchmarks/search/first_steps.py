@@ -21,9 +21,9 @@ from benchmarks.search.recording import of_seeds, told
 from benchmarks.search.seed_worlds import POINT, SPACE, STEPS, Train
 from benchmarks.search.seeds import FIRST, TUNED
 from benchmarks.search.warmups import SPREAD, WELL, World, training
-from fp8tune.search.stability.curve import Curve
-from fp8tune.search.stability.finding import Finding, finding
-from fp8tune.search.stability.plan import Conditions, wanted
+from fp8tune.search.stability.compare import LossCurve
+from fp8tune.search.stability.findings import Stability, assess
+from fp8tune.search.stability.plan import Conditions, next_run
 from fp8tune.trials.loss_run import LossRun
 
 LONG = 2000
@@ -58,31 +58,31 @@ def begun(world: World, draw: random.Random, learned: float) -> Train:
         for share in (1.0, learned)
     )
 
-    def train(precision: str, how: LossRun) -> Curve:
+    def train(precision: str, how: LossRun) -> LossCurve:
         return (own if how.warmup_steps == LONG else short)(precision, how)
 
     return train
 
 
-def found(train: Train) -> tuple[Finding, int]:
+def found(train: Train) -> tuple[Stability, int]:
     """What is found in the end, and by how many runs."""
-    runs = list[Curve]()
-    while ask := wanted(SPACE, POINT, runs, Conditions(LONG), STEPS):
-        runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))
-    made = finding(runs)
+    runs = list[LossCurve]()
+    while run := next_run(SPACE, POINT, runs, Conditions(LONG), STEPS):
+        runs.append(train(run.precision, run.loss_run))
+    made = assess(runs)
     assert made is not None
     return made, len(runs)
 
 
-def said(made: Finding) -> str:
+def said(made: Stability) -> str:
     """What a search makes of it."""
     if made.rejects:
         return REJECTED
-    return DOUBTFUL if made.doubtful else made.verdict
+    return DOUBTFUL if made.may_diverge else made.verdict
 
 
 def row(
-    name: str, learned: float, right: str, every: Sequence[tuple[Finding, int]]
+    name: str, learned: float, right: str, every: Sequence[tuple[Stability, int]]
 ) -> dict[str, Any]:
     """What was said, how often that was right, and what it cost."""
     counted = Counter(said(made) for made, _ in every)

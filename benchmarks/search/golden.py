@@ -39,7 +39,7 @@ BATCH, AC, COMPILE = (
     "train.compile_model",
 )
 CUTS = 6
-NO_PLOTS = "fp8tune.search.report.page.inline", lambda *_: "<svg />"
+NO_PLOTS = "fp8tune.report.html.to_svg", lambda *_: "<svg />"
 """They take most of the time of a replay."""
 NAMES_OF_FILES = ("version", "output", "study")
 

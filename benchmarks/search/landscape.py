@@ -11,10 +11,18 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchmarks.search.shape import CAPACITIES, Arbitrary, Shape
+from fp8tune.runners.sampling import (
+    FEWEST_MICRO_BATCHES,
+    Sampling,
+    Steps,
+    micro_batches,
+    whole_step_ms,
+)
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Knob, Point, Space
 
@@ -26,26 +34,41 @@ BATCHES = (
     tuple(range(1, 25)),
 )
 REPEATS = 4
-STEPS, WARM = 15, 3
-"""Steps of a trial that runs, and how many of them do not count."""
+STEPS = 15
+"""Steps of a landscape that take 5 to 60 s together."""
 STEP_NOISE = 0.0015
 """Relative: between the steps of a run, as 53 published runs have it."""
+ENOUGH_S = 20.0
+"""Seconds of steps after which a trial makes do with the fewest: 1/60 of 20 minutes."""
+WARM_COMPILE = 0.49
+"""Of the time that a setting's first trial compiles, what another one takes: Qwen3 32B
+on the cache of torch.compile, 14.95 s of 30.69 s (github.com/vllm-project/vllm/pull/
+32191). A ResNet152 took 0.42 of it (thomasjpfan.com/2025/04/keep-warm-with-portable-
+torchcompile-caches), UMA 0.19 (github.com/facebookresearch/fairchem/pull/2162)."""
 
 
 class Truth(NamedTuple):
     """What a setting does without noise.
 
-    ``seconds`` is a trial's wall time, ``step_s`` one step's; ``would_be`` and
-    ``peak_gib`` are speed and memory as a perfect estimate has them, also of what does
-    not run.
+    A trial takes ``start_s`` before its steps (all of it, if it fails), and
+    ``compile_s`` besides; each step accumulates so many micro-batches of ``micro_s``.
+    ``would_be`` and ``peak_gib`` are speed and memory as a perfect estimate has them,
+    also of what does not run.
     """
 
     outcome: str
     tokens_per_second: float
     would_be: float
     peak_gib: float
-    seconds: float
-    step_s: float = 0.0
+    start_s: float
+    compile_s: float = 0.0
+    micro_s: float = 0.0
+    accumulated: int = 1
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of an optimizer step."""
+        return self.micro_s * self.accumulated
 
 
 class World(NamedTuple):
@@ -70,33 +93,48 @@ class World(NamedTuple):
             return 0.0
         return self.truth[point].tokens_per_second / self.optimum
 
-    def records(self) -> Iterator[Record]:
-        """A few noisy trials of every setting."""
+    def records(self, enough_s: float = ENOUGH_S) -> Iterator[Record]:
+        """A few noisy trials of every setting; the first of them compiles for longer.
+
+        Their steps suffice by the rule of real trials, after ``enough_s`` the fewest.
+        """
         draw = random.Random(self.seed * 7919 + 1)  # noqa: S311
         steps = random.Random(self.seed * 7919 + 2)  # noqa: S311
+        rule = Sampling(enough_s=enough_s)
         for point, truth in self.truth.items():
-            for _ in range(REPEATS if truth.outcome == "ok" else 1):
-                yield _measured(self, point, truth, draw, steps)
+            knobs = self.space.values(point)
+            for repeat in range(REPEATS if truth.outcome == "ok" else 1):
+                compile_s = truth.compile_s * (WARM_COMPILE if repeat else 1.0)
+                cost = (truth.start_s + compile_s) * draw.uniform(0.95, 1.05)
+                if truth.outcome != "ok":
+                    yield Record(knobs, truth.outcome, cost_s=cost)
+                    continue
+                noise = math.exp(draw.gauss(0, self.noise))
+                peak = truth.peak_gib * math.exp(draw.gauss(0, 0.002))
+                kept, seconds = _steps(truth, rule, steps)
+                known = statistics.median(kept) / (1e3 * truth.step_s)
+                speed = truth.tokens_per_second * noise / known
+                cost += seconds
+                yield Record(knobs, "ok", speed, kept, peak, peak * 1.05, cost)
 
 
-def _measured(
-    world: World,
-    point: Point,
-    truth: Truth,
-    draw: random.Random,
-    steps: random.Random,
-) -> Record:
-    knobs = world.space.values(point)
-    cost = truth.seconds * draw.uniform(0.95, 1.05)
-    if truth.outcome != "ok":
-        return Record(knobs, truth.outcome, cost_s=cost)
-    speed = truth.tokens_per_second * math.exp(draw.gauss(0, world.noise))
-    peak = truth.peak_gib * math.exp(draw.gauss(0, 0.002))
-    times = tuple(
-        1e3 * truth.step_s * math.exp(steps.gauss(0, STEP_NOISE))
-        for _ in range(STEPS - WARM)
-    )
-    return Record(knobs, "ok", speed, times, peak, peak * 1.05, cost)
+def _steps(
+    truth: Truth, rule: Sampling, draw: random.Random
+) -> tuple[tuple[float, ...], float]:
+    """Return the counted steps of a trial [ms] and how long all of them took [s]."""
+    steps, ran_ms = Steps(rule), list[float]()
+    while not ran_ms or not steps.suffice():
+        count = micro_batches(truth.accumulated, ran_ms)
+        if not ran_ms:
+            count = min(truth.accumulated, FEWEST_MICRO_BATCHES)
+        now = [
+            1e3 * truth.micro_s * math.exp(draw.gauss(0, STEP_NOISE))
+            for _ in range(count)
+        ]
+        steps.add(math.fsum(now), whole_step_ms(now, truth.accumulated))
+        ran_ms += now
+    start = steps.steady().start
+    return tuple(steps.whole_ms[start:]), math.fsum(ran_ms) / 1e3
 
 
 class Ground(NamedTuple):
@@ -119,12 +157,14 @@ def _accumulating(world: World) -> World:
     Every setting has the same tokens in a step, so a faster one has shorter steps.
     """
     step_s = random.Random(world.seed * 7919 + 3).uniform(10.0, 60.0)  # noqa: S311
-    tokens = step_s * world.truth[world.given].tokens_per_second
+    given, batch = world.truth[world.given], world.space.batch
+    tokens = step_s * given.tokens_per_second
+    rows = batch(world.given) * max(FEWEST_MICRO_BATCHES, round(step_s / given.micro_s))
     truth = {}
     for point, one in world.truth.items():
-        step = tokens / one.tokens_per_second if one.outcome == "ok" else one.step_s
-        longer = STEPS * (step - one.step_s)
-        truth[point] = one._replace(seconds=one.seconds + longer, step_s=step)
+        count = max(1, round(rows / batch(point)))
+        micro_s = tokens / one.tokens_per_second / count if one.outcome == "ok" else 0.0
+        truth[point] = one._replace(micro_s=micro_s, accumulated=count)
     return world._replace(truth=truth)
 
 
@@ -203,12 +243,12 @@ def _truth(space: Space, point: Point, shape: Shape, capacity: float) -> Truth:
         "recipe": knobs.get("float8.recipe", "tensorwise"),
     }
     peak = shape.peak(v)
-    start = shape.start_s + (shape.compile_s if v["compile"] else 0.0)
+    compile_s = shape.compile_s if v["compile"] else 0.0
     speed = shape.speed(v, peak / capacity)
     if shape.breaks(v):
-        return Truth("compile", 0.0, speed, peak, start)
+        return Truth("compile", 0.0, speed, peak, shape.start_s, compile_s)
     if peak > capacity * shape.usable:
-        late = shape.start_s + 0.8 * (start - shape.start_s)
-        return Truth("oom", 0.0, speed, peak, late)
+        return Truth("oom", 0.0, speed, peak, shape.start_s, 0.8 * compile_s)
     steps = max(5.0, min(60.0, STEPS * v["batch"] * shape.seq / speed))
-    return Truth("ok", speed, speed, peak, start + steps, steps / STEPS)
+    micro_s = steps / STEPS
+    return Truth("ok", speed, speed, peak, shape.start_s, compile_s, micro_s)

@@ -69,8 +69,9 @@ def world(landscape: Landscape, seed: int) -> World:
 
 def _truth(one: Record) -> Truth:
     speed = one.tokens_per_second
-    step_s = statistics.median(one.step_ms) / 1e3 if one.step_ms else 0.0
-    return Truth(one.outcome, speed, speed, one.peak_gib, one.cost_s, step_s)
+    micro_s = statistics.median(one.step_ms) / 1e3 if one.step_ms else 0.0
+    start_s = max(0.0, one.cost_s - sum(one.all_step_ms) / 1e3)
+    return Truth(one.outcome, speed, speed, one.peak_gib, start_s, micro_s=micro_s)
 
 
 def _run(task: tuple[Landscape, str], seed: int) -> Result:

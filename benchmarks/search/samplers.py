@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import statistics
@@ -33,7 +32,7 @@ import optuna
 from benchmarks import machine
 from benchmarks.process import RESULTS
 from benchmarks.search.arms import best_measured
-from benchmarks.search.landscape import STEPS, World, world
+from benchmarks.search.landscape import World, world
 from benchmarks.search.race import estimate
 from fp8tune.search import sampler as sampling
 from fp8tune.search.prior import Prior, no_prior
@@ -55,7 +54,6 @@ ESTIMATES = {
 The first has the right shape in each cell, as no real estimate has. In the second the
 speed is wrong by the batch to a power besides, whose standard deviation this is.
 """
-STEP_S, LEAST_STEPS = 60.0, 3
 DRAWS = 2000
 
 Next = Callable[[Sequence[tuple[Point, Record]]], Point | None]
@@ -163,7 +161,7 @@ def run(arm: str, case: Case) -> dict[str, Any]:
     while point is not None:
         tried = sum(point == other for other, _ in trials)
         record = records[point][tried % len(records[point])]
-        end = (ends[-1] if ends else 0.0) + cost(record)
+        end = (ends[-1] if ends else 0.0) + record.cost_s
         if end > MINUTES[-1] * 60:
             break
         trials.append((point, record))
@@ -177,15 +175,6 @@ def run(arm: str, case: Case) -> dict[str, Any]:
         row[f"oom_{minutes}"] = sum(record.outcome == "oom" for _, record in done)
     row["ended"] = point is None
     return {**row, "trials": len(trials), "minutes": round(ends[-1] / 60, 2)}
-
-
-def cost(record: Record) -> float:
-    """The time of a trial that ends as soon as it has enough steps [s]."""
-    if not record.ok:
-        return record.cost_s
-    step = statistics.fmean(record.step_ms) / 1e3
-    steps = min(STEPS, max(LEAST_STEPS, math.ceil(STEP_S / step)))
-    return record.cost_s - (STEPS - steps) * step
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -292,8 +281,8 @@ of six cells by the estimate. TPE draws no random start of its own, GP does (com
 seeds 0 to 17). "ours" is `ThroughputSampler`; "before the samplers" is the strategy
 that it was written from, which is gone. Ours ends by itself; TPE, GP and random only
 when no feasible setting is left or the hour is over. Every third landscape has
-optimizer steps of 10 to 60 s; a trial takes 60 s of steps, at least 3 and at most 15 of
-them. What is measured best at a time counts as it truly is; there is no bf16 baseline
+optimizer steps of 10 to 60 s, of which trials run some micro-batches. What is measured
+best at a time counts as it truly is; there is no bf16 baseline
 and no confirmation.
 Figures are fractions of the optimum with 95 % bootstrap intervals over landscapes.
 

@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.stability.compare import DIVERGED, INSIDE
-from fp8tune.search.stability.curve import Curve
+from fp8tune.search.stability.compare import LossCurve, LossVerdict
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.space import Knob, Space
 
@@ -32,7 +31,7 @@ run's own."""
 NORM, SPIKES = 0.1, 0.005
 """Deviation of gradient norms (log), and how often one spikes, in either precision."""
 
-Train = Callable[[str, LossRun], Curve]
+Train = Callable[[str, LossRun], LossCurve]
 
 
 class Case(NamedTuple):
@@ -58,9 +57,9 @@ class Case(NamedTuple):
     def right(self) -> str:
         """The verdict to reach, or ``""`` where none is asked for."""
         if self.diverges >= 1 or self.climbs >= SEEN:
-            return DIVERGED
+            return LossVerdict.DIVERGED
         wrong = self.gap or self.diverges or self.climbs or self.nan
-        return "" if wrong else INSIDE
+        return "" if wrong else LossVerdict.INSIDE
 
 
 def cases() -> Iterator[Case]:
@@ -88,7 +87,7 @@ def generated(
     data = [draw.gauss(0, DATA) for _ in range(STEPS)]
     seeds = {} if levels is None else levels
 
-    def train(precision: str, how: LossRun) -> Curve:
+    def train(precision: str, how: LossRun) -> LossCurve:
         fp8 = precision == "fp8"
         seed = seeds.setdefault(how.seed, draw.gauss(0, case.spread))
         level = _level(case, seed, draw) if fp8 else seed
@@ -106,14 +105,16 @@ def generated(
         nan = (fp8 or case.both) and draw.random() < case.nan
         lost = fp8 and draw.random() < case.diverges
         if not lost and not nan:
-            return Curve(precision, how, tuple(losses), tuple(norms))
+            return LossCurve(precision, how, tuple(losses), tuple(norms))
         at = draw.randrange(WARMUP, STEPS - STEPS // 8)
         if nan or draw.random() < 0.5:  # NaN, or a loss that rises
-            return Curve(precision, how, tuple(losses[:at]), tuple(norms[:at]), True)
+            return LossCurve(
+                precision, how, tuple(losses[:at]), tuple(norms[:at]), True
+            )
         risen = [
             max(loss, min(9.0, losses[at] + 0.5 * (i - at))) for i, loss in _at(losses)
         ]
-        return Curve(precision, how, (*losses[:at], *risen[at:]), tuple(norms))
+        return LossCurve(precision, how, (*losses[:at], *risen[at:]), tuple(norms))
 
     return train
 

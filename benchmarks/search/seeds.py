@@ -31,10 +31,9 @@ from benchmarks.search.seed_worlds import (
     cases,
     generated,
 )
-from fp8tune.search.stability.compare import DIVERGED, INSIDE, MOST_SEEDS, OUTSIDE
-from fp8tune.search.stability.curve import Curve
-from fp8tune.search.stability.finding import finding
-from fp8tune.search.stability.plan import SEED, Conditions, wanted
+from fp8tune.search.stability.compare import MAX_SEEDS, LossCurve, LossVerdict
+from fp8tune.search.stability.findings import assess
+from fp8tune.search.stability.plan import FIRST_SEED, Conditions, next_run
 from fp8tune.trials.loss_run import LossRun
 
 FIRST, TUNED = 9000, (range(1000),)
@@ -47,9 +46,9 @@ is found in more."""
 class Pool(NamedTuple):
     """Real runs, by precision and seed."""
 
-    bf16: dict[int, Curve]
-    fp8: dict[int, Curve]
-    wild: dict[int, Curve]
+    bf16: dict[int, LossCurve]
+    fp8: dict[int, LossCurve]
+    wild: dict[int, LossCurve]
 
 
 def pool(path: Path) -> Pool:
@@ -60,7 +59,7 @@ def pool(path: Path) -> Pool:
             losses, norms = tuple(run["losses"]), tuple(run["grad_norms"])
             how = LossRun(run["seed"], run["warmup_steps"], run["steps"], 10)
             nan = len(losses) < run["steps"]
-            made = Curve(run["precision"], how, losses, norms, nan)
+            made = LossCurve(run["precision"], how, losses, norms, nan)
             kind = found.fp8 if run["precision"] == "fp8" else found.bf16
             if run["times"] == 1:
                 kind[run["seed"]] = made
@@ -75,32 +74,32 @@ def recorded(runs: Pool, name: str, draw: random.Random) -> Train:
     FP8's part is played by bf16 of other seeds, by FP8 of the same seeds, or by runs
     that diverge.
     """
-    seeds = draw.sample(sorted(runs.bf16), 2 * MOST_SEEDS)
-    wild = draw.sample(sorted(runs.wild), min(MOST_SEEDS, len(runs.wild)))
+    seeds = draw.sample(sorted(runs.bf16), 2 * MAX_SEEDS)
+    wild = draw.sample(sorted(runs.wild), min(MAX_SEEDS, len(runs.wild)))
 
-    def train(precision: str, how: LossRun) -> Curve:
-        place = how.seed - SEED
+    def train(precision: str, how: LossRun) -> LossCurve:
+        place = how.seed - FIRST_SEED
         if precision == "bf16":
             made = runs.bf16[seeds[place]]
         elif name == "alike":
-            made = runs.bf16[seeds[MOST_SEEDS + place]]
+            made = runs.bf16[seeds[MAX_SEEDS + place]]
         elif name == "FP8":
             made = runs.fp8[seeds[place]]
         else:
             made = runs.wild[wild[place % len(wild)]]
-        return made._replace(precision=precision, how=how)
+        return made._replace(precision=precision, loss_run=how)
 
     return train
 
 
 def verdict(train: Train, steps: int) -> tuple[str, int]:
     """What is said at the config's warmup, and by how many runs."""
-    conditions, runs = Conditions(WARMUP), list[Curve]()
-    while ask := wanted(SPACE, POINT, runs, conditions, steps):
-        if ask.course.warmup_steps != WARMUP:
+    conditions, runs = Conditions(WARMUP), list[LossCurve]()
+    while run := next_run(SPACE, POINT, runs, conditions, steps):
+        if run.loss_run.warmup_steps != WARMUP:
             break
-        runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))
-    found = finding(runs)
+        runs.append(train(run.precision, run.loss_run))
+    found = assess(runs)
     assert found is not None
     return found.verdict, len(runs)
 
@@ -111,10 +110,10 @@ def row(
     """Shares of the verdicts, and what they cost."""
     counted = Counter(verdict for verdict, _ in said)
     share = counted[right] / len(said) if right else None
-    refused = counted[OUTSIDE] + counted[DIVERGED]
-    reached = {
-        INSIDE: refused < WRONG * len(said),
-        DIVERGED: counted[right] >= FOUND * len(said),
+    refused = counted[LossVerdict.OUTSIDE] + counted[LossVerdict.DIVERGED]
+    reached: dict[str, bool] = {
+        LossVerdict.INSIDE: refused < WRONG * len(said),
+        LossVerdict.DIVERGED: counted[right] >= FOUND * len(said),
     }
     return {
         "world": name,
@@ -137,8 +136,12 @@ def measured(count: int, first: int, curves: Path) -> Iterator[dict[str, Any]]:
     if not curves.exists():
         return
     runs = pool(curves)
-    steps = next(iter(runs.bf16.values())).how.steps
-    wishes = {"alike": INSIDE, "FP8": "", "FP8 diverges": DIVERGED}
+    steps = next(iter(runs.bf16.values())).loss_run.steps
+    wishes = {
+        "alike": LossVerdict.INSIDE,
+        "FP8": "",
+        "FP8 diverges": LossVerdict.DIVERGED,
+    }
     for name, right in wishes.items():
         draws = [random.Random(first + n) for n in range(count)]  # noqa: S311
         said = [verdict(recorded(runs, name, draw), steps) for draw in draws]

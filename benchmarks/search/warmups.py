@@ -26,9 +26,9 @@ from benchmarks.search.seed_worlds import (
     generated,
 )
 from benchmarks.search.seeds import FIRST, TUNED
-from fp8tune.search.stability.curve import Curve
-from fp8tune.search.stability.finding import finding
-from fp8tune.search.stability.plan import Conditions, wanted
+from fp8tune.search.stability.compare import LossCurve
+from fp8tune.search.stability.findings import assess
+from fp8tune.search.stability.plan import Conditions, next_run
 from fp8tune.trials.loss_run import LossRun
 
 SPREAD = 0.005
@@ -77,7 +77,7 @@ def training(world: World, draw: random.Random, learned: float = 1.0) -> Train:
         for case in (WELL, world.wrong)
     )
 
-    def train(precision: str, how: LossRun) -> Curve:
+    def train(precision: str, how: LossRun) -> LossCurve:
         if how.warmup_steps >= world.needed:
             return well(precision, how)
         # what goes wrong is written of FP8
@@ -89,12 +89,12 @@ def training(world: World, draw: random.Random, learned: float = 1.0) -> Train:
 
 def proposed(train: Train) -> tuple[int | None, int]:
     """What is proposed in the end, and by how many runs."""
-    runs = list[Curve]()
-    while ask := wanted(SPACE, POINT, runs, Conditions(WARMUP), STEPS):
-        runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))
-    found = finding(runs)
+    runs = list[LossCurve]()
+    while run := next_run(SPACE, POINT, runs, Conditions(WARMUP), STEPS):
+        runs.append(train(run.precision, run.loss_run))
+    found = assess(runs)
     assert found is not None
-    return found.proposed, len(runs)
+    return found.proposed_warmup, len(runs)
 
 
 def row(world: World, said: Sequence[tuple[int | None, int]]) -> dict[str, Any]:

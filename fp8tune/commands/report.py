@@ -28,11 +28,11 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
         raise Failure(f"no study {study}: neither a folder nor one in {studies}")
     try:
         load_numpy()
-        from fp8tune.search.report.write import write
+        from fp8tune.report.html import write_report
         from fp8tune.search.storage import BadStudy
         from fp8tune.search.tuned_config import CannotPut
 
-        written = write(folder, output, plots=plots, url=storage)
+        written = write_report(folder, output, plots=plots, url=storage)
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         raise Failure(f"report needs {error.name}: {hint}") from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, TextIO
 
 import click
 
@@ -95,7 +96,6 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
-        from fp8tune.search.report.write import write_at_end
         from fp8tune.search.session import search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
@@ -107,6 +107,17 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     asked["world_size"] = asked["world_size"] or 0
     asked["as_json"] = output_format == "json"
     try:
-        return search(SearchOptions(config=config, **asked), write_at_end)
+        return search(SearchOptions(config=config, **asked), _write_report)
     except CannotSearch as error:
         raise Failure(str(error)) from None
+
+
+def _write_report(folder: str, out: TextIO, url: str) -> None:
+    """Write the report of a study, if what that needs is installed."""
+    try:
+        from fp8tune.report.html import write_at_end
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
+        return
+    write_at_end(folder, out, url)

@@ -11,7 +11,6 @@ from typing import Any
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
-from fp8tune.lint.finding import diagnostic, invalid
 from fp8tune.lint.places import Places
 from fp8tune.lint.rule_parts import At
 from fp8tune.lint.rules import Rule
@@ -49,7 +48,9 @@ def check(
         document = parse(data)
     except InvalidToml as error:
         if only or may_be_config(error.text, explicit=explicit):
-            return invalid(path, error, rules)
+            from fp8tune.lint import invalid_toml
+
+            return invalid_toml.report(path, error, rules)
         return Report(path, [], skipped="not TOML")
     kind = recognise(document.values, explicit=explicit)
     name = only or kind.trainer
@@ -219,7 +220,7 @@ class _Case:
         help_line = _filled(rule.help, scope)
         if withheld:
             help_line = f"{help_line}; {withheld}".removeprefix("; ")
-        found = diagnostic(self.path, rule, self.rules, message, help_line, labels)
+        found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
         yield found._replace(fix=fix)
 
     def _fix(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 from fp8tune.lint.run import Result, run
 from fp8tune.lint.selection import Problem
 from fp8tune.lint.settings import Options
-from fp8tune.lint.show import Style, show, show_unread
+from fp8tune.lint.show import Style, count, save, show, show_unread
+from fp8tune.lint.wording import plain
+
+_PAST = {"fix": "fixed", "comment away": "commented away"}
 
 
 def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
@@ -32,8 +36,6 @@ def _show(result: Result, options: Options, style: Style) -> None:
     """Show findings, or patches; the new text of stdin goes to stdout."""
     out: TextIO = sys.stdout
     if options.diff:
-        from fp8tune.lint.tally import show_patches
-
         show_unread(result, style, sys.stderr)
         show_patches(result, style, out)
     else:
@@ -43,14 +45,49 @@ def _show(result: Result, options: Options, style: Style) -> None:
                 out = sys.stderr
         show(result, style, out, sys.stderr)
     if result.stale or result.notes:
-        from fp8tune.lint.tally import baseline_lines
-
         for line in baseline_lines(result):
             print(style.safe(line), file=sys.stderr)
     wrote = options.fix or options.add_ignore
     if style.summed and (wrote or any(found.fix for found in result.diagnostics)):
-        from fp8tune.lint.tally import fix_lines
-
         notes = sys.stderr if options.diff else style.notes(out, sys.stderr)
         for line in fix_lines(result, options):
             print(line, file=notes)
+
+
+def fix_lines(result: Result, options: Options) -> Iterator[str]:
+    """Yield how many findings were fixed, and how many can be and by which option."""
+    fixed = sum(len(report.fixed) for report in result.reports)
+    files = sum(bool(report.fixed) for report in result.reports)
+    if fixed:
+        verb = "comment away" if options.add_ignore else "fix"
+        verb = f"would {verb}" if options.diff else _PAST[verb]
+        yield f"{verb} {count(fixed, 'finding')} in {count(files, 'file')}"
+    if options.diff:
+        return
+    offered = [found.fix.safety for found in result.diagnostics if found.fix]
+    safe, unsafe = offered.count("safe"), offered.count("unsafe")
+    parts = [f"{safe} with --fix"] * (safe > 0 and not options.fix)
+    if unsafe and not options.unsafe_fixes:
+        parts.append(f"{unsafe} with --unsafe-fixes, which change the run")
+    if parts:
+        yield f"fixable: {', '.join(parts)}"
+
+
+def baseline_lines(result: Result) -> Iterator[str]:
+    """Yield the notes on the baseline, and its stale entries with what to do."""
+    yield from map(plain, result.notes)
+    for line in result.stale:
+        yield f"stale: {plain(line)}"
+    if result.stale:
+        yield "the baseline is stale: the same command with --update-baseline fixes it"
+
+
+def show_patches(result: Result, style: Style, out: TextIO) -> None:
+    """Write the patches of all files; escape control characters on a terminal."""
+    text = "".join(report.patch for report in result.reports)
+    if style.file:
+        save(style.file, text)
+    elif out.isatty():
+        out.write("".join(f"{plain(line)}\n" for line in text.split("\n")[:-1]))
+    else:
+        out.write(text)

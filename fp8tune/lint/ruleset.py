@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 
+from fp8tune.lint.diagnostic import Diagnostic, Label
 from fp8tune.lint.rules import Rule
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES
@@ -35,8 +36,32 @@ class Rules:
         self.conditions = {name: _Conditions(rules, name) for name in NAMES}
 
     def named(self, names: Container[str]) -> Iterator[Rule]:
-        """Those of the selected rules with these names."""
+        """Return those of the selected rules with these names."""
         return (rule for rule in self.rules if rule.name in names)
+
+    def diagnostic(
+        self,
+        path: str,
+        rule: Rule,
+        message: str,
+        help_line: str,
+        labels: tuple[Label, ...],
+    ) -> Diagnostic:
+        """Return a finding of a rule, with the severity that it has in this run."""
+        severity = self.severity.get(rule.name, rule.severity)
+        url = rule.references[0] if rule.references else ""
+        return Diagnostic(
+            path,
+            rule.name,
+            rule.code,
+            rule.category,
+            severity,
+            message,
+            help_line,
+            url,
+            labels,
+            "" if rule.builtin else url,
+        )
 
 
 class _Conditions:

@@ -1,7 +1,7 @@
-"""What the driver tells of the GPU that trials run on, from one process that stays.
+"""Find the GPU that trials run on and watch its state, in a process that stays.
 
 NVML is asked first (``nvml``), then nvidia-smi (``smi``), then torch (``probe``), which
-knows the GPU but not what happens on it.
+knows the GPU but not its state.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ START_S = 60.0
 """How long to wait for a driver's first answer [s]: without persistence mode it starts
 each GPU for it, in 1 to 3 s (docs.nvidia.com/deploy/driver-persistence)."""
 ANSWER_S = 10.0
-"""How long to wait for a later one [s]; after one that is missing, not at all until the
-driver speaks again."""
+"""How long to wait for a later answer [s]. After a missing one there is no more waiting
+until the driver answers again."""
 KEPT = 20_000
 """Samples that are kept: those of 80 minutes."""
-UNWATCHED = "neither NVML nor nvidia-smi tells of it"
-OF_SLICE = "nvidia-smi tells of whole GPUs, not of a slice (MIG)"
+UNWATCHED = "neither NVML nor nvidia-smi shows its state"
+OF_SLICE = "nvidia-smi shows whole GPUs, not a slice (MIG)"
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-"""Variables that decide which driver answers, and of which GPU."""
+"""Variables that decide which driver answers, and about which GPU."""
 
 
 class Driver:
-    """A GPU that is known, but not watched.
+    """A GPU whose state is not watched.
 
-    ``failed`` says why no GPU is known, ``""`` where there just is none; ``answered``
-    whether something that knows of GPUs told either; ``unwatched`` why the GPU's state
-    is unknown, ``""`` while it is known.
+    ``failed`` says why no GPU is known, ``""`` if there is none. ``answered`` says that
+    NVML or nvidia-smi gave an answer. ``unwatched`` says why the state of the GPU is
+    unknown, ``""`` while it is known.
     """
 
     def __init__(
@@ -54,10 +54,7 @@ class Driver:
         self.answered = answered
 
     def look(self, wait: float = ANSWER_S) -> Sample:  # noqa: ARG002
-        """Return the GPU's state from now on; unknown where it is not told in time.
-
-        ``wait`` is in seconds.
-        """
+        """Return the GPU's state as of now; an empty sample after ``wait`` seconds."""
         return Sample()
 
     def samples(self, start: float, end: float) -> list[Sample]:  # noqa: ARG002
@@ -69,9 +66,9 @@ class Driver:
 
 
 class Watched(Driver):
-    """A GPU whose state a process prints again and again, a line each.
+    """A GPU whose state a process prints line by line.
 
-    ``read`` reads a line: what the GPU is, a sample of it, or why nothing is told.
+    ``read`` parses a line: the GPU, a sample of its state, or why there is none.
     """
 
     def __init__(
@@ -98,10 +95,10 @@ class Watched(Driver):
         )
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
-        self._meet()
+        self._wait_for_gpu()
 
-    def _meet(self) -> None:
-        """Wait until it is told what the GPU is, or why not."""
+    def _wait_for_gpu(self) -> None:
+        """Wait until the process names the GPU, or says why it cannot."""
         with self._news:
             known = self._news.wait_for(
                 lambda: self.answered or self.failed or self._ended, START_S
@@ -119,21 +116,21 @@ class Watched(Driver):
             self._ended = True
             self._news.notify_all()
 
-    def _take(self, said: Gpu | Sample | nvml.Failed | None) -> None:
+    def _take(self, event: Gpu | Sample | nvml.Failed | None) -> None:
         with self._news:
-            match said:
+            match event:
                 case Gpu():
-                    self.gpu, self.answered = said, True
+                    self.gpu, self.answered = event, True
                 case nvml.Failed():
-                    self.failed, self.absent = said
-                    self.answered = not said.failed
+                    self.failed, self.absent = event
+                    self.answered = not event.failed
                 case Sample():
-                    self._samples.append(said)
+                    self._samples.append(event)
                     self._silent = False
             self._news.notify_all()
 
     def look(self, wait: float = ANSWER_S) -> Sample:
-        """Return the first sample that is taken from now on."""
+        """Return the first sample taken from now on; an empty one if none comes."""
         asked = time.time()
         with self._news:
             # a driver that starts for its first sample needs longer for it
@@ -159,13 +156,13 @@ class Watched(Driver):
             return [s for s in self._samples if s.time and start <= s.time <= end]
 
     def close(self) -> None:
-        """End the process; one that the driver holds is left to it."""
+        """End the process; do not wait for one that hangs in the driver."""
         smi.end(self._process)
         self._reader.join(1.0)
 
 
-class BySmi(Watched):
-    """A GPU that nvidia-smi watches; the processes on it are asked for when looked."""
+class WatchedBySmi(Watched):
+    """A GPU that nvidia-smi watches; its processes are listed at each ``look``."""
 
     def __init__(self, found: Smi) -> None:
         every_ms = round(1000 * nvml.EVERY_S)
@@ -174,7 +171,7 @@ class BySmi(Watched):
         self._smi = found
 
     def look(self, wait: float = ANSWER_S) -> Sample:
-        """Return the first sample that is taken from now on."""
+        """Return the first sample taken from now on; an empty one if none comes."""
         seen = super().look(wait)
         if seen.time is None:
             return seen
@@ -182,7 +179,7 @@ class BySmi(Watched):
 
 
 def watched() -> Driver:
-    """Ask NVML, then nvidia-smi; the caller closes what it gets."""
+    """Return the GPU as NVML, else nvidia-smi, knows it; the caller closes it."""
     first = Watched([*nvml.COMMAND, str(os.getpid())], nvml.read)
     if first.answered:
         return first
@@ -193,40 +190,40 @@ def watched() -> Driver:
     if second.gpu.name and second.sliced:
         return Driver(second.gpu, unwatched=OF_SLICE, answered=True)
     if second.gpu.name:
-        return BySmi(second)
+        return WatchedBySmi(second)
     if second.failed:
         return Driver(Gpu(), f"nvidia-smi fails: {second.failed}")
     failed = "" if first.absent or second.installed else f"NVML fails: {first.failed}"
     return Driver(Gpu(), failed, answered=second.installed)
 
 
-def _asked() -> Driver:
-    """Ask NVML, nvidia-smi, and last torch, unless one knows that there is no GPU."""
-    found = watched()
-    if found.answered:
-        return found
-    told, _ = probe.ask("cuda", probe.GPU_STAGES)
-    return Driver(probe.gpu(told), found.failed)
+def _find() -> Driver:
+    """Ask NVML, nvidia-smi and then torch, unless one of them knows of no GPU."""
+    driver = watched()
+    if driver.answered:
+        return driver
+    answers, _ = probe.ask("cuda", probe.GPU_STAGES)
+    return Driver(probe.gpu(answers), driver.failed)
 
 
 _current: tuple[tuple[str | None, ...], Driver] | None = None
 
 
 def current() -> Driver:
-    """Return the driver of the GPU that trials run on, asked once for this process.
+    """Return the driver of the GPU that trials run on.
 
-    And again where the environment names another.
+    It is looked for once in this process, and again after ``ENVIRONMENT`` changed.
     """
     global _current
     key = tuple(map(os.environ.get, ENVIRONMENT))
     if _current is None or _current[0] != key:
         close()
-        _current = key, _asked()
+        _current = key, _find()
     return _current[1]
 
 
 def close() -> None:
-    """End the process that watches; ``current`` then starts another."""
+    """End the process that watches; ``current`` starts another."""
     global _current
     if _current is not None:
         _current[1].close()

@@ -1,4 +1,4 @@
-"""What is known of a GPU: what it is, its state at a moment, and who else uses it."""
+"""A GPU, its state at one moment, and the processes that use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASONS = {
 }
 """Bits of the reasons for lower clocks (NVML reference, nvmlClocksEventReasons)."""
 HARMFUL = 0x08 | 0x20 | 0x40 | 0x80
-"""Those of a GPU that is too hot or badly powered; a power cap is usual."""
+"""The reasons of a GPU that is too hot or badly powered; a power cap is normal."""
 
 CONTEXT_GIB = 0.125
 """Memory that a process holds at least once it can compute: a CUDA context.
@@ -29,8 +29,8 @@ A context alone takes 107 MiB on a GPU of 34 multiprocessors and 555 MiB on one 
 with FP8 that trains (L4, 58), about 390 MiB on an H100.
 """
 CROWDED_GIB = 1.0
-"""Memory in use before a trial from which it is another process's, though none is
-listed: more than the driver keeps for itself."""
+"""Memory in use before a trial from which another process must hold it, even if none is
+listed: it is more than the driver keeps for itself."""
 
 ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """Variables that torch's CUDA allocator reads, in that order (torch 2.11 and 2.13,
@@ -40,9 +40,9 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 class Gpu(NamedTuple):
     """The GPU, or the slice (MIG) of one, that torch takes as its first.
 
-    What is unknown is empty or 0. ``driver`` is the driver's version, or the CUDA that
-    it is for where only torch tells (``CUDA 13.0``); ``source`` is who told: ``NVML``,
-    ``nvidia-smi`` or ``torch``.
+    Unknown values are empty or 0. ``driver`` is the driver's version; if only torch
+    answers, the CUDA version that the driver is for (``CUDA 13.0``). ``source`` is
+    ``NVML``, ``nvidia-smi`` or ``torch``.
     """
 
     name: str = ""
@@ -61,11 +61,11 @@ class Process(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The GPU at one moment; what is unknown is ``None``.
+    """The state of a GPU at one moment; unknown values are ``None``.
 
     ``time`` is in seconds since 1970, ``energy_j`` what the GPU has used since its
-    driver was loaded [J]. ``busy`` is the share of the last moments in which something
-    computed; ``used_gib`` what processes hold, without what the driver reserves.
+    driver was loaded [J], ``busy`` the share of the last moments in which something
+    computed, ``used_gib`` what processes hold, without the driver's own memory.
     """
 
     time: float | None = None
@@ -93,9 +93,9 @@ def able_to_compute(processes: Iterable[Process]) -> list[Process]:
 
 
 def allocator(environment: Mapping[str, str] = os.environ) -> str:
-    """Return what the environment tells torch's CUDA allocator: ``NAME=VALUE``.
+    """Return the environment's settings of torch's CUDA allocator, ``NAME=VALUE``.
 
-    ``default`` where it says nothing.
+    ``default`` if there are none.
     """
-    told = (f"{name}={environment.get(name, '').strip()}" for name in ALLOCATOR)
-    return ", ".join(one for one in told if not one.endswith("=")) or "default"
+    settings = (f"{name}={environment.get(name, '').strip()}" for name in ALLOCATOR)
+    return ", ".join(one for one in settings if not one.endswith("=")) or "default"

@@ -1,11 +1,11 @@
-"""The process that asks NVML of the GPU for as long as a search lasts.
+"""Print the state of the GPU by NVML, in a process that lives as long as a search.
 
 ``python -m fp8tune.runners.nvml PARENT`` prints one JSON object per line: ``gpu``, or
-``failed`` with the reason, then a ``sample`` every ``EVERY_S``. Nothing is sent to it.
-It is a process of its own, because a driver that hangs would hang whoever asks it; and
-one for the whole search, because a driver without persistence mode unloads when the
-last process that uses it ends. The next one then waits for its start, 1 to 3 s per GPU
-(docs.nvidia.com/deploy/driver-persistence), and reads a high use of an idle GPU, whose
+``failed`` with the reason, then a ``sample`` every ``EVERY_S``. It reads no input.
+It is a separate process because a driver that hangs blocks its caller. It runs for the
+whole search because a driver without persistence mode unloads when the last process
+that uses it ends. The next process would wait 1 to 3 s per GPU for its start
+(docs.nvidia.com/deploy/driver-persistence) and read a high use of an idle GPU, whose
 memory is scrubbed (NVML reference, nvmlDeviceGetUtilizationRates).
 """
 
@@ -20,18 +20,18 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.orphan import die_with
-from fp8tune.runners.process import own
-from fp8tune.runners.visible import Listed, found, wanted
+from fp8tune.runners.orphan import die_with_parent
+from fp8tune.runners.process import module_command
+from fp8tune.runners.visible import Listed, first_visible_name, visible_gpu
 
-COMMAND = own("fp8tune.runners.nvml")
+COMMAND = module_command("fp8tune.runners.nvml")
 EVERY_S = 0.25
 """Time between two samples [s]."""
 GIB = 2**30
 
 
 class Failed(NamedTuple):
-    """Why NVML tells of no GPU: ``""`` where it knows that there is none.
+    """Why NVML found no GPU: ``""`` if there is none.
 
     ``absent`` says that NVML or its Python module is not on this machine.
     """
@@ -41,16 +41,16 @@ class Failed(NamedTuple):
 
 
 def read(line: str) -> Gpu | Sample | Failed | None:
-    """Read a line of the process; ``None`` where it says something else."""
+    """Parse a line of the process; ``None`` for any other line."""
     try:
-        said: Any = json.loads(line)
-        if "gpu" in said:
-            return Gpu(**said["gpu"])
-        if "failed" in said:
-            return Failed(**said)
-        shown = said["sample"]["processes"]
-        every = None if shown is None else tuple(Process(*one) for one in shown)
-        return Sample(**{**said["sample"], "processes": every})
+        event: Any = json.loads(line)
+        if "gpu" in event:
+            return Gpu(**event["gpu"])
+        if "failed" in event:
+            return Failed(**event)
+        listed = event["sample"]["processes"]
+        processes = None if listed is None else tuple(Process(*one) for one in listed)
+        return Sample(**{**event["sample"], "processes": processes})
     except (ValueError, LookupError, TypeError):
         return None
 
@@ -61,7 +61,7 @@ def say(**fields: Any) -> None:
 
 
 def main() -> None:
-    """Tell of the GPU until the parent is gone."""
+    """Print the GPU and its state until the parent ends."""
     try:
         import pynvml
     except ImportError:
@@ -69,17 +69,17 @@ def main() -> None:
         return
     try:
         pynvml.nvmlInit()
-        asked = Asked(pynvml)
+        gpu = NvmlGpu(pynvml)
     except pynvml.NVMLError_LibraryNotFound:
         say(failed="this machine has no libnvidia-ml.so.1", absent=True)
     except pynvml.NVMLError as error:
         say(failed=str(error), absent=False)
     else:
-        asked.tell()
+        gpu.print_states()
 
 
-class Asked:
-    """The GPU that torch takes as its first, as NVML knows it."""
+class NvmlGpu:
+    """The first GPU that torch sees, as NVML knows it."""
 
     def __init__(self, nvml: ModuleType) -> None:
         self._nvml = nvml
@@ -89,7 +89,7 @@ class Asked:
             # those that this job may not use do not count: torch does not see them
             with suppress(nvml.NVMLError):
                 self._list(nvml.nvmlDeviceGetHandleByIndex(index))
-        self.visible = found(wanted(), self._listed)
+        self.visible = visible_gpu(first_visible_name(), self._listed)
 
     def _list(self, whole: Any) -> None:
         """List a GPU with its slices, and keep their handles."""
@@ -108,13 +108,13 @@ class Asked:
         )
 
     def _or(self, otherwise: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
-        """Ask; ``otherwise`` where this driver or GPU does not tell."""
+        """Ask NVML; return ``otherwise`` if this driver or GPU has no answer."""
         with suppress(self._nvml.NVMLError):
             return ask(*arguments)
         return otherwise
 
-    def tell(self) -> None:
-        """Print what the GPU is, then its state for ever."""
+    def print_states(self) -> None:
+        """Print what the GPU is, then its state again and again."""
         if self.visible is None:
             say(failed="", absent=False)
             return
@@ -122,7 +122,7 @@ class Asked:
         own = self._handles[self.visible.uuid or self.visible.name]
         say(gpu=self._gpu(whole, own)._asdict())
         while True:
-            # clocks, watts and use are not told of a slice: they are of the whole GPU
+            # clocks, watts and use are of the whole GPU, not of its slice
             state = Sample() if self.visible.profile else self._state(whole)
             state = state._replace(time=time.time(), used_gib=self._used(own))
             say(sample=state._replace(processes=self._processes(own))._asdict())
@@ -173,5 +173,5 @@ class Asked:
 
 
 if __name__ == "__main__":
-    die_with(int(sys.argv[1]))
+    die_with_parent(int(sys.argv[1]))
     main()

@@ -1,4 +1,4 @@
-"""A worker that outlives its search would hold the GPU: it dies with its parent."""
+"""End a worker process together with its parent, so that it does not keep the GPU."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import signal
 PR_SET_PDEATHSIG = 1
 
 
-def die_with(parent: int) -> None:
-    """Have this process killed when its parent ends, however that ends (Linux).
+def die_with_parent(parent: int) -> None:
+    """Kill this process when its parent ends, however that ends (Linux).
 
-    ``parent`` is the one that started it: if that is gone already, end at once.
+    ``parent`` is the process that started it: if that is already gone, end at once.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

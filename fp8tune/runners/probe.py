@@ -1,4 +1,4 @@
-"""Ask torch of the machine, in a process of its own: a broken torch may hang.
+"""Ask torch about the machine in a separate process, since a broken torch may hang.
 
 ``python -m fp8tune.runners.probe DEVICE PARENT STAGE...`` prints one JSON object per
 line: the stage that begins, then what was found in it; it ends where something fails.
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fp8tune.runners.gpu import Gpu
-from fp8tune.runners.orphan import die_with
-from fp8tune.runners.process import listen, own
+from fp8tune.runners.orphan import die_with_parent
+from fp8tune.runners.process import module_command, run_worker
 
-COMMAND = own("fp8tune.runners.probe")
+COMMAND = module_command("fp8tune.runners.probe")
 LONGEST_S = 180.0
 """How long torch may take [s]; some cluster file systems need minutes."""
 SILENCE_S = 90.0
 GPU_STAGES = ("torch", "device")
-"""The stages that tell of the GPU; the others are torchao and fp8."""
+"""The stages that find the GPU; the others are torchao and fp8."""
 SIZE = 64
 """Of the matrices that are multiplied in FP8, a multiple of 16."""
 
@@ -34,38 +34,39 @@ def ask(
     command: Sequence[str] = (),
     silence: float = SILENCE_S,
 ) -> tuple[dict[str, Any], tuple[str, str]]:
-    """Return what torch tells, and the stage in which it failed and how.
+    """Return torch's answers, and the stage that failed with its reason.
 
-    ``stages`` are all of them if none is named; ``command`` is what runs in the other
-    process, and ``silence`` how long one stage may take [s].
+    No ``stages`` means all of them. ``command`` is what the other process runs,
+    ``silence`` how long one stage may take [s].
     """
     stages = stages or tuple(_STAGES)
     deadlines = dict.fromkeys(("start", *stages), silence)
     line = [*(command or COMMAND), device, str(os.getpid()), *stages]
-    heard = listen(line, deadlines, LONGEST_S)
-    said: dict[str, Any] = {}
-    for event in heard.events:
-        said |= event
-    failed = said.pop("failed", None)
-    said.pop("stage", None)
-    if heard.ended == "late":
-        return said, (heard.stage, f"no answer within {heard.seconds:.0f} s")
-    if isinstance(failed, dict):
-        return said, (heard.stage, f"{failed.get('error')}: {failed.get('message')}")
-    if heard.code != 0:
-        return said, (heard.stage, f"ended with code {heard.code}")
-    return said, ("", "")
+    result = run_worker(line, deadlines, LONGEST_S)
+    answers: dict[str, Any] = {}
+    for event in result.events:
+        answers |= event
+    failed = answers.pop("failed", None)
+    answers.pop("stage", None)
+    why = ""
+    if result.ended == "late":
+        why = f"no answer within {result.seconds:.0f} s"
+    elif isinstance(failed, dict):
+        why = f"{failed.get('error')}: {failed.get('message')}"
+    elif result.code != 0:
+        why = f"ended with code {result.code}"
+    return answers, (result.stage, why) if why else ("", "")
 
 
-def gpu(said: dict[str, Any]) -> Gpu:
-    """Return the GPU that torch tells of; empty where it reaches none."""
-    if "capability" not in said:
+def gpu(answers: dict[str, Any]) -> Gpu:
+    """Return the GPU in torch's answers; an empty one if it reaches none."""
+    if "capability" not in answers:
         return Gpu()
     return Gpu(
-        str(said.get("device", "")),
-        f"CUDA {said.get('driver_cuda') or 'unknown'}",
-        float(said.get("memory_gib", 0.0)),
-        str(said["capability"]),
+        str(answers.get("device", "")),
+        f"CUDA {answers.get('driver_cuda') or 'unknown'}",
+        float(answers.get("memory_gib", 0.0)),
+        str(answers["capability"]),
         "torch",
     )
 
@@ -76,7 +77,7 @@ def say(**fields: Any) -> None:
 
 
 def main(device: str, stages: Sequence[str]) -> None:
-    """Look at torch, the device, torchao and FP8, as far as asked, in this order."""
+    """Print what torch, the device, torchao and FP8 answer, for the named stages."""
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as NVML counts GPUs
     stage = ""
     try:
@@ -85,7 +86,7 @@ def main(device: str, stages: Sequence[str]) -> None:
                 continue
             say(stage=stage)
             say(**look(device))
-    except BaseException as error:  # whatever it is, the parent must hear of it
+    except BaseException as error:  # whatever it is, the parent must know
         text = " ".join(str(error).split())[:300]
         say(failed={"stage": stage, "error": type(error).__name__, "message": text})
         raise SystemExit(1) from None
@@ -111,7 +112,7 @@ def _device(device: str) -> dict[str, Any]:
 
 
 def _driver_cuda() -> str:
-    """Return the CUDA version that the driver is for; ``""`` where it does not tell."""
+    """Return the CUDA version that the driver is for; ``""`` if unknown."""
     version = ctypes.c_int()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
@@ -127,7 +128,7 @@ def _torchao(_device: str) -> dict[str, Any]:
 
 
 def _fp8(device: str) -> dict[str, Any]:
-    """One FP8 matmul, which torch refuses on GPUs that have none."""
+    """Run one FP8 matmul, which torch refuses on GPUs without FP8."""
     import torch
 
     a = torch.ones(SIZE, SIZE, device=device).to(torch.float8_e4m3fn)
@@ -145,5 +146,5 @@ _STAGES = {
 
 
 if __name__ == "__main__":
-    die_with(int(sys.argv[2]))
+    die_with_parent(int(sys.argv[2]))
     main(sys.argv[1], sys.argv[3:])

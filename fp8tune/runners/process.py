@@ -1,4 +1,4 @@
-"""A worker process: its lines of JSON under deadlines, and its whole family's end."""
+"""Run a worker process: read its lines of JSON under deadlines, then kill all of it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 MAX_OUTPUT = 1 << 26
-"""Bytes that a worker may say before it is taken for broken."""
+"""Bytes of output from which a worker counts as broken."""
 
 KILL_S = 10.0
 """How long to wait for killed processes to be gone [s]: a driver may hold them."""
 
 EXIT_S = 2.0
-"""How long one that closed its output has to end [s]."""
+"""How long a worker that closed its output has to end [s]."""
 
 LAST, LAST_S = ("done", "failed"), 10.0
-"""Fields of a worker's last word, and how long it may take to close its output then
+"""Fields of a worker's last line, and how long it may then take to close its output
 [s]: a driver may hang when a process leaves it."""
 
 LOOK_S = 1.0
-"""How often it is looked whether a silent worker still lives [s]: what it started may
+"""How often to check that a silent worker is alive [s]: processes that it started may
 keep its output open."""
 
 MARK = "FP8TUNE_TRIAL"
@@ -41,21 +41,21 @@ _RUN = (
 )
 
 
-def own(module: str) -> tuple[str, ...]:
-    """The command that runs a module of this very fp8tune, wherever it lies.
+def module_command(module: str) -> tuple[str, ...]:
+    """Return the command that runs a module of this installation of fp8tune.
 
-    Not with ``-m``: that would import what happens to lie in the current folder.
+    Not with ``-m``: that would import files of the current folder.
     """
     home = str(Path(__file__).parents[2])
     return (sys.executable, "-P", "-c", _RUN, home, module)
 
 
-class Heard(NamedTuple):
-    """What a worker said, and how it ended.
+class WorkerResult(NamedTuple):
+    """The lines that a worker printed, and how it ended.
 
-    ``ended`` is ``exit`` with its ``code``, ``late`` where a deadline passed,
-    ``flood`` where it said too much, or ``mute`` where it closed its output and went
-    on. ``stage`` is the last one that it named.
+    ``ended`` is ``exit`` with its ``code``, ``late`` after a deadline, ``flood`` after
+    too much output, or ``mute`` if it closed its output and went on. ``stage`` is the
+    last one that it named.
     """
 
     events: list[dict[str, Any]]
@@ -65,20 +65,24 @@ class Heard(NamedTuple):
     seconds: float
 
 
-def listen(
+def run_worker(
     command: Sequence[str],
     stages: Mapping[str, float],
     total: float,
     errors: IO[bytes] | int = subprocess.DEVNULL,
-    hear: Callable[[dict[str, Any]], None] = lambda _event: None,
-    needs: Callable[[dict[str, Any]], float] = lambda _event: 0.0,
-) -> Heard:
-    """Run a worker to its end, or to a deadline, and leave nothing of it.
+    on_event: Callable[[dict[str, Any]], None] = lambda _event: None,
+    extra_seconds: Callable[[dict[str, Any]], float] = lambda _event: 0.0,
+) -> WorkerResult:
+    """Run a worker to its end or to a deadline, then kill all its processes.
 
-    ``total`` is for all of it; ``stages`` for the time between two lines within a
-    stage [s]; ``hear`` gets each line as it comes, ``needs`` tells by it how many
-    seconds there have to be, if more than that. The worker gets a session of its
-    own, which is killed whole, and with it every process that left it.
+    Args:
+        command: the worker.
+        stages: longest time between two lines, by stage [s].
+        total: longest time of the whole worker [s].
+        errors: where its stderr goes.
+        on_event: gets each line when it is read.
+        extra_seconds: returns, by a line, for how long the worker surely goes on [s];
+            ``total`` grows to that.
     """
     start = _now()
     mark = uuid.uuid4().hex
@@ -90,42 +94,43 @@ def listen(
         env={**os.environ, MARK: mark},
         start_new_session=True,
     )
-    hearing = _Hearing(process, stages, start + total, hear, needs)
+    reader = _Reader(process, stages, start + total, on_event, extra_seconds)
     try:
-        ended = hearing.run()
+        ended = reader.run()
         if ended == "exit":
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(EXIT_S)
             ended = "mute" if process.returncode is None else ended
     finally:
-        kill_family(process.pid, mark)
+        kill_processes(process.pid, mark)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(KILL_S)
         assert process.stdout is not None
         process.stdout.close()
     seconds = _now() - start
-    return Heard(hearing.events, ended, hearing.stage, process.returncode, seconds)
+    code = process.returncode
+    return WorkerResult(reader.events, ended, reader.stage, code, seconds)
 
 
-class _Hearing:
+class _Reader:
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         stages: Mapping[str, float],
         end: float,
-        hear: Callable[[dict[str, Any]], None],
-        needs: Callable[[dict[str, Any]], float],
+        on_event: Callable[[dict[str, Any]], None],
+        extra_seconds: Callable[[dict[str, Any]], float],
     ) -> None:
         assert process.stdout is not None
         self.process = process
         self.descriptor = process.stdout.fileno()
         self.stages = stages
         self.end = end
-        self.hear = hear
-        self.needs = needs
+        self.on_event = on_event
+        self.extra_seconds = extra_seconds
         self.stage = "start"
         self.events: list[dict[str, Any]] = []
-        self._said = 0
+        self._size = 0
         self._rest = b""
         self._has_ended = False
         self._due = self._deadline()
@@ -147,15 +152,15 @@ class _Hearing:
             data = os.read(self.descriptor, 1 << 16)
             if not data:
                 return "exit"
-            self._said += len(data)
-            if self._said > MAX_OUTPUT:
+            self._size += len(data)
+            if self._size > MAX_OUTPUT:
                 return "flood"
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                self._hear(line)
+                self._take(line)
 
-    def _hear(self, line: bytes) -> None:
-        """Take a line that is an event; what libraries print is passed over."""
+    def _take(self, line: bytes) -> None:
+        """Take a line that is an event; ignore what libraries print."""
         if not line.startswith(b"{"):
             return
         try:
@@ -164,8 +169,8 @@ class _Hearing:
             return
         if isinstance(event, dict):
             self.events.append(event)
-            self.hear(event)
-            self.end = max(self.end, _now() + self.needs(event))
+            self.on_event(event)
+            self.end = max(self.end, _now() + self.extra_seconds(event))
             if any(name in event for name in LAST):
                 self._has_ended = True
                 self.end = min(self.end, _now() + LAST_S)
@@ -177,8 +182,8 @@ def _now() -> float:
     return time.monotonic()
 
 
-def kill_family(leader: int, mark: str) -> None:
-    """Kill every process of a session or with a mark, and wait until none is left."""
+def kill_processes(leader: int, mark: str) -> None:
+    """Kill every process of a session or with a mark; wait until none is left."""
     until = _now() + KILL_S
     while _now() < until:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -193,15 +198,15 @@ def kill_family(leader: int, mark: str) -> None:
 
 
 def _members(session: int, mark: bytes) -> list[int]:
-    """Living processes of a family, from /proc; none where there is no /proc."""
-    found = []
+    """Return the living processes of a session or with a mark, from /proc."""
+    members = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")
-            state, _, _, own, *_ = fields[2].split()
-            if state != "Z" and (int(own) == session or _has(folder, mark)):
-                found.append(int(folder.name))
-    return found
+            state, _, _, of_session, *_ = fields[2].split()
+            if state != "Z" and (int(of_session) == session or _has(folder, mark)):
+                members.append(int(folder.name))
+    return members
 
 
 def _has(folder: Path, mark: bytes) -> bool:

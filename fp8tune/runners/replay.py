@@ -1,4 +1,4 @@
-"""Replay recorded trials under simulated time: the whole search without a GPU."""
+"""Replay recorded trials in simulated time, for a whole search without a GPU."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from fp8tune.trials.space import Point, Space
 
 
 class Replay:
-    """A runner that answers from records, each setting's in turn and over again.
+    """A runner that returns recorded trials, each setting's in turn, again and again.
 
-    Records that do not say how much memory their GPU has are taken for trials on one of
-    ``card_gib``, the target's, so that the share that may be reserved holds for them
-    too; 0 where that is unknown.
+    ``card_gib`` is the memory of the GPU that the config is for, 0 if unknown. Records
+    without ``capacity_gib`` get it, so that the limit on reserved memory applies.
     """
 
     def __init__(
         self,
         records: Iterable[Record],
         space: Space,
-        learned: Iterable[Record] = (),
+        loss_records: Iterable[Record] = (),
         card_gib: float = 0.0,
     ) -> None:
         self.space = space
@@ -34,18 +33,18 @@ class Replay:
         self._now = 0.0
         for record in records:
             self._records[space.point(record.knobs)].append(record)
-        self._learned = {
+        self._loss_records = {
             (point, how[:3]): record
-            for record in learned
+            for record in loss_records
             if (how := record.loss_run) and (point := _place(space, record)) is not None
         }
 
     def now(self) -> float:
-        """Simulated seconds."""
+        """Return the simulated time [s]."""
         return self._now
 
     def run(self, knobs: dict[str, Any], limits: TrialLimits) -> Record:
-        """The next record of a setting; one that takes too long is cut off."""
+        """Return the next record of a setting, or ``hang`` if it exceeds its limits."""
         point = self.space.point(knobs)
         known = self._records[point]
         record = known[self._asked[point] % len(known)]
@@ -59,29 +58,29 @@ class Replay:
         return record._replace(knobs=knobs, capacity_gib=capacity)
 
     def offers(self, knobs: dict[str, Any], how: LossRun) -> bool:
-        """Whether a run for its losses was recorded."""
-        return (self.space.point(knobs), how[:3]) in self._learned
+        """Return whether this loss run was recorded."""
+        return (self.space.point(knobs), how[:3]) in self._loss_records
 
     def learn(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
-        """The recorded run that was trained so; there must be one."""
-        record = self._learned[self.space.point(knobs), loss_run[:3]]
+        """Return the record of a loss run; there must be one."""
+        record = self._loss_records[self.space.point(knobs), loss_run[:3]]
         if record.cost_s > deadline_s:
             record = Record(knobs, "hang", cost_s=deadline_s)
         self._now += record.cost_s
         return record._replace(knobs=knobs, loss_run=loss_run)
 
     def skip(self, point: Point) -> None:
-        """Pass over a setting's next record: a study that resumes has it already."""
+        """Skip a setting's next record, which a resumed study already has."""
         self._asked[point] += 1
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no process runs."""
 
 
 def _place(space: Space, record: Record) -> Point | None:
-    """The point of a record; ``None`` where the space has none such."""
+    """Return the point of a record; ``None`` if it is not in the space."""
     try:
         return space.point(record.knobs)
     except KeyError:

@@ -1,8 +1,8 @@
-"""nvidia-smi's answers as data, where NVML itself cannot be asked.
+"""Read the GPU and its state from nvidia-smi, if NVML gives no answer.
 
 Its CSV is read by its header, so that neither order nor units matter. Fields are those
-of ``nvidia-smi --help-query-gpu``; a driver that lacks one, or a container that hides
-it, leaves it unknown.
+of ``nvidia-smi --help-query-gpu``; one that a driver lacks or a container hides is
+unknown.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.visible import found, listed, wanted
+from fp8tune.runners.visible import first_visible_name, listed_gpus, visible_gpu
 
 LONGEST = 200
-"""Of a driver's complaint [characters]."""
+"""Longest error text that is kept [characters]."""
 
 STATE = (
     "timestamp",
@@ -38,7 +38,7 @@ Row = Mapping[str, str]
 
 
 class Answer(NamedTuple):
-    """What a command printed, ``None`` where it failed, and how it ``failed``."""
+    """The output of a command, ``None`` if it failed, and how it ``failed``."""
 
     text: str | None
     failed: str = ""
@@ -47,21 +47,23 @@ class Answer(NamedTuple):
 class Smi:
     """``nvidia-smi`` of this machine, for the GPU that torch takes as its first.
 
-    ``failed`` says why it tells of none, in its own words: ``""`` where it is not
-    installed or there just is no GPU; ``installed`` tells these apart.
+    ``failed`` says in its own words why it shows no GPU: ``""`` if it is not
+    ``installed``, or if there is none.
     """
 
     def __init__(self, deadline: float) -> None:
         self.installed = shutil.which("nvidia-smi") is not None
         listing = self._run(["-L"], deadline)
-        self.failed = _complaint(listing)
-        self.visible = found(wanted(), listed(listing.text or ""))
+        self.failed = _failure(listing)
+        self.visible = visible_gpu(
+            first_visible_name(), listed_gpus(listing.text or "")
+        )
         self.gpu = self._gpu(deadline) if self.visible else Gpu()
 
     def _gpu(self, deadline: float) -> Gpu:
-        told = self.ask("gpu", ABOUT, deadline)
-        self.failed = _complaint(told)
-        row = next(iter(rows(told.text or "")), {})
+        answer = self.ask("gpu", ABOUT, deadline)
+        self.failed = _failure(answer)
+        row = next(iter(rows(answer.text or "")), {})
         if not row.get("name"):
             return Gpu()
         whole = Gpu(
@@ -78,24 +80,24 @@ class Smi:
 
     @property
     def sliced(self) -> bool:
-        """Whether torch sees a slice: nvidia-smi tells of whole GPUs only."""
+        """Whether torch sees a slice (MIG), whose state nvidia-smi does not show."""
         return bool(self.visible and self.visible.profile)
 
     def stream(self, every_ms: int, deadline: float) -> list[str]:
-        """Return the command that prints the state again and again, as CSV."""
+        """Return the command that prints the GPU's state again and again, as CSV."""
         names = list(STATE)
         if self.ask("gpu", names, deadline).text is None:
             names = [OLD_NAMES.get(name, name) for name in names]
         return [*self._line("gpu", names), "-lms", str(every_ms)]
 
     def processes(self, deadline: float) -> tuple[Process, ...]:
-        """Return the processes that compute on the GPU, as far as they are shown."""
+        """Return the processes on the GPU that nvidia-smi shows."""
         fields = ("pid", "process_name", "used_gpu_memory")
-        told = self.ask("compute-apps", fields, deadline).text or ""
-        return tuple(one for row in rows(told) for one in _process(row))
+        text = self.ask("compute-apps", fields, deadline).text or ""
+        return tuple(one for row in rows(text) for one in _process(row))
 
     def ask(self, query: str, fields: Sequence[str], deadline: float) -> Answer:
-        """Answer ``--query-gpu`` or ``--query-compute-apps``."""
+        """Run ``nvidia-smi --query-gpu`` or ``--query-compute-apps``."""
         return self._run(self._line(query, fields)[1:], deadline)
 
     def _line(self, query: str, fields: Sequence[str]) -> list[str]:
@@ -109,13 +111,13 @@ class Smi:
 
 
 class Reader:
-    """Lines of ``Smi.stream`` as samples; the first is the header."""
+    """Parses the lines of ``Smi.stream``; the first is the header."""
 
     def __init__(self) -> None:
         self._header = ""
 
     def __call__(self, line: str) -> Sample | None:
-        """Return the sample of a line; ``None`` where it is none."""
+        """Return the sample in a line; ``None`` if it holds none."""
         if not self._header:
             self._header = line
             return None
@@ -124,7 +126,7 @@ class Reader:
 
 
 def _output(line: Sequence[str], deadline: float) -> Answer:
-    """Run a command for its output; one that hangs is killed."""
+    """Return the output of a command; kill one that hangs."""
     try:
         process = subprocess.Popen(  # noqa: S603, no word of a user's but the GPU's
             line,
@@ -149,20 +151,20 @@ def _output(line: Sequence[str], deadline: float) -> Answer:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill a process; a driver may hold it for ever, so the wait is short."""
+    """Kill a process; wait only shortly, since a driver may hold it for ever."""
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1.0)
 
 
-def _complaint(answer: Answer) -> str:
-    """Return how a command failed; that there is no GPU is no failure."""
+def _failure(answer: Answer) -> str:
+    """Return how a command failed; no GPU is not a failure."""
     how = answer.failed
     return "" if how.lower().startswith("no devices") else how
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """Read CSV with its header: values by the fields' names, without their units."""
+    """Parse CSV with a header: values by field name, without units."""
     lines = [line for line in text.splitlines() if line.strip()]
     header, *others = csv.reader(lines, skipinitialspace=True) if lines else [[]]
     names = [name.partition(" [")[0] for name in header]
@@ -174,7 +176,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def sample(row: Row) -> Sample:
-    """Read a row of ``STATE``."""
+    """Return the sample in a row with the fields ``STATE``."""
     used, busy = (_number(row.get(k)) for k in ("memory.used", "utilization.gpu"))
     return Sample(
         _time(row.get("timestamp", "")),
@@ -196,7 +198,7 @@ def _process(row: Row) -> list[Process]:
 
 
 def _number(text: str | None) -> float | None:
-    """Read a number without its unit; ``[N/A]`` and ``[Not Supported]`` are none."""
+    """Parse a number with or without unit; ``None`` for ``[N/A]`` and the like."""
     try:
         return float((text or "").split(" ")[0])
     except ValueError:
@@ -213,7 +215,7 @@ def _bits(row: Row) -> int | None:
 
 
 def _time(text: str) -> float | None:
-    """Read the driver's local time as seconds since 1970."""
+    """Parse the driver's local time as seconds since 1970."""
     try:
         return datetime.strptime(text, "%Y/%m/%d %H:%M:%S.%f").timestamp()
     except ValueError:

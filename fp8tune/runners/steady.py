@@ -82,44 +82,6 @@ def steady(times: Sequence[float], events: Mapping[int, str], warm: int) -> Stea
     return Steady(first + change, tuple(left), settled)
 
 
-def steady_by_micro_batch(
-    micro: Sequence[Sequence[float]], events: Mapping[int, str], warm: int
-) -> Steady:
-    """The same of steps of accumulated micro-batches, from the times of these.
-
-    For steps that are too long to take many of. A step's last micro-batch is left out,
-    since it has the optimizer's part as well. A step counts whole or not at all.
-    """
-    each = len(micro[0]) - 1
-    plain = [time for step in micro for time in step[:-1]]
-    found = steady(
-        plain,
-        {(step + 1) * each - 1: event for step, event in events.items()},
-        warm * each,
-    )
-    left = [
-        Left(part.first // each, math.ceil((part.last + 1) / each) - 1, part.why)
-        for part in found.left
-    ]
-    start = math.ceil(found.start / each)
-    return Steady(start, tuple(left), found.settled and start < len(micro))
-
-
-def step_samples(
-    step_ms: Sequence[float], micro_ms: Sequence[Sequence[float]] = ()
-) -> list[float]:
-    """Samples of a step's time, from counted steps and their micro-batches [ms].
-
-    The steps themselves, unless ``micro_ms`` holds the times of their micro-batches:
-    then what each of these, but a step's last, says of a whole step, in proportion.
-    """
-    plain = [time for step in micro_ms for time in step[:-1]]
-    if not plain:
-        return list(step_ms)
-    by = statistics.median(step_ms) / statistics.median(plain)
-    return [time * by for time in plain]
-
-
 def last_change(times: Sequence[float]) -> int:
     """Where the last level of some step times begins; 0 where there is but one."""
     logs = [math.log(max(time, 1e-9)) for time in times]

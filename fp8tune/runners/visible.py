@@ -1,7 +1,7 @@
-"""Which GPU, or which slice (MIG) of one, torch takes as its first.
+"""Find the first GPU, or slice (MIG) of one, that torch sees.
 
 ``CUDA_VISIBLE_DEVICES`` names GPUs by number, UUID or the beginning of one, and slices
-by a UUID of their own.
+by their own UUID.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Listed(NamedTuple):
 class Visible(NamedTuple):
     """A GPU as ``nvidia-smi -i`` names it, and the slice of it.
 
-    ``profile`` and ``uuid`` are the slice's, ``""`` for a whole GPU: what the driver
-    tells of a GPU with slices (watts, clocks, use) is of all of them.
+    ``profile`` and ``uuid`` are the slice's, ``""`` for a whole GPU. Of a GPU with
+    slices the driver gives watts, clocks and use of all of them together.
     """
 
     name: str
@@ -35,14 +35,14 @@ class Visible(NamedTuple):
     uuid: str = ""
 
 
-def wanted(environment: Mapping[str, str] = os.environ) -> str:
+def first_visible_name(environment: Mapping[str, str] = os.environ) -> str:
     """Return the first GPU or slice that ``CUDA_VISIBLE_DEVICES`` names, else ``0``."""
     names = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return names[0].strip() or "0"
 
 
-def found(name: str, gpus: Iterable[Listed]) -> Visible | None:
-    """Return the GPU or slice that a name of ``wanted`` stands for, if it is listed."""
+def visible_gpu(name: str, gpus: Iterable[Listed]) -> Visible | None:
+    """Return the GPU or slice of that name, if it is listed."""
     for number, uuid, slices in gpus:
         named = name == number or uuid.startswith(name)
         for profile, own in slices:
@@ -54,7 +54,7 @@ def found(name: str, gpus: Iterable[Listed]) -> Visible | None:
     return None
 
 
-def listed(text: str) -> Iterator[Listed]:
+def listed_gpus(text: str) -> Iterator[Listed]:
     """Yield each GPU in the output of ``nvidia-smi -L``."""
     gpus: list[Listed] = []
     for line in text.splitlines():

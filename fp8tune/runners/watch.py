@@ -1,4 +1,4 @@
-"""The GPU beside a trial: free before it, its clocks, watts and heat while it runs."""
+"""Wait for a free GPU before a trial, and read its clocks and heat while it runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SLACK_GIB = 0.5
 BUSY = 0.25
 """Share of the time in which something computes, from which it slows a trial."""
 LOOKS = 4
-"""Times that a GPU is looked at until it is idle: the last trial may echo."""
+"""Samples to take until a GPU is idle: it may still show the use of the last trial."""
 SHARE = 0.1
-"""Share of the steady time from which a harmful slowdown spoils a trial."""
+"""Share of the steady time from which a harmful slowdown makes a trial throttled."""
 
 
 class Guard:
-    """Sees to it that trials have the GPU to themselves, or says who else is on it."""
+    """Waits until trials have the GPU to themselves, or reports who else uses it."""
 
     def __init__(self, driver: Driver, wait: float = WAIT_S) -> None:
         self.driver = driver
@@ -40,10 +40,10 @@ class Guard:
     def free(
         self, limit: float, before: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Wait for the memory of ended trials; return what the record should say.
+        """Wait for the memory of ended trials; return fields for the record.
 
-        Not longer than ``limit`` [s], once the driver answers. Asked while no trial
-        runs: ahead of one, and after it with what was said ``before``.
+        Called while no trial runs: ahead of one, and after it with the fields from
+        ``before``. It waits at most ``limit`` [s] once the driver answers.
         """
         until = time.monotonic() + min(self._wait, limit)
         seen = self.driver.look()
@@ -51,9 +51,9 @@ class Guard:
             time.sleep(0.5)
             seen = self.driver.look()
         if seen.used_gib is None:
-            why = self.driver.unwatched or "the memory in use is not told"
+            why = self.driver.unwatched or "the memory in use is not known"
             return {**(before or {}), "unwatched": why}
-        self._idle_gib = seen.used_gib  # what stays is another's, and not waited for
+        self._idle_gib = seen.used_gib  # what stays is another process's
         return self._with_others(seen, before or {})
 
     def _holds_more(self, seen: Sample) -> bool:
@@ -63,7 +63,7 @@ class Guard:
         return seen.used_gib > self._idle_gib + SLACK_GIB
 
     def _with_others(self, seen: Sample, before: dict[str, Any]) -> dict[str, Any]:
-        """Add who else is on the GPU now, and what they do, to what was before."""
+        """Return the earlier fields with who else is on the GPU now, and its use."""
         known = {other["pid"]: other for other in before.get("others", [])}
         large = able_to_compute(seen.processes or ())
         known = {process.pid: process._asdict() for process in large} | known
@@ -76,7 +76,7 @@ class Guard:
         }
 
     def _busy(self, seen: Sample) -> float:
-        """Return the share of the time in which others compute, while no trial runs."""
+        """Return the share of the time in which others compute; no trial runs now."""
         least = _use_by_others(seen)
         for _ in range(LOOKS - 1):
             if least <= BUSY:
@@ -87,51 +87,50 @@ class Guard:
 
 
 def _use_by_others(seen: Sample) -> float:
-    """Return the GPU's use while no trial runs, if a process is there that computes.
+    """Return the GPU's use if a process is there that can compute, else 0.
 
-    A driver that has just started tells of 99 % on an idle GPU.
+    A driver that has just started reports 99 % on an idle GPU.
     """
     large = [p for p in able_to_compute(seen.processes or ()) if p.gib is not None]
     hidden = (seen.used_gib or 0.0) > CROWDED_GIB
     return (seen.busy or 0.0) if large or hidden else 0.0
 
 
-def slows(sample: Sample) -> bool:
-    """Whether a sample tells of a harmful reason for lower clocks."""
+def is_throttled(sample: Sample) -> bool:
+    """Return whether a sample has a harmful reason for lower clocks."""
     return sample.reasons is not None and bool(sample.reasons & HARMFUL)
 
 
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Return what a record says of the GPU in its steady time, without the unknown.
+    """Return a record's fields on the GPU in the steady time, without unknown ones.
 
     ``slowed`` is the share of the time with a harmful reason for lower clocks,
     ``sm_mhz_thirds`` the medians of the clock in the first and the last third.
     """
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if clocks := [s.sm_mhz for s in samples if s.sm_mhz is not None]:
-        said["sm_mhz"] = statistics.median(clocks)
+        fields["sm_mhz"] = statistics.median(clocks)
         if third := len(clocks) // 3:
             ends = clocks[:third], clocks[-third:]
-            said["sm_mhz_thirds"] = list(map(statistics.median, ends))
+            fields["sm_mhz_thirds"] = list(map(statistics.median, ends))
     if heat := [s.temperature_c for s in samples if s.temperature_c is not None]:
-        said["temperature_c"] = max(heat)
+        fields["temperature_c"] = max(heat)
     if reasons := [s.reasons for s in samples if s.reasons is not None]:
-        slowed = sum(map(slows, samples)) / len(reasons)
+        slowed = sum(map(is_throttled, samples)) / len(reasons)
         every = 0
         for bits in reasons:
             every |= bits
-        said |= {"slowed": round(slowed, 3), "clock_reasons": named_reasons(every)}
-    return said
+        fields |= {"slowed": round(slowed, 3), "clock_reasons": named_reasons(every)}
+    return fields
 
 
-def beside(
+def with_gpu_state(
     found: Record, before: dict[str, Any], steady: dict[str, Any], driver: str = ""
 ) -> Record:
-    """Return a record with what was seen of the GPU, which may change its outcome.
+    """Return a record with the state of the GPU, which may change its outcome.
 
-    Out of memory or short of it beside another process, and a figure of a GPU that
-    slowed itself down or that others computed on, say nothing of the setting: all may
-    pass.
+    Memory that another process held, a GPU that slowed itself down and one that others
+    computed on do not count against the setting: all may pass.
     """
     found = from_data({**found.data(), **before, **steady})
     if driver and found.versions:

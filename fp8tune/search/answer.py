@@ -32,7 +32,12 @@ from fp8tune.search.runs import (
     together,
     usual,
 )
-from fp8tune.search.stability.finding import Finding, findings, lesson, rejected
+from fp8tune.search.stability.findings import (
+    Stability,
+    loss_key,
+    rejected_losses,
+    stability_by_setting,
+)
 from fp8tune.search.statistics import SAME, Speed, settled, shown, speed, verdict
 from fp8tune.search.turning import unmeasured
 from fp8tune.search.twins import Pair, fp8_gain
@@ -103,7 +108,7 @@ class Answer(NamedTuple):
     energy: Beside = Beside()
     unfit: Mapping[Point, str] = {}
     pair: Pair | None = None
-    stability: Mapping[Point, Finding] = {}
+    stability: Mapping[Point, Stability] = {}
     unchecked: str = ""
     confirmed: bool = True
     broken: Mapping[Point, str] = {}
@@ -119,12 +124,12 @@ class Answer(NamedTuple):
     given_outcome: str = ""
 
     @property
-    def learns(self) -> Finding | None:
+    def learns(self) -> Stability | None:
         """How FP8 learns at the chosen setting, if it was compared there."""
         return None if self.chosen is None else self.stability.get(self.chosen)
 
     @property
-    def rejected(self) -> Mapping[Point, Finding]:
+    def rejected(self) -> Mapping[Point, Stability]:
         """The settings that were not chosen because FP8 diverges there."""
         return {point: f for point, f in self.stability.items() if f.rejects}
 
@@ -137,10 +142,10 @@ def answer(
     aim: str = SPEED,
 ) -> Answer:
     """Choose: the best setting, or the given one where that is as good."""
-    wanted, learned = by_objective(trials, aim), findings(space, trials)
+    wanted, learned = by_objective(trials, aim), stability_by_setting(space, trials)
     runs, goals = by_point(space, trials), by_point(space, wanted)
     best = ranked(space, given, wanted)
-    diverges = lesson(space, given) in rejected(space, trials)
+    diverges = loss_key(space, given) in rejected_losses(space, trials)
     chosen, said = _choice(goals, best, given, diverges)
     sure, whole = _is_confirmed(goals, chosen, given), _is_whole(space, given, trials)
     stands = whole and _is_beaten_by_none(goals, best, given)
@@ -178,9 +183,9 @@ def answer(
     )
 
 
-def _is_doubtful(learned: Mapping[Point, Finding], point: Point | None) -> bool:
+def _is_doubtful(learned: Mapping[Point, Stability], point: Point | None) -> bool:
     """Whether FP8 may diverge at a setting."""
-    return point is not None and point in learned and learned[point].doubtful
+    return point is not None and point in learned and learned[point].may_diverge
 
 
 def _energy(space: Space, trials: Sequence[Trial], points: Sequence[Point]) -> Beside:

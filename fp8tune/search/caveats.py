@@ -10,7 +10,7 @@ from fp8tune.search.benefit import reached
 from fp8tune.search.failed import WORDS
 from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan, rows_per_step, warmup_key
-from fp8tune.search.stability import words as stability
+from fp8tune.search.stability import findings as stability
 from fp8tune.search.statistics import SAME
 
 UNTIED = (
@@ -52,7 +52,7 @@ def inconclusive(found: Answer) -> str:
     """Why a gain that was measured on both sides is not sure; ``""`` for others."""
     if found.verdict != "inconclusive" or found.unmeasured:
         return predicted(found) if found.verdict == "inconclusive" else ""
-    doubtful = stability.doubt(found.learns) or not found.confirmed
+    doubtful = stability.warning(found.learns) or not found.confirmed
     if doubtful or not reached(found).gain:
         return ""
     does = f": {found.more} makes them" * (found.more == LARGER_BUDGET)
@@ -83,12 +83,12 @@ def learning(found: Answer, plan: Plan) -> Iterator[str]:
     """Whether FP8 learns as bf16 does, or that this is not known."""
     key = warmup_key(plan.config.trainer)
     for point, wrong in found.rejected.items():
-        yield f"rejected: {describe(plan, point)}: {stability.verdict(wrong)}"
-        yield from stability.warmup(wrong, key)
+        yield f"rejected: {describe(plan, point)}: {stability.verdict_line(wrong)}"
+        yield from stability.warmup_lines(wrong, key)
     if found.rejected and found.chosen is None:
         yield "no FP8 setting is proposed; --allow precision lets bf16 be chosen"
     if found.learns:
-        yield from stability.sentences(found.learns, key)
+        yield from stability.lines(found.learns, key)
     if said := untied(found, plan):
         yield said
     if found.unchecked:

@@ -16,7 +16,7 @@ from fp8tune.search.output import describe
 from fp8tune.search.plan import Plan
 from fp8tune.search.retries import last_process, retries_all
 from fp8tune.search.runs import ENOUGH
-from fp8tune.search.stability import words as stability
+from fp8tune.search.stability import findings as stability
 from fp8tune.search.statistics import SAME, Speed
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space
@@ -30,7 +30,11 @@ _UNCONFIRMED = {
 
 def closing(found: Answer, plan: Plan, output: str) -> Iterator[str]:
     """The answer in lines."""
-    first = stability.doubt(found.learns), _rejected(found), no_gain(found, plan.space)
+    first = (
+        stability.warning(found.learns),
+        _rejected(found),
+        no_gain(found, plan.space),
+    )
     yield from filter(None, first)
     yield from _chosen(found, plan)
     yield from caveats(found, plan)

@@ -24,7 +24,7 @@ from fp8tune.search.runs import (
     speed_of,
     usual,
 )
-from fp8tune.search.statistics import RESOLVED, settled, verdict
+from fp8tune.search.statistics import settled, verdict
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
@@ -198,13 +198,14 @@ def _counterpart(
 def _fp8_gain(
     space: Space, given: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
-    """FP8 or bf16 at its best, until it is known by how much one is faster."""
+    """FP8 or bf16 at its best, until it is known which one is faster, if any."""
     found = answer(space, given, trials, 0.0)
     pair = found.pair
     if pair is None or found.fp8 is None or not _times(runs, pair.fp8):
         return None
     gain = measured_gap(runs, pair.fp8, pair.bf16)
-    if gain and gain.half <= RESOLVED * usual(runs).same:
+    enough = len(neighbours(runs, pair.fp8, pair.bf16)) >= ROUNDS
+    if gain and enough and settled(gain, usual(runs).same):
         return None
     return _alternate(runs, pair.bf16, pair.fp8, PAIRS)
 

@@ -1,8 +1,8 @@
 """The search loop, within a wall budget, whatever the trials do.
 
-The user's config and its bf16 twin come first, then what the strategy proposes, then
-the best settings once more in turn. Every step follows from the trials so far, so that
-a search that was killed goes on as if it had not been.
+The user's config comes first, then what the sampler proposes, then the best settings
+once more in turn, in FP8 and in bf16. Every step follows from the trials so far, so a
+search that was killed continues as if it had not been.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fp8tune.search.answer import (
     SAME_COMMAND,
     Answer,
     answer,
+    ranked,
 )
 from fp8tune.search.budget import (
     FINAL_STAGES,
@@ -151,7 +152,7 @@ class Search:
         found = found._replace(more=self._more(found), trials=len(self.study.trials))
         if self.stage is None:
             return found
-        why = self.stage.unchecked(
+        why = self.stage.not_checked(
             self._trials,
             found.chosen,
             self._spent,
@@ -175,7 +176,7 @@ class Search:
         return not wrong_data(trial.record for trial in self._counting)
 
     def _proposals(self) -> Iterator[PlannedTrial]:
-        yield from self._first()
+        yield from self._once(PlannedTrial(self.given, "baseline", "your config"))
         while self._searching():
             trials = timed(self._trials)
             proposal = self.strategy.propose(trials)
@@ -183,16 +184,25 @@ class Search:
                 self._whole = not self.strategy.has_risky_gain(trials)
                 break
             yield proposal
+        yield from self._bf16_baseline()
         yield from self._endings()
 
-    def _first(self) -> Iterator[PlannedTrial]:
-        """The user's config and its bf16 twin, which is not tried if that failed."""
-        yield from self._once(PlannedTrial(self.given, "baseline", "your config"))
-        twin = self.space.twin(self.given)
-        ran = [t.record.ok for t in self._trials if t.stage == "baseline"]
-        if twin and (not ran or any(ran)):
+    def _bf16_baseline(self) -> Iterator[PlannedTrial]:
+        """The config in bf16, where nothing else will be measured in bf16.
+
+        It is not tried if the config itself failed. The confirmation measures what it
+        chooses in bf16 too.
+        """
+        trials = self._trials
+        bf16 = self.space.twin(self.given)
+        ran = [trial.record.ok for trial in trials if trial.stage == "baseline"]
+        if bf16 is None or (ran and not any(ran)):
+            return
+        best = ranked(self.space, self.given, trials)[:1]
+        confirmed = any(trial.stage == "confirm" for trial in trials)
+        if not confirmed and best in ([], [self.given]):
             yield from self._once(
-                PlannedTrial(twin, "bf16-baseline", "the same in bf16")
+                PlannedTrial(bf16, "bf16-baseline", "the same in bf16")
             )
 
     def _once(self, proposal: PlannedTrial) -> Iterator[PlannedTrial]:
@@ -251,7 +261,7 @@ class Search:
         return self.stage.reserve(self._trials, self._chosen()) if self.stage else 0.0
 
     def _unfinished(self) -> PlannedTrial | None:
-        return self.stage.begun(self._trials, self.left) if self.stage else None
+        return self.stage.started(self._trials, self.left) if self.stage else None
 
     def _compared(self) -> PlannedTrial | None:
         if self.stage is None:
@@ -293,8 +303,9 @@ class Search:
         """The record of a trial, and what it was allowed of the time left [s]."""
         values, trials = self.space.values(proposal.point), self.study.trials
         if proposal.loss_run and self.stage:
-            limit = self.stage.limit(trials, proposal, left)
-            return self.runner.learn(values, proposal.loss_run, limit), limit
+            run = proposal.loss_run
+            limit = self.stage.limit(trials, proposal.point, run, left)
+            return self.runner.learn(values, run, limit), limit
         limits = self._limits(proposal, left)
         return self.runner.run(values, limits), limits.deadline_s
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.runs import by_point, failed, lacks_memory, speed_of
-from fp8tune.search.stability.finding import lesson, rejected
+from fp8tune.search.stability.findings import loss_key, rejected_losses
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
@@ -17,14 +17,14 @@ repeats runs on H100 or H200; the same is taken for them."""
 
 def eligible(space: Space, given: Point, trials: Sequence[Trial]) -> list[Point]:
     """The points with a trial that may be chosen by what is known of them."""
-    runs, wrong = by_point(space, trials), rejected(space, trials)
+    runs, wrong = by_point(space, trials), rejected_losses(space, trials)
     return [
         point
         for point, own in runs.items()
         if not failed(own)
         and (point == given or not lacks_memory(own))
         and space.allows(point, given)
-        and lesson(space, point) not in wrong
+        and loss_key(space, point) not in wrong
     ]
 
 

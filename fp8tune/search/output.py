@@ -19,7 +19,7 @@ from fp8tune.search.objective import (
     tokens_per_joule,
 )
 from fp8tune.search.plan import Plan
-from fp8tune.search.stability import words as stability
+from fp8tune.search.stability import findings as stability
 from fp8tune.search.statistics import Speed
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space

@@ -13,7 +13,7 @@ from fp8tune.search.extrapolation import band, sentence
 from fp8tune.search.failed import WORDS
 from fp8tune.search.objective import ENERGY, SPEED, UNITS, show_value
 from fp8tune.search.plan import Plan, show_gpus, warmup_key
-from fp8tune.search.stability import words as stability
+from fp8tune.search.stability import findings as stability
 from fp8tune.search.statistics import Speed
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.record import Record
@@ -158,11 +158,11 @@ def _against_bf16(plan: Plan, found: Answer) -> str:
 def _learning(plan: Plan, found: Answer) -> Iterator[str]:
     """Yield whether FP8 learns as bf16 does."""
     for point, wrong in found.rejected.items():
-        yield f"rejected: {_difference(plan, point)}: {stability.verdict(wrong)}"
+        yield f"rejected: {_difference(plan, point)}: {stability.verdict_line(wrong)}"
     if found.learns:
         two = " (FP8 unties the embeddings: two models)" * bool(untied(found, plan))
-        doubt = stability.doubt(found.learns)
-        yield doubt or f"stability{two}: {stability.verdict(found.learns)}"
+        doubt = stability.warning(found.learns)
+        yield doubt or f"stability{two}: {stability.verdict_line(found.learns)}"
     elif found.unchecked:
         yield f"stability not checked: {found.unchecked}"
     if said := may_diverge(found, plan):

@@ -68,8 +68,11 @@ from fp8tune.search.prior import card_gib
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.refused import check_config
 from fp8tune.search.retries import count_retried_settings, retries_all
-from fp8tune.search.stability.conditions import for_records, for_trials
-from fp8tune.search.stability.plan import Conditions
+from fp8tune.search.stability.plan import (
+    Conditions,
+    conditions_for_replay,
+    conditions_for_trials,
+)
 from fp8tune.search.storage import BadStudy, Busy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
@@ -96,6 +99,9 @@ STOPPED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PART = 1 / 60
 """If the steps of a trial take this part of the budget, it measures the fewest."""
+ENOUGH_S = 30.0
+"""The most of that time [s]: five steps of a quarter of it show their level, and runs
+of a setting differ by more than its steps do."""
 SAMPLED_S = 3.0
 """Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
@@ -249,7 +255,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         dp_shard=ranks,
         larger_gib=larger_target_gib(config.job, machine),
         synthetic_data=synthetic,
-        enough_s=PART * options.budget_s,
+        enough_s=min(ENOUGH_S, PART * options.budget_s),
         least_s=SAMPLED_S if energy else 0.0,
         scratch=study.folder,
     )
@@ -264,7 +270,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
         start,
         strategy=strategy,
         runner=runner,
-        conditions=for_trials(config, options.allow, ranks),
+        conditions=conditions_for_trials(config, options.allow, ranks),
         machine=machine,
         synthetic_data=synthetic,
     )
@@ -289,7 +295,9 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
         start,
         strategy=strategy,
         runner=runner,
-        conditions=for_records(config, replay.learned, options.allow, runner.offers),
+        conditions=conditions_for_replay(
+            config, replay.learned, options.allow, runner.offers
+        ),
     )
 
 

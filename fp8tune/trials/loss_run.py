@@ -1,16 +1,16 @@
-"""A run that is made for its losses, to compare what FP8 and bf16 learn."""
+"""Loss runs: runs made for their losses, to compare FP8 with bf16."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-MOST = 10**18
+MAX_COUNT = 10**18
 
 
 class LossRun(NamedTuple):
-    """How a run is trained: the initial weights' seed, linear warmup, length [steps].
+    """How a loss run is trained: seed of the weights, linear warmup, length [steps].
 
-    The data are the same in all. ``config_warmup_steps`` is the config's own warmup,
+    All runs see the same data. ``config_warmup_steps`` is the config's own warmup,
     ``may_change`` says whether the search may write another one.
     """
 
@@ -21,7 +21,7 @@ class LossRun(NamedTuple):
     may_change: bool = False
 
     def training(self) -> dict[str, int]:
-        """What a worker needs to know of it."""
+        """Return the fields of ``Spec`` that it sets in a worker."""
         return {
             "seed": self.seed,
             "warmup_steps": self.warmup_steps,
@@ -29,13 +29,13 @@ class LossRun(NamedTuple):
         }
 
 
-def parse_loss_run(told: Any) -> LossRun | None:
-    """The loss run of a record's JSON; ``None`` where that is none."""
+def parse_loss_run(data: Any) -> LossRun | None:
+    """Return the loss run in a record's JSON; ``None`` if it is not valid."""
     try:
-        found = LossRun(**told)
+        run = LossRun(**data)
     except TypeError:
         return None
-    *counts, may_change = found
-    whole = all(type(n) is int and 0 <= n < MOST for n in counts)
-    sound = whole and found.steps > 0 and isinstance(may_change, bool)
-    return found if sound else None
+    *counts, may_change = run
+    valid = all(type(n) is int and 0 <= n < MAX_COUNT for n in counts)
+    valid = valid and run.steps > 0 and isinstance(may_change, bool)
+    return run if valid else None

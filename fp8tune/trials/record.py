@@ -1,7 +1,7 @@
-"""The record of a trial: one JSON line, left by every trial and read by replay.
+"""The record of a trial: one line of JSON, which replay can read.
 
-What comes from a worker or a file is checked here, once: a named field of another type
-than it should have counts as not told. What has no name here is kept in ``extra``.
+Input from workers and files is checked here, once. A known field of the wrong type
+counts as missing; unknown fields are kept in ``extra``.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class Record(NamedTuple):
     ``knobs`` maps config keys to the values tried. ``tokens_per_second`` is over all
     GPUs and counted steps, ``step_ms`` are these steps' times [ms]. ``peak_gib`` and
     ``reserved_gib`` are allocated and reserved memory of the fullest GPU [GiB].
-    ``cost_s`` is the trial's wall time with start and compile [s]. What was not
-    measured or told is 0 or empty.
+    ``cost_s`` is the trial's wall time with start and compile [s]. Unknown values are 0
+    or empty; ``float8_matmuls`` may be 0, so unknown is ``None``.
 
     How it ended: ``message``, and the stage that its process reached; ``import_s`` is
     how long it imported torch [s].
 
     Where it ran: ``capacity_gib`` is the memory of its GPU [GiB], ``environment`` names
     GPU and torch, ``versions`` the software, ``others`` the processes beside it;
-    ``unwatched`` says why the driver told nothing. A ``rehearsal`` ran on a CPU.
+    ``unwatched`` says why the GPU's state is unknown. A ``rehearsal`` ran on a CPU.
     ``synthetic_data``: not the config's own; ``None`` where that is not known.
 
     How its steps went: ``all_step_ms`` has every step, those that are ``discarded``
-    too; ``micro_batch_ms`` the micro-batches of each counted step, where these are the
-    samples; ``median_step_ms_95`` is the 95 % interval of their median.
+    too; a step ran ``micro_batches`` of its ``grad_accum`` and stands for all of them
+    (0: not known); ``median_step_ms_95`` is the 95 % interval of their median.
 
     One GPU that stands for many: ``extrapolated`` says how, ``extrapolation_error`` is
     relative; ``communication_ms`` is predicted and added to each step, and
@@ -111,11 +111,11 @@ class Record(NamedTuple):
     tokens_per_step: int = 0
     all_step_ms: tuple[float, ...] = ()
     discarded: tuple[Discarded, ...] = ()
-    micro_batch_ms: tuple[tuple[float, ...], ...] = ()
+    micro_batches: int = 0
     median_step_ms_95: tuple[float, ...] = ()
     recompiles: int = 0
     float8_linears: int = 0
-    float8_matmuls: int = 0
+    float8_matmuls: int | None = None
     power_w: float = 0.0
     tokens_per_joule: float = 0.0
     extrapolated: str = ""
@@ -134,7 +134,7 @@ class Record(NamedTuple):
 
     @property
     def never_began(self) -> bool:
-        """Whether it failed before its setting could matter."""
+        """Whether it failed before it built its model: not because of its setting."""
         return self.stage_reached in BEFORE_BUILD
 
     @property
@@ -164,23 +164,23 @@ class Record(NamedTuple):
         return ""
 
     def data(self) -> dict[str, Any]:
-        """The record as JSON has it; named fields that say nothing are left out."""
+        """Return the record's JSON object, without optional fields that are empty."""
         fields = self._asdict()
         extra = fields.pop("extra")
-        told = {
+        present = {
             name: value
             for name, value in fields.items()
             if name in CONTRACT or value != self._field_defaults[name]
         }
         if self.loss_run:
-            told["loss_run"] = self.loss_run._asdict()
+            present["loss_run"] = self.loss_run._asdict()
         for name, kind in (("others", OtherProcess), ("discarded", Discarded)):
-            if name in told:
-                told[name] = [kind._asdict(each) for each in told[name]]
-        return {**told, **extra}
+            if name in present:
+                present[name] = [kind._asdict(each) for each in present[name]]
+        return {**present, **extra}
 
     def line(self) -> str:
-        """The record as one line of JSON, without its line ending."""
+        """Return the record as one line of JSON, without its line ending."""
         return json.dumps(self.data(), allow_nan=False)
 
 
@@ -190,23 +190,23 @@ _NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")
 
 
 def positive(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number above 0."""
+    """Return whether a value is a number above 0."""
     return _plain(value) and 0 < value < MAX_NUMBER
 
 
 def _plain(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number that can be computed with."""
+    """Return whether a value is a finite number that is not a bool."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and abs(value) < MAX_NUMBER
 
 
 def parse(line: str) -> Record:
-    """Read one line; raises ``BadRecord``."""
+    """Parse one line; raises ``BadRecord``."""
     return from_data(load(line))
 
 
 def load(line: str) -> dict[str, Any]:
-    """The JSON object of one line; raises ``BadRecord``.
+    """Return the JSON object of one line; raises ``BadRecord``.
 
     NaN, infinities and integers that TOML cannot hold are read as null.
     """
@@ -242,9 +242,9 @@ def _fits(value: int) -> bool:
     return -(1 << 63) <= value < 1 << 63
 
 
-def from_data(told: Mapping[str, Any]) -> Record:
-    """The record of a JSON object; raises ``BadRecord``."""
-    data = dict(told)
+def from_data(fields: Mapping[str, Any]) -> Record:
+    """Return the record in a JSON object; raises ``BadRecord``."""
+    data = dict(fields)
     knobs, outcome = data.pop("knobs", None), data.pop("outcome", None)
     if not isinstance(knobs, dict) or not all(map(_is_scalar, knobs.values())):
         raise BadRecord("`knobs` maps config keys to plain values")
@@ -295,6 +295,10 @@ def _count(value: Any) -> int:
     return value if type(value) is int and 0 < value < MAX_NUMBER else 0
 
 
+def _known_count(value: Any) -> int | None:
+    return 0 if value == 0 and type(value) is int else _count(value) or None
+
+
 def _positive(value: Any) -> float:
     return float(value) if positive(value) else 0.0
 
@@ -309,18 +313,13 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def _series(value: Any) -> tuple[float, ...]:
-    """Numbers up to the first that is none."""
+    """Return the numbers before the first value that is not one."""
     numbers: list[float] = []
     for each in value if isinstance(value, (list, tuple)) else ():
         if not _plain(each):
             break
         numbers.append(float(each))
     return tuple(numbers)
-
-
-def _many_series(value: Any) -> tuple[tuple[float, ...], ...]:
-    every = value if isinstance(value, (list, tuple)) else ()
-    return tuple(_series(each) for each in every)
 
 
 def _others(value: Any) -> tuple[OtherProcess, ...]:
@@ -348,7 +347,8 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "rehearsal": _flag,
     "synthetic_data": _known_flag,
     **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),
-    **dict.fromkeys(("recompiles", "float8_linears", "float8_matmuls"), _count),
+    **dict.fromkeys(("recompiles", "micro_batches", "float8_linears"), _count),
+    "float8_matmuls": _known_count,
     **dict.fromkeys(("import_s", "capacity_gib", "sm_mhz"), _positive),
     **dict.fromkeys(("temperature_c", "power_w", "tokens_per_joule"), _positive),
     **dict.fromkeys(("all_step_ms", "median_step_ms_95"), _series),
@@ -358,14 +358,13 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "versions": _texts,
     "others": _others,
     "discarded": _discarded,
-    "micro_batch_ms": _many_series,
     "loss_run": parse_loss_run,
 }
 """How each named field is read."""
 
 
 def parse_all(lines: Iterable[str]) -> Iterator[Record]:
-    """Read many lines; ``BadRecord`` names the line. Empty lines are passed over."""
+    """Parse many lines, without empty ones; ``BadRecord`` names the line."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:

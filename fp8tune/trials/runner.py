@@ -11,9 +11,9 @@ from fp8tune.trials.record import Record
 class TrialLimits(NamedTuple):
     """How long a trial may take [s].
 
-    It has ``deadline_s``; while it makes steps it may take up to ``stepping_s``. Where
-    all is measured but the count of FP8 matmuls when the time is up, ``matmuls`` of an
-    earlier trial of the setting hold. On a GPU its steps last at least ``least_s``.
+    It has ``deadline_s``; while it makes steps it may take up to ``stepping_s``. On a
+    GPU its steps last at least ``least_s``. ``matmuls`` are the FP8 matmuls of a step
+    that an earlier trial of the setting counted; 0: count them.
     """
 
     deadline_s: float

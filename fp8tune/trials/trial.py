@@ -1,4 +1,4 @@
-"""A trial's place in its study."""
+"""A trial: a record with its place in the study."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ class Trial(NamedTuple):
         return self.budget_s < math.inf
 
     def data(self) -> dict[str, Any]:
-        """The trial as JSON has it: its record, and its place in the study."""
+        """Return the trial's JSON object: its record and its place in the study."""
         fields = self._asdict()
         del fields["record"], fields["number"]
-        told = {
+        place = {
             name: value
             for name, value in fields.items()
             if name == "stage" or value != self._field_defaults[name]
         }
-        return {**self.record.data(), "trial": self.number, **told}
+        return {**self.record.data(), "trial": self.number, **place}
 
 
 def parse_trial(number: int, line: str) -> Trial:
-    """Read a line of a study; raises ``BadRecord``."""
+    """Parse a line of a study; raises ``BadRecord``."""
     return trial_from_data(number, load(line))
 
 
-def trial_from_data(number: int, told: dict[str, Any]) -> Trial:
-    """The trial of a JSON object; raises ``BadRecord``."""
-    data = dict(told)
+def trial_from_data(number: int, fields: dict[str, Any]) -> Trial:
+    """Return the trial in a JSON object; raises ``BadRecord``."""
+    data = dict(fields)
     data.pop("trial", None)
     stage, process = data.pop("stage", "search"), data.pop("process", 0)
     budget, cut_off = data.pop("budget_s", None), data.pop("cut_off", False)
@@ -74,5 +74,5 @@ def trial_from_data(number: int, told: dict[str, Any]) -> Trial:
 
 
 def timed(trials: Iterable[Trial]) -> list[Trial]:
-    """The trials that tell how fast a setting is: all but those that compare losses."""
+    """Return the trials that measure speed: all but loss runs."""
     return [trial for trial in trials if trial.stage != "stability"]

@@ -58,7 +58,7 @@ def test_a_stale_entry_fails(written, fp8tune):
     assert outcome.err.splitlines() == [
         "stale: base:2: a.toml no longer has fp8-with-tensor-parallel at "
         "distributed.tp",
-        "the baseline is stale: the same command with --update-baseline mends it",
+        "the baseline is stale: the same command with --update-baseline fixes it",
     ]
     assert fp8tune("lint", ".", "--baseline", "base", "--fail-on", "never").code == 0
 

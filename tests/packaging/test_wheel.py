@@ -49,7 +49,8 @@ def test_every_rule_is_in_the_wheel(names, repository):
         "fp8tune/py.typed",
         "fp8tune/facts/gpus.toml",
         "fp8tune/facts/fp8_gemm_h100.csv",
-        "fp8tune/search/report/page.html",
+        "fp8tune/report/templates/report.css",
+        "fp8tune/report/templates/report.html",
         "fp8tune/trainers/kempnerforge/schema.toml",
     ],
 )
@@ -67,7 +68,7 @@ def test_nothing_else_is_in_the_wheel(names, repository):
     assert {name for name in inside if name.endswith(".py")} == modules
     assert {name.split("/")[0] for name in inside} == {"fp8tune"}
     kinds = {name.rpartition(".")[2] for name in inside}
-    assert kinds == {"py", "toml", "csv", "html", "typed"}
+    assert kinds == {"py", "toml", "csv", "html", "css", "typed"}
 
 
 def test_metadata(wheel, names):

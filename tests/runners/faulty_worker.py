@@ -19,11 +19,12 @@ def sound(spec, steady_s=0.0, **more):
     say(stage="import")
     say(stage="build", torch="none", device="CPU")
     say(stage="first_step", float8_linears=1, checkpointed=0)
-    say(step=0, ms=1.0, loss=1.0, grad_norm=1.0)
+    say(step=0, ms=1.0, step_ms=1.0, loss=1.0, grad_norm=1.0)
     say(stage="steady")
     if steady_s:
         time.sleep(steady_s)
-        say(step=1, ms=1e3 * steady_s, loss=1.0, grad_norm=1.0)
+        ms = 1e3 * steady_s
+        say(step=1, ms=ms, step_ms=ms, loss=1.0, grad_norm=1.0)
     say(stage="profile")
     fp8, matmuls = spec["precision"] == "fp8", 3 * spec["grad_accum"]
     done = {"step_ms": [1.0], "tokens_per_second_per_rank": 100.0, "peak_gib": 1.0}

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from fp8tune.runners import process
-from fp8tune.runners.process import listen
+from fp8tune.runners.process import run_worker
 
 LONG = 600.0
 """Seconds that only a worker which hangs takes."""
 
 
 def heard(code, total=LONG, **stages):
-    return listen([sys.executable, "-c", code], stages, total)
+    return run_worker([sys.executable, "-c", code], stages, total)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ for _ in range(4):
 
 def test_the_time_of_a_stage_counts_from_its_last_line(leaps):
     command = [sys.executable, "-c", FIVE_LINES]
-    said = listen(command, {"a": LONG}, 100 * LONG, hear=leaps)
+    said = run_worker(command, {"a": LONG}, 100 * LONG, on_event=leaps)
     assert (said.ended, len(said.events)) == ("exit", 5)
 
 
@@ -113,5 +113,7 @@ def test_what_keeps_the_output_open_is_not_waited_for(monkeypatch, code, ended, 
 def test_what_makes_steps_gets_the_time_that_it_needs(leaps, then, needs, ended, steps):
     code = f"for _ in range(4):\n print('{{\"step\": 1}}', flush=True)\n {then}"
     command = [sys.executable, "-c", code]
-    said = listen(command, {}, LONG, hear=leaps, needs=lambda _event: needs)
+    said = run_worker(
+        command, {}, LONG, on_event=leaps, extra_seconds=lambda _event: needs
+    )
     assert (said.ended, len(said.events)) == (ended, steps)

@@ -13,8 +13,6 @@ from fp8tune.runners.steady import (
     interval,
     last_change,
     steady,
-    steady_by_micro_batch,
-    step_samples,
 )
 
 
@@ -47,47 +45,6 @@ def level(count, middle=100.0, seed=1, deviation=0.0015):
 )
 def test_where_the_last_level_begins(times, start):
     assert last_change(times) == start
-
-
-def accumulated(*levels, micro_batches=8, tail=30.0):
-    """Steps of micro-batches [ms]; the last one of each has the optimizer as well."""
-    steps = [level(micro_batches, middle, n) for n, middle in enumerate(levels)]
-    return [[*step[:-1], step[-1] + tail] for step in steps]
-
-
-@pytest.mark.parametrize(
-    ("levels", "events", "found"),
-    [
-        ([300, 100, 100], {}, Steady(2, (Left(0, 1, "warm-up"),), True)),
-        # the step of an event is out, and so is one whose level changes on its way
-        (
-            [300, 100, 100, 100],
-            {2: "allocator"},
-            Steady(3, (Left(0, 1, "warm-up"), Left(2, 2, "allocator")), True),
-        ),
-        (
-            [300, 100, 104, 100, 100],
-            {},
-            Steady(3, (Left(0, 1, "warm-up"), Left(2, 2, "change of level")), True),
-        ),
-        # too few micro-batches after the event
-        ([300, 100, 100], {2: "recompile"}, Steady(2, (Left(0, 1, "warm-up"),), False)),
-    ],
-)
-def test_steps_that_count_by_their_micro_batches(levels, events, found):
-    assert steady_by_micro_batch(accumulated(*levels), events, 2) == found
-
-
-def test_micro_batches_say_what_a_step_takes():
-    micro = accumulated(100, 100)
-    steps = [math.fsum(step) for step in micro]
-    said = step_samples(steps, micro)
-    assert step_samples(steps) == steps
-    assert len(said) == 2 * 7  # but the last one of a step
-    assert statistics.median(said) == pytest.approx(statistics.median(steps))
-    assert half_width(said) == pytest.approx(
-        half_width([t for m in micro for t in m[:-1]])
-    )
 
 
 @pytest.mark.parametrize("deviation", [0.0005, 0.0015, 0.02, 0.1])

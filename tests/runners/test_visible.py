@@ -2,7 +2,12 @@
 
 import pytest
 
-from fp8tune.runners.visible import Visible, found, listed, wanted
+from fp8tune.runners.visible import (
+    Visible,
+    first_visible_name,
+    listed_gpus,
+    visible_gpu,
+)
 
 LISTING = """\
 GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-11aa)
@@ -28,4 +33,4 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-22bb)
 )
 def test_the_gpu_or_slice_that_torch_takes(devices, is_):
     environment = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
-    assert found(wanted(environment), listed(LISTING)) == is_
+    assert visible_gpu(first_visible_name(environment), listed_gpus(LISTING)) == is_

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.watch import Guard, beside, summary
+from fp8tune.runners.watch import Guard, summary, with_gpu_state
 from fp8tune.trials.record import process_names
 from tests.search.tries import GIVEN, ran
 
@@ -46,7 +46,8 @@ def test_who_joins_during_a_trial_is_named_too():
     guard = Guard(Seen(before, before, after))
     said = guard.free(100.0)
     assert (
-        process_names(beside(ran(GIVEN), said, {}).others) == "python (pid 7, 69.0 GiB)"
+        process_names(with_gpu_state(ran(GIVEN), said, {}).others)
+        == "python (pid 7, 69.0 GiB)"
     )
     said = guard.free(100.0, said)
     assert said["gpu_used_gib"] == 69.0
@@ -147,7 +148,7 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
     ],
 )
 def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
-    found = beside(ran(GIVEN, outcome=outcome), before, steady)
+    found = with_gpu_state(ran(GIVEN, outcome=outcome), before, steady)
     assert (found.outcome, found.data().get("message")) == (then, message)
     assert found.data().items() >= {**before, **steady}.items()
 
@@ -156,16 +157,16 @@ def test_what_the_gpu_makes_of_a_trial(outcome, before, steady, then, message):
     ("before", "then"), [({}, "ok"), (LITTLE, "ok"), (OTHERS, "launch")]
 )
 def test_memory_that_others_hold_is_no_lack_of_the_setting(before, then):
-    found = beside(ran(GIVEN, more={"alloc_retries": 2}), before, {})
+    found = with_gpu_state(ran(GIVEN, more={"alloc_retries": 2}), before, {})
     assert found.outcome == then
     assert bool(found.memory_shortage) == (then == "ok")
 
 
 def test_the_driver_is_a_version_of_the_trial():
     found = ran(GIVEN, more={"versions": {"torch": "2.13.0"}})
-    said = beside(found, {}, {}, "580.82.07").versions
+    said = with_gpu_state(found, {}, {}, "580.82.07").versions
     assert said == {"torch": "2.13.0", "driver": "580.82.07"}
-    assert not beside(ran(GIVEN), {}, {}, "580.82.07").versions
+    assert not with_gpu_state(ran(GIVEN), {}, {}, "580.82.07").versions
 
 
 def test_the_gpu_in_the_steady_time():

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.search.answer import answer
 from fp8tune.search.caveats import caveats
-from tests.search.report.studies import plan
+from tests.report.studies import plan
 from tests.search.tries import BEST, GIVEN, SPACE, confirmed, ran, trials
 
 SAID = "up to 5 % is the same: a CPU tells no more"

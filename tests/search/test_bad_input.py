@@ -191,7 +191,7 @@ FREE = (
     *("capacity_gib", "alloc_retries", "recompiles", "float8_matmuls", "power_w"),
     *("tokens_per_joule", "median_step_ms_95", "message", "environment"),
     *("stage_reached", "tokens_per_step", "synthetic_data", "settled", "grad_accum"),
-    *("extrapolated", "extrapolation_error", "rehearsal", "gpu_busy", "micro_batch_ms"),
+    *("extrapolated", "extrapolation_error", "rehearsal", "gpu_busy", "micro_batches"),
 )
 
 

@@ -6,7 +6,7 @@ from fp8tune.facts import calibration
 from fp8tune.search.calibrate import measured
 from fp8tune.search.prior import CORRECTED, prior_of_job
 from fp8tune.search.sampler.memory import PRIOR_ERROR
-from tests.search.report.studies import H200, MINE, config, plan, told
+from tests.report.studies import H200, MINE, config, plan, told
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
 
 

@@ -56,7 +56,7 @@ SLOWER_THEN = [*RECORDS, ran(BEST, 150, cost_s=300.0)]
 
 def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
     """Nor would two of them: the setting had no chance."""
-    search, _, stages = searched(SLOWER_THEN, budget=390.0)
+    search, _, stages = searched(SLOWER_THEN, budget=330.0)
     last = search.study.trials[-1]
     assert (stages[-1], last.cut_off) == (("confirm", BEST), True)
     assert (last.record.outcome, last.record.cost_s) == ("hang", 178.0)

@@ -47,7 +47,7 @@ def test_a_large_gap_is_found():
 )
 def test_real_runs_of_the_rehearsal(name, said, least):
     runs = pool(CURVES)
-    steps = runs.bf16[0].how.steps
+    steps = runs.bf16[0].loss_run.steps
     found = [verdict(recorded(runs, name, random.Random(n)), steps) for n in range(40)]
     assert sum(verdict == said for verdict, _ in found) >= least
 
@@ -55,7 +55,7 @@ def test_real_runs_of_the_rehearsal(name, said, least):
 def test_real_fp8_stays_inside_the_spread_of_real_bf16_seeds():
     runs = pool(CURVES)
     train = recorded(runs, "FP8", random.Random(0))
-    assert verdict(train, runs.bf16[0].how.steps) == ("inside", 6)
+    assert verdict(train, runs.bf16[0].loss_run.steps) == ("inside", 6)
 
 
 def test_without_real_runs_the_generated_ones_are_there(tmp_path):

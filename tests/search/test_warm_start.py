@@ -18,7 +18,7 @@ from fp8tune.search.warm_start import (
     similar_studies,
     trials_of_start,
 )
-from tests.search.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
+from tests.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
 from tests.search.tries import BEST, but
 
 HERE = {

@@ -38,7 +38,7 @@ def test_the_report_names_the_file_that_was_written(replay, tmp_path):
     ):
         replay(RECORDS, *options)
         page = next(tmp_path.glob(".fp8tune/*/report.html")).read_text()
-        assert f"fp8tune lint {written}</pre>" in page
+        assert f"fp8tune lint {written}\n</pre>" in page
 
 
 def test_diff_and_in_place_and_output(replay, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.corrected import Corrected
@@ -13,7 +13,6 @@ from fp8tune.lint.explain.fact import FactPage
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.myths import Myth
 from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
-from fp8tune.lint.explain.values import rows, said
 from fp8tune.lint.snippet import Painter
 from fp8tune.lint.wording import plain, shown
 
@@ -199,7 +198,7 @@ def tree(node: Node, indent: str = "  ") -> list[str]:
     What was shown above is named again, and its value if that is one number.
     """
     again = node.origin == SEEN and isinstance(node.value, (dict, list))
-    value = said(node.value, node.unit) if node.known else "unknown"
+    value = in_one_line(node.value, node.unit) if node.known else "unknown"
     origin = f"  ({node.origin})" if node.origin else ""
     equals = "" if again else f" = {value}"
     lines = _hanging(f"{node.name}{equals}{origin}", indent, f"{indent}    ")
@@ -210,6 +209,52 @@ def tree(node: Node, indent: str = "  ") -> list[str]:
     for each in node.inputs:
         lines += tree(each, f"{indent}  ")
     return lines
+
+
+def _number(value: Any) -> str:
+    """Return a value as text, fractions with six digits."""
+    return f"{value:.6g}" if type(value) is float else shown(value)
+
+
+def in_one_line(value: Any, unit: str) -> str:
+    """Return a value in one line with its unit; for a table, that its rows follow."""
+    if rows(value, unit):
+        return f"the sums below [{unit}]" if unit else "the table below"
+    text = _named_numbers(value) if value and _is_named(value) else _number(value)
+    return f"{text} {unit}".strip()
+
+
+def rows(value: Any, unit: str) -> list[str]:
+    """Return a line for each row of a table of named numbers, else no line.
+
+    Numbers with a unit are parts of a sum, which comes first; empty parts are left out.
+    """
+    each: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        each = list(value.items())
+    elif isinstance(value, list):
+        each = [("", row) for row in value]
+    if not all(_is_named(row) for _, row in each):
+        return []
+    return [f"{name}: {_row(row, unit)}".removeprefix(": ") for name, row in each]
+
+
+def _is_named(value: Any) -> TypeGuard[dict[str, float]]:
+    return isinstance(value, dict) and all(
+        type(part) in (int, float) for part in value.values()
+    )
+
+
+def _row(row: dict[str, float], unit: str) -> str:
+    if not unit:
+        return _named_numbers(row)
+    parts = {name: part for name, part in row.items() if part}
+    equals = f" = {_named_numbers(parts)}" if parts else ""
+    return f"{_number(float(sum(parts.values())))}{equals}"
+
+
+def _named_numbers(row: dict[str, float]) -> str:
+    return ", ".join(f"{name} {_number(part)}" for name, part in row.items())
 
 
 def prose(words: str, indent: str = "  ") -> list[str]:

@@ -1,4 +1,4 @@
-"""From a plain model to the one that trains: FP8, AC, sharding, compile, in this order.
+"""Build the model that a trial trains: FP8, AC, sharding, compile, in this order.
 
 The order is the trainers': linears become ``Float8Linear`` before anything wraps them,
 checkpointing wraps blocks before FSDP2 shards them, and the whole is compiled last.
@@ -27,13 +27,13 @@ DTYPES = {
     "fp16": torch.float16,
     "fp32": torch.float32,
 }
-"""Dtype of weights and of all that FP8 does not compute."""
+"""Dtype of weights, and of computations that are not in FP8."""
 
 
 def to_float8(model: nn.Module, spec: Spec) -> int:
-    """Make the linears that the trainer converts into FP8 ones; how many there are.
+    """Convert the linears that the trainer converts to FP8; return how many.
 
-    ``spec.fp8_skips`` are words of module names that stay in bf16. Raises what torchao
+    ``spec.fp8_skips`` are parts of module names that stay in bf16. Raises what torchao
     raises.
     """
     if spec.precision != "fp8":
@@ -54,7 +54,7 @@ def to_float8(model: nn.Module, spec: Spec) -> int:
 
 
 def checkpoint(model: nn.Module, spec: Spec) -> int:
-    """Wrap what the AC mode covers: every block, or its attention; how many."""
+    """Checkpoint every block, or its attention, by the AC mode; return how many."""
     if spec.ac == "none":
         return 0
     kind = Attention if spec.ac_attention_only else Block
@@ -73,7 +73,7 @@ def shard(model: Decoder, spec: Spec) -> None:
     """Shard the model with FSDP2 over ``dp_shard`` ranks; this process is rank 0.
 
     The other ranks do not exist: their process group is a fake one, and the collectives
-    act as if every rank held this rank's weights and gradients (``pretend``).
+    act as if every rank held this rank's weights and gradients (``fake_collectives``).
     Parameters, gradients, optimizer state and buffers have their true sizes, so memory
     and compute are real; the loss is not that of the run. After the forward pass the
     root's weights are freed as the blocks' are: that is the trainer's choice
@@ -86,7 +86,7 @@ def shard(model: Decoder, spec: Spec) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    from fp8tune.runners.builtin.pretend import OwnShare, RepeatedShare
+    from fp8tune.runners.builtin.fake_collectives import OwnShare, RepeatedShare
 
     init_process_group("fake", rank=0, world_size=spec.dp_shard, store=FakeStore())
     mesh = init_device_mesh(spec.device, (spec.dp_shard,), mesh_dim_names=("dp_shard",))
@@ -115,14 +115,14 @@ def avoid_slow_kernels(spec: Spec) -> None:
 def build(
     spec: Spec, built: Callable[[], None] = lambda: None
 ) -> tuple[Decoder, dict[str, int]]:
-    """The model, ready to train, and counts of what was converted and wrapped.
+    """Return the model, ready to train, and counts of what was converted and wrapped.
 
-    One rank of many never holds the whole model: it is built without storage, and gets
-    its share of the weights when it is sharded. Tied weights would come apart so, and
-    are built whole. The trainer builds all models whole first (parallel.py,
-    build_parallel_model), which takes ``memory.init_gib`` once: a trial does not see
-    that, so a search of what is too large for it is refused beforehand.
-    ``built`` hears when the plain model is there, to be converted.
+    One rank of many never holds the whole model: it is built without storage and gets
+    its share of the weights when it is sharded. Tied weights would be separated by that
+    and are built whole. The trainer builds all models whole first (parallel.py,
+    build_parallel_model), which takes ``memory.init_gib`` once. A trial does not see
+    that, so a search refuses models that are too large for it before any trial.
+    ``built`` is called when the plain model exists, before it is converted.
     """
     torch.manual_seed(spec.seed)
     if spec.device == "cpu":

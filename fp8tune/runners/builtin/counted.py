@@ -1,4 +1,4 @@
-"""Which steps of a finished trial count, how sure their median is, and its energy."""
+"""Correct a finished record: throttled steps, interval of the median, energy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fp8tune.runners.gpu import Sample
-from fp8tune.runners.steady import LEAST, interval, step_samples
-from fp8tune.runners.watch import slows
+from fp8tune.runners.steady import LEAST, interval
+from fp8tune.runners.watch import is_throttled
 from fp8tune.trials.record import Discarded, Record
 
 MOST_SLOWED = 0.5
-"""Share of the steps with a throttled GPU from which a trial says nothing."""
+"""Share of throttled steps from which the whole trial counts as throttled."""
 AVERAGE_S = 1.0
 """The time before a sample that its watts are the mean of [s] (NVML reference,
 nvmlDeviceGetPowerUsage: on Ampere but GA100, and newer)."""
@@ -24,15 +24,15 @@ METERED_S = 1.0
 within 1 %."""
 
 
-def without_slowed(
+def without_throttled_steps(
     found: Record, events: Sequence[dict[str, Any]], samples: Sequence[Sample]
 ) -> Record:
-    """A record without the steps in which the GPU throttled.
+    """Return a record without the steps in which the GPU was throttled.
 
-    Of ``all_step_ms`` the last ones count so far, each ``events`` with a step has its
-    end and its time.
+    So far the last of ``all_step_ms`` count. Each step of ``events`` has its end and
+    its time.
     """
-    times = [sample.time for sample in samples if slows(sample)]
+    times = [sample.time for sample in samples if is_throttled(sample)]
     steps = _ends(events)
     first = len(found.all_step_ms) - len(found.step_ms)
     counted = range(first, first + len(found.step_ms))
@@ -48,11 +48,8 @@ def without_slowed(
     )
     keep = [number not in slowed for number in counted]
     kept = tuple(itertools.compress(found.step_ms, keep))
-    micro = tuple(itertools.compress(found.micro_batch_ms, keep))
-    if micro:
-        found = found._replace(micro_batch_ms=micro)
     many_slowed = len(slowed) > MOST_SLOWED * len(found.step_ms)
-    if many_slowed or len(step_samples(kept, micro)) < LEAST:
+    if many_slowed or len(kept) < LEAST:
         why = f"{len(slowed)} of {len(counted)} steps were throttled"
         return found._replace(outcome="throttled", message=why)
     gain = statistics.median(found.step_ms) / statistics.median(kept)
@@ -61,7 +58,7 @@ def without_slowed(
 
 
 def _ends(events: Sequence[dict[str, Any]]) -> dict[int, tuple[float, float]]:
-    """When each step ended and how long it took [s]."""
+    """Return when each step ended and how long it took [s]."""
     return {e["step"]: (e["at"], e["ms"] / 1e3) for e in events if "step" in e}
 
 
@@ -74,9 +71,9 @@ def power(
 ) -> dict[str, Any]:
     """Return ``power_w``, the mean watts of the counted steps; nothing if unknown.
 
-    By the driver's energy counter, which ``energy_counter`` says, else by its watts. A
-    sample of these is of the time before it: it counts where all of that is counted
-    steps.
+    By the driver's energy counter, then with ``energy_counter``, else by its watts. A
+    sample of watts is a mean over the time before it: it counts if all of that time is
+    in counted steps.
     """
     stretches = list(_stretches(found, _ends(events)))
     metered = [_metered(samples, start, end) for start, end in stretches]
@@ -98,23 +95,23 @@ def _metered(
 ) -> tuple[float, float]:
     """Return the seconds between a stretch's first and last sample, and its joules.
 
-    Zeros where the counter is not told or starts again, as with another driver.
+    Zeros if the counter is missing or starts again, as with another driver.
     """
-    told = [
+    read = [
         (sample.time, sample.energy_j)
         for sample in samples
         if sample.time is not None and sample.energy_j is not None
         if start <= sample.time <= end
     ]
-    if not told or told[-1][1] < told[0][1]:
+    if not read or read[-1][1] < read[0][1]:
         return 0.0, 0.0
-    return told[-1][0] - told[0][0], told[-1][1] - told[0][1]
+    return read[-1][0] - read[0][0], read[-1][1] - read[0][1]
 
 
 def _stretches(
     found: Record, ends: Mapping[int, tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
-    """From when to when a record's steps count, one after the other [s since 1970]."""
+    """Yield begin and end of each stretch of counted steps [s since 1970]."""
     out = {
         number
         for left in found.discarded
@@ -129,8 +126,8 @@ def _stretches(
         yield end - took, ends[numbers[-1]][0]
 
 
-def summed_up(found: Record, ranks: int) -> Record:
-    """A record with the interval of its median step, and with its energy.
+def with_interval_and_energy(found: Record, ranks: int) -> Record:
+    """Return a record with the interval of its median step, and with its energy.
 
     ``joules_per_step`` is one GPU's, the mean of the counted steps;
     ``tokens_per_joule`` is that GPU's share of their tokens by their joules, slow ones
@@ -138,9 +135,8 @@ def summed_up(found: Record, ranks: int) -> Record:
     """
     if not found.ok:
         return found
-    times = step_samples(found.step_ms, found.micro_batch_ms)
-    if len(times) > 1:
-        found = found._replace(median_step_ms_95=interval(times))
+    if len(found.step_ms) > 1:
+        found = found._replace(median_step_ms_95=interval(found.step_ms))
     if not found.power_w:
         return found
     added = found.communication_ms

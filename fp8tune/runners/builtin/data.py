@@ -1,8 +1,8 @@
-"""Tokens for a trial: the user's shards where they are named, else a made-up language.
+"""Tokens for a trial: the user's shards if the config names them, else synthetic data.
 
-The made-up one has structure to learn, because zeros or noise have other kernels'
-numerics and no loss to compare: words of common letters, each letter following from
-the one before by a fixed rule, with frequencies after Zipf's law.
+Synthetic data has structure to learn, since zeros or noise differ in numerics and have
+no loss to compare. It consists of words whose tokens follow from the first by a fixed
+rule; the words' frequencies follow Zipf's law.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch import Tensor
 from fp8tune.runners.builtin.spec import Spec
 
 WORD = 16
-"""Tokens that follow from their first one."""
+"""Tokens of a synthetic word."""
 
 
 class BadData(Exception):
-    """The user's data cannot be trained on, whatever the setting: says why."""
+    """The user's data cannot be trained on with any setting: says why."""
 
 
 class ShortData(Exception):
@@ -29,15 +29,15 @@ class ShortData(Exception):
 
 
 def batches(spec: Spec) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs and labels, both [micro_batch, seq_len], without end."""
-    stream = shards(spec) if spec.data_files else made_up(spec)
+    """Yield inputs and labels, both [micro_batch, seq_len], without end."""
+    stream = shards(spec) if spec.data_files else synthetic_tokens(spec)
     for tokens in stream:
         moved = tokens.to(spec.device)  # waits, as scripts/train.py:804 does
         yield moved[:, :-1].contiguous(), moved[:, 1:].contiguous()
 
 
-def made_up(spec: Spec) -> Iterator[Tensor]:
-    """Token ids [micro_batch, seq_len + 1]."""
+def synthetic_tokens(spec: Spec) -> Iterator[Tensor]:
+    """Yield synthetic token ids [micro_batch, seq_len + 1] without end."""
     generator = torch.Generator().manual_seed(spec.data_seed)
     rule = torch.randperm(spec.vocab_size, generator=generator)
     words = [torch.arange(spec.vocab_size)]
@@ -55,11 +55,11 @@ def made_up(spec: Spec) -> Iterator[Tensor]:
 
 
 def shards(spec: Spec) -> Iterator[Tensor]:
-    """Sequences from token files, over and over, in the files' order.
+    """Yield token ids [micro_batch, seq_len + 1] from the user's files, in a loop.
 
-    A micro-batch may go on in the next file. Raises ``ShortData`` where all files hold
-    less than one, ``BadData`` where they hold no sequence, an id that the model does
-    not have, or cannot be read.
+    A micro-batch may continue in the next file. Raises ``ShortData`` if all files hold
+    less than one micro-batch; ``BadData`` if a file cannot be read, if they hold no
+    sequence, or an id that the model does not have.
     """
     size, rows = spec.seq_len + 1, 0
     opened = list(_opened(spec.data_files))
@@ -90,9 +90,9 @@ def shards(spec: Spec) -> Iterator[Tensor]:
 
 
 def _opened(names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Files and their ids; raises ``BadData`` where one of them cannot be read.
+    """Yield each file and its token ids; raises ``BadData`` for an unreadable file.
 
-    As the trainer reads them: raw where the first ends in ``.bin``, else as arrays.
+    As the trainer reads them: raw if the first ends in ``.bin``, else as arrays.
     """
     read = _raw if Path(names[0]).suffix == ".bin" else _array
     for name in names:
@@ -101,12 +101,12 @@ def _opened(names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         except (EOFError, OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise BadData(
-                f"`{name}` cannot be read: {why}; mend or remove it"
+                f"`{name}` cannot be read: {why}; repair or remove it"
             ) from None
 
 
 def _raw(name: str) -> Any:
-    """Raw ids, mapped: of four bytes where the size allows it, else of two."""
+    """Map raw token ids: of four bytes if the file's size allows it, else of two."""
     import numpy
 
     size = Path(name).stat().st_size
@@ -115,7 +115,7 @@ def _raw(name: str) -> Any:
 
 
 def _array(name: str) -> Any:
-    """The array of a ``.npy``, mapped."""
+    """Map the array of a ``.npy`` file."""
     import numpy
 
     try:
@@ -133,7 +133,7 @@ def _begins(name: str, how: bytes) -> bool:
 
 
 def _check_ids(read: Tensor, spec: Spec, name: str) -> None:
-    """Raise ``BadData`` where the model has no embedding for an id."""
+    """Raise ``BadData`` if the model has no embedding for an id."""
     largest = int(read.max())
     if largest >= spec.vocab_size:
         what = f"`{name}` holds the id {largest}, the model's vocabulary has"

@@ -1,10 +1,10 @@
 """A mixture of experts: each token goes to its ``top_k`` best experts.
 
-As the trainer does it, since what that costs is measured here: tokens are sorted by
-expert and copied, expert by expert, into one tensor that is padded to the fullest one;
-all experts are one grouped matmul. In fp32, which that has not, they run one by one.
-Each router keeps its losses, and with them what they are computed from, until its block
-is run again (model/moe.py, model/router.py).
+It follows the trainer, since its costs are measured here. Tokens are sorted by expert
+and copied into one tensor, padded to the fullest expert; all experts are one grouped
+matmul. In fp32, which has no grouped matmul, experts run one by one. Each router keeps
+its losses, and with them their inputs, until its block runs again (model/moe.py,
+model/router.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 from fp8tune.runners.builtin.spec import Spec
 
 GROUPED = (torch.bfloat16, torch.float16)
-"""What a grouped matmul takes."""
+"""Dtypes that a grouped matmul takes."""
 
 grouped_mm: Callable[[Tensor, Tensor], Tensor] = torch._grouped_mm
 
@@ -26,8 +26,8 @@ grouped_mm: Callable[[Tensor, Tensor], Tensor] = torch._grouped_mm
 class Experts(nn.Module):
     """Router, experts, and a shared expert that every token passes.
 
-    ``balance`` is the loss that balances the router's load: 1 where all experts are
-    alike. ``spread`` is that of its logits, computed whether or not it counts.
+    ``balance`` is the loss that balances the router's load: 1 if all experts get the
+    same. ``spread`` is the loss of its logits, computed whether or not it counts.
     """
 
     balance: Tensor

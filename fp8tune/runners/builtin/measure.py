@@ -13,12 +13,11 @@ import torch
 
 from fp8tune.runners.builtin.spec import Spec
 from fp8tune.runners.builtin.step import Step, Training
-from fp8tune.runners.steady import (
-    Steady,
-    half_width,
-    steady,
-    steady_by_micro_batch,
-    step_samples,
+from fp8tune.runners.sampling import (
+    FEWEST_MICRO_BATCHES,
+    Steps,
+    micro_batches,
+    whole_step_ms,
 )
 
 GIB = 2**30
@@ -73,10 +72,10 @@ class Device:
 
 
 class Timed(NamedTuple):
-    """A step and its wall time [ms]; ``micro_ms`` are those of its micro-batches.
+    """A step, how long it ran [ms], and the times of its micro-batches [ms].
 
-    They add up to the step: the last one has the reduction of the gradients, clipping
-    and the optimizer.
+    These add up to it: the last one has the reduction of the gradients, clipping and
+    the optimizer.
     """
 
     ms: float
@@ -85,17 +84,30 @@ class Timed(NamedTuple):
 
 
 def timed_step(
-    training: Training, device: Device, number: int, say: Callable[..., None]
+    training: Training,
+    device: Device,
+    number: int,
+    say: Callable[..., None],
+    count: int = 0,
 ) -> Timed:
-    """Take a step and tell its time."""
+    """Take a step, of ``count`` micro-batches or of all, and report its time."""
     start = time.perf_counter()
-    step = training.step()
+    step = training.step(count)
     device.wait()
     ends = [start, *training.read_at[:-1], time.perf_counter()]
     micro_ms = [(end - begin) * 1e3 for begin, end in itertools.pairwise(ends)]
-    took_ms = math.fsum(micro_ms)
-    say(step=number, ms=took_ms, loss=step.loss, grad_norm=step.grad_norm)
-    return Timed(took_ms, micro_ms, step)
+    ran_ms = math.fsum(micro_ms)
+    whole_ms = whole_step_ms(micro_ms, training.spec.grad_accum)
+    losses = {"loss": step.loss, "grad_norm": step.grad_norm}
+    say(step=number, ms=ran_ms, step_ms=whole_ms, **losses)
+    return Timed(ran_ms, micro_ms, step)
+
+
+def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
+    """Take step 0: of a trial that measures, with the fewest micro-batches."""
+    spec = training.spec
+    count = 0 if spec.steps else min(spec.grad_accum, FEWEST_MICRO_BATCHES)
+    return timed_step(training, device, 0, say, count)
 
 
 def measure(
@@ -105,29 +117,62 @@ def measure(
     say: Callable[..., None],
     first: Timed,
 ) -> dict[str, Any]:
-    """Train until the median step time is known to ``spec.precise``.
+    """Train until the steps suffice by ``runners.sampling``; ``first`` is step 0.
 
-    Its samples are steps; where the fewest of those would take longer than
-    ``spec.enough_s``, they are micro-batches. After ``enough_s`` the fewest samples
-    have to do; for ``spec.least_s`` more are taken than the most. ``first`` is step 0.
+    Steps that accumulate for long run some of their micro-batches and stand for all.
     Which steps count is for ``runners.steady`` to say. Raises ``ArithmeticError`` where
     loss or gradient is not finite.
     """
-    run = _Run(spec, first)
+    steps = Steps(spec.sampling())
+    micro_ms = list(first.micro_ms)
+    steps.add(first.ms, whole_step_ms(first.micro_ms, spec.grad_accum))
     seen = _Seen(device)
     retries = [device.retries()]
     for number in itertools.count(1):
-        timed = timed_step(training, device, number, say)
+        count = micro_batches(spec.grad_accum, micro_ms)
+        timed = timed_step(training, device, number, say, count)
         check_finite(timed.step)
+        micro_ms += timed.micro_ms
         retries.append(device.retries())
-        run.add(timed, seen.new())
-        if run.suffices():
+        whole_ms = whole_step_ms(timed.micro_ms, spec.grad_accum)
+        steps.add(timed.ms, whole_ms, seen.new())
+        if steps.suffice():
             break
-    warm = retries[min(run.warm_up, len(retries)) - 1]
+    found = steps.steady()
+    kept = steps.whole_ms[min(found.start, len(steps.whole_ms) - 1) :]
+    speed = spec.tokens_per_step() / statistics.median(kept) * 1e3
+    warm = retries[min(steps.warm_up, len(retries)) - 1]
     return {
-        **run.result(),
+        "step_ms": kept,
+        "discarded": [left._asdict() for left in found.left],
+        "settled": found.settled,
+        "micro_batches": count,
+        "tokens_per_second_per_rank": speed,
         "alloc_retries": retries[-1] - warm,
         "recompiles": seen.graphs,
+    }
+
+
+def train_for_losses(
+    training: Training,
+    device: Device,
+    spec: Spec,
+    say: Callable[..., None],
+    first: Timed,
+) -> dict[str, Any]:
+    """Train for ``spec.steps`` steps, all of them reported; ``first`` is step 0.
+
+    Raises ``ArithmeticError`` where loss or gradient is not finite.
+    """
+    times = [first.ms]
+    for number in range(1, spec.steps):
+        timed = timed_step(training, device, number, say)
+        times.append(timed.ms)
+        check_finite(timed.step)
+    middle = statistics.median(times)
+    return {
+        "step_ms": times[1:] or times,
+        "tokens_per_second_per_rank": spec.tokens_per_step() / middle * 1e3,
     }
 
 
@@ -135,80 +180,6 @@ def check_finite(step: Step) -> None:
     """Raise ``ArithmeticError`` where loss or gradient is not finite."""
     if not (math.isfinite(step.loss) and math.isfinite(step.grad_norm)):
         raise ArithmeticError("NaN or infinity in loss or gradient")
-
-
-LONG_WARM_UP = 2
-"""Steps of warm-up where micro-batches are the samples: the first has no optimizer
-state yet, the second finds memory beside it."""
-
-
-class _Run:
-    """The steps of a trial so far, and what they amount to."""
-
-    def __init__(self, spec: Spec, first: Timed) -> None:
-        self._spec = spec
-        self._times = [first.ms]
-        self._micro = [first.micro_ms]
-        self._events: dict[int, str] = {}
-
-    def add(self, timed: Timed, event: str) -> None:
-        """Take a step, in which ``event`` happened, if that is not empty."""
-        if event:
-            self._events[len(self._times)] = event
-        self._times.append(timed.ms)
-        self._micro.append(timed.micro_ms)
-
-    @property
-    def _by_micro_batch(self) -> bool:
-        """Whether micro-batches are the samples, because steps are long."""
-        spec = self._spec
-        fewest = 1 + spec.warm_steps + spec.min_steps
-        long = fewest * min(self._times) > spec.enough_s * 1e3
-        return long and spec.grad_accum > 1
-
-    @property
-    def warm_up(self) -> int:
-        """Steps that never count."""
-        return LONG_WARM_UP if self._by_micro_batch else 1 + self._spec.warm_steps
-
-    def _steady(self) -> Steady:
-        if not self._by_micro_batch:
-            return steady(self._times, self._events, self.warm_up)
-        return steady_by_micro_batch(self._micro, self._events, self.warm_up)
-
-    def _samples(self, start: int) -> list[float]:
-        """Times of steps from ``start`` on, or of what stands for steps [ms]."""
-        times = self._times[start:]
-        micro = self._micro[start:] if self._by_micro_batch else []
-        return step_samples(times, micro)
-
-    def suffices(self) -> bool:
-        """Whether the steady samples are enough, or the most that are taken."""
-        spec, long = self._spec, self._by_micro_batch
-        if sum(self._times[self.warm_up :]) < spec.least_s * 1e3:
-            return False
-        taken = len(self._samples(self.warm_up))
-        late = sum(self._times[1:]) > spec.enough_s * 1e3
-        if taken >= spec.max_steps and (late or not long):
-            return True
-        found = self._steady()
-        kept = self._samples(found.start)
-        enough = found.settled and len(kept) >= spec.min_steps
-        return enough and (late or half_width(kept) <= spec.precise)
-
-    def result(self) -> dict[str, Any]:
-        """Which steps count, and the tokens/s that they make."""
-        found = self._steady()
-        start = min(found.start, len(self._times) - 1)
-        kept, micro = self._times[start:], self._micro[start:]
-        middle = statistics.median(kept)
-        return {
-            **({"micro_batch_ms": micro} if self._by_micro_batch else {}),
-            "step_ms": kept,
-            "discarded": [left._asdict() for left in found.left],
-            "settled": found.settled,
-            "tokens_per_second_per_rank": self._spec.tokens_per_step() / middle * 1e3,
-        }
 
 
 class _Seen:

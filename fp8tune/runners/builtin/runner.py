@@ -1,4 +1,4 @@
-"""Runs trials of our own model, each in a fresh process."""
+"""Run trials of fp8tune's own model, each in a fresh process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Target
-from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
+from fp8tune.runners.builtin.counted import (
+    power,
+    with_interval_and_energy,
+    without_throttled_steps,
+)
 from fp8tune.runners.builtin.spec import CannotBuild, Spec, from_job
-from fp8tune.runners.builtin.standin import as_many, depths, extrapolated
-from fp8tune.runners.builtin.told import record, span
-from fp8tune.runners.process import listen, own
-from fp8tune.runners.watch import Guard, beside, summary
+from fp8tune.runners.builtin.standin import depths, extrapolated, for_all_ranks
+from fp8tune.runners.builtin.worker_record import stage_times, worker_record
+from fp8tune.runners.process import module_command, run_worker
+from fp8tune.runners.watch import Guard, summary, with_gpu_state
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.loss_run import LossRun
@@ -42,7 +46,7 @@ cluster file systems, a first step may compile once more. The search's own deadl
 shorter."""
 
 SLACK = 2.0
-"""How much longer than its last step the following ones may take."""
+"""How many times its last step's time each following step may take."""
 
 _NO_CAUSE = re.compile(
     r"\s*$|\s+(?!\s|what\(\))|frame #"
@@ -52,10 +56,10 @@ _NO_CAUSE = re.compile(
 the ways of Python, torch and its profiler."""
 
 SCRATCH = "fp8tune-"
-"""How the names of folders begin that hold the files of a running trial."""
+"""Prefix of the folders that hold the files of a running trial."""
 
-WORKER = own("fp8tune.runners.builtin.worker")
-"""The command of a trial; it gets the file of its spec and this process's id."""
+WORKER = module_command("fp8tune.runners.builtin.worker")
+"""The command of a trial; it takes the file of its spec and this process's id."""
 
 
 class Setup(NamedTuple):
@@ -72,7 +76,7 @@ class Setup(NamedTuple):
     dp_shard: int = 1
     larger_gib: float = 0.0
     synthetic_data: str = ""
-    min_steps: int = 12
+    min_steps: int = 6
     max_steps: int = 40
     warm_steps: int = 3
     enough_s: float = math.inf
@@ -101,7 +105,7 @@ class Builtin:
         self.hear: Callable[[dict[str, Any]], None] = lambda _line: None
 
     def now(self) -> float:
-        """Wall time [s]."""
+        """Return wall time [s]."""
         return time.monotonic()
 
     def job(self, knobs: dict[str, Any]) -> Job:
@@ -116,7 +120,7 @@ class Builtin:
         return self.trainer.job(self.loaded._replace(values=values), self.target)
 
     def spec(self, knobs: dict[str, Any]) -> Spec:
-        """What a trial of these knobs builds; raises ``CannotBuild``."""
+        """Return what a trial of these knobs builds; raises ``CannotBuild``."""
         given = self.setup._asdict()
         del given["larger_gib"], given["synthetic_data"], given["scratch"]
         spec = from_job(self.job(knobs), **given)
@@ -131,11 +135,12 @@ class Builtin:
         until = self.now() + limits.deadline_s
         if spec.device == "cuda":  # a rehearsal has no clocks to wait for
             spec = spec._replace(least_s=max(spec.least_s, limits.least_s))
+        spec = spec._replace(float8_matmuls=limits.matmuls)
         found = self._trial(knobs, spec, limits)
         if self.setup.larger_gib:
             found = self._on_larger(knobs, spec, found, until)
-        found = as_many(found, self.job(knobs), spec.dp_shard)
-        return summed_up(found, spec.dp_shard)
+        found = for_all_ranks(found, self.job(knobs), spec.dp_shard)
+        return with_interval_and_energy(found, spec.dp_shard)
 
     def learn(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
@@ -158,7 +163,7 @@ class Builtin:
     def _on_larger(
         self, knobs: dict[str, Any], spec: Spec, found: Record, until: float
     ) -> Record:
-        """A trial as one on the larger GPU, whose memory is what there is to fill."""
+        """Return a trial's record as of the larger GPU that the run is for."""
         if found.outcome == "oom" or found.memory_shortage:
             found = self._in_part(knobs, spec, found, until)
         if not found.capacity_gib:
@@ -168,7 +173,7 @@ class Builtin:
     def _in_part(
         self, knobs: dict[str, Any], spec: Spec, whole: Record, until: float
     ) -> Record:
-        """A setting that this GPU cannot hold, from two depths that it can."""
+        """Measure a setting that does not fit this GPU by two depths that do."""
         spent = whole.cost_s
         for pair in depths(spec.layers, spec.moe_every if spec.experts else 1):
             found: list[tuple[int, Record]] = []
@@ -188,7 +193,7 @@ class Builtin:
         return whole._replace(cost_s=spent)
 
     def _trial(self, knobs: dict[str, Any], spec: Spec, limits: TrialLimits) -> Record:
-        """One worker's life, as a record of its rank alone, with the GPU beside it."""
+        """Run one worker; return the record of its rank with the GPU's state."""
         start, deadline = time.monotonic(), limits.deadline_s
 
         before_stage = 0  # what was written until then is no cause of an end in it
@@ -215,25 +220,25 @@ class Builtin:
             errors = held.enter_context(said.open("wb"))
             command = [*self.worker, str(path), str(os.getpid())]
             left = deadline - waited
-            heard = listen(command, SILENCE_S, left, errors, hear, needs)
+            heard = run_worker(command, SILENCE_S, left, errors, hear, needs)
             cause = last_line(said, before_stage)
-            found = record(knobs, spec, heard, cause, limits.matmuls)
+            found = worker_record(knobs, spec, heard, cause)
         found = found._replace(cost_s=found.cost_s + waited)
         if not self.guard:
             return found
         before = self.guard.free(deadline, before)
         samples = self.guard.driver.samples(began, time.time())
-        found = without_slowed(found, heard.events, samples)
-        steady = self.guard.driver.samples(*span(heard, "steady", "profile"))
+        found = without_throttled_steps(found, heard.events, samples)
+        steady = self.guard.driver.samples(*stage_times(heard, "steady", "profile"))
         seen = summary(steady) | power(found, heard.events, samples)
-        return beside(found, before, seen, self.guard.driver.gpu.driver)
+        return with_gpu_state(found, before, seen, self.guard.driver.gpu.driver)
 
     def close(self) -> None:
-        """Every trial has ended with its own call."""
+        """Do nothing: each trial has ended with its own call."""
 
 
 def still_needed(spec: Spec, line: dict[str, Any]) -> float:
-    """Seconds that a trial surely ends within, by the time of its last step."""
+    """Return after how long a trial surely ends, by the time of its last step [s]."""
     step, took = line.get("step"), line.get("ms")
     if not isinstance(step, int) or not isinstance(took, (int, float)):
         return 0.0
@@ -242,9 +247,9 @@ def still_needed(spec: Spec, line: dict[str, Any]) -> float:
 
 
 def last_line(path: Path, start: int = 0) -> str:
-    """The last line from there on that may tell a cause, of a file's last 4 KiB."""
+    """Return the last line after ``start`` that may name a cause, of the last 4 KiB."""
     with path.open("rb") as file:
         file.seek(max(start, os.path.getsize(path) - 4096))
         lines = file.read().decode(errors="replace").split("\n")
-    told = (line.strip()[:200] for line in reversed(lines) if not _NO_CAUSE.match(line))
-    return next(told, "")
+    causes = (line for line in reversed(lines) if not _NO_CAUSE.match(line))
+    return next(causes, "").strip()[:200]

@@ -9,12 +9,13 @@ import math
 from typing import Any, NamedTuple
 
 from fp8tune.job import Job, Unknown
+from fp8tune.runners.sampling import Sampling
 
 
 class Spec(NamedTuple):
     """One trial; the names are the job's (``fp8tune explain NAME``).
 
-    ``seed`` is of the initial weights, ``data_seed`` of the made-up data. A run of
+    ``seed`` is of the initial weights, ``data_seed`` of synthetic data. A run of
     ``steps`` is made for its losses; with 0 steps a trial measures speed.
     """
 
@@ -69,26 +70,31 @@ class Spec(NamedTuple):
     seed: int = 42
     data_seed: int = 42
     steps: int = 0
-    min_steps: int = 12
+    min_steps: int = 6
     max_steps: int = 40
     warm_steps: int = 3
     precise: float = 0.005
     enough_s: float = math.inf
     least_s: float = 0.0
+    float8_matmuls: int = 0
 
     def tokens_per_step(self) -> int:
         """Tokens of one optimizer step on this rank."""
         return self.micro_batch * self.seq_len * self.grad_accum
 
+    def sampling(self) -> Sampling:
+        """When its steps suffice."""
+        return Sampling(*(getattr(self, name) for name in Sampling._fields))
+
     @property
     def synthetic_data(self) -> bool:
-        """Whether it trains on text of its own, in place of the config's data."""
+        """Whether it trains on synthetic data in place of the config's."""
         return not self.data_files
 
 
 GIVEN = ("device", "dp_shard", "seed", "min_steps", "max_steps", "warm_steps")
 """Fields that the runner sets."""
-OURS = ("precise", "enough_s", "least_s", "data_seed", "steps")
+OURS = ("precise", "enough_s", "least_s", "float8_matmuls", "data_seed", "steps")
 """How far a trial goes, and on what; all others are fields of the job."""
 
 
@@ -97,7 +103,7 @@ class CannotBuild(Exception):
 
 
 def from_job(job: Job, **given: Any) -> Spec:
-    """The spec of a job; raises ``CannotBuild``."""
+    """Return the spec of a job; raises ``CannotBuild``."""
     try:
         refusal = job["trial_refusal"]
         if refusal:
@@ -109,5 +115,5 @@ def from_job(job: Job, **given: Any) -> Spec:
 
 
 def from_json(data: dict[str, Any]) -> Spec:
-    """A spec as the parent process sent it."""
+    """Return the spec that the parent process sent."""
     return Spec(**data)

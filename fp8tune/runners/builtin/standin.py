@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from fp8tune.facts.on_gpu import seconds_on
 from fp8tune.job import Job, Unknown
-from fp8tune.runners.steady import step_samples
 from fp8tune.trials.record import Record
 
 MEDIAN = math.sqrt(math.pi / 2)
@@ -107,7 +106,6 @@ def extrapolated(pair: Sequence[tuple[int, Record]], layers: int, job: Job) -> R
         peak_gib=peak_gib + more_gib,
         reserved_gib=line(shallow.reserved_gib, deep.reserved_gib) + more_gib,
         cost_s=shallow.cost_s + deep.cost_s,
-        micro_batch_ms=(),
         extrapolated=said,
         extrapolation_error=error,
     )
@@ -135,7 +133,7 @@ def peak_by_shape(peaks: Sequence[tuple[int, float]], layers: int, job: Job) -> 
     return other + (whole - second) * (other - one) / (second - first)
 
 
-def as_many(record: Record, job: Job, ranks: int) -> Record:
+def for_all_ranks(record: Record, job: Job, ranks: int) -> Record:
     """The record of one rank as that of all, with the time of their collectives.
 
     ``extrapolation_error`` is relative, of tokens/s; ``None`` without communication.
@@ -191,7 +189,7 @@ def _combined(record: Record, error: float | None) -> float | None:
 
 def _error_ms(record: Record) -> float:
     """Half of the 95 % interval of the median of step times [ms]."""
-    times = step_samples(record.step_ms, record.micro_batch_ms)
+    times = record.step_ms
     if len(times) < 2:
         return 0.0
     return 1.96 * MEDIAN * statistics.stdev(times) / math.sqrt(len(times))

@@ -54,18 +54,22 @@ class Training:
         self._loss(self.model(batch[0]), batch[1]).backward()
         self.optimizer.zero_grad()
 
-    def step(self) -> Step:
-        """Accumulate, clip, update; the optimizer may still run on the device."""
+    def step(self, count: int = 0) -> Step:
+        """Accumulate, clip, update; the optimizer may still run on the device.
+
+        With a ``count`` only so many micro-batches are accumulated.
+        """
         spec = self.spec
+        count = count or spec.grad_accum
         total, self.read_at = 0.0, []
-        for number in range(spec.grad_accum):
-            self._sync_gradients(last=number == spec.grad_accum - 1)
+        for number in range(count):
+            self._sync_gradients(last=number == count - 1)
             tokens, labels = next(self.data)
             logits = self.logits = self.model(tokens)
             loss = self._loss(logits, labels)
-            told = exact_cross_entropy(logits, labels) if spec.steps else loss
-            (loss / spec.grad_accum).backward()
-            total += told.item()  # waits for the backward pass (scripts/train.py:851)
+            exact = exact_cross_entropy(logits, labels) if spec.steps else loss
+            (loss / count).backward()
+            total += exact.item()  # waits for the backward pass (scripts/train.py:851)
             self.read_at.append(time.perf_counter())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), spec.clip_norm)
         grad_norm = float(_whole(norm))  # waits too (scripts/train.py:857)
@@ -74,7 +78,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.taken += 1
-        return Step(total / spec.grad_accum, grad_norm)
+        return Step(total / count, grad_norm)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy, and what balances the experts (scripts/train.py)."""
@@ -91,7 +95,7 @@ class Training:
 
 
 def adamw(model: nn.Module, spec: Spec) -> torch.optim.AdamW:
-    """AdamW with decay on matrices alone; fused on a GPU unless told."""
+    """Return AdamW with decay on matrices alone; fused on a GPU if configured."""
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [
         {
@@ -154,7 +158,7 @@ EXACT_CHUNK = 256
 
 @torch.no_grad()
 def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """The same mean in fp32, beside the training: a trainer's own loss is bf16.
+    """Return the mean cross-entropy in fp32, since the loss trained on may be bf16.
 
     Its last digit is 0.03 at a loss of 6, more than seeds differ by.
     """
@@ -168,7 +172,7 @@ def exact_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def warmup(step: int, steps: int) -> float:
-    """The share of the peak learning rate at a step, from 0."""
+    """Return the share of the peak learning rate at a step, counted from 0."""
     return min(1.0, step / steps) if steps else 1.0
 
 

@@ -2,8 +2,7 @@
 
 ``python -m fp8tune.runners.builtin.worker SPEC_FILE PARENT`` prints one JSON object per
 line: ``{"stage": ...}`` when a stage begins (import, gpu where there is one, build,
-convert, compile where that is asked for, first_step, steady, and profile with all that
-was ``measured``),
+convert, compile where that is asked for, first_step, steady, and profile),
 ``{"step": ...}`` after each step, and at the end ``{"done": ...}`` or
 ``{"failed": ...}``. The parent, whose process id it gets, holds the stages to
 deadlines.
@@ -18,7 +17,7 @@ import time
 from typing import Any
 
 from fp8tune.runners.gpu import allocator
-from fp8tune.runners.orphan import die_with
+from fp8tune.runners.orphan import die_with_parent
 
 
 def say(**fields: Any) -> None:
@@ -28,7 +27,7 @@ def say(**fields: Any) -> None:
 
 def main(path: str, parent: int) -> None:
     """Run the trial that a file describes, as long as the parent process lives."""
-    die_with(parent)
+    die_with_parent(parent)
     say(stage="import")
     try:
         _run(path)
@@ -44,12 +43,12 @@ def _run(path: str) -> None:
 
     from fp8tune.runners.builtin.convert import build
     from fp8tune.runners.builtin.data import batches
-    from fp8tune.runners.builtin.learn import learn
     from fp8tune.runners.builtin.measure import (
         Device,
         count_float8_matmuls,
+        first_step,
         measure,
-        timed_step,
+        train_for_losses,
     )
     from fp8tune.runners.builtin.spec import from_json
     from fp8tune.runners.builtin.step import Training
@@ -69,13 +68,18 @@ def _run(path: str) -> None:
         training.try_micro_batch()
         device.wait()
     say(stage="first_step", **counts)
-    first = timed_step(training, device, 0, say)
+    first = first_step(training, device, say)
     say(stage="steady")
-    run = learn if spec.steps else measure
+    run = train_for_losses if spec.steps else measure
     measured = run(training, device, spec, say, first)
-    say(stage="profile", measured={**measured, **device.memory()})
-    matmuls = count_float8_matmuls(training) if spec.precision == "fp8" else 0
-    say(done={**measured, **device.memory(), "float8_matmuls": matmuls})
+    measured |= device.memory()
+    say(stage="profile")
+    matmuls, known = spec.float8_matmuls, {}
+    if matmuls:
+        known = {"float8_matmuls_counted_earlier": True}
+    elif spec.precision == "fp8":
+        matmuls = count_float8_matmuls(training)
+    say(done={**measured, "float8_matmuls": matmuls, **known})
 
 
 def _versions() -> dict[str, Any]:

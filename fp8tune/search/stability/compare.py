@@ -1,10 +1,11 @@
-"""FP8 against bf16 on the same seeds and data, by how bf16 seeds differ.
+"""Compare FP8's loss curves with those of bf16 on the same seeds and data.
 
-FP8's loss at the end of a run, less that of bf16 on the same seed, is taken over all
-seeds: what both owe to the seed falls out. FP8 is inside where that is no more than
-the deviation between bf16 seeds. It is outside where the interval of Student's t is
-above zero and the mean above what that deviation, known from few seeds, may be; else
-inconclusive. benchmarks/search/seeds.py counts how often each is said, and of what.
+The loss gap is FP8's loss at the end of a run minus that of bf16 on the same seed, as
+a mean over the seeds: what both owe to the seed cancels. FP8 is inside the spread where
+the gap is at most the standard deviation between bf16 seeds. It is outside where the
+gap is surely above zero (95 % interval of Student's t) and above the largest value
+that this deviation may have, known from few seeds. Everything between is inconclusive.
+``benchmarks/search/seeds.py`` measures how often each verdict is right.
 """
 
 from __future__ import annotations
@@ -13,49 +14,71 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
-from fp8tune.search.stability.curve import Curve
-from fp8tune.search.stability.divergence import diverged, end, is_lost
+from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record
 
-INSIDE, OUTSIDE, INCONCLUSIVE, DIVERGED = (
-    "inside",
-    "outside",
-    "inconclusive",
-    "diverged",
-)
-SEEDS, MOST_SEEDS = 3, 6
-"""Seeds of both precisions, and the most while the verdict is inconclusive."""
-LIKELY = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
-"""Student's t that is exceeded once in 40 times, by degrees of freedom."""
-WIDEST = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
-"""How many times a deviation that was found the true one is at most, 9 times in 10, by
+SEEDS, MAX_SEEDS = 3, 6  # of each precision; the most while inconclusive
+STUDENT_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
+"""Student's t of a 95 % interval, by degrees of freedom."""
+MAX_DEVIATION = {2: 3.081, 3: 2.266, 4: 1.939, 5: 1.762}
+"""How many times the measured deviation the true one is at most, in 9 of 10 cases, by
 degrees of freedom: the root of these over the lowest tenth of chi-square."""
-SPIKE = 7.0
-"""Deviations above the steps before that make a spike of the gradient norm, as OLMo 2
-counts them (arXiv 2501.00656)."""
-BEFORE, LEAST_BEFORE = 16, 8
-"""Steps before, that a norm is held against, and how many there have to be."""
-QUIET = 0.05
-"""The least deviation of a gradient norm from those before that is believed (log)."""
-CHANCE, NO_CHANCE = 0.03, 0.005
-"""How likely FP8's spikes may be, if a spike were as likely in bf16, before the verdict
-is inconclusive, and before FP8 is outside."""
-CERTAIN = 2
-"""Diverged runs of FP8, more than of bf16, from which FP8 is said to diverge. One that
-ends in NaN is enough where no run of bf16 diverges."""
+FINAL_SHARE = 0.25  # of a run, at its end, over which its loss is averaged
+LOSS_NOISE = 7.0  # deviations from step to step that a change of the loss must exceed
+LOST_SHARE = 0.5  # of what a run had learned, lost again: the run diverged
+CLIMBED_SHARE = 0.05  # the same if bf16 on the same seed kept it: 0.35 of 7 nats
+CLIMB_WINDOW = 0.125  # of a run, over which losses are averaged to see a climb
+SPIKE = 7.0  # deviations above the steps before, as in OLMo 2 (arXiv 2501.00656)
+NORM_WINDOW, MIN_NORM_WINDOW = 16, 8  # steps before, and the fewest, for a norm
+MIN_NORM_NOISE = 0.05  # smallest deviation assumed of gradient norms (log)
+SPIKES_UNLIKELY, SPIKES_IMPOSSIBLE = 0.03, 0.005
+"""Probability of FP8's spikes, if a spike were as likely in bf16, at or below which the
+verdict is inconclusive, and at or below which it is outside."""
+DIVERGED_RUNS = 2
+"""Diverged runs of FP8, beyond those of bf16, from which the verdict is diverged. One
+that ends in NaN is enough where no run of bf16 diverges."""
 
 
-class Compared(NamedTuple):
-    """FP8 beside bf16 at one warmup.
+class LossVerdict(StrEnum):
+    """How FP8's losses compare with those of bf16, from good to bad."""
 
-    ``gap`` is FP8's loss above that of bf16 on the same seed, the mean over ``seeds``,
-    ``interval`` that of 95 %, ``spread`` the deviation between bf16 seeds, all
-    relative to bf16's loss. Spikes and diverged runs are counted of FP8 and of bf16.
+    INSIDE = "inside"
+    INCONCLUSIVE = "inconclusive"
+    OUTSIDE = "outside"
+    DIVERGED = "diverged"
+
+
+class LossCurve(NamedTuple):
+    """The losses and gradient norms of one training run, step by step.
+
+    ``nan`` says that the run ended in NaN or infinity; the series stop before that.
+    """
+
+    precision: str
+    loss_run: LossRun
+    losses: tuple[float, ...]
+    grad_norms: tuple[float, ...]
+    nan: bool = False
+
+
+CurvePair = tuple[LossCurve, LossCurve]
+"""FP8 and bf16 on the same seed."""
+
+
+class Comparison(NamedTuple):
+    """FP8 compared with bf16 at one warmup.
+
+    ``gap`` is how much higher FP8's loss is than that of bf16 on the same seed, the
+    mean over ``seeds``; ``interval`` is its 95 % interval, ``spread`` the standard
+    deviation between bf16 seeds. All three are relative to bf16's loss. ``spikes`` and
+    ``diverged`` count gradient spikes and diverged runs, in FP8 and in bf16.
     """
 
     warmup_steps: int
-    verdict: str
+    verdict: LossVerdict
     seeds: int
     steps: int
     gap: float = 0.0
@@ -65,103 +88,188 @@ class Compared(NamedTuple):
     diverged: tuple[int, int] = (0, 0)
 
 
-Pair = tuple[Curve, Curve]
-"""FP8 and bf16 on the same seed."""
+def loss_curve(record: Record, precision: str) -> LossCurve | None:
+    """Return the curve of a record's run; ``None`` if it is not complete.
 
-
-def compare(pairs: Sequence[Pair], seeds: Sequence[Curve], least: int) -> Compared:
-    """FP8 beside bf16 at one warmup; there must be a pair.
-
-    ``seeds`` are the bf16 runs from which the spread is known, ``least`` how many pairs
-    a verdict needs.
+    A throttled GPU is slow but computes the same, so its curve counts.
     """
-    how = pairs[0][0].how
-    found = Compared(how.warmup_steps, INCONCLUSIVE, len(pairs), how.steps)
-    fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
-    lost = sum(itertools.starmap(is_lost, pairs)), sum(map(diverged, bf16))
-    found = found._replace(diverged=lost)
-    calm = not lost[1] and not any(map(diverged, seeds))
-    if lost[0] - lost[1] >= CERTAIN or (calm and any(run.nan for run in fp8)):
-        return found._replace(verdict=DIVERGED)
-    if lost[0] or not calm:
-        return found
-    return _learned(found, pairs, seeds, least)
+    run = record.loss_run
+    if run is None or record.outcome not in ("ok", "throttled", "nan"):
+        return None
+    nan = record.outcome == "nan"
+    if not nan and min(len(record.losses), len(record.grad_norms)) < run.steps:
+        return None
+    return LossCurve(precision, run, record.losses, record.grad_norms, nan)
 
 
-def _learned(
-    found: Compared, pairs: Sequence[Pair], seeds: Sequence[Curve], least: int
-) -> Compared:
-    """The same where nothing diverged."""
-    fp8, bf16 = [one for one, _ in pairs], [other for _, other in pairs]
-    noise = deviation(seeds or bf16)
-    ours, theirs = (sum(spikes(r.norms, noise) for r in runs) for runs in (fp8, bf16))
-    found = found._replace(spikes=(ours, theirs))
-    middle = statistics.fmean(map(end, bf16))
-    if middle <= 0:
-        return found  # no loss of a language model
-    gaps = [(end(one) - end(other)) / middle for one, other in pairs]
-    found = _with_gap(found, gaps)
-    if len(seeds) < SEEDS:
-        return found
-    found = found._replace(spread=statistics.stdev(map(end, seeds)) / middle)
-    if len(pairs) < least:
-        return found
-    said = _of_gap(found, len(seeds)), _of_spikes(found)
-    return found._replace(verdict=max(said, key=ORDER.index))
+def compare(
+    pairs: Sequence[CurvePair],
+    bf16_seeds: Sequence[LossCurve] = (),
+    min_pairs: int = SEEDS,
+) -> Comparison:
+    """Compare FP8 with bf16 at one warmup.
+
+    There is at least one pair. ``bf16_seeds`` show how much seeds differ, by default
+    those of the pairs. With fewer than ``min_pairs`` only divergence gives a verdict.
+    """
+    run = pairs[0][0].loss_run
+    fp8, bf16 = zip(*pairs, strict=True)
+    seeds = bf16_seeds or bf16
+    lost = sum(itertools.starmap(fp8_diverged, pairs)), sum(map(diverged, bf16))
+    result = Comparison(
+        run.warmup_steps, LossVerdict.INCONCLUSIVE, len(pairs), run.steps, diverged=lost
+    )
+    bf16_is_stable = not any(map(diverged, (*bf16, *seeds)))
+    nan = bf16_is_stable and any(curve.nan for curve in fp8)
+    if nan or lost[0] - lost[1] >= DIVERGED_RUNS:
+        return result._replace(verdict=LossVerdict.DIVERGED)
+    if lost[0] or not bf16_is_stable:
+        return result
+    return _compare_losses(result, pairs, seeds, min_pairs)
 
 
-ORDER = (INSIDE, INCONCLUSIVE, OUTSIDE)
+def _compare_losses(
+    result: Comparison,
+    pairs: Sequence[CurvePair],
+    bf16_seeds: Sequence[LossCurve],
+    min_pairs: int,
+) -> Comparison:
+    """Fill in gap, spread, spikes and verdict of runs of which none diverged."""
+    noise = norm_noise(bf16_seeds)
+    fp8_spikes, bf16_spikes = (
+        sum(count_spikes(curve.grad_norms, noise) for curve in curves)
+        for curves in zip(*pairs, strict=True)
+    )
+    result = result._replace(spikes=(fp8_spikes, bf16_spikes))
+    mean_loss = statistics.fmean(final_loss(bf16) for _, bf16 in pairs)
+    if mean_loss <= 0:
+        return result  # not the loss of a language model
+    gaps = [(final_loss(fp8) - final_loss(bf16)) / mean_loss for fp8, bf16 in pairs]
+    gap = statistics.fmean(gaps)
+    result = result._replace(gap=gap, interval=_interval(gap, gaps))
+    if len(bf16_seeds) < SEEDS:
+        return result
+    spread = statistics.stdev(map(final_loss, bf16_seeds)) / mean_loss
+    result = result._replace(spread=spread)
+    if len(pairs) < min_pairs:
+        return result
+    verdicts = _gap_verdict(result, len(bf16_seeds)), _spike_verdict(*result.spikes)
+    return result._replace(verdict=max(verdicts, key=list(LossVerdict).index))
 
 
-def _with_gap(found: Compared, gaps: Sequence[float]) -> Compared:
-    """The mean of what FP8 is worse by, seed by seed, and its interval."""
-    gap, freedom = statistics.fmean(gaps), len(gaps) - 1
+def _interval(mean: float, values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % interval of a mean; ``None`` for a single value."""
+    freedom = len(values) - 1
     if not freedom:
-        return found._replace(gap=gap)
-    off = LIKELY[min(freedom, max(LIKELY))] * statistics.stdev(gaps)
-    off /= math.sqrt(len(gaps))
-    return found._replace(gap=gap, interval=(gap - off, gap + off))
+        return None
+    t = STUDENT_T[min(freedom, max(STUDENT_T))]
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean + half
 
 
-def _of_gap(found: Compared, seeds: int) -> str:
-    """What the loss says: only a higher one is a fault."""
-    if found.gap <= found.spread:
-        return INSIDE
-    widest = WIDEST[min(seeds - 1, max(WIDEST))] * found.spread
-    surely = found.interval is not None and found.interval[0] > 0
-    return OUTSIDE if surely and found.gap > widest else INCONCLUSIVE
+def _gap_verdict(result: Comparison, seeds: int) -> LossVerdict:
+    """Judge the loss gap: only a higher loss of FP8 counts against it."""
+    if result.gap <= result.spread:
+        return LossVerdict.INSIDE
+    max_spread = MAX_DEVIATION[min(seeds - 1, max(MAX_DEVIATION))] * result.spread
+    above_zero = result.interval is not None and result.interval[0] > 0
+    outside = above_zero and result.gap > max_spread
+    return LossVerdict.OUTSIDE if outside else LossVerdict.INCONCLUSIVE
 
 
-def _of_spikes(found: Compared) -> str:
-    fp8, bf16 = found.spikes
-    chance = at_least(fp8, fp8 + bf16)
-    if chance > CHANCE:
-        return INSIDE
-    return OUTSIDE if chance <= NO_CHANCE else INCONCLUSIVE
+def _spike_verdict(fp8: int, bf16: int) -> LossVerdict:
+    """Judge gradient spikes by the chance of so many in FP8, were both alike."""
+    spikes = fp8 + bf16
+    ways = sum(math.comb(spikes, count) for count in range(fp8, spikes + 1))
+    chance = ways / float(2**spikes)
+    if chance > SPIKES_UNLIKELY:
+        return LossVerdict.INSIDE
+    return (
+        LossVerdict.OUTSIDE if chance <= SPIKES_IMPOSSIBLE else LossVerdict.INCONCLUSIVE
+    )
 
 
-def at_least(heads: int, throws: int) -> float:
-    """The chance of so many heads or more in throws of a fair coin."""
-    ways = sum(math.comb(throws, k) for k in range(heads, throws + 1))
-    return ways / float(2**throws)
+def norm_noise(curves: Iterable[LossCurve]) -> float:
+    """Return the typical deviation of gradient norms from those before them (log)."""
+    rises = [abs(rise) for curve in curves for rise in _norm_rises(curve.grad_norms)]
+    noise = 1.4826 * statistics.median(rises) if rises else 0.0
+    return max(MIN_NORM_NOISE, noise)
 
 
-def deviation(curves: Iterable[Curve]) -> float:
-    """How far gradient norms are from those before them (log), by their median."""
-    rises = [abs(rise) for curve in curves for rise in _rises(curve.norms)]
-    return max(QUIET, 1.4826 * statistics.median(rises)) if rises else QUIET
-
-
-def spikes(norms: Sequence[float], noise: float) -> int:
-    """How often the gradient norm rose far above the steps before; a row is one."""
-    high = [rise > SPIKE * noise for rise in _rises(norms)]
+def count_spikes(grad_norms: Sequence[float], noise: float) -> int:
+    """Count how often the gradient norm spikes; neighbouring steps are one spike."""
+    high = [rise > SPIKE * noise for rise in _norm_rises(grad_norms)]
     return sum(now and not before for before, now in itertools.pairwise([False, *high]))
 
 
-def _rises(norms: Sequence[float]) -> list[float]:
-    """Each norm beside the median of those before it (log), where there are enough."""
-    logs = [math.log(max(norm, 1e-30)) for norm in norms]
+def _norm_rises(grad_norms: Sequence[float]) -> list[float]:
+    """Return each norm relative to the median of the steps before it (log)."""
+    logs = [math.log(max(norm, 1e-30)) for norm in grad_norms]
     return [
-        logs[i] - statistics.median(logs[max(0, i - BEFORE) : i])
-        for i in range(LEAST_BEFORE, len(logs))
+        logs[i] - statistics.median(logs[max(0, i - NORM_WINDOW) : i])
+        for i in range(MIN_NORM_WINDOW, len(logs))
     ]
+
+
+def final_loss(curve: LossCurve) -> float:
+    """Return the mean loss over the last quarter of a run."""
+    return statistics.fmean(curve.losses[-_final_steps(curve.losses) :])
+
+
+def fp8_diverged(fp8: LossCurve, bf16: LossCurve) -> bool:
+    """Return whether FP8 diverged, climbs, or learned less than half of bf16's gain."""
+    if diverged(fp8) or diverged(bf16):
+        return diverged(fp8)
+    if _climbs(fp8, bf16):
+        return True
+    fp8_gain, bf16_gain = (run.losses[0] - final_loss(run) for run in (fp8, bf16))
+    bf16_learns = bf16_gain > LOSS_NOISE * _step_noise(bf16.losses)
+    return bf16_learns and fp8_gain < LOST_SHARE * bf16_gain
+
+
+def diverged(curve: LossCurve) -> bool:
+    """Return whether a run ended in NaN, or clearly worse than it once was.
+
+    Judged by moving means as wide as the final window: either half of what was learned
+    at best is lost at the end, or the loss rose above that of the untrained model and
+    the end is below it by less than this rise. A rise within the noise does not count.
+    """
+    if curve.nan:
+        return True
+    width = _final_steps(curve.losses)
+    first, means = curve.losses[0], _moving_means(curve.losses, width)
+    best, last = min(means), means[-1]
+    noise = LOSS_NOISE * _step_noise(curve.losses)
+    rise = max(means) - first
+    if rise > noise and last > first - rise:
+        return True
+    return last - best > max(LOST_SHARE * (first - best), noise / math.sqrt(width))
+
+
+def _climbs(fp8: LossCurve, bf16: LossCurve) -> bool:
+    """Return whether FP8 ends above its best while bf16 on the same data does not."""
+    width = max(1, round(CLIMB_WINDOW * len(fp8.losses)))
+    gaps = [a - b for a, b in zip(fp8.losses, bf16.losses, strict=False)]
+    losses, gap_means = _moving_means(fp8.losses, width), _moving_means(gaps, width)
+    best = losses.index(min(losses))
+    rise = min(means[-1] - means[best] for means in (losses, gap_means))
+    noise = LOSS_NOISE * _step_noise(gaps) * math.sqrt(2 / width)
+    return rise > max(CLIMBED_SHARE * (fp8.losses[0] - losses[best]), noise)
+
+
+def _moving_means(values: Sequence[float], width: int) -> list[float]:
+    starts = range(len(values) - width + 1)
+    return [statistics.fmean(values[i : i + width]) for i in starts]
+
+
+def _final_steps(losses: Sequence[float]) -> int:
+    return max(1, round(FINAL_SHARE * len(losses)))
+
+
+def _step_noise(values: Sequence[float]) -> float:
+    """Return the deviation of steps from a smooth line, by their second differences."""
+    bends = [
+        abs(a - 2 * b + c)
+        for a, b, c in zip(values, values[1:], values[2:], strict=False)
+    ]
+    return 1.4826 * statistics.median(bends) / math.sqrt(6) if bends else 0.0

@@ -1,221 +1,250 @@
-"""Which run comes next, how long runs are, and what time they need.
+"""Which loss run comes next, how long loss runs are, and what time they take.
 
-Pairs of FP8 and bf16 in turn, seed by seed, at the config's warmup; more seeds while
-the verdict is inconclusive. Then shorter warmups while FP8 stays inside the spread, or
-longer ones until it does.
+Pairs of bf16 and FP8 run seed by seed at the config's warmup, with more seeds while
+the verdict is inconclusive. Then shorter warmups follow while FP8 stays inside the
+spread of bf16 seeds, or longer ones until it does.
 
-A warmup that is longer than a run can hold is cut to what it holds, which is harsher.
-Where FP8 or bf16 diverges under that, pairs follow in the config's own first steps, the
-begin of its true ramp: what diverges there diverges as it would be run, whatever
-comes later. Where nothing diverges under the harsher one they would tell nothing new.
+A warmup longer than half a run is cut to that, which is harsher. If FP8 or bf16
+diverges under it, pairs follow over the config's own first steps, the start of its true
+warmup: what diverges there diverges in the config's own run too. If nothing diverges
+under the shorter warmup, those pairs would show nothing new.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.job import Unknown
+from fp8tune.search.plan import TrainConfig, warmup_names
 from fp8tune.search.stability.compare import (
-    INCONCLUSIVE,
-    INSIDE,
-    MOST_SEEDS,
+    MAX_SEEDS,
     SEEDS,
-    Compared,
+    Comparison,
+    LossCurve,
+    LossVerdict,
 )
-from fp8tune.search.stability.curve import Curve
-from fp8tune.search.stability.finding import RUNG, Finding, finding, in_precision
+from fp8tune.search.stability.findings import (
+    WARMUP_PAIRS,
+    Stability,
+    assess,
+    in_precision,
+)
 from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
 
-SEED = 42
-"""The first seed; others follow."""
-LEAST, MOST = 24, 200
-"""Steps of a run."""
-SHARE = 0.25
-"""Of the budget, for all runs together."""
-USED = 0.8
-"""Of that time, what runs are planned to take: some take longer than others."""
-CORE = 2 * SEEDS
-"""Runs that a verdict needs."""
-WHOLE = CORE + 2 * RUNG
-"""Runs of a comparison as it mostly goes: with one more warmup."""
-LONGEST = 2
-"""A run has at least so many times the steps of its warmup, so that most of it is at
-the peak learning rate."""
-RUNGS = (4, 2)
-"""What shorter warmups divide the config's by; longer ones are so many times it."""
+FIRST_SEED = 42
+MIN_STEPS, MAX_STEPS = 24, 200  # of a run
+BUDGET_SHARE = 0.25  # of the budget, for all loss runs together
+PLANNED_SHARE = 0.8  # of that time is planned: some runs take longer than others
+VERDICT_RUNS = 2 * SEEDS
+USUAL_RUNS = VERDICT_RUNS + 2 * WARMUP_PAIRS  # with one more warmup
+STEPS_PER_WARMUP = 2  # at least, so that most of a run is at the peak learning rate
+WARMUP_FACTORS = (4, 2)  # divide the config's warmup for shorter ones, else multiply
 
 
 class Conditions(NamedTuple):
-    """What a search knows of comparing losses.
+    """Whether and how a search can compare losses.
 
-    ``refusal`` says why that cannot be; ``steps`` is the length of every run where that
-    is fixed, and ``offered`` tells which runs can be had, where not all can. Without a
-    schedule there is no warmup to change: ``scheduled`` is false.
+    ``refusal`` says why it cannot. ``steps`` is the length of every run where it is
+    fixed, and ``can_run`` tells which runs exist where not all do. Without a learning
+    rate schedule (``scheduled``) there is no other warmup to try.
     """
 
     warmup_steps: int
-    free: bool = False
+    may_change_warmup: bool = False
     refusal: str = ""
     steps: int = 0
-    offered: Callable[[dict[str, Any], LossRun], bool] = lambda _knobs, _course: True
+    can_run: Callable[[dict[str, Any], LossRun], bool] = lambda _knobs, _run: True
     scheduled: bool = True
 
 
-class Ask(NamedTuple):
-    """A run that is wanted: its setting, how it is trained, and why."""
+def conditions_for_trials(
+    config: TrainConfig, allow: Sequence[str], ranks: int
+) -> Conditions:
+    """Return the conditions of trials that run one of so many ranks."""
+    refusal = ""
+    if ranks > 1:
+        refusal = (
+            f"a trial is one of {ranks} ranks, whose losses are not the run's; compare "
+            "the run with the same in bf16 on all GPUs"
+        )
+    try:
+        steps: int = config.job["warmup_steps"]
+        if config.job["schedule"] == "none":
+            return Conditions(0, refusal=refusal, scheduled=False)
+    except Unknown as missing:
+        return Conditions(0, refusal=refusal or f"{missing} is not known")
+    may_change = not set(warmup_names(config.trainer)).isdisjoint(allow)
+    return Conditions(steps, may_change, refusal)
 
+
+def conditions_for_replay(
+    config: TrainConfig,
+    loss_records: Sequence[Record],
+    allow: Sequence[str],
+    can_run: Callable[[dict[str, Any], LossRun], bool],
+) -> Conditions | None:
+    """Return the conditions of a replay; ``None`` without recorded loss runs."""
+    steps = next((r.loss_run.steps for r in loss_records if r.loss_run), 0)
+    conditions = conditions_for_trials(config, allow, ranks=1)
+    return conditions._replace(steps=steps, can_run=can_run) if steps else None
+
+
+class NextRun(NamedTuple):
+    """A loss run to make, at a setting of that precision."""
+
+    precision: str
     point: Point
-    course: LossRun
-    reason: str
+    loss_run: LossRun
 
 
-def wanted(
+def next_run(
     space: Space,
     point: Point,
-    runs: Sequence[Curve],
+    curves: Sequence[LossCurve],
     conditions: Conditions,
     steps: int,
-) -> Ask | None:
-    """The next run at an FP8 setting, after these; ``None`` when all is said.
+) -> NextRun | None:
+    """Return the run to make after these at an FP8 setting; ``None`` if none is needed.
 
-    ``steps`` is the length of runs if none has been made.
+    ``steps`` is the length of runs if there is no run yet.
     """
-    steps = runs[0].how.steps if runs else steps
-    tested = runs[0].how.warmup_steps if runs else tested_warmup(conditions, steps)
-    for warmup, seeds in _rungs(runs, tested, steps, conditions.scheduled):
-        for seed in range(SEED, SEED + seeds):
-            how = LossRun(seed, warmup, steps, conditions.warmup_steps, conditions.free)
+    steps = curves[0].loss_run.steps if curves else steps
+    made = {(curve.precision, curve.loss_run) for curve in curves}
+    for warmup, seeds in _warmups_and_seeds(curves, conditions, steps):
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            config = conditions.warmup_steps, conditions.may_change_warmup
+            run = LossRun(seed, warmup, steps, *config)
             for precision in ("bf16", "fp8"):
-                if any(run[:2] == (precision, how) for run in runs):
+                if (precision, run) in made:
                     continue
-                other = in_precision(space, point, precision)
-                if other is None or not conditions.offered(space.values(other), how):
+                setting = in_precision(space, point, precision)
+                if not setting or not conditions.can_run(space.values(setting), run):
                     return None
-                why = f"{precision}, seed {seed}, warmup {warmup}, {steps} steps"
-                return Ask(other, how, f"does FP8 learn as bf16? {why}")
+                return NextRun(precision, setting, run)
     return None
 
 
-def tested_warmup(conditions: Conditions, steps: int) -> int:
-    """The config's warmup, or the longest that a run of so many steps can hold."""
-    return min(conditions.warmup_steps, steps // LONGEST)
-
-
-def _rungs(
-    runs: Sequence[Curve], tested: int, steps: int, scheduled: bool
+def _warmups_and_seeds(
+    curves: Sequence[LossCurve], conditions: Conditions, steps: int
 ) -> Iterator[tuple[int, int]]:
-    """Warmups and how many seeds each gets, as far as the runs so far tell."""
+    """Yield the warmups to run and how many seeds each, as far as is known by now."""
+    tested = min(conditions.warmup_steps, steps // STEPS_PER_WARMUP)
+    tested = curves[0].loss_run.warmup_steps if curves else tested
     yield tested, SEEDS
-    found = finding(runs)
-    if found is None:
+    result = assess(curves)
+    if result is None:
         return
-    if found.harsher:
-        yield from _harsher(found)
-        return
-    if found.verdict == INCONCLUSIVE:
-        yield tested, min(MOST_SEEDS, found.tested.seeds + 1)
-    if found.verdict == INCONCLUSIVE or not scheduled:
-        return
-    known = {other.warmup_steps: other for other in found.others}
-    for warmup in _ladder(tested, steps, shorter=found.verdict == INSIDE):
-        yield warmup, found.needed
+    if result.is_cut:
+        yield from _first_steps(result)
+    elif result.verdict == LossVerdict.INCONCLUSIVE:
+        yield tested, min(MAX_SEEDS, result.tested.seeds + 1)
+    elif conditions.scheduled:
+        yield from _other_warmups(result, steps)
+
+
+def _first_steps(result: Stability) -> Iterator[tuple[int, int]]:
+    """Yield seeds for the shorter warmup, then for the config's own first steps."""
+    yield from _one_more_seed(result.tested)
+    if any(result.tested.diverged):
+        yield result.config_warmup, SEEDS
+        if result.first_steps:
+            yield from _one_more_seed(result.first_steps)
+
+
+def _one_more_seed(tested: Comparison) -> Iterator[tuple[int, int]]:
+    """Yield another seed, unless bf16 diverges too: then FP8 is not to blame."""
+    if tested.verdict == LossVerdict.INCONCLUSIVE and not tested.diverged[1]:
+        yield tested.warmup_steps, min(MAX_SEEDS, tested.seeds + 1)
+
+
+def _other_warmups(result: Stability, steps: int) -> Iterator[tuple[int, int]]:
+    """Yield shorter or longer warmups until one stays inside the spread."""
+    tested, needed = result.tested.warmup_steps, result.pairs_needed
+    if result.verdict == LossVerdict.INSIDE:
+        warmups = [n for by in WARMUP_FACTORS if 0 < (n := tested // by) < tested]
+    else:
+        base = tested or max(1, steps // 8)
+        longer = [base, *(base * by for by in reversed(WARMUP_FACTORS))]
+        warmups = [n for n in longer if tested < n <= steps // STEPS_PER_WARMUP]
+    known = {other.warmup_steps: other for other in result.others}
+    for warmup in dict.fromkeys(warmups):
+        yield warmup, needed
         tried = known.get(warmup)
-        if tried is None or tried.seeds < found.needed or tried.verdict == INSIDE:
+        if tried is None or tried.seeds < needed or tried.verdict == LossVerdict.INSIDE:
             return
-        if tried.verdict == INCONCLUSIVE and tried.gap > tried.spread:
-            yield warmup, min(MOST_SEEDS, tried.seeds + 1)
+        if tried.verdict == LossVerdict.INCONCLUSIVE and tried.gap > tried.spread:
+            yield warmup, min(MAX_SEEDS, tried.seeds + 1)
 
 
-def _harsher(found: Finding) -> Iterator[tuple[int, int]]:
-    """Seeds of a warmup that was cut short, then of the config's own first steps."""
-    yield from _more(found.tested)
-    if any(found.tested.diverged):
-        yield found.given_warmup, SEEDS
-        if found.start:
-            yield from _more(found.start)
-
-
-def _more(tested: Compared) -> Iterator[tuple[int, int]]:
-    """One seed more, unless what diverges in bf16 as well tells nothing of FP8."""
-    if tested.verdict == INCONCLUSIVE and not tested.diverged[1]:
-        yield tested.warmup_steps, min(MOST_SEEDS, tested.seeds + 1)
-
-
-def _ladder(tested: int, steps: int, *, shorter: bool) -> list[int]:
-    """Other warmups to try, in order, until one stays inside the spread."""
-    if shorter:
-        found = [tested // by for by in RUNGS]
-        return [n for n in dict.fromkeys(found) if 0 < n < tested]
-    base = tested or max(1, steps // 8)
-    longer = [base, *(base * by for by in reversed(RUNGS))]
-    return [n for n in longer if tested < n <= steps // LONGEST]
-
-
-class Cost(NamedTuple):
-    """What a run takes [s]: before its first step, and each step."""
+class RunCost(NamedTuple):
+    """Seconds before a run's first step, and of each step."""
 
     start: float
     step: float
 
-    def of(self, steps: int) -> float:
-        """A run of so many steps."""
+    def seconds(self, steps: int) -> float:
+        """Return the time of a run of so many steps [s]."""
         return self.start + steps * self.step
 
 
-def cost(space: Space, point: Point, trials: Sequence[Trial]) -> Cost | None:
-    """What a run takes at an FP8 setting, half of them in bf16, by its trials."""
-    every = (in_precision(space, point, name) for name in ("fp8", "bf16"))
-    found = [each for p in every if p and (each := own_cost(space, p, trials))]
-    if not found:
-        return None
-    starts, steps = zip(*found, strict=True)
-    return Cost(statistics.fmean(starts), statistics.fmean(steps))
+def pair_cost(space: Space, point: Point, trials: Sequence[Trial]) -> RunCost | None:
+    """Return the mean cost of a run at an FP8 setting and its bf16 counterpart."""
+    settings = (in_precision(space, point, name) for name in ("fp8", "bf16"))
+    costs = [cost for p in settings if p and (cost := run_cost(space, p, trials))]
+    return RunCost(*map(statistics.fmean, zip(*costs, strict=True))) if costs else None
 
 
-def own_cost(space: Space, point: Point, trials: Sequence[Trial]) -> Cost | None:
-    """What a run takes at one setting, by its own trials."""
-    told = [
-        trial
+def run_cost(space: Space, point: Point, trials: Sequence[Trial]) -> RunCost | None:
+    """Return the median cost of a run at one setting, by its timed trials."""
+    records = [
+        trial.record
         for trial in timed(trials)
         if trial.record.ok
         and trial.record.step_ms
         and space.point(trial.record.knobs) == point
     ]
-    if not told:
+    if not records:
         return None
-    return Cost(
-        statistics.median(max(0.0, t.record.cost_s - _stepping(t)) for t in told),
-        statistics.median(statistics.median(t.record.step_ms) / 1e3 for t in told),
-    )
+    stepping = [sum(r.all_step_ms or r.step_ms) / 1e3 for r in records]
+    starts = (max(0.0, r.cost_s - s) for r, s in zip(records, stepping, strict=True))
+    steps = (statistics.median(r.step_ms) / 1e3 for r in records)
+    return RunCost(statistics.median(starts), statistics.median(steps))
 
 
-def _stepping(trial: Trial) -> float:
-    """The time that a trial spent in steps [s]."""
-    return sum(trial.record.all_step_ms or trial.record.step_ms) / 1e3
+def run_length(cost: RunCost | None, left: float, budget: float) -> int:
+    """Return the steps of each run; 0 if the time left [s] is too short for a verdict.
 
-
-def steps_in(each: Cost, seconds: float) -> int:
-    """The length of runs that fit into a time; 0 where they would be too short.
-
-    With another warmup if that fits, else as many as a verdict needs.
+    Runs take their share of the budget: with one more warmup if that fits, else as many
+    as a verdict needs. Runs of the fewest steps may take all the time left.
     """
-    for runs in (WHOLE, CORE):
-        steps = int((USED * seconds / runs - each.start) / max(each.step, 1e-6))
-        if steps >= LEAST:
-            return min(MOST, steps)
-    return 0
+    if cost is None:
+        return 0
+    seconds = PLANNED_SHARE * min(left, BUDGET_SHARE * budget)
+    for runs in (USUAL_RUNS, VERDICT_RUNS):
+        steps = int((seconds / runs - cost.start) / max(cost.step, 1e-6))
+        if steps >= MIN_STEPS:
+            return min(MAX_STEPS, steps)
+    shortest = VERDICT_RUNS * cost.seconds(MIN_STEPS)
+    return MIN_STEPS if shortest <= PLANNED_SHARE * left else 0
 
 
-def reserve(each: Cost | None, budget: float) -> float:
-    """What a search keeps for the comparison [s]: nothing where it would not fit."""
-    if each is None or least_budget(each) > budget:
+def reserve(cost: RunCost | None, budget: float) -> float:
+    """Return the time that a search keeps for loss runs [s]; 0 if they do not fit."""
+    share = BUDGET_SHARE * budget
+    if cost is None or VERDICT_RUNS * cost.seconds(MIN_STEPS) > PLANNED_SHARE * share:
         return 0.0
-    return min(SHARE * budget, WHOLE * each.of(MOST) / USED)
+    return min(share, USUAL_RUNS * cost.seconds(MAX_STEPS) / PLANNED_SHARE)
 
 
-def least_budget(each: Cost) -> float:
-    """The budget of which the share holds a verdict [s]."""
-    return CORE * each.of(LEAST) / (SHARE * USED)
+def enough(cost: RunCost, remaining: float, other: float, *, started: bool) -> float:
+    """Return a budget that holds the remaining runs and ``other`` trials [s]."""
+    if started:
+        return other + remaining
+    kept = min(other / (1 - BUDGET_SHARE), other + reserve(cost, math.inf))
+    return max(kept, remaining / BUDGET_SHARE)

@@ -1,8 +1,7 @@
 """Tables in a derivation have a row per line."""
 
 from fp8tune.lint.explain.derivation import SEEN, Node
-from fp8tune.lint.explain.text import tree
-from fp8tune.lint.explain.values import rows, said
+from fp8tune.lint.explain.text import in_one_line, rows, tree
 from tests.each import each
 
 PARTS = {
@@ -42,7 +41,7 @@ PARTS = {
     ],
 )
 def test_values(value, unit, told, below):
-    assert (said(value, unit), rows(value, unit)) == (told, below)
+    assert (in_one_line(value, unit), rows(value, unit)) == (told, below)
 
 
 def test_a_table_is_shown_once():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fp8tune.runners.builtin import runner, worker
-from fp8tune.runners.process import Heard
+from fp8tune.runners.process import WorkerResult
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def in_this_process(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # the worker sets these two
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
-    def listen(command, stages, total, errors, hear, needs):
+    def run_worker(command, stages, total, errors, hear, needs):
         events = []
 
         def say(**fields):
@@ -40,6 +40,6 @@ def in_this_process(monkeypatch):
                 torch.distributed.destroy_process_group()
         code = int("failed" in events[-1])
         stage = [event["stage"] for event in events if "stage" in event][-1]
-        return Heard(events, "exit", stage, code, time.monotonic() - start)
+        return WorkerResult(events, "exit", stage, code, time.monotonic() - start)
 
-    monkeypatch.setattr(runner, "listen", listen)
+    monkeypatch.setattr(runner, "run_worker", run_worker)

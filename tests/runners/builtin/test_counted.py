@@ -5,7 +5,11 @@ import statistics
 
 import pytest
 
-from fp8tune.runners.builtin.counted import power, summed_up, without_slowed
+from fp8tune.runners.builtin.counted import (
+    power,
+    with_interval_and_energy,
+    without_throttled_steps,
+)
 from fp8tune.runners.gpu import Sample
 from fp8tune.trials.record import Record
 from tests.search.tries import but
@@ -27,7 +31,7 @@ def samples(*times, bits=0x40):
 
 
 def test_a_throttled_step_is_left_out():
-    found = without_slowed(ran(), EVENTS, samples(12.95))
+    found = without_throttled_steps(ran(), EVENTS, samples(12.95))
     assert found.outcome == "ok"
     assert found.step_ms == (100.0, 100.0, 100.0, 100.0)
     assert found.tokens_per_second == 1000.0
@@ -37,7 +41,7 @@ def test_a_throttled_step_is_left_out():
 
 def test_the_speed_is_of_the_steps_that_are_left():
     record = ran()._replace(step_ms=(120.0, 120.0, 120.0, 100.0, 100.0))
-    found = without_slowed(record, EVENTS, samples(11.95, 12.95))
+    found = without_throttled_steps(record, EVENTS, samples(11.95, 12.95))
     assert found.step_ms == (120.0, 100.0, 100.0)
     assert found.tokens_per_second == pytest.approx(1200.0)
 
@@ -54,11 +58,11 @@ def test_the_speed_is_of_the_steps_that_are_left():
     ],
 )
 def test_nothing_to_leave_out(seen):
-    assert without_slowed(ran(), EVENTS, seen) == ran()
+    assert without_throttled_steps(ran(), EVENTS, seen) == ran()
 
 
 def test_a_trial_that_throttled_most_of_the_time_says_nothing():
-    found = without_slowed(ran(), EVENTS, samples(11.95, 12.95, 13.95))
+    found = without_throttled_steps(ran(), EVENTS, samples(11.95, 12.95, 13.95))
     assert (found.outcome, found.step_ms) == ("throttled", tuple(ALL[2:]))
     assert found.message == "3 of 5 steps were throttled"
 
@@ -160,13 +164,15 @@ def test_samples_without_time_or_watts_tell_no_power():
 )
 def test_energy_is_one_gpus_and_of_the_same_steps_as_its_tokens(times, joules, tokens):
     record = ran(power_w=500.0, communication_ms=20.0)._replace(step_ms=tuple(times))
-    found = summed_up(record, 8)
+    found = with_interval_and_energy(record, 8)
     assert (found.extra["joules_per_step"], found.tokens_per_joule) == (joules, tokens)
     low, high = found.median_step_ms_95
     assert low <= 100.0 <= high
 
 
 def test_without_watts_there_is_no_energy():
-    assert not {"tokens_per_joule", "joules_per_step"} & {*summed_up(ran(), 1).data()}
+    assert not {"tokens_per_joule", "joules_per_step"} & {
+        *with_interval_and_energy(ran(), 1).data()
+    }
     failed = but(Record({}, "oom"), power_w=500.0)
-    assert summed_up(failed, 1) == failed
+    assert with_interval_and_energy(failed, 1) == failed

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from fp8tune.runners.builtin.data import BadData, ShortData, batches, made_up
+from fp8tune.runners.builtin.data import BadData, ShortData, batches, synthetic_tokens
 from fp8tune.search.failed import BAD_DATA, SHORT_DATA
 from tests.runners.builtin.small import SMALL, runner, spec
 
 
 def test_made_up_tokens_follow_a_rule():
     made = spec()
-    tokens = next(made_up(made))
+    tokens = next(synthetic_tokens(made))
     assert tokens.shape == (2, 33)
     follows = {}
     for row in tokens.tolist():
@@ -116,7 +116,7 @@ NO_ARRAY = "no array of NumPy, and raw ids are read only where the first file .*
 def test_a_file_that_cannot_be_read_is_said(tmp_path, name, content, why):
     (tmp_path / name).write_bytes(content)
     text = f'{SMALL}[data]\ndataset_path = "{tmp_path}"\nfile_pattern = "{name}"\n'
-    said = rf"^`.*/{name}` cannot be read: {why}; mend or remove it$"
+    said = rf"^`.*/{name}` cannot be read: {why}; repair or remove it$"
     with pytest.raises(BadData, match=said):
         next(batches(spec(text)))
 

@@ -10,11 +10,12 @@ import torch
 from fp8tune.job import Target
 from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
-from fp8tune.runners.builtin.runner import Builtin, Setup, record
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.step import Training, cross_entropy, exact_cross_entropy
-from fp8tune.runners.process import Heard
+from fp8tune.runners.builtin.worker_record import worker_record
+from fp8tune.runners.process import WorkerResult
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.stability.curve import curve
+from fp8tune.search.stability.compare import loss_curve
 from fp8tune.search.stability.plan import Conditions
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
@@ -88,8 +89,8 @@ HOW = LossRun(7, 2, 5, 4)
 def test_a_run_of_its_own_process():
     found = runner().learn({PRECISION: "fp8"}, HOW, 300)
     assert found.ok, found.message
-    made = curve(found, "fp8")
-    assert (made.how, len(made.losses), len(made.norms)) == (HOW, 5, 5)
+    made = loss_curve(found, "fp8")
+    assert (made.loss_run, len(made.losses), len(made.grad_norms)) == (HOW, 5, 5)
     assert found.tokens_per_step == 2 * 2 * 32
     assert found.synthetic_data is True
     assert found.float8_matmuls > 0
@@ -100,7 +101,7 @@ def test_a_learning_rate_that_ends_in_nan(in_this_process):
     text = SMALL.replace("lr = 0.003", "lr = 1e18")
     found = runner(text).learn({PRECISION: "bf16"}, HOW._replace(steps=12), 300)
     assert found.outcome == "nan"
-    made = curve(found, "bf16")
+    made = loss_curve(found, "bf16")
     assert made.nan
     assert 0 < len(made.losses) < 12
 
@@ -109,7 +110,7 @@ def test_a_run_without_time_is_no_curve():
     found = runner().learn({PRECISION: "bf16"}, HOW, 0.3)
     assert found.outcome == "launch"
     assert found.loss_run == HOW
-    assert curve(found, "bf16") is None
+    assert loss_curve(found, "bf16") is None
 
 
 def test_what_cannot_be_built_is_said():
@@ -125,8 +126,8 @@ def test_a_run_that_ended_in_nan_keeps_its_steps(kind):
         for n, (loss, norm) in enumerate([(6.0, 1.0), (5.0, 2.0), (5.0, nan)])
     ]
     failed = {"failed": {"kind": kind, "error": "ArithmeticError", "message": "NaN"}}
-    heard = Heard([*steps, failed], "exit", "steady", 1, 9.0)
-    found = record({}, runner().spec({}), heard, "")
+    heard = WorkerResult([*steps, failed], "exit", "steady", 1, 9.0)
+    found = worker_record({}, runner().spec({}), heard, "")
     assert found.outcome == kind
     kept = ((6.0, 5.0), (1.0, 2.0)) if kind == "nan" else ((), ())
     assert (found.losses, found.grad_norms) == kept

@@ -13,11 +13,11 @@ from fp8tune.runners.builtin.convert import build
 from fp8tune.runners.builtin.data import batches
 from fp8tune.runners.builtin.runner import WORKER, Builtin, Setup
 from fp8tune.runners.builtin.standin import (
-    as_many,
     communication_ends_ms,
     communication_ms,
     depths,
     extrapolated,
+    for_all_ranks,
 )
 from fp8tune.runners.builtin.step import Training, cross_entropy
 from fp8tune.trainers.trainer import trainer
@@ -170,7 +170,7 @@ def test_all_ranks_with_their_collectives():
     job = runner(LARGE, 16, "h100-sxm").job({})
     added = communication_ms(job)
     one = Record({}, "ok", 1000.0, (200.0,))
-    many = as_many(one, job, 16)
+    many = for_all_ranks(one, job, 16)
     assert added > 0
     assert many.tokens_per_second == pytest.approx(16000 * 200 / (200 + added))
     assert f"plus {added:.1f} ms" in many.extrapolated
@@ -181,7 +181,7 @@ def test_all_ranks_with_their_collectives():
     wrong = min(off, job["speed.tokens_error"])
     assert many.extrapolation_error == pytest.approx(wrong)
     in_part = one._replace(extrapolated="a", extrapolation_error=0.03)
-    error = as_many(in_part, job, 16).extrapolation_error
+    error = for_all_ranks(in_part, job, 16).extrapolation_error
     assert error == pytest.approx((wrong**2 + 0.03**2) ** 0.5)
 
 
@@ -229,7 +229,9 @@ def test_collectives_on_other_networks(precision, compiled):
 
 
 def test_no_bandwidth_is_known():
-    many = as_many(Record({}, "ok", 1000.0, (200.0,)), runner(LARGE, 16).job({}), 16)
+    many = for_all_ranks(
+        Record({}, "ok", 1000.0, (200.0,)), runner(LARGE, 16).job({}), 16
+    )
     assert many.tokens_per_second == 16000.0
     assert "without communication" in many.extrapolated
     assert many.extrapolation_error is None
@@ -237,12 +239,12 @@ def test_no_bandwidth_is_known():
 
 @pytest.mark.parametrize("record", [Record({}, "oom"), Record({}, "hang")])
 def test_what_failed_stays_as_it_is(record):
-    assert as_many(record, runner(LARGE, 16, "h100-sxm").job({}), 16) is record
+    assert for_all_ranks(record, runner(LARGE, 16, "h100-sxm").job({}), 16) is record
 
 
 def test_one_rank_stands_for_itself():
     record = Record({}, "ok", 1000.0, (200.0,))
-    assert as_many(record, runner().job({}), 1) is record
+    assert for_all_ranks(record, runner().job({}), 1) is record
 
 
 def test_a_trial_of_one_rank_of_four(in_this_process):

@@ -1,37 +1,38 @@
 """The race of samplers: what it counts, and that it goes on where it was stopped."""
 
 import json
+import statistics
 
 import pytest
 
 from benchmarks.search import samplers
-from benchmarks.search.landscape import STEPS, world
-from fp8tune.trials.record import Record
+from benchmarks.search.landscape import world
 
 
-def test_heavy_landscapes_change_only_the_time_of_trials():
+def test_heavy_landscapes_accumulate_as_many_tokens_in_every_setting():
     light, heavy = world(3), world(3, heavy=True)
     given = heavy.truth[heavy.given]
     assert 10 <= given.step_s <= 60
     for point, truth in heavy.truth.items():
-        before = light.truth[point]
-        longer = STEPS * (truth.step_s - before.step_s)
-        assert truth.seconds == pytest.approx(before.seconds + longer)
-        same = {"step_s": 0.0, "seconds": 0.0}
-        assert truth._replace(**same) == before._replace(**same)
+        same = {"micro_s": 0.0, "accumulated": 1}
+        assert truth._replace(**same) == light.truth[point]._replace(**same)
         if truth.outcome == "ok":
             tokens = truth.step_s * truth.tokens_per_second
             assert tokens == pytest.approx(given.step_s * given.tokens_per_second)
 
 
-@pytest.mark.parametrize(
-    ("step_s", "steps"), [(1.0, 15), (10.0, 6), (20.0, 3), (60.0, 3)]
-)
-def test_a_trial_takes_a_minute_of_steps_and_at_least_three(step_s, steps):
-    start = 30.0
-    times = (1e3 * step_s,) * 12
-    record = Record({}, "ok", 1.0, times, cost_s=start + STEPS * step_s)
-    assert samplers.cost(record) == pytest.approx(start + steps * step_s)
+def test_trials_of_long_steps_run_some_micro_batches_and_repeats_compile_faster():
+    place = world(3, heavy=True)
+    point = max(place.truth, key=lambda p: place.truth[p].compile_s > 0)
+    truth = place.truth[point]
+    knobs = place.space.values(point)
+    first, *later = (r for r in place.records() if r.knobs == knobs)
+    assert truth.accumulated > 4
+    stepping = first.cost_s - 0.95 * (truth.start_s + truth.compile_s)
+    assert 0 < stepping < 4 * truth.step_s
+    assert max(r.cost_s for r in later) < first.cost_s
+    step_ms = statistics.median(first.step_ms)
+    assert step_ms == pytest.approx(1e3 * truth.step_s, rel=0.01)
 
 
 def test_a_race_that_was_stopped_goes_on(tmp_path, capsys):

@@ -2,8 +2,8 @@
 
 import random
 
-from fp8tune.search.stability.curve import Curve
-from fp8tune.search.stability.plan import SEED
+from fp8tune.search.stability.compare import LossCurve
+from fp8tune.search.stability.plan import FIRST_SEED
 from fp8tune.trials.loss_run import LossRun
 from tests.search.tries import BEST, SPACE, ran
 
@@ -26,7 +26,7 @@ def calm(steps=STEPS, seed=0):
     return tuple(1 + draw.gauss(0, 0.05) for _ in range(steps))
 
 
-def course(seed=SEED, warmup=WARMUP, steps=STEPS, given=WARMUP, free=False):
+def course(seed=FIRST_SEED, warmup=WARMUP, steps=STEPS, given=WARMUP, free=False):
     return LossRun(seed, warmup, steps, given, free)
 
 
@@ -37,7 +37,7 @@ def curve(precision="bf16", by=0.0, nan=False, norms=None, **how):
     losses = falling(made.steps, by, number)
     norms = calm(made.steps, number) if norms is None else norms
     kept = made.steps // 2 if nan else made.steps
-    return Curve(precision, made, losses[:kept], norms[:kept], nan)
+    return LossCurve(precision, made, losses[:kept], norms[:kept], nan)
 
 
 def climbing(run, at=20, by=0.06):
@@ -53,7 +53,8 @@ SPREAD = (0.0, 0.002, -0.002, 0.001, -0.001, 0.0015)
 def seeds(precision="bf16", by=0.0, count=3, **how):
     """Runs of several seeds, FP8's worse than bf16's by a share."""
     return [
-        curve(precision, SPREAD[n] + by, seed=SEED + n, **how) for n in range(count)
+        curve(precision, SPREAD[n] + by, seed=FIRST_SEED + n, **how)
+        for n in range(count)
     ]
 
 
@@ -68,9 +69,9 @@ def learned(made, point=None, space=SPACE, cost_s=10.0):
     precision = made.precision == "fp8"
     point = point or (BEST if precision else BEST_TWIN)
     more = {
-        "loss_run": made.how._asdict(),
+        "loss_run": made.loss_run._asdict(),
         "losses": list(made.losses),
-        "grad_norms": list(made.norms),
+        "grad_norms": list(made.grad_norms),
         "tokens_per_step": 1024,
     }
     outcome = "nan" if made.nan else "ok"

@@ -4,9 +4,12 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.plan import read_config
-from fp8tune.search.stability.conditions import for_records, for_trials
-from fp8tune.search.stability.plan import Conditions
-from tests.search.report.studies import CONFIG
+from fp8tune.search.stability.plan import (
+    Conditions,
+    conditions_for_replay,
+    conditions_for_trials,
+)
+from tests.report.studies import CONFIG
 from tests.search.stability.runs import curve, learned
 
 
@@ -26,23 +29,29 @@ def config(scheduler=""):
     ],
 )
 def test_the_warmup_is_the_config_s_and_frozen_unless_allowed(allow, free):
-    made = for_trials(config("warmup_steps = 100\n"), allow, 1)
-    assert made == Conditions(100, free, "", offered=made.offered)
-    assert made.offered({}, None)
+    made = conditions_for_trials(config("warmup_steps = 100\n"), allow, 1)
+    assert made == Conditions(100, free, "", can_run=made.can_run)
+    assert made.can_run({}, None)
 
 
 def test_without_a_schedule_there_is_no_warmup():
-    made = for_trials(config('name = "none"\nwarmup_steps = 100\n'), ("warmup",), 1)
-    assert (made.warmup_steps, made.free, made.scheduled) == (0, False, False)
+    made = conditions_for_trials(
+        config('name = "none"\nwarmup_steps = 100\n'), ("warmup",), 1
+    )
+    assert (made.warmup_steps, made.may_change_warmup, made.scheduled) == (
+        0,
+        False,
+        False,
+    )
 
 
 def test_one_rank_of_many_does_not_know_the_loss():
-    made = for_trials(config(), (), 8)
+    made = conditions_for_trials(config(), (), 8)
     assert made.refusal.startswith("a trial is one of 8 ranks")
 
 
-def test_records_of_losses_tell_the_steps():
+def test_a_replay_has_runs_as_long_as_those_recorded():
     loss = learned(curve("fp8"))
-    made = for_records(config(), [loss], (), lambda _knobs, _how: False)
-    assert (made.steps, made.offered({}, None)) == (32, False)
-    assert for_records(config(), [], (), lambda _knobs, _how: True) is None
+    made = conditions_for_replay(config(), [loss], (), lambda _knobs, _how: False)
+    assert (made.steps, made.can_run({}, None)) == (32, False)
+    assert conditions_for_replay(config(), [], (), lambda _knobs, _how: True) is None

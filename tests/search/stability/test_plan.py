@@ -3,21 +3,20 @@
 import pytest
 
 from fp8tune.search.stability.plan import (
-    CORE,
-    LEAST,
-    MOST,
-    SEED,
-    SHARE,
-    USED,
-    WHOLE,
+    BUDGET_SHARE,
+    FIRST_SEED,
+    MAX_STEPS,
+    MIN_STEPS,
+    PLANNED_SHARE,
+    USUAL_RUNS,
+    VERDICT_RUNS,
     Conditions,
-    Cost,
-    cost,
-    least_budget,
-    own_cost,
+    RunCost,
+    next_run,
+    pair_cost,
     reserve,
-    steps_in,
-    wanted,
+    run_cost,
+    run_length,
 )
 from tests.search.stability.runs import (
     BEST_TWIN,
@@ -35,11 +34,12 @@ CONDITIONS = Conditions(WARMUP)
 def asked(train, conditions=CONDITIONS, steps=STEPS):
     """Every run that is asked for: precision, seed, warmup."""
     runs, order = [], []
-    while ask := wanted(SPACE, BEST, runs, conditions, steps):
-        assert ask.point in (BEST, BEST_TWIN)
-        precision = str(SPACE.value(ask.point, "precision"))
-        order.append((precision, ask.course.seed - SEED, ask.course.warmup_steps))
-        runs.append(train(precision, ask.course))
+    while run := next_run(SPACE, BEST, runs, conditions, steps):
+        assert run.point in (BEST, BEST_TWIN)
+        assert SPACE.value(run.point, "precision") == run.precision
+        seed, warmup, *_ = run.loss_run
+        order.append((run.precision, seed - FIRST_SEED, warmup))
+        runs.append(train(run.precision, run.loss_run))
         assert len(runs) < 60
     return order
 
@@ -49,7 +49,7 @@ def how_good(by, lost=()):
 
     def train(precision, how):
         fp8 = precision == "fp8"
-        spread = SPREAD[how.seed - SEED]
+        spread = SPREAD[how.seed - FIRST_SEED]
         nan = fp8 and how.warmup_steps in lost
         return curve(
             precision,
@@ -109,7 +109,9 @@ def test_what_diverges_in_bf16_as_well_gets_no_more_seeds(lost):
 def test_more_seeds_tell_whether_one_that_diverged_was_chance():
     def train(precision, how):
         made = how_good(0.0)(precision, how)
-        alone = precision == "fp8" and how.seed == SEED and how.warmup_steps in lost
+        alone = (
+            precision == "fp8" and how.seed == FIRST_SEED and how.warmup_steps in lost
+        )
         return climbing(made) if alone else made
 
     lost = (16,)
@@ -125,11 +127,11 @@ def test_no_warmup_is_made_no_shorter():
 
 def test_the_length_of_runs_is_that_of_the_first():
     first = curve("bf16", steps=40)
-    assert wanted(SPACE, BEST, [first], CONDITIONS, 200).course.steps == 40
+    assert next_run(SPACE, BEST, [first], CONDITIONS, 200).loss_run.steps == 40
 
 
 def test_a_run_that_is_not_offered_ends_it():
-    conditions = CONDITIONS._replace(offered=lambda _knobs, how: how.seed == SEED)
+    conditions = CONDITIONS._replace(can_run=lambda _knobs, how: how.seed == FIRST_SEED)
     assert asked(how_good(0.0), conditions) == pairs(8, 1)
 
 
@@ -138,12 +140,12 @@ def test_what_comes_next_follows_from_the_runs_so_far(kept):
     train = how_good(0.0)
     whole, runs = asked(train), []
     for _ in range(kept):
-        ask = wanted(SPACE, BEST, runs, CONDITIONS, STEPS)
-        runs.append(train(str(SPACE.value(ask.point, "precision")), ask.course))
-    ask = wanted(SPACE, BEST, runs, CONDITIONS, 5)
+        run = next_run(SPACE, BEST, runs, CONDITIONS, STEPS)
+        runs.append(train(run.precision, run.loss_run))
+    run = next_run(SPACE, BEST, runs, CONDITIONS, 5)
     if kept:
-        told = str(SPACE.value(ask.point, "precision")), ask.course.seed - SEED
-        assert told == whole[kept][:2]
+        seed = run.loss_run.seed - FIRST_SEED
+        assert (run.precision, seed) == whole[kept][:2]
 
 
 STEP_MS = (100.0, 100.0, 100.0)
@@ -158,27 +160,32 @@ TRIED = trials(
 
 
 def test_a_run_costs_what_trials_of_its_setting_did():
-    fp8, bf16 = Cost(5.0, 0.1), Cost(3.0, 0.2)
-    assert own_cost(SPACE, BEST, TRIED) == pytest.approx(fp8)
-    assert own_cost(SPACE, BEST_TWIN, TRIED) == pytest.approx(bf16)
-    assert cost(SPACE, BEST, TRIED) == pytest.approx(Cost(4.0, 0.15))
-    assert cost(SPACE, BEST, TRIED[:2]) == pytest.approx(fp8)
-    assert cost(SPACE, BEST, trials(("search", ran(BEST, outcome="oom")))) is None
+    fp8, bf16 = RunCost(5.0, 0.1), RunCost(3.0, 0.2)
+    assert run_cost(SPACE, BEST, TRIED) == pytest.approx(fp8)
+    assert run_cost(SPACE, BEST_TWIN, TRIED) == pytest.approx(bf16)
+    assert pair_cost(SPACE, BEST, TRIED) == pytest.approx(RunCost(4.0, 0.15))
+    assert pair_cost(SPACE, BEST, TRIED[:2]) == pytest.approx(fp8)
+    assert pair_cost(SPACE, BEST, trials(("search", ran(BEST, outcome="oom")))) is None
 
 
-def test_runs_are_as_long_as_the_time_allows():
-    each = Cost(5.0, 0.2)
-    assert steps_in(each, WHOLE * each.of(50.01) / USED) == 50
-    assert steps_in(each, 1e9) == MOST
-    least = CORE * each.of(LEAST) / USED
-    assert steps_in(each, least + 0.1) == LEAST
-    assert steps_in(each, least - 0.1) == 0
+COST = RunCost(5.0, 0.2)
+SHORTEST = VERDICT_RUNS * COST.seconds(MIN_STEPS) / PLANNED_SHARE
 
 
-def test_time_is_kept_where_a_verdict_fits_into_the_share():
-    each = Cost(5.0, 0.2)
-    least = least_budget(each)
-    assert reserve(each, least) == pytest.approx(SHARE * least)
-    assert reserve(each, least - 1) == 0.0
-    assert reserve(each, 1e9) == WHOLE * each.of(MOST) / USED
+def test_runs_are_as_long_as_the_share_of_the_budget_allows():
+    usual = USUAL_RUNS * COST.seconds(50.01) / PLANNED_SHARE
+    assert run_length(COST, 1e9, usual / BUDGET_SHARE) == 50
+    assert run_length(COST, usual, 1e9) == 50
+    assert run_length(COST, 1e9, 1e9) == MAX_STEPS
+    assert run_length(COST, SHORTEST + 0.1, SHORTEST) == MIN_STEPS
+    assert run_length(COST, SHORTEST - 0.1, 1e9) == 0
+    assert run_length(None, 1e9, 1e9) == 0
+
+
+def test_time_is_reserved_if_a_verdict_fits_into_the_share():
+    smallest = SHORTEST / BUDGET_SHARE
+    assert reserve(COST, smallest + 1e-6) == pytest.approx(SHORTEST)
+    assert reserve(COST, smallest - 1) == 0.0
+    longest = USUAL_RUNS * COST.seconds(MAX_STEPS) / PLANNED_SHARE
+    assert reserve(COST, 1e9) == longest
     assert reserve(None, 1e9) == 0.0

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.search.curves import CURVES
 from benchmarks.search.seeds import pool
-from fp8tune.search.stability.compare import MOST_SEEDS, SEEDS, compare
+from fp8tune.search.stability.compare import MAX_SEEDS, SEEDS, compare
 
 REAL = pool(CURVES)
 NUMBERS = sorted(REAL.bf16)
@@ -16,9 +16,9 @@ def said(fp8, numbers):
     return compare(list(zip(fp8, bf16, strict=True)), bf16, SEEDS)
 
 
-@pytest.mark.parametrize("first", range(len(NUMBERS) - MOST_SEEDS))
+@pytest.mark.parametrize("first", range(len(NUMBERS) - MAX_SEEDS))
 def test_fp8_follows_bf16_of_the_same_seed(first):
-    numbers = NUMBERS[first : first + MOST_SEEDS]
+    numbers = NUMBERS[first : first + MAX_SEEDS]
     found = said([REAL.fp8[number] for number in numbers], numbers)
     low, high = found.interval
     assert found.verdict in ("inside", "inconclusive")

@@ -6,7 +6,7 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.stability.plan import SEED, SHARE, Conditions
+from fp8tune.search.stability.plan import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import timed
@@ -37,12 +37,12 @@ class Learning(Replay):
         fp8 = precision == "fp8"
         made = curve(
             precision,
-            SPREAD[loss_run.seed - SEED] + self.by * fp8,
+            SPREAD[loss_run.seed - FIRST_SEED] + self.by * fp8,
             fp8 and loss_run.warmup_steps in self.nan,
             seed=loss_run.seed,
             warmup=loss_run.warmup_steps,
             steps=loss_run.steps,
-        )._replace(how=loss_run)
+        )._replace(loss_run=loss_run)
         cost = min(self.cost_s, deadline_s)
         self._now += cost
         record = learned(made, point, self.space, cost)
@@ -82,11 +82,15 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     found, study = searched()
     assert found.chosen == BEST
     assert found.learns.verdict == "inside"
-    assert (found.learns.proposed, found.unchecked, found.rejected) == (2, "", {})
+    assert (found.learns.proposed_warmup, found.unchecked, found.rejected) == (
+        2,
+        "",
+        {},
+    )
     assert stages(study) == (10, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
     first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
-    assert first[:2] == [(BEST_TWIN, SEED), (BEST, SEED)]
+    assert first[:2] == [(BEST_TWIN, FIRST_SEED), (BEST, FIRST_SEED)]
 
 
 def space_point(trial):
@@ -113,7 +117,7 @@ def test_the_budget_is_kept_whatever_its_runs_do(budget, outcome, cost_s):
 def test_time_is_kept_for_it():
     found, study = searched(budget=4000.0)
     spent = sum(t.record.cost_s for t in study.trials if t.stage != "stability")
-    assert spent <= 4000.0 * (1 - SHARE)
+    assert spent <= 4000.0 * (1 - BUDGET_SHARE)
     assert found.learns.verdict == "inside"
 
 
@@ -153,7 +157,7 @@ def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
     assert (found.chosen, found.learns) == (None, None)
     assert list(found.rejected) == [BEST]
     assert found.rejected[BEST].tested.diverged == (3, 0)
-    assert found.rejected[BEST].proposed == 32
+    assert found.rejected[BEST].proposed_warmup == 32
     assert stages(study) == (15, 18)
 
 
@@ -177,11 +181,13 @@ def test_bf16_is_next_where_precision_may_change():
 
 
 def test_a_longer_warmup_is_written_where_it_may_change():
-    found, _ = searched(runner(nan=(8,)), conditions=CONDITIONS._replace(free=True))
+    found, _ = searched(
+        runner(nan=(8,)), conditions=CONDITIONS._replace(may_change_warmup=True)
+    )
     assert (found.chosen, found.learns.verdict) == (BEST, "diverged")
-    assert (found.learns.proposed, found.rejected) == (16, {})
+    assert (found.learns.proposed_warmup, found.rejected) == (16, {})
     found, _ = searched(runner(nan=(8,)))
-    assert (found.chosen, found.rejected[BEST].proposed) == (None, 16)
+    assert (found.chosen, found.rejected[BEST].proposed_warmup) == (None, 16)
 
 
 LONG = Conditions(2000)
@@ -190,14 +196,17 @@ LONG = Conditions(2000)
 def test_divergence_in_the_config_s_own_first_steps_rejects_it():
     found, study = searched(runner(nan=range(2001)), conditions=LONG)
     assert (found.chosen, list(found.rejected)) == (None, [BEST])
-    assert found.rejected[BEST].start.diverged == (3, 0)
+    assert found.rejected[BEST].first_steps.diverged == (3, 0)
     assert stages(study) == (15, 12)
 
 
 def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
     found, study = searched(runner(nan=range(2000)), conditions=LONG)
     assert (found.chosen, found.verdict, found.rejected) == (BEST, "inconclusive", {})
-    assert (found.learns.doubtful, found.learns.start.verdict) == (True, "inside")
+    assert (found.learns.may_diverge, found.learns.first_steps.verdict) == (
+        True,
+        "inside",
+    )
     assert stages(study) == (10, 12)
     assert searched(conditions=LONG)[0].verdict == "faster"
     assert stages(searched(conditions=LONG)[1]) == (10, 6)
@@ -210,12 +219,12 @@ def test_without_time_for_the_first_steps_it_says_what_to_type():
     assert stages(study) == (10, 7)
     assert found.unchecked == "no time to end; give --budget 58m or more"
     longer = searched(made, 58 * 60.0, LONG, study=study)[0]
-    assert (longer.unchecked, longer.learns.start.verdict) == ("", "inside")
+    assert (longer.unchecked, longer.learns.first_steps.verdict) == ("", "inside")
 
 
 def test_outside_is_said_and_not_rejected():
     found, _ = searched(runner(by=0.5))
-    assert (found.chosen, found.learns.verdict, found.learns.proposed) == (
+    assert (found.chosen, found.learns.verdict, found.learns.proposed_warmup) == (
         BEST,
         "outside",
         None,
@@ -233,7 +242,7 @@ def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
 def test_a_search_that_is_stopped_says_so():
     class Stopped(Learning):
         def learn(self, knobs, loss_run, deadline_s):
-            if loss_run.seed > SEED:
+            if loss_run.seed > FIRST_SEED:
                 raise KeyboardInterrupt
             return super().learn(knobs, loss_run, deadline_s)
 
@@ -265,7 +274,7 @@ def test_recorded_runs_are_replayed():
     space = space_of(records)
     replay = Replay(records, space, learned_ones)
     steps = learned_ones[0].loss_run.steps
-    conditions = CONDITIONS._replace(steps=steps, offered=replay.offers)
+    conditions = CONDITIONS._replace(steps=steps, can_run=replay.offers)
     again = Study(SPACE)
     found = Search(
         space,
@@ -282,6 +291,6 @@ def test_recorded_runs_are_replayed():
 
 def test_a_replay_ends_where_the_records_do():
     replay = Replay(RECORDS, space_of(RECORDS), [])
-    conditions = CONDITIONS._replace(steps=32, offered=replay.offers)
+    conditions = CONDITIONS._replace(steps=32, can_run=replay.offers)
     found, study = searched(conditions=conditions)
     assert (stages(study)[1], found.unchecked) == (0, "no run of it is recorded")

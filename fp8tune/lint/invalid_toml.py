@@ -1,0 +1,53 @@
+"""The report on a file that is not TOML, with a hint for words without quotes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fp8tune.job import Words
+from fp8tune.lint.diagnostic import Label, Region, Report
+from fp8tune.lint.ruleset import Rules
+from fp8tune.suggest import closest
+from fp8tune.toml.document import InvalidToml
+
+_WORD = r"((?:[A-Za-z_/~]|\.{1,2}/)[\w./:~@+-]*)[ \t\r]*(?=$|[#,\]}])"
+_SWITCHES = {
+    **dict.fromkeys(("true", "yes", "on"), "true"),
+    **dict.fromkeys(("false", "no", "off"), "false"),
+}
+
+
+def report(path: str, error: InvalidToml, rules: Rules) -> Report:
+    """Return the report on a file that is not TOML."""
+    line, column = error.position
+    label = Label("", Region(line, column, line, column + 1), "here")
+    hint = Words(unquoted_hint(error))
+    scope: Any = {"fault.reason": Words(error.reason), "fault.hint": hint}
+    diagnostics = [
+        rules.diagnostic(
+            path, rule, rule.message.fill(scope), rule.help.fill(scope), (label,)
+        )
+        for rule in rules.by_fault.get("invalid-toml", ())
+    ]
+    lines = error.text.split("\n")
+    text = lines[line - 1].rstrip("\r") if line <= len(lines) else ""
+    return Report(path, diagnostics, lines={line: text} if diagnostics else {})
+
+
+def unquoted_hint(error: InvalidToml) -> str:
+    """Return what to write in place of a word without quotes; else ``""``."""
+    if error.reason != "Invalid value":
+        return ""
+    line, column = error.position
+    match = re.match(_WORD, error.text.split("\n")[line - 1][column - 1 :])
+    if match is None:
+        return ""
+    word = match[1]
+    lower = word.lower()
+    if lower in ("none", "null", "nil"):
+        return "TOML has no empty value: leave the key out"
+    switch = _SWITCHES.get(lower) or closest(word, ("true", "false"))
+    if switch:
+        return f"write `{switch}`"
+    return f'text needs quotes: write "{word}"'

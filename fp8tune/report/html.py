@@ -1,0 +1,178 @@
+"""Render the report of a study as one HTML page, and write it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TextIO
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from fp8tune import __version__, atomic
+from fp8tune.lint.wording import plain
+from fp8tune.report.data import Report, headline, read_report, sentences, warnings
+from fp8tune.report.knobs_plot import knobs_plot
+from fp8tune.report.loss_plot import loss_plot
+from fp8tune.report.memory_plot import memory_plot
+from fp8tune.report.next_steps import next_commands
+from fp8tune.report.plots import Plot, to_files, to_svg
+from fp8tune.report.prediction_plot import prediction_plot
+from fp8tune.report.steps_plot import steps_plot
+from fp8tune.report.tables import environment, trial_table
+from fp8tune.report.text import clean
+from fp8tune.search.saved import load_study
+from fp8tune.search.storage import BadStudy
+from fp8tune.search.tuned_config import CannotPut, check_apart, check_place, is_same
+from fp8tune.search.writeback import CannotWrite, write_back
+from fp8tune.toml.diff import unified_diff
+
+NAME = "report.html"
+START = b"<!DOCTYPE html>"
+"""How a page begins."""
+MAX_ROWS = 1000
+"""Rows of a table that are shown."""
+MAX_LINES = 400
+"""Lines of the diff that are shown."""
+MAX_TEXT = 4000
+"""Longest text that is inserted into the page [characters]."""
+
+
+class DiffLine(NamedTuple):
+    """A line of the diff, and the HTML element that marks it."""
+
+    text: str
+    tag: str
+
+
+def write_report(
+    folder: str, output: str = "", *, plots: bool = False, url: str = ""
+) -> list[str]:
+    """Write the report of a study's folder; return the paths that were written.
+
+    ``plots`` adds each plot as PNG and SVG beside the page. Nothing else in the study's
+    folder changes, and no link in it is followed. Raises ``BadStudy``, ``CannotPut``,
+    ``OSError``.
+    """
+    study = load_study(folder, url)
+    path = output or os.path.join(folder, NAME)
+    if output:
+        check_place(output)
+        check_apart(output, {study.plan.config.path: "the config"}, NAME)
+        if not _is_within(output, folder):
+            _check_is_page(output)
+    report = read_report(study)
+    figures = draw_plots(report)
+    files = {path: render(report, figures).encode(errors="backslashreplace")}
+    stem = os.path.splitext(path)[0]
+    for plot in figures:
+        if plots and plot.draw:
+            for kind, data in to_files(plot, _mark(report)).items():
+                files[f"{stem}-{plot.name}.{kind}"] = data
+    for place, data in files.items():
+        atomic.write(place, data, through=not _is_within(place, folder))
+    return list(files)
+
+
+def write_at_end(folder: str, out: TextIO, url: str = "") -> None:
+    """Write the report of a search that has ended, and print where it is.
+
+    The search has its answer by now: a failure here is only a note on stderr.
+    """
+    try:
+        (path,) = write_report(folder, url=url)
+    except BadStudy as error:
+        print(f"note: no report: {plain(str(error))}", file=sys.stderr)
+    except OSError as error:
+        place = plain(error.filename2 or error.filename or NAME)
+        why = error.strerror or error
+        print(f"note: no report: {place}: {why}", file=sys.stderr)
+    else:
+        print(f"report {plain(path)}", file=out)
+
+
+def draw_plots(report: Report) -> list[Plot]:
+    """Return every plot of a report, the most important first."""
+    every = (memory_plot, knobs_plot, prediction_plot, loss_plot, steps_plot)
+    return [plot(report) for plot in every]
+
+
+def render(report: Report, plots: Sequence[Plot]) -> str:
+    """Return the page: it loads nothing, and all text of others is escaped."""
+    pages = Environment(
+        loader=PackageLoader("fp8tune.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    diff, why_no_diff = _diff(report)
+    return pages.get_template(NAME).render(
+        report=report,
+        headline=headline(report),
+        warnings=list(warnings(report)),
+        sentences=list(sentences(report)),
+        plots=plots,
+        svg=to_svg,
+        commands=list(next_commands(report)),
+        trials=trial_table(report),
+        environment=environment(report),
+        diff=diff,
+        why_no_diff=why_no_diff,
+        max_rows=MAX_ROWS,
+        max_lines=MAX_LINES,
+        version=__version__,
+    )
+
+
+def _finalize(value: Any) -> Any:
+    """Make text harmless before it is escaped; what is HTML already stays as it is."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return clean(value, MAX_TEXT)
+    return value
+
+
+def _diff(report: Report) -> tuple[list[DiffLine], str]:
+    """Return the diff of the config, or why there is none."""
+    config = report.plan.config
+    if not report.changes:
+        return [], "Nothing: no other values are proposed."
+    try:
+        after = write_back(config.data, report.changes, report.comment)
+    except CannotWrite as error:
+        return [], f"It cannot be written: {error}"
+    text = unified_diff(config.path, config.data, after)
+    return list(_marked(text)), ""
+
+
+def _marked(diff: str) -> Iterator[DiffLine]:
+    for line in diff.split("\n"):
+        is_name = line.startswith(("+++", "---"))
+        tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
+        yield DiffLine(clean(line, 500), "span" if is_name else tag)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return is_same(os.path.dirname(path) or ".", folder)
+
+
+def _check_is_page(path: str) -> None:
+    """Raise ``CannotPut`` if there is another file: a tuned config, records."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(len(START))
+    if start not in (START, b""):
+        lost = "a file that is no page"
+        raise CannotPut(f"{path}: this would replace {lost}; try --output {NAME}")
+
+
+def _mark(report: Report) -> str:
+    """Return what a plot's file must say if it is no measurement, else ``""``."""
+    marks = [
+        "Rehearsal on a CPU" * report.is_rehearsal,
+        "Replay of recorded trials" * report.is_replay,
+        "Extrapolated" * any(t.record.extrapolated for t in report.study.trials),
+    ]
+    return ", ".join(filter(None, marks))

@@ -1,0 +1,287 @@
+"""Plot what each knob did: lines join settings that differ in that knob alone."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import textwrap
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fp8tune.report.data import CUT_OFF, Report, Setting
+from fp8tune.report.plots import (
+    Plot,
+    Style,
+    label_rows,
+    mark_failed,
+    new_figure,
+    number_format,
+    shared_legend,
+)
+from fp8tune.report.text import (
+    clean,
+    median,
+    number,
+    percent,
+    value_label,
+)
+from fp8tune.search.closing import change
+from fp8tune.trials.space import Knob, Point, shown
+
+NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"
+MAX_PANELS = 6
+MAX_TICKS = 26
+"""Characters that the values of a knob may have side by side."""
+
+
+class Line(NamedTuple):
+    """Settings that differ in one knob: what they reach, by the place of its value.
+
+    ``is_chosen``: all other knobs are as chosen. ``failed`` has how those ended that
+    reached nothing.
+    """
+
+    is_chosen: bool
+    values: dict[int, float]
+    failed: dict[int, str]
+
+
+class Effect(NamedTuple):
+    """What one knob did: its values in words, its lines, and what they say.
+
+    ``gain`` is the ratio that ``sentence`` states. ``won``: it is the gain of the
+    chosen value over the baseline's, which is another one.
+    """
+
+    name: str
+    is_frozen: bool
+    labels: tuple[str, ...]
+    lines: tuple[Line, ...]
+    sentence: str
+    gain: float
+    won: bool
+
+
+def knobs_plot(report: Report) -> Plot:
+    """Return the panels, or why there are none."""
+    effects = knob_effects(report)
+    note = _note_without_panel(report, effects)
+    if not effects:
+        return Plot(NAME, CONTENTS, TITLE, note)
+    rows = tuple(
+        (
+            effect.name,
+            "as chosen" if line.is_chosen else "other",
+            "; ".join(
+                f"{effect.labels[at]}: {number(value)}"
+                for at, value in sorted(line.values.items())
+            ),
+            "; ".join(f"{effect.labels[at]}: {how}" for at, how in line.failed.items()),
+        )
+        for effect in effects
+        for line in effect.lines
+    )
+    best = effects[0]
+    won = f"{best.name.rpartition('.')[2]} gained most: {best.sentence}"
+    return Plot(
+        NAME,
+        CONTENTS,
+        won if best.won else TITLE,
+        note,
+        f"{report.unit} by the value of each knob. "
+        + " ".join(f"{effect.name}: {effect.sentence}." for effect in effects),
+        ("knob", "other knobs", report.unit, "without a figure"),
+        rows,
+        lambda style: _draw(effects[:MAX_PANELS], report.unit, style),
+    )
+
+
+def knob_effects(report: Report) -> list[Effect]:
+    """Return the effects of the knobs that have one, what gained most first.
+
+    Knobs whose chosen value is the baseline's follow, then those that may not change.
+    """
+    every = filter(None, (_effect(report, place) for place in _places(report)))
+    return sorted(every, key=lambda e: (e.is_frozen, not e.won, -abs(math.log(e.gain))))
+
+
+def _places(report: Report) -> list[int]:
+    """Return the knobs to show: a rehearsal tells nothing of the precision."""
+    return [
+        place
+        for place, knob in enumerate(report.plan.space.knobs)
+        if knob.role != "precision" or not report.is_rehearsal
+    ]
+
+
+def _effect(report: Report, place: int) -> Effect | None:
+    knob = report.plan.space.knobs[place]
+    groups: dict[Point, list[Setting]] = defaultdict(list)
+    for setting in report.settings:
+        if knob.frozen or report.plan.space.allows(setting.point, report.plan.baseline):
+            groups[_without(setting.point, place)].append(setting)
+    kept = _without(report.chosen, place) if report.chosen else None
+    every = [_line(own, place, rest == kept) for rest, own in groups.items()]
+    lines = [e for e in every if e.is_chosen or len(e.values) + len(e.failed) > 1]
+    lines.sort(key=lambda line: line.is_chosen)
+    labels = [_value(knob, at) for at in range(len(knob.values))]
+    found = _chosen_change(report, place, lines, labels)
+    found = found or _median_change(lines, labels)
+    if found is None:
+        return None
+    used = sorted({at for line in lines for at in (*line.values, *line.failed)})
+    index = {at: i for i, at in enumerate(used)}
+    drawn = (
+        line._replace(
+            values={index[at]: value for at, value in line.values.items()},
+            failed={index[at]: how for at, how in line.failed.items()},
+        )
+        for line in lines
+    )
+    sentence, gain, won = found
+    return Effect(
+        clean(knob.key, 60),
+        knob.frozen,
+        tuple(labels[at] for at in used),
+        tuple(drawn),
+        sentence,
+        gain,
+        won,
+    )
+
+
+def _without(point: Point, place: int) -> Point:
+    return point[:place] + point[place + 1 :]
+
+
+def _line(group: Sequence[Setting], place: int, is_chosen: bool) -> Line:
+    ordered = sorted(group, key=lambda setting: setting.point[place])
+    return Line(
+        is_chosen,
+        {s.point[place]: s.value.value for s in ordered if s.value},
+        {
+            s.point[place]: "watts unknown" if s.speed else s.outcome
+            for s in ordered
+            if not s.value
+        },
+    )
+
+
+def _value(knob: Knob, at: int) -> str:
+    value = knob.values[at]
+    if knob.role in ("compile", "precision"):
+        return value_label(knob, value)
+    return clean(shown(value), 24)
+
+
+def _chosen_change(
+    report: Report, place: int, lines: Sequence[Line], labels: Sequence[str]
+) -> tuple[str, float, bool] | None:
+    """Return what the chosen value does against the baseline's, else the best other."""
+    chosen, baseline = report.chosen, report.plan.baseline[place]
+    line = next((line for line in lines if line.is_chosen), None)
+    if chosen is None or line is None or chosen[place] not in line.values:
+        return None
+    others = {at: v for at, v in line.values.items() if at != chosen[place]}
+    if not others:
+        return None
+    other = baseline if baseline in others else max(others, key=others.__getitem__)
+    ratio = line.values[chosen[place]] / others[other]
+    gain = report.gain_over((*chosen[:place], other, *chosen[place + 1 :]))
+    oom = [labels[at] for at, how in line.failed.items() if how == "oom"]
+    sentence = (
+        f"{labels[chosen[place]]} against {labels[other]}: "
+        f"{change(gain) if gain else percent(ratio)}"
+        f"{f'; {chr(44).join(oom)} out of memory' if oom else ''}"
+    )
+    return sentence, ratio, other == baseline and ratio > 1
+
+
+def _median_change(
+    lines: Sequence[Line], labels: Sequence[str]
+) -> tuple[str, float, bool] | None:
+    """Return the median change between the two values that were compared most often."""
+    ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for line in lines:
+        for (low, slow), (high, fast) in itertools.pairwise(line.values.items()):
+            ratios[low, high].append(fast / slow)
+    if not ratios:
+        return None
+    low, high = max(ratios, key=lambda pair: len(ratios[pair]))
+    ratio, count = median(ratios[low, high]), len(ratios[low, high])
+    pairs = f"median of {count} pairs" if count > 1 else "one pair"
+    sentence = f"{labels[high]} against {labels[low]}: {percent(ratio)} ({pairs})"
+    return sentence, ratio, False
+
+
+def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
+    """Return which knobs have no panel, and why."""
+    with_panel = {effect.name for effect in effects}
+    knobs = report.plan.space.knobs
+    names = [clean(knobs[place].key, 60) for place in _places(report)]
+    rest = " or ".join(name for name in names if name not in with_panel)
+    return f"No two settings that differ only in {rest} reached a figure." * bool(rest)
+
+
+def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
+    across = 2 if len(effects) == 4 else 3
+    height = 3.0 if style.narrow or len(effects) > 3 else 4.2
+    figure, panels = new_figure(style, len(effects), height, across)
+    width = 32 if len(effects) > 2 and across == 3 and not style.narrow else 42
+    free = [effect for effect in effects if not effect.is_frozen]
+    for axes, effect in zip(panels, effects, strict=True):
+        _draw_effect(axes, effect, style, width)
+        _scale(axes, [effect] if effect.is_frozen else free)
+    label_rows(panels[: len(free)], unit)
+    for axes in panels[len(free) :]:
+        axes.set_ylabel(unit)
+    shared_legend(figure, panels, style)
+    return figure
+
+
+def _scale(axes: Axes, effects: Sequence[Effect]) -> None:
+    """Give a panel the scale of all these effects, so that their panels compare."""
+    every = [v for e in effects for line in e.lines for v in line.values.values()]
+    low, high = min(every), max(every)
+    room = 0.08 * (high - low) or 0.1 * high
+    axes.set_ylim(low - 1.5 * room, high + room)
+    axes.yaxis.set_major_formatter(number_format(high))
+
+
+def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:
+    for line in effect.lines:
+        chosen = line.is_chosen
+        axes.plot(
+            list(line.values),
+            list(line.values.values()),
+            marker="o",
+            markersize=6 if chosen else 3.5,
+            linewidth=2.4 if chosen else 1.0,
+            color=style.colours.fp8 if chosen else style.colours.muted,
+            alpha=1.0 if chosen else 0.65,
+            label="all other knobs as chosen" if chosen else "other settings",
+            zorder=3 if chosen else 2,
+        )
+    ran = {at for line in effect.lines for at in line.values}
+    lost = {at for e in effect.lines for at, how in e.failed.items() if how != CUT_OFF}
+    if lost - ran:
+        mark_failed(axes, sorted(lost - ran), style, "every setting failed here")
+    sentence = textwrap.fill(effect.sentence, width)
+    axes.set_title(f"{effect.name.rpartition('.')[2]}\n{sentence}", fontsize="medium")
+    _draw_ticks(axes, effect.labels)
+    axes.set_xlim(-0.4, len(effect.labels) - 0.6)
+    axes.set_xlabel(effect.name)
+
+
+def _draw_ticks(axes: Axes, labels: Sequence[str]) -> None:
+    """Write the values below the axis: turned if long, only some if there are many."""
+    longest = max(map(len, labels))
+    step = math.ceil(len(labels) * (longest + 1) / MAX_TICKS) if longest < 4 else 1
+    axes.set_xticks(range(0, len(labels), step), labels[::step])
+    axes.set_xticks(range(len(labels)), minor=True)
+    if longest * len(labels) / step > MAX_TICKS:
+        axes.tick_params(axis="x", labelrotation=30)

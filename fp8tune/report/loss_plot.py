@@ -1,0 +1,272 @@
+"""Plot loss and gradient norm of FP8 and bf16, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fp8tune.report.data import Report
+from fp8tune.report.plots import Plot, Style, new_figure, shared_legend
+from fp8tune.report.text import capital, setting_label
+from fp8tune.search.stability.findings import (
+    LIMITS,
+    Stability,
+    curves_by_setting,
+    pairs_by_warmup,
+    verdict_line,
+)
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
+
+NAME, CONTENTS = "loss", "Loss"
+TITLE = "Loss and gradient norm of FP8 and bf16"
+BF16_STEP = 2**-7
+"""Largest relative step between two values of bf16, which have eight bits."""
+MAX_STEPS = 2000
+"""Steps of a series that are shown."""
+FEW_STEPS = 16
+"""Steps up to which each one has a marker."""
+HEAD = (
+    *("step", "loss FP8", "loss bf16", "bf16 lowest", "bf16 highest"),
+    "FP8 above bf16, same seed [%]",
+    *("gradient norm FP8", "gradient norm bf16"),
+)
+
+Series = Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossRuns:
+    """Runs of one setting in FP8 and in bf16 on the same seeds, in the seeds' order.
+
+    Losses [nats per token] and gradient norms by step; a run that diverged may be
+    shorter. ``finding`` is what the stability check found, ``None`` if the runs are
+    two timed trials.
+    """
+
+    label: str
+    fp8: tuple[Series, ...]
+    bf16: tuple[Series, ...]
+    fp8_norms: tuple[Series, ...]
+    bf16_norms: tuple[Series, ...]
+    finding: Stability | None = None
+
+    @property
+    def gaps(self) -> tuple[Series, ...]:
+        """FP8's loss above bf16's of the same seed at each step, relative."""
+        pairs = zip(self.fp8, self.bf16, strict=True)
+        return tuple(
+            [a / b - 1 if b else 0.0 for a, b in zip(fp8, bf16, strict=False)]
+            for fp8, bf16 in pairs
+        )
+
+
+def loss_runs(report: Report) -> LossRuns | None:
+    """Return the stability check at the chosen setting, else at the last one checked.
+
+    Without a stability check: a pair of timed trials, at the chosen setting, else at
+    the baseline, else at any.
+    """
+    if report.stability:
+        last = next(reversed(list(report.stability)))
+        point = report.chosen if report.chosen in report.stability else last
+        assert point is not None
+        if checked := _checked(report, point):
+            return checked
+    points = (report.chosen, report.plan.baseline, *(s.point for s in report.settings))
+    pairs = (_timed_pair(report, point) for point in points if point)
+    return next(filter(None, pairs), None)
+
+
+def _label(report: Report, point: Point) -> str:
+    knobs = report.plan.space.knobs
+    keys = {knob.key for knob in knobs if knob.role != "precision"}
+    return setting_label(knobs, point, keys)
+
+
+def _checked(report: Report, point: Point) -> LossRuns | None:
+    finding = report.stability[point]
+    runs = curves_by_setting(report.plan.space, report.study.trials)[point]
+    pairs = pairs_by_warmup(runs)[finding.decisive.warmup_steps]
+    if not all(run.losses for pair in pairs for run in pair):
+        return None
+    fp8, bf16 = zip(*pairs, strict=True)
+    return LossRuns(
+        label=_label(report, point),
+        fp8=tuple(run.losses for run in fp8),
+        bf16=tuple(run.losses for run in bf16),
+        fp8_norms=tuple(run.grad_norms for run in fp8),
+        bf16_norms=tuple(run.grad_norms for run in bf16),
+        finding=finding,
+    )
+
+
+def _timed_pair(report: Report, point: Point) -> LossRuns | None:
+    space = report.plan.space
+    fp8 = _with_losses(report, space.with_precision(point, "fp8"))
+    bf16 = _with_losses(report, space.with_precision(point, "bf16"))
+    if fp8 is None or bf16 is None:
+        return None
+    return LossRuns(
+        label=_label(report, point),
+        fp8=(fp8.losses[:MAX_STEPS],),
+        bf16=(bf16.losses[:MAX_STEPS],),
+        fp8_norms=(fp8.grad_norms[:MAX_STEPS],),
+        bf16_norms=(bf16.grad_norms[:MAX_STEPS],),
+    )
+
+
+def _with_losses(report: Report, point: Point | None) -> Record | None:
+    """Return the last record of a setting that has a series of losses."""
+    trials = report.trials_of(point) if point else []
+    runs = [trial.record for trial in trials if len(trial.record.losses) > 1]
+    return runs[-1] if runs else None
+
+
+def loss_plot(report: Report) -> Plot:
+    """Return the plot of the stability check, else of two trials, or why not."""
+    runs = loss_runs(report)
+    if runs is None:
+        why = "No setting reported its losses in both FP8 and bf16."
+        return Plot(NAME, CONTENTS, TITLE, why)
+    longest = max(map(len, (*runs.fp8, *runs.bf16)))
+    same_data = "" if report.is_replay else ", the same data in all"
+    about = (
+        f"{len(runs.fp8)} seeds in FP8 and {len(runs.bf16)} in bf16, {longest} steps "
+        f"each{same_data}. FP8 goes from {runs.fp8[0][0]:.3f} to "
+        f"{runs.fp8[0][-1]:.3f}, bf16 from {runs.bf16[0][0]:.3f} to "
+        f"{runs.bf16[0][-1]:.3f}."
+    )
+    rows = tuple(_row(runs, step) for step in range(longest))
+    return Plot(
+        NAME,
+        CONTENTS,
+        capital(verdict_line(runs.finding)) if runs.finding else TITLE,
+        _note(runs, is_replay=report.is_replay),
+        about,
+        HEAD,
+        rows,
+        lambda style: _draw(runs, style),
+    )
+
+
+def _note(runs: LossRuns, *, is_replay: bool) -> str:
+    if runs.finding:
+        return f"{runs.label}. {capital(LIMITS)}."
+    same = "the same data and seed in both"
+    if is_replay:
+        same = "as recorded: whether data and seed are the same is not known"
+    return (
+        f"{runs.label}, {same}. So few steps can show that FP8 goes wrong, not that it "
+        "converges. If the trainer computes its loss in bf16, differences under "
+        f"{100 * BF16_STEP:.1f} % may be rounding."
+    )
+
+
+def _row(runs: LossRuns, step: int) -> tuple[str, ...]:
+    bf16, gaps = _at(runs.bf16, step), _at(runs.gaps, step)
+    return (
+        str(step),
+        _mean(_at(runs.fp8, step)),
+        _mean(bf16),
+        f"{min(bf16):.4g}" if bf16 else "-",
+        f"{max(bf16):.4g}" if bf16 else "-",
+        f"{100 * fmean(gaps):+.3f}" if gaps else "-",
+        _mean(_at(runs.fp8_norms, step)),
+        _mean(_at(runs.bf16_norms, step)),
+    )
+
+
+def _mean(values: Series) -> str:
+    return f"{fmean(values):.4g}" if values else "-"
+
+
+def _at(runs: Sequence[Series], step: int) -> list[float]:
+    """Return the values of a step, of the runs that came so far."""
+    return [run[step] for run in runs if step < len(run)]
+
+
+def _draw(runs: LossRuns, style: Style) -> Figure:
+    has_norms = all(runs.fp8_norms) and all(runs.bf16_norms)
+    height = 3.4 if style.narrow else 3.9
+    figure, panels = new_figure(style, 2 + has_norms, height)
+    gaps = [[100 * gap for gap in run] for run in runs.gaps]
+    around = _around_mean(runs.bf16)
+    _draw_runs(panels[0], runs.fp8, runs.bf16, style)
+    _draw_runs(panels[1], gaps, around, style)
+    reach = max(0.1, 1.3 * max(abs(gap) for run in (*gaps, *around) for gap in run))
+    panels[1].set_ylim(-reach, reach)
+    if has_norms:
+        _draw_runs(panels[2], runs.fp8_norms, runs.bf16_norms, style)
+    names = (
+        ("loss", "cross-entropy [nats per token]"),
+        ("difference of the loss", "above bf16's, same seed [%]"),
+        ("gradient norm", "norm before clipping"),
+    )
+    for axes, (title, label) in zip(panels, names, strict=False):
+        axes.set_title(title)
+        axes.set_ylabel(label)
+        axes.set_xlabel("optimizer step")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    shared_legend(figure, panels, style)
+    return figure
+
+
+def _around_mean(runs: Sequence[Series]) -> list[list[float]]:
+    """Return how far each seed is from the mean of all at each step [%]."""
+    shortest = min(map(len, runs))
+    means = [fmean(_at(runs, step)) for step in range(shortest)]
+    return [
+        [100 * (run[i] / means[i] - 1) if means[i] else 0.0 for i in range(shortest)]
+        for run in runs
+    ]
+
+
+def _draw_runs(
+    axes: Axes, fp8: Sequence[Series], bf16: Sequence[Series], style: Style
+) -> None:
+    """Draw the mean and the band of the bf16 seeds, and each seed of FP8."""
+    longest, colours = max(map(len, bf16)), style.colours
+    steps = [_at(bf16, step) for step in range(longest)]
+    marker = "o" if longest <= FEW_STEPS else ""
+    if len(bf16) > 1:
+        axes.fill_between(
+            range(longest),
+            [min(values) for values in steps],
+            [max(values) for values in steps],
+            color=colours.bf16,
+            alpha=0.25,
+            linewidth=0,
+            label="bf16, from seed to seed",
+        )
+    name = "bf16, mean" if len(bf16) > 1 else "bf16"
+    mean = [fmean(values) for values in steps]
+    axes.plot(mean, "-", color=colours.bf16, lw=1.6, marker=marker, ms=5, label=name)
+    each = "FP8, each seed" if len(fp8) > 1 else "FP8"
+    for run in fp8:
+        axes.plot(
+            run,
+            "--",
+            color=colours.fp8,
+            linewidth=1.4,
+            marker=marker,
+            markersize=5,
+            markerfacecolor="none",
+            label=each,
+        )
+    ends = [(len(run) - 1, run[-1]) for run in fp8 if 0 < len(run) < longest]
+    if ends:
+        axes.plot(
+            *zip(*ends, strict=True),
+            "x",
+            color=colours.bad,
+            markeredgewidth=1.8,
+            markersize=7,
+            label="FP8 ended in NaN",
+            zorder=4,
+        )

@@ -1,0 +1,232 @@
+"""What all plots share: colours, layout, and how they become SVG and PNG.
+
+A plot is drawn once in placeholder colours, which become CSS variables of the page, so
+that it serves light and dark; the files of ``--plots`` get the light ones.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from fp8tune.report.text import precision_label
+
+
+class Colours(NamedTuple):
+    """Colours by what they mean; colour-blind eyes can tell FP8 and bf16 apart."""
+
+    ink: str
+    muted: str
+    grid: str
+    paper: str
+    fp8: str
+    bf16: str
+    bad: str
+
+
+PLACEHOLDERS = Colours(*(f"#00000{n}" for n in range(1, 8)))
+LIGHT = Colours(
+    "#1b1f24", "#5b6470", "#d9dee4", "#ffffff", "#0b62c4", "#b45309", "#b42318"
+)
+MARKERS = {"fp8": "o", "bf16": "s"}
+"""The marker of each precision."""
+
+
+class Style(NamedTuple):
+    """How a plot is drawn; ``narrow`` is for a phone: panels below each other.
+
+    ``title`` is written into the plot if no page says it.
+    """
+
+    colours: Colours
+    narrow: bool = False
+    title: str = ""
+
+    def of_precision(self, name: str) -> dict[str, Any]:
+        """Return the colour, marker and legend entry of a precision."""
+        colours = {"fp8": self.colours.fp8, "bf16": self.colours.bf16}
+        return {
+            "color": colours.get(name, self.colours.ink),
+            "marker": MARKERS.get(name, "o"),
+            "label": precision_label(name) or "measured",
+        }
+
+
+class Plot(NamedTuple):
+    """A section of the page: a plot with its numbers as a table.
+
+    ``contents`` names it in the table of contents, ``about`` describes it to those who
+    cannot see it, ``note`` is what everybody must know. If ``draw`` is ``None`` there
+    is nothing to draw, and ``note`` says why.
+    """
+
+    name: str
+    contents: str
+    title: str
+    note: str = ""
+    about: str = ""
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    draw: Callable[[Style], Figure] | None = None
+
+
+def new_figure(
+    style: Style, panels: int = 1, height: float = 4.4, across: int = 3
+) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure with panels side by side, on a phone below each other.
+
+    ``height`` is that of a panel [inch], ``across`` the most panels in a row.
+    """
+    columns = 1 if style.narrow else min(panels, across)
+    rows = math.ceil(panels / columns)
+    width = 4.8 if style.narrow else 10.0
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in every:
+        axes.grid(True)
+        axes.set_axisbelow(True)
+    for empty in every[panels:]:
+        empty.remove()
+    if style.title:
+        title = textwrap.fill(style.title, 95)
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    return figure, every[:panels]
+
+
+def settle(figure: Figure) -> None:
+    """Compute the layout now: what is drawn later does not move anything."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
+def label_rows(panels: Sequence[Axes], label: str) -> None:
+    """Name the vertical axis, which all panels share, at the first of each row."""
+    for axes in panels:
+        place = axes.get_subplotspec()
+        if place is None or place.is_first_col():
+            axes.set_ylabel(label)
+        else:
+            axes.set_yticklabels([])
+
+
+def number_format(highest: float) -> StrMethodFormatter:
+    """Return how an axis that ends at ``highest`` writes its numbers."""
+    return StrMethodFormatter("{x:,.3g}" if highest < 100 else "{x:,.0f}")
+
+
+def mark_failed(axes: Axes, places: Sequence[float], style: Style, label: str) -> None:
+    """Draw a cross at the foot of the panel for each trial that gave no figure."""
+    axes.plot(
+        places,
+        [0.03] * len(places),
+        "x",
+        color=style.colours.bad,
+        markeredgewidth=1.8,
+        markersize=7,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        label=label,
+        zorder=4,
+    )
+
+
+def shared_legend(figure: Figure, panels: Sequence[Axes], style: Style) -> None:
+    """Draw one legend below all panels, each name once."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        handles, names = axes.get_legend_handles_labels()
+        entries = dict(zip(names, handles, strict=True)) | entries
+    figure.legend(
+        list(entries.values()),
+        list(entries),
+        loc="outside lower center",
+        frameon=False,
+        ncols=1 if style.narrow else 4 if len(entries) < 5 else 3,
+    )
+
+
+def _settings(colours: Colours, *, narrow: bool = False) -> dict[Any, Any]:
+    return {
+        "font.size": 11.0 if narrow else 9.5,
+        "axes.titlesize": "medium",
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "text.parse_math": False,
+        "text.color": colours.ink,
+        "axes.labelcolor": colours.ink,
+        "axes.titlecolor": colours.ink,
+        "axes.edgecolor": colours.muted,
+        "xtick.color": colours.muted,
+        "ytick.color": colours.muted,
+        "xtick.labelcolor": colours.ink,
+        "ytick.labelcolor": colours.ink,
+        "grid.color": colours.grid,
+        "grid.linewidth": 0.7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "svg.fonttype": "none",
+        "svg.hashsalt": "fp8tune",
+    }
+
+
+def to_svg(plot: Plot, narrow: bool) -> str:
+    """Return a plot as an SVG element in the page's colours."""
+    assert plot.draw
+    with mpl.rc_context(_settings(PLACEHOLDERS, narrow=narrow)):
+        figure = plot.draw(Style(PLACEHOLDERS, narrow))
+        settle(figure)
+        text = _svg(figure, "none")
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    for name, colour in PLACEHOLDERS._asdict().items():
+        text = text.replace(colour, f"var(--{name})")
+    return _with_unique_ids(text, f"{plot.name}-{'narrow' if narrow else 'wide'}-")
+
+
+def _with_unique_ids(text: str, prefix: str) -> str:
+    """Drop the ids that nothing refers to, and make the others unique in a page."""
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', text))
+    text = re.sub(
+        r' id="([\w.-]+)"',
+        lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "",
+        text,
+    )
+    return re.sub(r'(href="#|url\(#)', lambda m: f"{m[1]}{prefix}", text)
+
+
+def to_files(plot: Plot, mark: str = "") -> dict[str, bytes]:
+    """Return a plot as PNG and SVG, with its title, by the ends of their file names.
+
+    ``mark`` is what a reader must know who does not see the page.
+    """
+    assert plot.draw
+    title = f"{mark}: {plot.title}" if mark else plot.title
+    with mpl.rc_context(_settings(LIGHT)):
+        figure = plot.draw(Style(LIGHT, title=title))
+        settle(figure)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
+        return {"png": drawn.getvalue(), "svg": _svg(figure, LIGHT.paper).encode()}
+
+
+def _svg(figure: Figure, paper: str) -> str:
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", facecolor=paper, metadata={"Date": None})
+    return drawn.getvalue()
+
+
+logging.getLogger("matplotlib").setLevel(logging.ERROR)

@@ -1,0 +1,204 @@
+"""Plot the step times of the main settings: which steps counted and which did not."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fp8tune.report.data import ROLES, Report, Setting
+from fp8tune.report.plots import (
+    Plot,
+    Style,
+    label_rows,
+    new_figure,
+    number_format,
+    shared_legend,
+)
+from fp8tune.report.text import (
+    clean,
+    duration_ms,
+    listed,
+    median,
+    plural,
+    precision_label,
+)
+from fp8tune.trials.record import Record
+
+NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
+MAX_STEPS = 2000
+"""Steps of a run that are shown."""
+ROOM = 1.35
+"""Height of the axis over the slowest step that counted."""
+MIN_STEPS = 2
+"""Steps from which they tell how much they differ."""
+NO_REASON = "left out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimes:
+    """The step times of one run of a setting.
+
+    ``steps`` are a step's number from 0, its time [ms], and why it did not count, or
+    ``""``. ``tokens`` are those of a step. ``is_extrapolated``: its one time was
+    calculated from other runs. ``added_ms`` is predicted communication.
+    """
+
+    setting: Setting
+    steps: tuple[tuple[int, float, str], ...]
+    tokens: int = 0
+    is_extrapolated: bool = False
+    added_ms: float = 0.0
+
+    @property
+    def counted(self) -> list[float]:
+        """The times that counted."""
+        return [took for _, took, why in self.steps if not why]
+
+    @property
+    def median(self) -> float:
+        """The median of the times that counted [ms]."""
+        return median(self.counted)
+
+    @property
+    def left_out(self) -> str:
+        """How many steps did not count, and why as far as it is known."""
+        count = len(self.steps) - len(self.counted)
+        reasons = list(dict.fromkeys(why for _, _, why in self.steps if why))
+        why = f": {listed(reasons)}" if set(reasons) - {NO_REASON} else ""
+        return f"{plural(count, 'step')} left out{why}"
+
+
+def step_times(report: Report) -> list[StepTimes]:
+    """Return the last run with step times of each setting that has a role."""
+    settings = {s.point: s for role in ROLES if (s := report.with_role(role))}
+    every = (_step_times(report, setting) for setting in settings.values())
+    return [times for times in every if times]
+
+
+def _step_times(report: Report, setting: Setting) -> StepTimes | None:
+    trials = report.trials_of(setting.point)
+    records = [t.record for t in trials if t.record.ok and any(t.record.step_ms)]
+    if not records:
+        return None
+    record = records[-1]
+    counted, every = record.step_ms[:MAX_STEPS], record.all_step_ms[:MAX_STEPS]
+    if set(counted) <= set(every):
+        reasons = _reasons(record, len(counted), len(every))
+        steps = [(i, took, reasons.get(i, "")) for i, took in enumerate(every)]
+    else:
+        steps = [(i, took, "") for i, took in enumerate(counted, 1)]
+    took_ms = median(counted) + record.communication_ms
+    return StepTimes(
+        setting=setting,
+        steps=tuple(steps),
+        tokens=round(record.tokens_per_second * took_ms / 1e3),
+        is_extrapolated=len(counted) == 1 < len(every) and bool(record.extrapolated),
+        added_ms=took_ms - median(counted),
+    )
+
+
+def _reasons(record: Record, counted: int, count: int) -> dict[int, str]:
+    """Return the steps that did not count with the reason; else the first ones."""
+    reasons: dict[int, str] = {}
+    for first, last, why in record.discarded:
+        own = range(max(0, first), min(last + 1, count))
+        reasons |= dict.fromkeys(own, clean(why, 24) or NO_REASON)
+    if reasons and len(reasons) < count:
+        return reasons
+    return dict.fromkeys(range(count - counted), NO_REASON)
+
+
+def steps_plot(report: Report) -> Plot:
+    """Return the plot of up to four runs, or why there is none."""
+    every = step_times(report)
+    if not every:
+        return Plot(NAME, CONTENTS, TITLE, "No trial reported the times of its steps.")
+    medians = "; ".join(
+        f"{one.setting.role_names}: {duration_ms(one.median)}" for one in every
+    )
+    rows = tuple(
+        (
+            one.setting.role_names,
+            one.setting.short_label,
+            str(step),
+            f"{took:,.2f}",
+            f"no: {why}" if why else "yes",
+        )
+        for one in every
+        for step, took, why in one.steps
+    )
+    return Plot(
+        NAME,
+        CONTENTS,
+        _title(every[0]),
+        "",
+        f"Times of the optimizer steps of one trial each; medians: {medians}.",
+        ("role", "setting", "step", "ms", "counted"),
+        rows,
+        lambda style: _draw(every, style),
+    )
+
+
+def _title(first: StepTimes) -> str:
+    role, counted = first.setting.role_names, first.counted
+    if len(counted) < MIN_STEPS:
+        few = "comes from too few steps to tell whether it is steady"
+        how = "is extrapolated" if first.is_extrapolated else few
+        return f"The time of a step {how}: {duration_ms(first.median)} ({role})"
+    half = (max(counted) - min(counted)) / 2 / first.median if first.median else 0
+    out = f"; {first.left_out}" if len(counted) < len(first.steps) else ""
+    return f"Steps are steady to {100 * half:.2g} % ({role}{out})"
+
+
+def _draw(every: list[StepTimes], style: Style) -> Figure:
+    is_long = max(len(one.setting.short_label) for one in every) > 40 and len(every) > 2
+    across, height = (2, 2.9) if is_long or style.narrow else (4, 4.0)
+    figure, panels = new_figure(style, len(every), height, across)
+    top = ROOM * max(max(one.counted) for one in every)
+    for axes, one in zip(panels, every, strict=True):
+        _draw_steps(axes, one, top, style)
+        size = f", {one.tokens:,} tokens a step" * bool(one.tokens)
+        how = ", extrapolated" * one.is_extrapolated
+        width = 28 if across == 4 and not style.narrow else 52
+        label = textwrap.fill(f"{one.setting.short_label}{size}{how}", width)
+        added = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
+        role = one.setting.role_names
+        axes.set_title(f"{role}: {duration_ms(one.median)}{added}\n{label}")
+    label_rows(panels, "time of a step [ms]")
+    shared_legend(figure, panels, style)
+    return figure
+
+
+def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
+    counted = [(step, took) for step, took, why in one.steps if not why]
+    out = [(step, took) for step, took, why in one.steps if why]
+    axes.set_ylim(0, top)
+    colour = style.of_precision(one.setting.precision)["color"]
+    how = "extrapolated" if one.is_extrapolated else "counted"
+    name = f"{how}, {precision_label(one.setting.precision)}"
+    axes.plot(*zip(*counted, strict=True), "o", color=colour, label=name)
+    axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
+    if out:
+        axes.plot(
+            [step for step, _ in out],
+            [min(took, 0.97 * top) for _, took in out],
+            "x",
+            color=style.colours.muted,
+            markeredgewidth=1.8,
+            label="left out",
+        )
+    beyond = [(took, step) for step, took in out if took > 0.97 * top]
+    if beyond:
+        text = f"{duration_ms(max(beyond)[0])}"
+        at = max(step for _, step in beyond), 0.97 * top
+        axes.annotate(text, at, (7, 0), textcoords="offset points", va="center")
+    if one.is_extrapolated:
+        axes.set_xticks([])
+    else:
+        axes.set_xlabel("optimizer step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(number_format(top))

@@ -1,0 +1,147 @@
+"""The tables of a report: every trial with its evidence, and the environment."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fp8tune import __version__
+from fp8tune.report.data import CUT_OFF, Report
+from fp8tune.report.text import (
+    clean,
+    gib,
+    interval,
+    number,
+    percent,
+    plural,
+    setting_label,
+)
+from fp8tune.search.budget import show_duration
+from fp8tune.search.objective import tokens_per_joule
+from fp8tune.search.runs import deviation
+from fp8tune.search.statistics import speed
+from fp8tune.trials.record import Record
+from fp8tune.trials.trial import Trial
+
+MIN_STEPS, UNEVEN = 4, 1.02
+"""Steps that can show it, and the ratio of their mean to their median from which a
+trial is called uneven."""
+HEAD = (
+    *("trial", "stage", "setting", "outcome", "tokens/s", "tokens/J"),
+    *("peak GiB", "reserved GiB", "FP8 matmuls", "cost", "message"),
+)
+
+
+class TrialTable(NamedTuple):
+    """Every trial as a row of text, with the CSS class of each row."""
+
+    rows: list[tuple[str, ...]]
+    classes: list[str]
+    head: tuple[str, ...] = HEAD
+
+
+def trial_table(report: Report) -> TrialTable:
+    """Return the trials, the fastest first, failed ones last, in the order of runs."""
+    spread = deviation(report.runs)
+    ordered = sorted(report.study.trials, key=lambda t: -t.record.tokens_per_second)
+    ordered.sort(key=lambda t: (not t.record.ok, t.stage == "stability"))
+    return TrialTable(
+        [_row(report, trial, spread) for trial in ordered],
+        ["" if t.record.ok else "cut-off" if t.cut_off else "failed" for t in ordered],
+    )
+
+
+def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
+    record, space = trial.record, report.plan.space
+    timed = record.ok and trial.stage != "stability"
+    joules = tokens_per_joule(record)
+    matmuls = record.float8_matmuls
+    return (
+        str(trial.number + 1),
+        trial.stage,
+        setting_label(space.knobs, space.point(record.knobs)),
+        CUT_OFF if trial.cut_off else record.outcome,
+        interval(speed([record], spread)) if timed else "-",
+        number(joules) if timed and joules else "-",
+        gib(record.peak_gib),
+        gib(record.reserved_gib),
+        "-" if matmuls is None else f"{matmuls:,}",
+        show_duration(record.cost_s),
+        "; ".join(_remarks(trial)),
+    )
+
+
+def _remarks(trial: Trial) -> Iterator[str]:
+    record, shortage = trial.record, trial.record.memory_shortage
+    if shortage:
+        yield f"may not be chosen: {shortage}"
+    if uneven := _uneven(record):
+        yield uneven
+    if run := record.loss_run:
+        yield f"seed {run.seed}, warmup {run.warmup_steps}, {run.steps} steps"
+    if record.message:
+        yield clean(record.message)
+    if record.alloc_retries and not shortage:
+        yield f"allocator retries: {record.alloc_retries}"
+    if record.recompiles:
+        yield plural(record.recompiles, "compiled graph")
+    if record.extrapolated:
+        yield f"extrapolated: {clean(record.extrapolated)}"
+
+
+def _uneven(record: Record) -> str:
+    """Return that a long run is slower than the median step, if it is."""
+    times = record.step_ms
+    middle = statistics.median(times) if len(times) >= MIN_STEPS else 0.0
+    ratio = statistics.fmean(times) / middle if middle else 1.0
+    if ratio < UNEVEN:
+        return ""
+    return f"steps take {percent(ratio)} on average, compared with their median"
+
+
+def environment(report: Report) -> list[tuple[str, str]]:
+    """Return what the trials ran on and with, by name."""
+    config, about = report.plan.config, report.study.about
+    target, allowed = config.job.target, about.get("allow") or []
+    count = (
+        plural(target.world_size, "GPU") if target.world_size else "GPU count unknown"
+    )
+    capacity = f"{report.capacity_gib:.1f} GiB" if report.capacity_gib else ""
+    rows = [
+        ("config", config.path),
+        ("study", report.study.name),
+        ("trainer", config.trainer.schema.title),
+        ("target", f"{count}, {target.gpu or 'GPU unknown'}"),
+        ("trials", "recorded ones" if report.is_replay else str(about.get("device"))),
+        ("freed by --allow", ", ".join(map(str, allowed)) or "nothing"),
+        ("GPU memory", capacity),
+        ("fp8tune", __version__),
+        *_reported(report.study.trials),
+    ]
+    return [(name, clean(value)) for name, value in rows if value]
+
+
+def _reported(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
+    """Yield what the trials reported, with how many did so if they differ."""
+    places = Counter(clean(trial.record.environment) for trial in trials)
+    versions = Counter(_versions(trial.record) for trial in trials)
+    for name, counted in (("trials ran on", places), ("versions", versions)):
+        del counted[""]
+        for value, count in counted.most_common(8):
+            yield name, value if len(counted) == 1 else f"{value} ({count} trials)"
+    records = [trial.record for trial in trials]
+    for measured, name, unit in (
+        ([r.sm_mhz for r in records], "SM clock, median", "MHz"),
+        ([r.power_w for r in records], "power, mean", "W"),
+        ([r.temperature_c for r in records], "temperature, highest", "C"),
+    ):
+        if values := list(filter(None, measured)):
+            low, high = min(values), max(values)
+            yield name, f"{low:,.0f} to {high:,.0f} {unit} over {len(values)} trials"
+
+
+def _versions(record: Record) -> str:
+    every = list(record.versions.items())[:8]
+    return clean(", ".join(f"{name} {version}" for name, version in every))

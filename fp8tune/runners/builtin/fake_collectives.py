@@ -1,0 +1,44 @@
+"""Collectives of FSDP2 for rank 0 of a world whose other ranks do not exist.
+
+They return what real collectives would return if every rank held this rank's share of
+the weights and saw its batches. torch's fake process group does not: before 2.13 it
+does not write the output of a reduce-scatter, and it fills that of an all-gather with
+one copy per rank, a kernel each, where NCCL launches one. Buffers are allocated as for
+the real collectives, so memory is the same.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllocMixin
+
+
+class RepeatedShare(DefaultAllocMixin, AllGather):
+    """All-gather that repeats this rank's share for every other rank."""
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: ProcessGroup,
+        async_op: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Fill the rows of the other ranks; FSDP2 has put the share into the first."""
+        output_tensor.view(group.size(), -1)[1:].copy_(input_tensor)
+
+
+class OwnShare(DefaultAllocMixin, ReduceScatter):
+    """Reduce-scatter of the same gradients on all ranks: their average is their own."""
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: ProcessGroup,  # noqa: ARG002
+        op: object,  # noqa: ARG002
+        async_op: bool = False,  # noqa: ARG002
+    ) -> None:
+        """Copy the first part of the gradients, which is that of rank 0."""
+        output_tensor.copy_(input_tensor[: output_tensor.numel()])

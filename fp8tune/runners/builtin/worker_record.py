@@ -1,0 +1,198 @@
+"""Turn the lines that a trial's worker printed into the trial's record."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+from fp8tune.runners.builtin.spec import Spec
+from fp8tune.runners.process import WorkerResult
+from fp8tune.trials.record import (
+    BEFORE_BUILD,
+    OUTCOMES,
+    BadRecord,
+    Record,
+    from_data,
+)
+
+KEPT = (
+    "float8_matmuls_counted_earlier",
+    "capacity_gib",
+    "alloc_retries",
+    "recompiles",
+    "float8_matmuls",
+    "discarded",
+    "settled",
+    "micro_batches",
+)
+"""What the worker says at its end that goes into the record as it is.
+
+``float8_matmuls_counted_earlier``: another trial of the setting counted them."""
+
+VERSIONS = ("torch", "torchao", "cuda", "allocator")
+"""Fields of the worker's software and the allocator's environment."""
+
+_LATE = {
+    "start": "launch",
+    "import": "launch",
+    "gpu": "launch",
+    "build": "launch",
+    "convert": "launch",
+    "compile": "compile",
+}
+
+_BROKEN = {"flood": "printed too much", "mute": "closed its output"}
+
+
+def worker_record(
+    knobs: dict[str, Any], spec: Spec, heard: WorkerResult, said: str
+) -> Record:
+    """What a worker's lines amount to; ``said`` is its last word on stderr."""
+    found = _base_record(knobs, spec, heard, _event(heard, "done"), said)
+    start, end = stage_times(heard, "import", "build")
+    return found._replace(import_s=round(end - start, 3)) if end > start else found
+
+
+def stage_times(heard: WorkerResult, first: str, last: str) -> tuple[float, float]:
+    """Return when two stages began [s since 1970]; zeros if one did not."""
+    at = {str(event.get("stage")): event.get("at") for event in heard.events}
+    start, end = at.get(first), at.get(last)
+    if isinstance(start, float) and isinstance(end, float):
+        return start, end
+    return 0.0, 0.0
+
+
+Series = tuple[float, ...]
+
+
+def series(events: Iterable[dict[str, Any]]) -> tuple[Series, Series]:
+    """Return losses and gradient norms by step, up to the first that is not finite."""
+    steps = [(event["loss"], event["grad_norm"]) for event in events if "step" in event]
+    finite = list(
+        itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), steps)
+    )
+    return tuple(loss for loss, _ in finite), tuple(norm for _, norm in finite)
+
+
+def _base_record(
+    knobs: dict[str, Any],
+    spec: Spec,
+    heard: WorkerResult,
+    done: dict[str, Any] | None,
+    said: str,
+) -> Record:
+    base = Record(knobs, "launch", cost_s=heard.seconds)
+    failed = _event(heard, "failed")
+    try:
+        if done is not None:
+            return _measured(base, spec, heard, done)
+        if failed is not None:
+            return _failed(base, heard, failed)
+    except (BadRecord, KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"the worker's report cannot be read: {type(error).__name__} {error}"
+        return base._replace(message=message[:500])
+    outcome, message = _unfinished(heard, spec.device)
+    if heard.ended == "exit" and said:  # else it was cut off, not ended
+        message += f"; it said last: {said}"
+    return base._replace(outcome=outcome, message=message, stage_reached=heard.stage)
+
+
+def _failed(base: Record, heard: WorkerResult, failed: dict[str, Any]) -> Record:
+    message = f"{failed['error']}: {failed['message']}"
+    base = base._replace(message=message[:500], stage_reached=heard.stage)
+    kind = "launch" if base.never_began else failed["kind"]
+    if heard.stage == "compile" and kind == "user":
+        kind = "compile"
+    if kind not in OUTCOMES:
+        raise ValueError(kind)
+    if kind == "nan":
+        losses, norms = series(heard.events)
+        base = base._replace(losses=losses, grad_norms=norms)
+    return base._replace(outcome=kind)
+
+
+def _unfinished(heard: WorkerResult, device: str) -> tuple[str, str]:
+    """Return outcome and message of a worker that gave neither result nor error."""
+    where, code = f"in stage {heard.stage}", heard.code
+    if heard.ended == "late":
+        return _LATE.get(heard.stage, "hang"), f"given up {where}"
+    if heard.ended in _BROKEN:
+        return "launch", f"the worker {_BROKEN[heard.ended]} {where}"
+    if code == -signal.SIGKILL:
+        loaded = heard.stage not in BEFORE_BUILD
+        kind = "oom" if device == "cpu" and loaded else "launch"
+        return kind, f"killed {where}, probably by the system for host memory"
+    kind = "compile" if heard.stage == "compile" else "launch"
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return kind, f"the worker died of {signal.Signals(-code).name} {where}"
+    return kind, f"the worker ended with code {code} {where}"
+
+
+def _measured(
+    base: Record, spec: Spec, heard: WorkerResult, done: dict[str, Any]
+) -> Record:
+    """Return the record of a trial that finished; raises ``BadRecord`` and others."""
+    built: dict[str, Any] = _event(heard, "float8_linears", whole=True) or {}
+    about: dict[str, Any] = _event(heard, "torch", whole=True) or {}
+    losses, norms = series(heard.events)
+    found = from_data(
+        {
+            **base.data(),
+            "outcome": "ok",
+            "tokens_per_second": done["tokens_per_second_per_rank"],
+            "step_ms": done["step_ms"],
+            "peak_gib": done["peak_gib"],
+            "reserved_gib": done["reserved_gib"],
+            "losses": losses,
+            "grad_norms": norms,
+            "all_step_ms": [e["step_ms"] for e in heard.events if "step" in e],
+            "environment": _environment(heard),
+            "versions": {name: about[name] for name in VERSIONS if name in about},
+            "float8_linears": built.get("float8_linears", 0),
+            "checkpointed": built.get("checkpointed", 0),
+            "grad_accum": spec.grad_accum,
+            "rehearsal": spec.device == "cpu",
+            "synthetic_data": spec.synthetic_data,
+            **{name: done[name] for name in KEPT if name in done},
+        }
+    )
+    why = _missing_float8(spec, found)
+    return found._replace(outcome="user", message=why) if why else found
+
+
+def _missing_float8(spec: Spec, found: Record) -> str:
+    """Return why a trial that should be in FP8 was not; ``""`` if it was.
+
+    Each FP8 linear has a matmul forward and one for each gradient, in every
+    micro-batch; activation checkpointing adds to them. The recipe that keeps the
+    weights' gradient in high precision has one less.
+    """
+    if spec.precision != "fp8":
+        return ""
+    ran = found.float8_matmuls
+    if not ran:
+        return "FP8 was asked for, and no FP8 matmul ran"
+    each = 2 if spec.fp8_recipe == "rowwise_with_gw_hp" else 3
+    least = found.float8_linears * spec.grad_accum * each
+    missing = f"only {ran} FP8 matmuls ran in a step, of {least} of its FP8 linears"
+    return missing if ran < least else ""
+
+
+def _environment(heard: WorkerResult) -> str:
+    about = _event(heard, "torch", whole=True) or {}
+    return f"{about.get('device', '?')}, torch {about.get('torch', '?')}"
+
+
+def _event(
+    heard: WorkerResult, name: str, *, whole: bool = False
+) -> dict[str, Any] | None:
+    """Return the first event with that field, or only the field's value."""
+    for event in heard.events:
+        if name in event:
+            return event if whole else event[name]
+    return None

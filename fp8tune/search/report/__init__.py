@@ -1,1 +1,0 @@
-"""The report of a search: one HTML page without network, remade from its study."""

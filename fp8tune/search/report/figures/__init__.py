@@ -1,1 +1,0 @@
-"""The plots of a report, one module each, drawn by matplotlib without a display."""

@@ -1,0 +1,77 @@
+"""Words without quotes as values: the hint says what to write."""
+
+import pytest
+
+from fp8tune.lint.invalid_toml import unquoted_hint
+from fp8tune.toml.document import InvalidToml, parse
+from tests.each import each
+
+
+def said(text):
+    with pytest.raises(InvalidToml) as error:
+        parse(text.encode())
+    return unquoted_hint(error.value)
+
+
+@each(
+    ("value", "word"),
+    [
+        ("fp8", "fp8"),
+        ("fp8  # why", "fp8"),
+        ("selective\r\nb = 1", "selective"),
+        ("[text, image]", "text"),
+        ('["text", image]', "image"),
+        ("{ b = sdpa }", "sdpa"),
+        ("/data/x-1.bin", "/data/x-1.bin"),
+        ("./x", "./x"),
+        ("meta/llama", "meta/llama"),
+        ("auto\nb = fp8", "auto"),
+    ],
+)
+def test_text_without_quotes(value, word):
+    assert said(f"[t]\na = {value}\n") == f'text needs quotes: write "{word}"'
+
+
+@each(
+    ("value", "hint"),
+    [
+        ("True", "write `true`"),
+        ("FALSE", "write `false`"),
+        ("yes", "write `true`"),
+        ("off", "write `false`"),
+        ("tru", "write `true`"),
+        ("None", "TOML has no empty value: leave the key out"),
+        ("null", "TOML has no empty value: leave the key out"),
+    ],
+)
+def test_words_of_other_languages(value, hint):
+    assert said(f"a = {value}\n") == hint
+
+
+@each(
+    "text",
+    [
+        "a = my model",
+        "a = fp8=1",
+        "a = [fp8 x]",
+        'a = h100"',
+        "a = 4k",
+        "a = 04096",
+        "a = ",
+        "a = .5",
+        "a = $HOME",
+        "fp8",
+        "a = 1\na = 2",
+        "[t",
+    ],
+)
+def test_where_nothing_is_certain(text):
+    assert said(text) == ""
+
+
+def test_the_finding(lint):
+    (found,) = lint("[train]\nmixed_precision = fp8\n").diagnostics
+    assert (found.rule, found.help) == (
+        "invalid-toml",
+        'text needs quotes: write "fp8"',
+    )

@@ -1,0 +1,91 @@
+"""What was fixed and what can be, in a line each; and patches."""
+
+import io
+
+import pytest
+
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
+from fp8tune.lint.main import fix_lines, show_patches
+from fp8tune.lint.run import Result
+from fp8tune.lint.settings import Options
+from fp8tune.lint.show import Style
+from tests.each import each
+
+
+def found(safety=""):
+    label = Label("a.b", Region(1, 1, 1, 2), "")
+    fix = Fix(safety, "fix", "", ()) if safety else None
+    return Diagnostic("x", "r", "X", "slow", "note", "m", "", "", (label,), fix=fix)
+
+
+def lines(*reports, **options):
+    return list(fix_lines(Result(list(reports), []), Options(**options)))
+
+
+SAFE, UNSAFE = found("safe"), found("unsafe")
+OFFERED = Report("a", [SAFE, UNSAFE, UNSAFE, found()])
+FIXED = Report("b", [UNSAFE], fixed=(SAFE, SAFE))
+
+
+@each(
+    ("reports", "options", "said"),
+    [
+        ([], {}, []),
+        ([Report("a", [found()])], {}, []),
+        ([Report("a", [SAFE])], {}, ["fixable: 1 with --fix"]),
+        (
+            [OFFERED, OFFERED],
+            {},
+            ["fixable: 2 with --fix, 4 with --unsafe-fixes, which change the run"],
+        ),
+        (
+            [FIXED, OFFERED],
+            {"fix": True},
+            [
+                "fixed 2 findings in 1 file",
+                "fixable: 3 with --unsafe-fixes, which change the run",
+            ],
+        ),
+        (
+            [FIXED, Report("c", [], fixed=(SAFE,))],
+            {"fix": True, "unsafe_fixes": True},
+            ["fixed 3 findings in 2 files"],
+        ),
+        ([OFFERED], {"fix": True, "unsafe_fixes": True}, []),
+        (
+            [FIXED, OFFERED],
+            {"fix": True, "diff": True},
+            ["would fix 2 findings in 1 file"],
+        ),
+        (
+            [Report("a", [], fixed=(SAFE,))],
+            {"add_ignore": True},
+            ["commented away 1 finding in 1 file"],
+        ),
+    ],
+)
+def test_fix_lines(reports, options, said):
+    assert lines(*reports, **options) == said
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+PATCH = "--- a\n+++ a\n-a = 1\r\n+a = \x1b[31m2\r\n"
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (io.StringIO, PATCH * 2),
+        (Terminal, PATCH.replace("\r", r"\u000d").replace("\x1b", r"\u001b") * 2),
+    ],
+)
+def test_show_patches(out, said):
+    stream = out()
+    reports = [Report("a", [], patch=PATCH), Report("b", []), Report("c", [])]
+    reports[2] = reports[2]._replace(patch=PATCH)
+    show_patches(Result(reports, []), Style("full"), stream)
+    assert stream.getvalue() == said

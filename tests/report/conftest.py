@@ -1,0 +1,16 @@
+"""A study as its report sees it."""
+
+from pathlib import Path
+
+import pytest
+
+from fp8tune.report.data import Report
+from tests.report.studies import report_of
+from tests.search.conftest import replay, without_plots
+
+__all__ = ["replay", "whole", "without_plots"]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Report:
+    return report_of(tmp_path / "s", output="a.tuned.toml")

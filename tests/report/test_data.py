@@ -1,0 +1,383 @@
+"""What a report shows of a study, as plain data."""
+
+import re
+
+import pytest
+
+from fp8tune.job import Target
+from fp8tune.report.data import frontier, headline, read_report, sentences, warnings
+from fp8tune.report.html import draw_plots
+from fp8tune.report.next_steps import next_commands
+from fp8tune.report.tables import environment, trial_table
+from fp8tune.report.text import setting_label
+from fp8tune.search.saved import load_study
+from fp8tune.search.statistics import Speed
+from fp8tune.search.storage import alone_in
+from fp8tune.trials.space import Knob
+from tests.report.studies import (
+    BEST_TWIN,
+    CONFIG,
+    CUT_OFF,
+    FAILED,
+    LARGER,
+    WHOLE,
+    confirmed,
+    plan,
+    report_of,
+    study,
+    told,
+)
+from tests.search.stability.runs import learned, seeds
+from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+
+FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"
+
+
+def test_settings(whole):
+    assert [
+        (s.label, s.short_label, s.role_names, s.may_be_chosen, s.runs, s.on_frontier)
+        for s in whole.settings
+    ] == [
+        (f"{FULL2}, compiled, FP8", FULL2, "your config", True, 3, True),
+        (f"{FULL2}, compiled, bf16", FULL2, "", False, 1, False),
+        (f"{FULL4}, compiled, FP8", FULL4, "chosen", True, 3, True),
+        (f"{NONE2}, compiled, FP8", NONE2, "runner-up", True, 1, False),
+        ("batch 8, AC full, compiled, FP8", "batch 8, AC full", "", False, 1, False),
+        (f"{FULL4}, compiled, bf16", FULL4, "bf16 baseline", False, 2, False),
+    ]
+
+
+SLOWED = [
+    *WHOLE[:5],
+    *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
+]
+"""A machine that became slower after the search."""
+
+
+def test_settings_are_on_the_scale_of_the_confirmation(tmp_path):
+    """What was measured only before it is scaled as the chosen setting changed."""
+    report = report_of(tmp_path / "s", SLOWED)
+    values = {s.point: round(s.key_value, 1) for s in report.settings}
+    scale = 130 / 152
+    assert values == {
+        GIVEN: 88.0,
+        TWIN: round(90 * scale, 1),
+        BEST: 130.0,
+        OTHER: round(110 * scale, 1),
+        LARGER: 0.0,
+        BEST_TWIN: 100.0,
+    }
+
+
+def test_terminal_config_and_page_name_one_speed(replay, tmp_path):
+    """The speed of the chosen setting, wherever it stands."""
+    out = replay(budget="2h").out
+    (folder,) = (tmp_path / ".fp8tune").iterdir()
+    report = read_report(load_study(str(folder)))
+    said = re.findall(r"-> ([\d,]*\d)", out)[0]
+    tuned = (tmp_path / "a.tuned.toml").read_text()
+    memory, *_ = draw_plots(report)
+    chosen = next(row for row in memory.rows if row[1] == "chosen")
+    assert f"-> {said}" in tuned
+    assert f"-> {said}" in headline(report)
+    assert f": {said} tokens/s in" in memory.title
+    assert chosen[4].startswith(f"{said} (")
+
+
+UNFIT = "94.1 % of the GPU's memory reserved, over 92 %"
+
+
+@pytest.mark.parametrize(
+    ("trials", "outcome", "why_not"),
+    [
+        ([told(LARGER, 190, reserved_gib=131.5)], "ok", UNFIT),
+        (
+            [told(LARGER, 190), ran(LARGER, outcome="oom")],
+            "ok",
+            "failed in another run: out of memory",
+        ),
+        ([ran(LARGER, outcome="oom")], "oom", ""),
+    ],
+)
+def test_a_setting_that_may_not_be_chosen(tmp_path, trials, outcome, why_not):
+    ran_before = [(stage, record) for stage, record in WHOLE if record.ok]
+    every = [*ran_before, *(("search", record) for record in trials)]
+    report = report_of(tmp_path / "s", every)
+    setting = next(s for s in report.settings if s.point == LARGER)
+    assert (setting.outcome, setting.why_not) == (outcome, why_not)
+    assert (setting.may_be_chosen, setting.on_frontier) == (False, False)
+    assert report.chosen == BEST
+
+
+def test_what_diverges_may_not_be_chosen(tmp_path):
+    runs = [*seeds(), *(run._replace(nan=True) for run in seeds("fp8"))]
+    losses = [("stability", learned(run)) for run in runs]
+    report = report_of(tmp_path / ".fp8tune/s", [*WHOLE, *losses])
+    in_fp8 = [s for s in report.settings if s.precision == "fp8" and s.value]
+    assert {(s.why_not, s.on_frontier) for s in in_fp8} == {("FP8 diverges", False)}
+    assert not any(s.why_not for s in report.settings if s.precision == "bf16")
+    assert headline(report) == (
+        "No setting is proposed: FP8 diverges where bf16 does not"
+    )
+    again = ["fp8tune search a.toml --budget 2h --allow precision"]
+    assert list(next_commands(report)) == again
+
+
+def test_a_cut_off_trial_did_not_fail(tmp_path):
+    lost = ("search", ran(LARGER, outcome="hang"), CUT_OFF)
+    report = report_of(tmp_path / "s", [*WHOLE[:4], lost])
+    setting = next(s for s in report.settings if s.point == LARGER)
+    table = trial_table(report)
+    assert setting.outcome == "cut off by the budget"
+    assert (table.rows[-1][3], table.classes[-1]) == (setting.outcome, "cut-off")
+
+
+@pytest.mark.parametrize(
+    ("settings", "front"),
+    [
+        ([(1, 10, 5), (2, 20, 6), (3, 15, 7)], [1, 2]),
+        ([(1, 10, 5), (2, 20, 5)], [2]),
+        ([(1, 10, 5), (2, 10, 6)], [1]),
+        ([(1, 10, 5), (2, 90, 4, False)], [1]),
+        ([(1, 10, 5), (2, 90, 0), (3, 0, 4)], [1]),
+    ],
+)
+def test_frontier(whole, settings, front):
+    import dataclasses
+
+    every = [
+        dataclasses.replace(
+            whole.settings[0],
+            point=(name,),
+            value=Speed(value, value, value) if value else None,
+            peak_gib=peak,
+            may_be_chosen=free == [],
+        )
+        for name, value, peak, *free in settings
+    ]
+    assert frontier(every) == {(n,) for n in front}
+
+
+def test_every_trial(whole):
+    table = trial_table(whole)
+    assert table.rows[0] == (
+        "3",
+        "search",
+        "batch 4, AC full, compiled, FP8",
+        "ok",
+        "152 (150 to 154)",
+        "-",
+        "40.0",
+        "44.0",
+        "84",
+        "60 s",
+        "",
+    )
+    assert table.rows[-1][3:] == ("oom", *"-----", "60 s", "CUDA out of memory")
+    assert (len(table.rows), table.classes[-1]) == (len(WHOLE), "failed")
+    matmuls = {row[2].rpartition(", ")[2]: row[8] for row in table.rows[:-1]}
+    assert matmuls == {"FP8": "84", "bf16": "0"}
+
+
+@pytest.mark.parametrize(
+    ("times", "remark"),
+    [
+        (
+            (100.0, 100.0, 100.0, 150.0),
+            "steps take +12.5 % on average, compared with their median",
+        ),
+        ((100.0, 101.0, 99.0, 100.0), ""),
+        ((100.0, 100.0, 200.0), ""),
+    ],
+)
+def test_uneven_steps_are_remarked(tmp_path, times, remark):
+    record = told(GIVEN, 100)._replace(step_ms=times)
+    (row,) = trial_table(report_of(tmp_path / "s", [("baseline", record)])).rows
+    assert row[-1] == remark
+
+
+def test_environment(whole):
+    assert dict(environment(whole)) | {"fp8tune": ""} == {
+        "config": "a.toml",
+        "study": "s",
+        "trainer": "KempnerForge",
+        "target": "1 GPU, h200",
+        "trials": "cuda",
+        "freed by --allow": "nothing",
+        "GPU memory": "139.8 GiB",
+        "fp8tune": "",
+        "trials ran on": "NVIDIA H200, torch 2.13.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "words"),
+    [
+        (KNOBS[2], False, "eager"),
+        (Knob("a.b", (1, 2)), 2, "b 2"),
+        (Knob("a.b", ("x",)), "x", "x"),
+        (Knob("a.b", (None,)), None, "b not set"),
+        (Knob("a.b", ("\u202e",)), "\u202e", "\\u202e"),
+        (Knob("a.b", ("x" * 99,)), "x" * 99, "x" * 20 + " ..."),
+    ],
+)
+def test_labels(knob, value, words):
+    assert setting_label([knob], (knob.values.index(value),)) == words
+
+
+MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
+STAYS = [("baseline", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
+
+
+@pytest.mark.parametrize(
+    ("trials", "line"),
+    [
+        ([], "No trial has ended yet"),
+        (FAILED, "No trial succeeded"),
+        (WHOLE, "Faster: +50.0 % tokens/s (+48.1 to +51.9), 100 -> 150, 2 pairs of "),
+        (STAYS, "Your config is already the best among the 2 settings tried (of 16)"),
+        ([("baseline", MINE), *confirmed(MINE)], "No other setting ran: your config "),
+        ([("baseline", MINE)], "Inconclusive: no other setting ran"),
+        (WHOLE[:3], "Inconclusive (no pair of runs): 100 -> 152 tokens/s"),
+        (
+            [("baseline", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
+            "50 tokens/s; the baseline failed: out of memory",
+        ),
+    ],
+)
+def test_the_headline_is_the_answer(tmp_path, trials, line):
+    assert headline(report_of(tmp_path / "s", trials)).startswith(line)
+
+
+PARTED = [*WHOLE[:5], *confirmed(told(BEST, 149), told(GIVEN, 80))]
+"""The baseline ran at 80 % of its speed, the others as before."""
+
+
+@pytest.mark.parametrize(
+    ("trials", "about", "first"),
+    [
+        (WHOLE, {}, []),
+        (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
+        (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
+        (WHOLE[:3], {}, ["Not all is confirmed"]),
+        (WHOLE, {"output": None}, ["The search was cut off before its end. "]),
+        (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
+        (PARTED, {}, ["Settings did not keep their speed: measured again, one ran "]),
+        (
+            [
+                *WHOLE,
+                ("confirm", told(BEST, 150, more={"extrapolated": "rank 0 of 8"})),
+            ],
+            {},
+            ["Extrapolated, not measured whole (1 of 12 trials): rank 0 of 8."],
+        ),
+    ],
+)
+def test_what_must_be_known_first(tmp_path, trials, about, first):
+    every = list(warnings(report_of(tmp_path / ".fp8tune/s", trials, **about)))
+    assert len(every) == len(first)
+    assert all(map(str.startswith, every, first))
+
+
+def test_an_earlier_study_is_named_and_its_trials_are_not_counted(tmp_path):
+    start = {"study": ".fp8tune/old", "said": "starts from old: another replay"}
+    every = sentences(report_of(tmp_path / "s", WHOLE, start=start))
+    line = (
+        "The search starts from old: another replay. None of that study's trials is "
+        "counted here."
+    )
+    assert line in every
+
+
+def joules(point, speed, each):
+    return told(point, speed, more={"tokens_per_joule": each})
+
+
+SAVING = [
+    ("baseline", joules(GIVEN, 100, 1.0)),
+    ("bf16-baseline", joules(TWIN, 60, 0.8)),
+    ("search", joules(BEST, 90, 1.3)),
+    *confirmed(
+        joules(BEST, 90, 1.3), joules(GIVEN, 100, 1.0), joules(BEST_TWIN, 70, 0.9)
+    ),
+]
+
+
+def test_tokens_per_joule(tmp_path):
+    """Plots are of the objective; predictions and the table of trials have tokens/s."""
+    report = report_of(tmp_path / "a", SAVING, objective="tokens-per-joule")
+    chosen = report.with_role("chosen")
+    assert (chosen.point, report.unit) == (BEST, "tokens/J")
+    assert (round(chosen.value.value, 2), round(chosen.speed.value)) == (1.3, 90)
+    assert "+30.0 % tokens per joule (+28.4 to +31.6)" in headline(report)
+    assert {row[5] for row in trial_table(report).rows} == {"0.8", "0.9", "1", "1.3"}
+    allowed = {"allow": ["warmup"], "objective": "tokens-per-joule"}
+    made = plan(path="my run.toml", target=Target("h200", 16))
+    folder = study(tmp_path / ".fp8tune/s", SAVING[:2], made, **allowed)
+    assert list(next_commands(read_report(load_study(folder)))) == [
+        "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
+        "tokens-per-joule --world-size 16  # goes on from here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("about", "commands"),
+    [
+        ({"output": "x/b.toml"}, ["diff a.toml x/b.toml", "fp8tune lint x/b.toml"]),
+        ({"output": "a.toml"}, ["fp8tune lint a.toml"]),
+        ({"output": ""}, ["fp8tune search a.toml --budget 2h  # writes it"]),
+        ({"output": "", "records": "ab12"}, ["fp8tune lint a.toml"]),
+        ({"output": None}, ["fp8tune search a.toml --budget 2h  # goes on from here"]),
+        (
+            {"device": "cpu", "output": None},
+            [
+                "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
+                "# goes on from here",
+                "fp8tune search a.toml --budget 2h --gpu h200  # on a GPU",
+            ],
+        ),
+    ],
+)
+def test_next_commands(tmp_path, about, commands):
+    report = report_of(tmp_path / ".fp8tune/s", **about)
+    assert list(next_commands(report)) == commands
+
+
+def test_a_search_that_runs_is_left_alone(tmp_path):
+    """Its folder is locked: a second search could not even begin."""
+    folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
+    with alone_in(folder):
+        report = read_report(load_study(folder))
+    assert list(warnings(report)) == ["The search still runs. The answer may change."]
+    again = ["fp8tune report s  # again: the search still runs"]
+    assert list(next_commands(report)) == again
+
+
+NAMELESS = CONFIG.replace("[", "[my.")
+
+
+@pytest.mark.parametrize(
+    ("folder", "made", "machine", "options"),
+    [
+        (".fp8tune/s", plan(), "NVIDIA H200", ""),
+        (".fp8tune/s", plan(), "NVIDIA H100 80GB HBM3", " --gpu h200"),
+        (".fp8tune/s", plan(NAMELESS), "NVIDIA H200", " --trainer kempnerforge"),
+        ("mine/s", plan(), "NVIDIA H200", " --studies mine"),
+    ],
+)
+def test_options_that_continue_the_same_search(project, folder, made, machine, options):
+    project()
+    report = read_report(load_study(study(folder, [], made, machine=machine)))
+    again = f"fp8tune search a.toml --budget 2h{options}  # goes on from here"
+    assert list(next_commands(report)) == [again]
+
+
+@pytest.mark.parametrize(
+    ("output", "option"),
+    [("a.tuned.toml", ""), ("b.toml", " --output b.toml"), ("a.toml", " --in-place")],
+)
+def test_a_search_that_goes_on_has_time_and_the_same_output(tmp_path, output, option):
+    long = [("baseline", told(GIVEN, 100, cost_s=3.9 * 3600))]
+    report = report_of(tmp_path / ".fp8tune/s", long, output=output)
+    again = f"fp8tune search a.toml --budget 5h{option}  # goes on from here"
+    assert list(next_commands(report)) == [again]

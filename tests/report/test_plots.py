@@ -1,0 +1,291 @@
+"""The plots of a report: what they say, and that each one can be drawn."""
+
+import io
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.image import imread
+
+from fp8tune.job import Target
+from fp8tune.report.data import read_report
+from fp8tune.report.html import draw_plots
+from fp8tune.report.knobs_plot import Effect, Line, knob_effects, knobs_plot
+from fp8tune.report.loss_plot import LossRuns, loss_plot, loss_runs
+from fp8tune.report.memory_plot import memory_plot
+from fp8tune.report.plots import to_files
+from fp8tune.report.prediction_plot import prediction_plot, quantities
+from fp8tune.report.steps_plot import step_times, steps_plot
+from fp8tune.search.saved import load_study
+from tests.report.checker import checked, html
+from tests.report.studies import (
+    CUT_OFF,
+    FAILED,
+    STEPS,
+    WHOLE,
+    confirmed,
+    plan,
+    report_of,
+    study,
+    told,
+)
+from tests.search.stability.runs import STEPS as LOSS_STEPS
+from tests.search.stability.runs import learned, seeds
+from tests.search.tries import BEST, GIVEN, OTHER, TWIN, ran
+
+
+def test_files_of_the_plots(whole):
+    files = {plot.name: to_files(plot, "Replay") for plot in draw_plots(whole)}
+    assert list(files) == ["memory", "knobs", "predicted", "loss", "steps"]
+    for kinds in files.values():
+        height, width, _ = imread(io.BytesIO(kinds["png"])).shape
+        assert width == 1600
+        assert height > 400
+        root = ElementTree.fromstring(kinds["svg"])
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert b"var(" not in kinds["svg"]
+        assert b">Replay: " in kinds["svg"]
+
+
+def rounded(effect):
+    """An effect with values of two digits."""
+    return effect._replace(
+        gain=round(effect.gain, 2),
+        lines=tuple(
+            line._replace(values={at: round(v, 1) for at, v in line.values.items()})
+            for line in effect.lines
+        ),
+    )
+
+
+def test_knobs_are_ranked_by_what_won(whole):
+    """First what gained over the baseline's value, last what may not change."""
+    other = round(110 * 150 / 152, 1)
+    assert list(map(rounded, knob_effects(whole))) == [
+        Effect(
+            name="train.batch_size",
+            is_frozen=False,
+            labels=("2", "4", "8"),
+            lines=(Line(True, {0: 100.0, 1: 150.0}, {2: "oom"}),),
+            sentence="4 against 2: +50.0 % (+48.1 to +51.9); 8 out of memory",
+            gain=1.5,
+            won=True,
+        ),
+        Effect(
+            name="train.activation_checkpointing",
+            is_frozen=False,
+            labels=("none", "full"),
+            lines=(Line(False, {0: other, 1: 100.0}, {}), Line(True, {1: 150.0}, {})),
+            sentence="full against none: -7.9 % (one pair)",
+            gain=0.92,
+            won=False,
+        ),
+        Effect(
+            name="train.mixed_precision",
+            is_frozen=True,
+            labels=("bf16", "FP8"),
+            lines=(
+                Line(False, {0: 88.8, 1: 100.0}, {}),
+                Line(True, {0: 120.0, 1: 150.0}, {}),
+            ),
+            sentence="FP8 against bf16: +25.0 % (+23.4 to +26.6)",
+            gain=1.25,
+            won=False,
+        ),
+    ]
+    plot = knobs_plot(whole)
+    assert plot.title.startswith("batch_size gained most: 4 against 2: +50.0 %")
+    assert plot.note == (
+        "No two settings that differ only in train.compile_model reached a figure."
+    )
+
+
+def test_a_rehearsal_tells_nothing_of_the_precision(tmp_path):
+    effects = knob_effects(report_of(tmp_path / "s", device="cpu"))
+    assert "train.mixed_precision" not in {effect.name for effect in effects}
+
+
+def test_a_cut_off_setting_is_no_failure_of_its_knob(tmp_path, monkeypatch):
+    marks = []
+    monkeypatch.setattr(
+        "fp8tune.report.knobs_plot.mark_failed",
+        lambda _, places, *__: marks.append(places),
+    )
+    lost = ("search", ran((0, 1, 1, 1), outcome="hang"), CUT_OFF)
+    plot = knobs_plot(report_of(tmp_path / "s", [*WHOLE[:5], lost]))
+    assert plot.rows[0][3] == "1: cut off by the budget; 8: oom"
+    to_files(plot)
+    assert marks == [[3]]
+
+
+def test_where_no_two_settings_ran_nothing_is_drawn(tmp_path):
+    plot = knobs_plot(report_of(tmp_path / "s", WHOLE[:1]))
+    assert plot.draw is None
+    assert plot.note.startswith("No two settings that differ only in train.batch_size")
+
+
+def test_memory(tmp_path):
+    wanting = ("search", told((2, 0, 1, 1), 190, reserved_gib=139.0))
+    plot = memory_plot(report_of(tmp_path / "s", [*WHOLE, wanting]))
+    assert plot.title == (
+        "batch 4, AC full: 150 tokens/s in 40.0 GiB, the best of 3 settings that may "
+        "be chosen"
+    )
+    assert plot.rows[0][2].startswith("ok, may not be chosen: 99.4 % of the GPU's")
+    assert plot.note.startswith("Settings that were not measured again")
+    assert set(to_files(plot)) == {"png", "svg"}
+
+
+def test_predictions(whole):
+    memory, speed = quantities(whole)
+    measured = [s for s in whole.settings if s.speed]
+    assert [tuple(each) for each in memory.predictions] == [
+        (s, s.expected.peak_gib, s.peak_gib) for s in measured
+    ]
+    assert [each.measured for each in speed.predictions] == [
+        s.speed.value for s in measured
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trials", "about", "why"),
+    [
+        (FAILED, {}, "No trial succeeded"),
+        ([("baseline", ran(GIVEN))], {}, "No estimate covers"),
+        (WHOLE, {"device": "cpu"}, "Predictions are for GPUs"),
+    ],
+)
+def test_why_no_prediction_is_shown(tmp_path, trials, about, why):
+    folder = study(tmp_path / "s", trials, plan(target=Target()), **about)
+    plot = prediction_plot(read_report(load_study(folder)))
+    assert (plot.draw, plot.note.startswith(why)) == (None, True)
+
+
+def compared(folder, runs, **about):
+    losses = (("stability", learned(run)) for run in runs)
+    return report_of(folder, [*WHOLE, *losses], **about)
+
+
+def test_losses_of_a_stability_check(tmp_path):
+    report = compared(tmp_path / "s", [*seeds(), *seeds("fp8", 0.001)])
+    runs = loss_runs(report)
+    assert runs.label == "batch 4, AC full, compiled"
+    assert [len(each) for each in (runs.fp8, runs.bf16, runs.fp8_norms)] == [3, 3, 3]
+    assert runs.gaps[0][-1] == pytest.approx(0.001, abs=0.005)
+    plot = loss_plot(report)
+    assert plot.title.startswith("FP8 stays inside the spread of bf16 seeds: loss ")
+    assert "200B tokens" in plot.note
+    assert len(plot.rows) == LOSS_STEPS
+    checked(html(report))
+
+
+def test_runs_that_diverged_end_early(tmp_path):
+    lost = [
+        r._replace(nan=True, losses=r.losses[:9], grad_norms=()) for r in seeds("fp8")
+    ]
+    plot = loss_plot(compared(tmp_path / "s", [*seeds(), *lost]))
+    assert (len(plot.rows), plot.rows[-1][1]) == (LOSS_STEPS, "-")
+    assert set(to_files(plot)) == {"png", "svg"}
+
+
+def test_losses_of_two_trials(whole, tmp_path):
+    fp8, bf16 = (6.0, 5.0, 4.0, 3.03), (6.0, 5.0, 4.0, 3.0)
+    norms = (2.0, 1.5, 1.0, 0.5)
+    assert loss_runs(whole) == LossRuns(
+        label="batch 4, AC full, compiled",
+        fp8=(fp8,),
+        bf16=(bf16,),
+        fp8_norms=(norms,),
+        bf16_norms=(norms,),
+    )
+    assert "the same data and seed in both" in loss_plot(whole).note
+    replayed = loss_plot(report_of(tmp_path / "r", records="a.jsonl"))
+    assert "is not known" in replayed.note
+    bare = told(BEST, 150, more={"losses": "?"})
+    report = report_of(tmp_path / "b", [*WHOLE[:2], ("search", bare)])
+    assert loss_runs(report).label == "batch 2, AC full, compiled"
+    assert loss_runs(report_of(tmp_path / "n", WHOLE[:1])) is None
+
+
+def test_step_times(whole):
+    counted = [(step, took, "") for step, took in enumerate(STEPS, 2)]
+    steps = ((0, 3e4, "left out"), (1, 120.0, "left out"), *counted)
+    times = step_times(whole)
+    roles = [(one.setting.role_names, one.steps, one.tokens) for one in times]
+    assert roles == [
+        ("chosen", steps, 15),
+        ("your config", steps, 10),
+        ("bf16 baseline", steps, 12),
+        ("runner-up", steps, 11),
+    ]
+    assert (times[0].median, times[0].left_out) == (100.0, "2 steps left out")
+
+
+HOW = {"extrapolated": "from 8 and 16 of 32 blocks, which fit this GPU"}
+
+
+@pytest.mark.parametrize(
+    ("times", "more", "title"),
+    [
+        (STEPS, {}, "Steps are steady to 1 % (chosen = your config; 2 steps left out)"),
+        ((250.0,), HOW, "The time of a step is extrapolated: 250 ms (chosen = "),
+        (
+            STEPS[:1],
+            {"all_step_ms": [900.0, 100.0]},
+            "The time of a step comes from too few steps to tell whether it is steady:",
+        ),
+    ],
+)
+def test_one_time_is_not_steady(tmp_path, times, more, title):
+    record = told(GIVEN, 100, more=more)._replace(step_ms=times)
+    plot = steps_plot(report_of(tmp_path / "s", [("baseline", record)]))
+    assert plot.title.startswith(title)
+    assert set(to_files(plot)) == {"png", "svg"}
+
+
+@pytest.mark.parametrize(
+    ("discarded", "reasons"),
+    [
+        (
+            [
+                {"first": 0, "last": 0, "why": "warm-up"},
+                {"first": 2, "last": 2, "why": "throttled"},
+            ],
+            ["warm-up", "", "throttled", ""],
+        ),
+        (
+            [{"first": 0, "last": 10**12, "why": "all"}],
+            ["left out", "left out", "", ""],
+        ),
+        ("none", ["left out", "left out", "", ""]),
+    ],
+)
+def test_why_steps_were_left_out(tmp_path, discarded, reasons):
+    """Also if one that was left out took as long as one that counts."""
+    more = {"all_step_ms": [100.0, 101.0, 101.0, 100.0], "discarded": discarded}
+    record = told(GIVEN, 100, more=more)._replace(step_ms=(101.0, 100.0))
+    (times,) = step_times(report_of(tmp_path / "s", [("baseline", record)]))
+    assert [why for _, _, why in times.steps] == reasons
+
+
+def test_steps_of_a_record_without_the_others(tmp_path):
+    bare = told(GIVEN, 100, more={"all_step_ms": []})
+    (times,) = step_times(report_of(tmp_path / "s", [("baseline", bare)]))
+    assert times.steps == ((1, 100.0, ""), (2, 101.0, ""), (3, 99.0, ""))
+
+
+def test_a_machine_that_became_slower_makes_no_knob_matter(tmp_path):
+    """What was measured again ran at another time than the rest."""
+    trials = [
+        ("baseline", told(GIVEN, 100)),
+        ("bf16-baseline", told(TWIN, 90, fp8=False)),
+        ("search", told(OTHER, 98)),
+        ("search", told(BEST, 104)),
+        *confirmed(told(GIVEN, 48), told(BEST, 52)),
+    ]
+    report = report_of(tmp_path / "s", trials)
+    gains = {effect.name: round(effect.gain, 3) for effect in knob_effects(report)}
+    assert gains == {
+        "train.batch_size": round(52 / 48, 3),
+        "train.activation_checkpointing": round(48 / (98 / 2), 3),
+        "train.mixed_precision": round(48 / (90 / 2), 3),
+    }

@@ -1,0 +1,141 @@
+"""``fp8tune report``, as people run it."""
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fp8tune.report.html import write_at_end
+from tests.report.studies import CONFIG, WHOLE, study
+
+
+@pytest.fixture
+def folder(project, without_plots):
+    other = dict.fromkeys(("a.tuned.toml", "r.jsonl"), "mine\n")
+    here = project({"a.toml": CONFIG, ".fp8tune/calibration.jsonl": "{}\n", **other})
+    (here / "link").symlink_to(".fp8tune/a-1/study.journal")
+    return study(".fp8tune/a-1", output=None)
+
+
+@pytest.mark.parametrize("name", ["a-1", ".fp8tune/a-1", ".fp8tune/a-1/"])
+def test_the_page_lies_in_the_study(folder, fp8tune, tmp_path, name):
+    done = fp8tune("report", name)
+    assert (done.code, done.err) == (0, "")
+    page = tmp_path / ".fp8tune" / "a-1" / "report.html"
+    assert done.out.strip().endswith("a-1/report.html")
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_an_older_page_is_replaced(folder, fp8tune, tmp_path):
+    page = tmp_path / "x.html"
+    for old in ("", "<!DOCTYPE html>\n<p>old</p>\n"):
+        page.write_text(old)
+        assert fp8tune("report", "a-1", "--output", "x.html").code == 0
+        assert "</main>" in page.read_text()
+
+
+def test_output_and_plots(project, fp8tune, tmp_path):
+    project()
+    folder = study(".fp8tune/a-1", output=None, device="cpu", records="ab12")
+    before = {path.name for path in (tmp_path / folder).iterdir()}
+    around = {path.name for path in tmp_path.iterdir()}
+    done = fp8tune("report", "a-1", "--output", "x.html", "--plots")
+    assert done.code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *around,
+        "x.html",
+        *(
+            f"x-{name}.{kind}"
+            for name in ("memory", "knobs", "loss", "steps")
+            for kind in ("png", "svg")
+        ),
+    }
+    assert {path.name for path in (tmp_path / folder).iterdir()} == before
+    drawn = (tmp_path / "x-steps.svg").read_text()
+    mark = "Rehearsal on a CPU, Replay of recorded trials: "
+    assert f">{mark}Steps are steady to 1 % (chosen" in drawn
+
+
+def test_a_study_that_runs(folder, fp8tune, tmp_path):
+    journal = tmp_path / folder / "study.journal"
+    cut = journal.read_bytes()[:-20]
+    journal.write_bytes(cut)
+    assert fp8tune("report", "a-1").code == 0
+    assert journal.read_bytes() == cut
+    page = (tmp_path / folder / "report.html").read_text()
+    assert f"as of trial {len(WHOLE) - 1}." in page
+    assert "The search was cut off before its end. The answer may" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none"], "no study none: neither a folder nor one in .fp8tune"),
+        ([".fp8tune"], "study.journal: no study of a search; one that lies in"),
+        (["a-1", "--output", "no/x.html"], "no/x.html: no folder "),
+        *(
+            (["a-1", "--output", path], f"{path}: this would replace {lost}; try")
+            for path, lost in (
+                ("a.toml", "the config"),
+                (".fp8tune/a-1/study.journal", "what trials have measured"),
+                ("link", "what trials have measured"),
+                (".fp8tune/calibration.jsonl", "what trials have measured"),
+                ("a.tuned.toml", "a file that is no page"),
+                ("r.jsonl", "a file that is no page"),
+            )
+        ),
+        ([], "STUDY"),
+    ],
+)
+def test_what_cannot_be_reported(folder, fp8tune, tmp_path, arguments, said):
+    before = files(tmp_path)
+    done = fp8tune("report", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert files(tmp_path) == before
+
+
+def files(folder):
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_pipe_is_written_to_and_stays(folder, fp8tune, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        page = reader.submit(pipe.read_text)
+        assert fp8tune("report", "a-1", "--output", "pipe").code == 0
+    assert page.result().startswith("<!DOCTYPE html>")
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("output", [[], ["--output", ".fp8tune/a-1/report.html"]])
+def test_a_link_in_a_study_is_replaced_and_not_followed(
+    folder, fp8tune, tmp_path, output
+):
+    """The folder may have come from somebody else."""
+    page, mine = tmp_path / folder / "report.html", tmp_path / "mine.txt"
+    mine.write_text("mine")
+    page.symlink_to(mine)
+    assert fp8tune("report", "a-1", *output).code == 0
+    assert (mine.read_text(), page.is_symlink()) == ("mine", False)
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2"])
+def test_without_a_library(folder, fp8tune, monkeypatch, library):
+    for name in [n for n in sys.modules if n.startswith("fp8tune.report.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    done = fp8tune("report", "a-1")
+    assert done.code == 2
+    assert f"report needs {library}: pip install 'fp8tune[search]'" in done.err
+
+
+def test_a_search_says_why_its_page_is_not_written(folder, capsys, tmp_path):
+    page = tmp_path / folder / "report.html"
+    page.mkdir()
+    write_at_end(str(page.parent), sys.stdout)
+    assert capsys.readouterr() == ("", f"note: no report: {page}: Is a directory\n")

@@ -1,0 +1,183 @@
+"""What a worker's lines amount to."""
+
+import math
+
+import pytest
+import torch
+
+from fp8tune.runners.builtin.runner import last_line
+from fp8tune.runners.builtin.worker import _failure, touch
+from fp8tune.runners.builtin.worker_record import worker_record
+from fp8tune.runners.process import WorkerResult
+from fp8tune.search import output
+from fp8tune.trials.trial import Trial
+from tests.runners.builtin.small import spec
+
+ECC = "uncorrectable ECC error encountered"
+BUSY = "CUDA-capable device(s) is/are busy or unavailable"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "oom"),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), "oom"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "oom"),
+        (RuntimeError("CUDA out of memory. Tried"), "oom"),
+        (
+            RuntimeError(
+                "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+                "`cublasCreate(handle)`"
+            ),
+            "oom",
+        ),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"), "oom"),
+        (torch.AcceleratorError(f"CUDA error: {ECC}\nCUDA kernel errors"), "launch"),
+        (torch.AcceleratorError("CUDA error: unspecified launch failure\n"), "launch"),
+        (torch.AcceleratorError(f"CUDA error: {BUSY}\n"), "launch"),
+        (RuntimeError("all CUDA-capable devices are busy or unavailable"), "launch"),
+        (torch.AcceleratorError("CUDA error: unknown error\n"), "launch"),
+        (torch.AcceleratorError("CUDA error: device-side assert triggered"), "user"),
+        (MemoryError(), "oom"),
+        (ArithmeticError("NaN or infinity in loss"), "nan"),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"), "user"),
+    ],
+)
+def test_what_a_worker_failed_of(error, kind):
+    assert _failure(error)["kind"] == kind
+
+
+def test_a_device_that_computes_is_touched():
+    touch("cpu")
+
+
+USER = {"kind": "user", "error": "E", "message": "m"}
+
+
+def said(*events, ended="exit", stage="steady", code=1):
+    return WorkerResult(list(events), ended, stage, code, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("heard", "outcome"),
+    [
+        (said({"failed": {"kind": "oom", "error": "E", "message": "m"}}), "oom"),
+        (said({"failed": {"kind": "nan", "error": "E", "message": "m"}}), "nan"),
+        (said(ended="late", stage="steady"), "hang"),
+        (said(ended="late", stage="build"), "launch"),
+        (said(ended="late", stage="first_step"), "hang"),
+        (said({"failed": USER}), "user"),
+        (said({"failed": USER}, stage="import"), "launch"),
+        (said({"failed": {**USER, "kind": "oom"}}, stage="gpu"), "launch"),
+        (said(ended="late", stage="gpu"), "launch"),
+        (said({"failed": USER}, stage="compile"), "compile"),
+        (said({"failed": {**USER, "kind": "oom"}}, stage="compile"), "oom"),
+        (said(ended="late", stage="convert"), "launch"),
+        (said(ended="late", stage="compile"), "compile"),
+        (said(code=-11, stage="compile"), "compile"),
+        (said(code=-9, stage="compile"), "launch"),
+        (said(code=-9, stage="import"), "launch"),
+        (said(code=-9), "launch"),
+        (said(code=-11), "launch"),
+        (said(code=1), "launch"),
+    ],
+)
+def test_how_a_trial_ends(heard, outcome):
+    on_gpu = spec()._replace(device="cuda")
+    assert worker_record({}, on_gpu, heard, "").outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        (
+            said(code=-9),
+            "out of memory after 1 s: killed in stage steady, probably by the system "
+            "for host memory",
+        ),
+        (
+            said(code=-11),
+            "died in its steps after 1 s: the worker died of SIGSEGV in stage steady; "
+            "it said last: why",
+        ),
+        (
+            said(code=3, stage="build"),
+            "did not start after 1 s: the worker ended with code 3 in stage build; it "
+            "said last: why",
+        ),
+        (
+            said(ended="flood", code=-9),
+            "died in its steps after 1 s: the worker printed too much in stage steady",
+        ),
+    ],
+)
+def test_what_is_said_of_one_that_broke_off(heard, expected):
+    last = "" if heard.code == -9 else "why"
+    trial = Trial(0, "search", worker_record({}, spec(), heard, last))
+    assert output.outcome(trial) == expected
+
+
+def test_how_long_the_import_took_is_told():
+    stages = {"stage": "import", "at": 5.0}, {"stage": "build", "at": 12.5}
+    assert worker_record({}, spec(), said(*stages), "").import_s == 7.5
+    assert worker_record({}, spec(), said(stages[0]), "").import_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("RuntimeError: no such kernel\n", "RuntimeError: no such kernel"),
+        ("why\nW1121 21:52:30.123000 28094 torch/utils/_pytree.py:630] an Enum", "why"),
+        ("[W1121 21:52:30.1 pool.cpp:9] Warning: unused\n\n", ""),
+        ("USDT:2026-11-21 22:38:55 9725:9725 Handler.cpp:52] profiler_start\n", ""),
+        ("ERROR:2026-11-21 no", "ERROR:2026-11-21 no"),
+        ("a.py:1: FutureWarning: old\n  old()\n", ""),
+        ("  what():  CUDA error\nframe #0: c10\n", "what():  CUDA error"),
+    ],
+)
+def test_the_line_that_may_tell_a_cause(tmp_path, lines, expected):
+    path = tmp_path / "stderr"
+    path.write_text(lines, encoding="utf-8")
+    assert last_line(path) == expected
+
+
+DONE = {
+    "step_ms": [1.0],
+    "tokens_per_second_per_rank": 1.0,
+    "peak_gib": 1.0,
+    "reserved_gib": 1.0,
+    "float8_matmuls": 0,
+}
+
+
+@pytest.mark.parametrize("speed", [math.inf, math.nan, -5.0, 0.0, "9", None])
+def test_a_speed_that_is_none(speed):
+    done = {**DONE, "tokens_per_second_per_rank": speed}
+    found = worker_record({}, spec(mixed_precision="bf16"), said({"done": done}), "")
+    assert (found.outcome, found.tokens_per_second) == ("launch", 0.0)
+    assert found.message.startswith("the worker's report cannot be read: ")
+
+
+def test_no_fp8_matmul_is_no_fp8():
+    found = worker_record({}, spec(), said({"done": DONE}), "")
+    assert (found.outcome, found.message) == (
+        "user",
+        "FP8 was asked for, and no FP8 matmul ran",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ran", "recipe", "outcome"),
+    [
+        (15 * 2 * 3, "tensorwise", "ok"),
+        (15 * 2 * 4 - 2, "tensorwise", "ok"),
+        (15 * 2 * 3 - 1, "tensorwise", "user"),
+        (15 * 2 * 2, "rowwise_with_gw_hp", "ok"),
+    ],
+)
+def test_every_fp8_linear_ran_in_fp8(ran, recipe, outcome):
+    done = {**DONE, "float8_matmuls": ran}
+    made = spec()._replace(fp8_recipe=recipe)
+    found = worker_record({}, made, said({"float8_linears": 15}, {"done": done}), "")
+    assert found.outcome == outcome
+    assert bool(found.message) == (outcome == "user")
