@@ -18,11 +18,11 @@ from fp8tune.facts.off import Measured
 from fp8tune.facts.runs import MEMORY
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.earlier import earlier_trials
 from fp8tune.search.prior import CORRECTED, Prior
-from fp8tune.search.sampled import Sampled
 from fp8tune.search.sampler import EarlierTrial, Expected
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
+from fp8tune.search.warm_start import earlier_trials
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
@@ -114,7 +114,7 @@ def _search(
     world: World, prior: Prior, past: Sequence[EarlierTrial] = ()
 ) -> tuple[Outcome, list[Record]]:
     space, study = world.space, Study(world.space)
-    strategy = Sampled(study, world.given, prior, earlier=past)
+    strategy = Strategy(study, world.given, prior, earlier=past)
     runner = Replay(world.records(), space)
     found = Search(space, world.given, runner, strategy, study, Limits(BUDGET_S)).run()
     chosen = [t.record for t in study.trials if t.stage == "search"]

@@ -12,9 +12,9 @@ from benchmarks.search.arms import Arm, best_measured
 from benchmarks.search.landscape import World
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import Prior, flat
-from fp8tune.search.sampled import Sampled
+from fp8tune.search.prior import Prior, no_prior
 from fp8tune.search.sampler import Expected
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
@@ -125,9 +125,9 @@ class _Ended(NamedTuple):
 def _search(world: World, variant: Variant, budget: float) -> _Ended:
     space = world.space if variant.usual else _nameless(world.space)
     records = [_told(world, record, variant) for record in world.records()]
-    prior = estimate(world, variant.error) if variant.error else flat
+    prior = estimate(world, variant.error) if variant.error else no_prior
     study = Study(space)
-    strategy = Sampled(study, world.given, prior, name=variant.sampler)
+    strategy = Strategy(study, world.given, prior, sampler=variant.sampler)
     search = Search(
         space, world.given, Replay(records, space), strategy, study, Limits(budget)
     )

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.choice import choose, compare_fp8, overlooked, ranked
-from fp8tune.search.drift import drift
 from fp8tune.search.runs import (
     MOST,
     NEAR,
     Runs,
     by_point,
+    drift,
     failed,
     is_unfit,
     measured_gap,
