@@ -244,7 +244,7 @@ def test_a_replay_starts_from_an_earlier_one_only_where_it_is_asked_to(searched)
     assert line in started.err
     assert started.json["knobs"] == fresh.json["knobs"]
     assert started.json["study"] != fresh.json["study"]
-    assert count(started.json) <= count(fresh.json) / 2
+    assert count(started.json) < count(fresh.json)
     assert started.json["trials"] == sum(
         count(started.json, stage)
         for stage in ("baseline", "bf16-baseline", "search", "confirm")

@@ -114,7 +114,7 @@ def test_how_a_trial_ends(heard, outcome):
 def test_what_is_said_of_one_that_broke_off(heard, expected):
     last = "" if heard.code == -9 else "why"
     trial = Trial(0, "search", worker_record({}, spec(), heard, last))
-    assert output.outcome(trial) == expected
+    assert output.trial_result(trial) == expected
 
 
 def test_how_long_the_import_took_is_told():
