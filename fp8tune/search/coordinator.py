@@ -73,12 +73,12 @@ class Event(NamedTuple):
 
 
 class Search:
-    """One search over a space, from a given point."""
+    """One search over a space, from the config's own setting."""
 
     def __init__(
         self,
         space: Space,
-        given: Point,
+        baseline: Point,
         runner: Runner,
         strategy: Strategy,
         study: Study,
@@ -88,7 +88,7 @@ class Search:
         conditions: Conditions | None = None,
     ) -> None:
         self.space = space
-        self.given = given
+        self.baseline = baseline
         self.runner = runner
         self.strategy = strategy
         self.study = study
@@ -149,7 +149,7 @@ class Search:
         self._ended = True
         outcome = decide(
             self.space,
-            self.given,
+            self.baseline,
             self._counting,
             self._spent,
             self.objective,
@@ -176,7 +176,7 @@ class Search:
             return SAME_COMMAND
         trials = self._trials
         begun = self._has_seen_all() is None or any(map(was_given_up, trials))
-        left = begun or again(self.space, self.given, trials) is not None
+        left = begun or again(self.space, self.baseline, trials) is not None
         return LARGER_BUDGET if left else NOTHING_MORE
 
     def _settling_s(self) -> float:
@@ -186,7 +186,7 @@ class Search:
         one run of each setting, for them. So they get a quarter or more.
         """
         trials, spent = timed(self._trials), self._spent
-        points = settings(self.space, self.given, self._trials)
+        points = settings(self.space, self.baseline, self._trials)
         each = sum(typical_cost(self.space, trials, point) for point in points)
         needed = max(spent, self.limits.budget) + (2 * PAIRS + 1) * each
         minutes = math.ceil(needed / 60)
@@ -197,7 +197,7 @@ class Search:
         return not bad_data(self._counting)
 
     def _proposals(self) -> Iterator[PlannedTrial]:
-        yield from self._once(PlannedTrial(self.given, "baseline", "baseline"))
+        yield from self._once(PlannedTrial(self.baseline, "baseline", "baseline"))
         while self._searching():
             trials = timed(self._trials)
             proposal = self.strategy.propose(trials)
@@ -215,13 +215,13 @@ class Search:
         chooses in bf16 too.
         """
         trials = self._trials
-        bf16 = self.space.twin(self.given)
+        bf16 = self.space.twin(self.baseline)
         ran = [trial.record.ok for trial in trials if trial.stage == "baseline"]
         if bf16 is None or (ran and not any(ran)):
             return
-        best = ranked(self.space, self.given, trials)[:1]
+        best = ranked(self.space, self.baseline, trials)[:1]
         confirmed = any(trial.stage == "confirm" for trial in trials)
-        if not confirmed and best in ([], [self.given]):
+        if not confirmed and best in ([], [self.baseline]):
             yield from self._once(PlannedTrial(bf16, "bf16-baseline", "bf16 baseline"))
 
     def _once(self, proposal: PlannedTrial) -> Iterator[PlannedTrial]:
@@ -245,11 +245,11 @@ class Search:
             return False
         if never_begins(trials):
             return False
-        points = settings(self.space, self.given, trials)
+        points = settings(self.space, self.baseline, trials)
         clocked = timed(trials)
         costs = [typical_cost(self.space, clocked, point) for point in points]
         found = any(t.stage == "search" and t.record.ok for t in trials)
-        # a trial more, then the best and the given one: without these nothing is sure
+        # a trial more, then the best and the baseline: without these nothing is sure
         trial, needed = (costs[0], sum(costs[:2])) if costs and found else (0.0, 0.0)
         reserve = max(needed, min(sum(costs), self.limits.budget / 4))
         return self.left - trial > reserve + self._kept()
@@ -262,7 +262,7 @@ class Search:
 
     def _confirmation(self) -> PlannedTrial | None:
         trials = self._trials
-        point = again(self.space, self.given, trials)
+        point = again(self.space, self.baseline, trials)
         if point is None:
             return None
         if self.left <= typical_cost(self.space, timed(trials), point) + self._kept():
@@ -272,7 +272,7 @@ class Search:
     def _left_over(self) -> PlannedTrial | None:
         left = self.left - self._kept()
         return untested_before_answer(
-            self.space, self.given, self.strategy, self._trials, left
+            self.space, self.baseline, self.strategy, self._trials, left
         )
 
     def _kept(self) -> float:
@@ -288,7 +288,7 @@ class Search:
         return self.stage.next(self._trials, self._chosen(), self.left)
 
     def _chosen(self) -> Point | None:
-        return choose(self.space, self.given, self._trials).point
+        return choose(self.space, self.baseline, self._trials).point
 
     def _try(self, proposal: PlannedTrial) -> None:
         left = self.left
