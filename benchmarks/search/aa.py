@@ -119,8 +119,8 @@ def winners(
     others = [p for p in _in(space, "fp8") if p[place] != given[place]]
     if case.lone:
         others = [draw.choice([p for p in _in(space, "fp8") if p != given])]
-    twins = (space.twin(point) for point in others)
-    return frozenset(others).union(twin for twin in twins if twin)
+    in_bf16 = map(space.in_bf16, others)
+    return frozenset(others).union(filter(None, in_bf16))
 
 
 def _records(

@@ -35,9 +35,9 @@ OWN = 0.125
 class Outcome(NamedTuple):
     """One search.
 
-    ``chosen`` are the trials that the search chose, without the given config, its bf16
-    twin and the confirmation; ``reach`` how many of them it took to measure 99 % of the
-    optimum; ``fraction`` what its answer reaches.
+    ``chosen`` are the trials that the search chose, without the baseline, the bf16
+    baseline and the confirmation; ``reach`` how many of them it took to measure 99 % of
+    the optimum; ``fraction`` what its answer reaches.
     """
 
     chosen: int

@@ -139,8 +139,8 @@ def _search(world: World, variant: Variant, budget: float) -> _Ended:
 
 def _told(world: World, record: Record, variant: Variant) -> Record:
     """A record without what the variant leaves out, and with what it adds."""
-    twin = world.space.twin(world.given)
-    if variant.retries and world.space.point(record.knobs) in (world.given, twin):
+    bf16 = world.space.in_bf16(world.given)
+    if variant.retries and world.space.point(record.knobs) in (world.given, bf16):
         record = record._replace(alloc_retries=3)
     if not variant.peaks:
         record = record._replace(peak_gib=0.0, reserved_gib=0.0)

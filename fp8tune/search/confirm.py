@@ -74,7 +74,7 @@ def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
     would hit both runs of one and none of another, and nothing would show it.
     """
     for turn in range(ROUNDS):
-        if turn == 1 and (probe := _twin_probe(space, points[0], runs)):
+        if turn == 1 and (probe := _bf16_probe(space, points[0], runs)):
             return probe
         if turn == 1:
             points = [_at_own_best(space, p, points[0], runs) for p in points]
@@ -97,30 +97,30 @@ def settings(space: Space, baseline: Point, found: Sequence[Trial]) -> list[Poin
         if (gain := measured_gap(runs, point, best[0]))
         and verdict(gain, same) != "slower"
     ]
-    twin = space.twin(best[0]) or _in_fp8(space, baseline, best[0])
+    other = space.in_bf16(best[0]) or _in_fp8(space, baseline, best[0])
     mine = [baseline] if space.has(baseline) and not _lost(runs, baseline) else []
-    return list(dict.fromkeys([best[0], *mine, *([twin] if twin else []), *near]))
+    return list(dict.fromkeys([best[0], *mine, *([other] if other else []), *near]))
 
 
-def _twin_probe(space: Space, best: Point, runs: Runs) -> Point | None:
+def _bf16_probe(space: Space, best: Point, runs: Runs) -> Point | None:
     """A batch beside bf16's best one, not tried in bf16, in which FP8 has run."""
-    twin = space.twin(best)
-    if twin is None:
+    bf16 = space.in_bf16(best)
+    if bf16 is None:
         return None
-    fastest = _at_own_best(space, twin, best, runs)
+    fastest = _at_own_best(space, bf16, best, runs)
     ran = [point for point in runs if _ran(runs, point) and _beside(space, point, best)]
     batches = sorted({space.batch(point) for point in ran})
     if space.batch(fastest) not in batches:
         return None
     place = batches.index(space.batch(fastest))
     near = batches[max(0, place - 1) : place + 2]
-    twins = [space.twin(point) for point in ran if space.batch(point) in near]
-    return next((point for point in twins if point and point not in runs), None)
+    in_bf16 = [space.in_bf16(point) for point in ran if space.batch(point) in near]
+    return next((point for point in in_bf16 if point and point not in runs), None)
 
 
 def _at_own_best(space: Space, point: Point, best: Point, runs: Runs) -> Point:
-    """The twin of the best setting with the batch that suits bf16; others as is."""
-    if point != space.twin(best):
+    """Return the best setting in bf16 with the batch that suits bf16; others as is."""
+    if point != space.in_bf16(best):
         return point
     others = [p for p in runs if _ran(runs, p) and _beside(space, p, point)]
     speeds = {p: measured.value for p in others if (measured := speed_of(runs, p))}
@@ -190,7 +190,7 @@ def _counterpart(
 ) -> Point | None:
     """A run of what is chosen in the other precision, where that was not confirmed."""
     chosen = choose(space, baseline, trials).point
-    other = chosen and (space.twin(chosen) or _in_fp8(space, baseline, chosen))
+    other = chosen and (space.in_bf16(chosen) or _in_fp8(space, baseline, chosen))
     if not chosen or other in (None, chosen) or not _times(runs, chosen):
         return None
     return _alternate(runs, other, chosen, ROUNDS)

@@ -215,7 +215,7 @@ class Search:
         chooses in bf16 too.
         """
         trials = self._trials
-        bf16 = self.space.twin(self.baseline)
+        bf16 = self.space.in_bf16(self.baseline)
         ran = [trial.record.ok for trial in trials if trial.stage == "baseline"]
         if bf16 is None or (ran and not any(ran)):
             return

@@ -167,7 +167,7 @@ def _expectation(
     space: Space, baseline: Point, prior: Prior
 ) -> Callable[[dict[str, Any]], Expected]:
     """Return the estimate by params; every setting's is asked for once."""
-    bf16 = space.twin(baseline) or baseline
+    bf16 = space.in_bf16(baseline) or baseline
     points = dict.fromkeys([*space.points(baseline), baseline, bf16])
     known = with_speeds(space, {point: prior(point) for point in points})
 

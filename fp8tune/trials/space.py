@@ -111,13 +111,13 @@ class Space:
         if place is None or precision not in self.knobs[place].values:
             return None
         index = self.knobs[place].place(precision)
-        twin = (*point[:place], index, *point[place + 1 :])
-        return twin if self.has(twin) else None
+        other = (*point[:place], index, *point[place + 1 :])
+        return other if self.has(other) else None
 
-    def twin(self, point: Point) -> Point | None:
+    def in_bf16(self, point: Point) -> Point | None:
         """The same point in bf16; ``None`` where it is that already, or unknown."""
-        twin = self.with_precision(point, "bf16")
-        return None if twin == point else twin
+        other = self.with_precision(point, "bf16")
+        return None if other == point else other
 
     def allows(self, point: Point, baseline: Point) -> bool:
         """Whether a point has the baseline's frozen knobs."""
