@@ -324,7 +324,7 @@ class Search:
         if proposal.loss_run and self.stage:
             run = proposal.loss_run
             limit = self.stage.limit(trials, proposal.point, run, left)
-            return self.runner.learn(values, run, limit), limit
+            return self.runner.train_for_losses(values, run, limit), limit
         limits = self._limits(proposal, left)
         return self.runner.run(values, limits), limits.deadline_s
 
