@@ -98,8 +98,6 @@ ALLOWED = {
     ),
 }
 """What each room may import of fp8tune."""
-AT_THE_END = ("fp8tune.search.session", "fp8tune.report.html")
-"""The one import against an arrow: a search that has ended writes its report."""
 
 
 def path_of(module):
@@ -146,9 +144,18 @@ def test_arrows_point_one_way():
         if inside(module, room)
         for name in imports(module)
         if name.startswith("fp8tune.") and not any(inside(name, to) for to in others)
-        if (module, name) != AT_THE_END
     ]
     assert wrong == []
+
+
+def test_only_the_session_of_a_search_knows_the_runners():
+    users = [
+        module
+        for module in MODULES
+        if inside(module, "search")
+        and any(inside(name, "runners") for name in imports(module))
+    ]
+    assert users == ["fp8tune.search.session"]
 
 
 def test_no_module_imports_a_command():

@@ -27,8 +27,7 @@ from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
-from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.real import plan_for_trials, ranks
+from fp8tune.search.plan import Plan, plan_for_trials, ranks_of_trial, read_config
 from fp8tune.trials.record import Record, parse_all
 
 
@@ -117,7 +116,7 @@ def _trial(options: argparse.Namespace) -> int:
     """One trial of the config as it is, on one GPU that stands for all of its ranks."""
     target = Target(options.gpu, options.world_size)
     config = read_config(options.config, Path(options.config).read_bytes(), target)
-    setup = landscape.setup(options.device, ranks(config))
+    setup = landscape.setup(options.device, ranks_of_trial(config))
     guard = Guard(current()) if options.device == "cuda" else None
     target = config.job.target
     runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)

@@ -23,7 +23,7 @@ LONGEST_S = 420.0
 
 def settings(plan: Plan) -> list[Point]:
     """Every setting, each cell by growing batch, the given cell first."""
-    space, given = plan.space, plan.given
+    space, given = plan.space, plan.baseline
 
     def order(point: Point) -> tuple[bool, Point, float]:
         cell = space.cell(point)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fp8tune.job import Job, Unknown
-from fp8tune.search.plan import Plan
-from fp8tune.search.tokens import with_knobs
+from fp8tune.search.plan import Plan, with_knobs
 from fp8tune.trials.record import Record
 
 PUBLISHED = 10471.0

@@ -40,9 +40,9 @@ from benchmarks.search.aa_cases import (
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import flat
-from fp8tune.search.sampled import Sampled
+from fp8tune.search.prior import no_prior
 from fp8tune.search.statistics import ON_CPU
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
@@ -95,7 +95,7 @@ def run(case: Case, seed: int) -> Outcome:
     faster = winners(space, given, case, draw)
     records = list(_records(space, faster, case, draw))
     study = Study(space)
-    strategy = Sampled(study, given, flat)
+    strategy = Strategy(study, given, no_prior)
     replay, limits = Drifting(records, space), Limits(case.budget_s)
     replay.drift, replay.when = case.drift, case.when
     windowed = case.when in WINDOWS_S
@@ -119,8 +119,8 @@ def winners(
     others = [p for p in _in(space, "fp8") if p[place] != given[place]]
     if case.lone:
         others = [draw.choice([p for p in _in(space, "fp8") if p != given])]
-    twins = (space.twin(point) for point in others)
-    return frozenset(others).union(twin for twin in twins if twin)
+    in_bf16 = map(space.in_bf16, others)
+    return frozenset(others).union(filter(None, in_bf16))
 
 
 def _records(

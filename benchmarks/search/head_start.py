@@ -18,11 +18,11 @@ from fp8tune.facts.off import Measured
 from fp8tune.facts.runs import MEMORY
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.earlier import earlier_trials
 from fp8tune.search.prior import CORRECTED, Prior
-from fp8tune.search.sampled import Sampled
 from fp8tune.search.sampler import EarlierTrial, Expected
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
+from fp8tune.search.warm_start import earlier_trials
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
@@ -35,9 +35,9 @@ OWN = 0.125
 class Outcome(NamedTuple):
     """One search.
 
-    ``chosen`` are the trials that the search chose, without the given config, its bf16
-    twin and the confirmation; ``reach`` how many of them it took to measure 99 % of the
-    optimum; ``fraction`` what its answer reaches.
+    ``chosen`` are the trials that the search chose, without the baseline, the bf16
+    baseline and the confirmation; ``reach`` how many of them it took to measure 99 % of
+    the optimum; ``fraction`` what its answer reaches.
     """
 
     chosen: int
@@ -114,7 +114,7 @@ def _search(
     world: World, prior: Prior, past: Sequence[EarlierTrial] = ()
 ) -> tuple[Outcome, list[Record]]:
     space, study = world.space, Study(world.space)
-    strategy = Sampled(study, world.given, prior, earlier=past)
+    strategy = Strategy(study, world.given, prior, earlier=past)
     runner = Replay(world.records(), space)
     found = Search(space, world.given, runner, strategy, study, Limits(BUDGET_S)).run()
     chosen = [t.record for t in study.trials if t.stage == "search"]

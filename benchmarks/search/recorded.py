@@ -21,7 +21,8 @@ from benchmarks.search.budgets import HEAD, MINUTES, RULE, line, searched
 from benchmarks.search.landscape import Truth, World
 from benchmarks.search.recording import record
 from fp8tune.job import Target
-from fp8tune.search.plan import Plan, plan_for_records, read_config
+from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.recorded import plan_for_records
 from fp8tune.trials.record import Record, parse_all
 
 FILE = re.compile(r"landscape_(.+)_(cuda|cpu)\.jsonl")
@@ -60,7 +61,7 @@ def world(landscape: Landscape, seed: int) -> World:
     space = plan.space
     truth = {space.point(one.knobs): _truth(one) for one in records}
     capacity = max(one.capacity_gib for one in records)
-    return World(seed, space, plan.given, truth, NOISE, capacity)
+    return World(seed, space, plan.baseline, truth, NOISE, capacity)
 
 
 def _truth(one: Record) -> Truth:

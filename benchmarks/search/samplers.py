@@ -33,7 +33,7 @@ from benchmarks import machine
 from benchmarks.process import RESULTS
 from benchmarks.search.landscape import World, estimate, world
 from fp8tune.search import sampler as sampling
-from fp8tune.search.prior import Prior, flat
+from fp8tune.search.prior import Prior, no_prior
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
@@ -74,7 +74,7 @@ def prior(place: World, case: Case) -> Prior:
     """The estimate of a landscape."""
     tilt = ESTIMATES[case.estimate]
     if tilt is None:
-        return flat
+        return no_prior
     by_cell = estimate(place, ERROR)
     draw = random.Random(place.seed + 2)  # noqa: S311
     cells = sorted(set(map(place.space.cell, place.truth)))

@@ -83,7 +83,7 @@ def markdown(said: dict[str, Any]) -> str:
         f"{count} landscapes a row, {of_seeds(said['first_seed'], count, TUNED)}. "
         "Each is searched from nothing and from a finished study of "
         "another landscape: mean of both (median). `chosen by the search` leaves out "
-        "the given config, its bf16 twin and the confirmation, which every search "
+        "the baseline, the bf16 baseline and the confirmation, which every search "
         "runs; `to 99 %` is how many of the chosen it took to measure 99 % of the "
         "optimum.",
         "",

@@ -21,7 +21,7 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     The study may be of a search that still runs; its trials are only read. The page is
     one file without network, STUDY/report.html unless --output says otherwise.
     """
-    from fp8tune.search.threads import load_numpy
+    from fp8tune.search import load_numpy
 
     folder = study if os.path.isdir(study) else os.path.join(studies, study)
     if not os.path.isdir(folder):
@@ -29,8 +29,8 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     try:
         load_numpy()
         from fp8tune.report.html import write_report
-        from fp8tune.search.destination import CannotPut
         from fp8tune.search.storage import BadStudy
+        from fp8tune.search.tuned_config import CannotPut
 
         written = write_report(folder, output, plots=plots, url=storage)
     except ModuleNotFoundError as error:

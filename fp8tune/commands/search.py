@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, TextIO
 
 import click
 
@@ -82,20 +83,19 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     (the study is kept, the best so far is written).
     """
     from fp8tune.lint.settings import BadSettings
-    from fp8tune.search.find import NotOne, find_config
-    from fp8tune.search.threads import load_numpy
+    from fp8tune.search import load_numpy
+    from fp8tune.search.options import CannotSearch, SearchOptions, find_config
 
     try:
         config = config or find_config()
         with open(config, "rb"):
             pass
-    except (NotOne, BadSettings) as error:
+    except (CannotSearch, BadSettings) as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{config}: {error.strerror}") from None
     try:
         load_numpy()
-        from fp8tune.search.prepare import CannotSearch, Wishes
         from fp8tune.search.session import search
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
@@ -105,8 +105,19 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     if asked["records"] and asked["runner"] != "replay":
         raise Failure("--records is for --runner replay; add that")
     asked["world_size"] = asked["world_size"] or 0
-    wishes = Wishes(config=config, as_json=output_format == "json", **asked)
+    asked["as_json"] = output_format == "json"
     try:
-        return search(wishes)
+        return search(SearchOptions(config=config, **asked), _write_report)
     except CannotSearch as error:
         raise Failure(str(error)) from None
+
+
+def _write_report(folder: str, out: TextIO, url: str) -> None:
+    """Write the report of a study, if what that needs is installed."""
+    try:
+        from fp8tune.report.html import write_at_end
+    except ModuleNotFoundError as error:
+        hint = "pip install 'fp8tune[search]'"
+        print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
+        return
+    write_at_end(folder, out, url)

@@ -19,11 +19,9 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search import drift
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, aimed
 from fp8tune.search.choice import eligible
 from fp8tune.search.comments import choices, summary
-from fp8tune.search.lock import is_held
+from fp8tune.search.objective import ENERGY, SPEED, UNITS, by_objective
 from fp8tune.search.outcome import (
     SAME_COMMAND,
     Ending,
@@ -37,13 +35,22 @@ from fp8tune.search.outcome import (
 )
 from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
-from fp8tune.search.prior import card_gib, from_job
-from fp8tune.search.retries import counting, latest, uncharged_s
-from fp8tune.search.runs import Runs, by_point, confirmed, during, gap, speed_of
+from fp8tune.search.prior import card_gib, prior_of_job
+from fp8tune.search.retries import last_process, trials_that_count, uncharged_seconds
+from fp8tune.search.runs import (
+    Runs,
+    by_point,
+    confirmed,
+    drift_warning,
+    during,
+    gap,
+    speed_of,
+)
 from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
+from fp8tune.search.storage import is_searched
 from fp8tune.search.wording import FAILURES, change, describe, message, messages
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
@@ -223,18 +230,18 @@ def read_report(study: SavedStudy) -> Report:
         study=study,
         outcome=outcome,
         settings=_settings(study.plan, study.trials, outcome),
-        runs=by_point(study.plan.space, aimed(study.trials, objective)),
-        is_running=False if ended else is_held(study.folder),
+        runs=by_point(study.plan.space, by_objective(study.trials, objective)),
+        is_running=False if ended else is_searched(study.folder),
     )
 
 
 def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
     """Return the outcome of the trials, with what the search noted at its end."""
     trials, plan = study.trials, study.plan
-    process = latest(trials)
-    spent = sum(t.record.cost_s for t in trials) - uncharged_s(trials, process)
-    counted, ending = counting(trials, process), _ending(study.about)
-    outcome = decide(plan.space, plan.given, counted, spent, objective, ending)
+    process = last_process(trials)
+    spent = sum(t.record.cost_s for t in trials) - uncharged_seconds(trials, process)
+    counted, ending = trials_that_count(trials, process), _ending(study.about)
+    outcome = decide(plan.space, plan.baseline, counted, spent, objective, ending)
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials, spent)
 
@@ -260,11 +267,11 @@ def _settings(plan: Plan, trials: Sequence[Trial], outcome: Outcome) -> list[Set
     speeds = _on_one_scale(runs, outcome.chosen, _decided(plan, outcome, SPEED))
     values = speeds
     if objective != SPEED:
-        by_objective = by_point(space, aimed(trials, objective))
+        converted = by_point(space, by_objective(trials, objective))
         decided = _decided(plan, outcome, objective)
-        values = _on_one_scale(by_objective, outcome.chosen, decided)
-    expected = from_job(space, plan.config.job)
-    free = set(eligible(space, plan.given, trials))
+        values = _on_one_scale(converted, outcome.chosen, decided)
+    expected = prior_of_job(space, plan.config.job)
+    free = set(eligible(space, plan.baseline, trials))
     varied = {
         knob.key
         for place, knob in enumerate(space.knobs)
@@ -300,11 +307,11 @@ def _roles(plan: Plan, runs: Runs, outcome: Outcome) -> dict[str, Point | None]:
     """Return the point that has each role."""
     pair, space = outcome.measured.pair, plan.space
     in_bf16 = [
-        space.with_precision(p, "bf16") for p in (outcome.chosen, plan.given) if p
+        space.with_precision(p, "bf16") for p in (outcome.chosen, plan.baseline) if p
     ]
     return {
         "chosen": outcome.chosen,
-        "baseline": plan.given,
+        "baseline": plan.baseline,
         "bf16-baseline": pair.bf16
         if pair
         else next((p for p in in_bf16 if p in runs), None),
@@ -315,7 +322,7 @@ def _roles(plan: Plan, runs: Runs, outcome: Outcome) -> dict[str, Point | None]:
 def _decided(plan: Plan, outcome: Outcome, objective: str) -> dict[Point, Estimate]:
     """Return the figures of the outcome by their settings."""
     measured = outcome.energy if objective == ENERGY else outcome.speed
-    figures = {outcome.chosen: measured.chosen, plan.given: measured.baseline}
+    figures = {outcome.chosen: measured.chosen, plan.baseline: measured.baseline}
     if measured.pair and measured.pair.fp8 == outcome.chosen:
         figures[measured.pair.bf16] = measured.bf16_baseline
     return {point: figure for point, figure in figures.items() if point and figure}
@@ -360,7 +367,7 @@ def _why_not(
     """Return why a setting that ran may not be chosen, if that is not by its memory."""
     if failed := outcome.broken.get(point):
         return f"failed in another run: {FAILURES[failed]}"
-    ran = plan.space.allows(point, plan.given) and _outcome(own) == "ok"
+    ran = plan.space.allows(point, plan.baseline) and _outcome(own) == "ok"
     return "FP8 diverges" if ran and outcome.rejected and point not in free else ""
 
 
@@ -409,7 +416,7 @@ def warnings(report: Report) -> Iterator[str]:
         count = f"{methods.total()} of {plural(len(trials), 'trial')}"
         method = clean(methods.most_common(1)[0][0])
         yield f"Extrapolated, not measured whole ({count}): {method}."
-    if changed := drift.told(by_point(report.plan.space, trials)):
+    if changed := drift_warning(by_point(report.plan.space, trials)):
         yield changed
     if learns and learns.verdict == LossVerdict.OUTSIDE:
         yield f"More tokens may not be worth it: {verdict_line(learns)}."
@@ -423,7 +430,7 @@ def warnings(report: Report) -> Iterator[str]:
 def sentences(report: Report) -> Iterator[str]:
     """Yield the findings as sentences, and what only the page says."""
     outcome, study = report.outcome, report.study
-    if report.chosen not in (None, report.plan.given):
+    if report.chosen not in (None, report.plan.baseline):
         yield f"Chosen: {clean(describe(report.plan, report.chosen), MAX_SENTENCE)}."
     findings = [*outcome.findings] if study.trials else []
     if outcome.chosen is None and not report.is_replay:

@@ -21,9 +21,9 @@ from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import clean
-from fp8tune.search.destination import CannotPut, check_apart, check_place, is_same
 from fp8tune.search.saved import load_study
 from fp8tune.search.storage import BadStudy
+from fp8tune.search.tuned_config import CannotPut, check_apart, check_place, is_same
 from fp8tune.search.writeback import CannotWrite, write_back
 from fp8tune.toml.diff import unified_diff
 

@@ -122,7 +122,7 @@ def _effect(report: Report, place: int) -> Effect | None:
     knob = report.plan.space.knobs[place]
     groups: dict[Point, list[Setting]] = defaultdict(list)
     for setting in report.settings:
-        if knob.frozen or report.plan.space.allows(setting.point, report.plan.given):
+        if knob.frozen or report.plan.space.allows(setting.point, report.plan.baseline):
             groups[_without(setting.point, place)].append(setting)
     kept = _without(report.chosen, place) if report.chosen else None
     every = [_line(own, place, rest == kept) for rest, own in groups.items()]
@@ -182,7 +182,7 @@ def _chosen_change(
     report: Report, place: int, lines: Sequence[Line], labels: Sequence[str]
 ) -> tuple[str, float, bool] | None:
     """Return what the chosen value does against the baseline's, else the best other."""
-    chosen, baseline = report.chosen, report.plan.given[place]
+    chosen, baseline = report.chosen, report.plan.baseline[place]
     line = next((line for line in lines if line.is_chosen), None)
     if chosen is None or line is None or chosen[place] not in line.values:
         return None

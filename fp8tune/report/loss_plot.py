@@ -78,7 +78,7 @@ def loss_runs(report: Report) -> LossRuns | None:
         assert point is not None
         if checked := _checked(report, point):
             return checked
-    points = (report.chosen, report.plan.given, *(s.point for s in report.settings))
+    points = (report.chosen, report.plan.baseline, *(s.point for s in report.settings))
     pairs = (_timed_pair(report, point) for point in points if point)
     return next(filter(None, pairs), None)
 

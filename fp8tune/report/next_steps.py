@@ -11,9 +11,10 @@ from fp8tune.facts.gpus import UnknownGpu, resolve
 from fp8tune.job import Target
 from fp8tune.report.data import Report
 from fp8tune.report.text import clean
-from fp8tune.search.aim import SPEED
-from fp8tune.search.destination import is_same, tuned
+from fp8tune.search.objective import SPEED
+from fp8tune.search.options import tuned
 from fp8tune.search.plan import CannotPlan, read_config
+from fp8tune.search.tuned_config import is_same
 
 STUDIES = ".fp8tune"
 """The folder of all studies if no other one is named."""
@@ -30,7 +31,7 @@ def next_commands(report: Report) -> Iterator[str]:
     again = (
         f"fp8tune search {path} --budget {_budget(report.seconds)}{_options(report)}"
     )
-    changed = report.chosen not in (None, report.plan.given)
+    changed = report.chosen not in (None, report.plan.baseline)
     if report.is_rehearsal:
         if is_live and report.goes_on:
             yield f"{again} --device cpu  # goes on from here"

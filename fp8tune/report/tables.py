@@ -18,8 +18,8 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search.aim import tokens_per_joule
-from fp8tune.search.duration import shown
+from fp8tune.search.budget import show_duration
+from fp8tune.search.objective import tokens_per_joule
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.runs import deviation
 from fp8tune.search.statistics import speed
@@ -69,7 +69,7 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         gib(record.peak_gib),
         gib(record.reserved_gib),
         "-" if matmuls is None else f"{matmuls:,}",
-        shown(record.cost_s),
+        show_duration(record.cost_s),
         "; ".join(_remarks(trial)),
     )
 

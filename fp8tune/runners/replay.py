@@ -61,7 +61,7 @@ class Replay:
         """Return whether this loss run was recorded."""
         return (self.space.point(knobs), how[:3]) in self._loss_records
 
-    def learn(
+    def train_for_losses(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
         """Return the record of a loss run; there must be one."""

@@ -15,7 +15,7 @@ from fp8tune.runners.gpu import (
     able_to_compute,
     named_reasons,
 )
-from fp8tune.trials.record import OtherProcess, Record, from_data
+from fp8tune.trials.record import Record, from_data, process_names
 
 WAIT_S = 20.0
 """How long to wait for a killed trial's memory [s]."""
@@ -94,14 +94,6 @@ def _use_by_others(seen: Sample) -> float:
     large = [p for p in able_to_compute(seen.processes or ()) if p.gib is not None]
     hidden = (seen.used_gib or 0.0) > CROWDED_GIB
     return (seen.busy or 0.0) if large or hidden else 0.0
-
-
-def process_names(others: Sequence[OtherProcess]) -> str:
-    """Return the processes as text: ``python (pid 12, 3.0 GiB)``."""
-    return ", ".join(
-        f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"
-        for name, pid, gib in others
-    )
 
 
 def is_throttled(sample: Sample) -> bool:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.deadline import was_given_up
+from fp8tune.search.budget import was_given_up
+from fp8tune.search.retries import needs_no_trial
 from fp8tune.search.runs import (
     MOST,
     Runs,
@@ -32,7 +33,6 @@ from fp8tune.search.stability.findings import (
     stability_by_setting,
 )
 from fp8tune.search.statistics import Speed, settled, speed, verdict
-from fp8tune.search.works import closed
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
 
@@ -262,5 +262,5 @@ def _searched_all(space: Space, baseline: Point, trials: Sequence[Trial]) -> boo
         return False
     if any(trial.searched_all is True for trial in trials):
         return True
-    shut = closed(space, seen)
+    shut = needs_no_trial(space, seen)
     return all(shut(point) for point in space.points(baseline) if point != baseline)

@@ -30,8 +30,8 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
     """Return the keys to write, each with what it was and why it changed."""
     if outcome.chosen is None:
         return []
-    before, after = plan.space.values(plan.given), plan.space.values(outcome.chosen)
-    indices = zip(plan.space.knobs, plan.given, outcome.chosen, strict=True)
+    before, after = plan.space.values(plan.baseline), plan.space.values(outcome.chosen)
+    indices = zip(plan.space.knobs, plan.baseline, outcome.chosen, strict=True)
     changed = [knob for knob, old, new in indices if old != new]
     made = [
         Choice(
@@ -91,7 +91,7 @@ def _memory(outcome: Outcome) -> Iterator[str]:
 
 
 def _runner_up(plan: Plan, outcome: Outcome) -> Iterator[str]:
-    if outcome.runner_up is not None and outcome.chosen != plan.given:
+    if outcome.runner_up is not None and outcome.chosen != plan.baseline:
         gain = outcome.runner_up_gain if outcome.is_conclusive else None
         slower = f", {change(gain)}" if gain else ""
         yield f"runner-up: {describe(plan, outcome.runner_up)}{slower}"

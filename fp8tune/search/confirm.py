@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fp8tune.search.choice import choose, compare_fp8, overlooked, ranked
-from fp8tune.search.drift import drift
 from fp8tune.search.runs import (
     MOST,
     NEAR,
     Runs,
     by_point,
+    drift,
     failed,
     is_unfit,
     measured_gap,
@@ -28,7 +28,7 @@ from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
 BEST = 3
-"""Settings that are confirmed, the given one not counted."""
+"""Settings that are confirmed, the baseline not counted."""
 CLOSE = 0.97
 """Share of their speed that settings may have lost since the search."""
 ROUNDS = 2
@@ -36,10 +36,12 @@ PAIRS = 6
 """Runs of FP8 and of bf16 at its best, while it is not clear what FP8 gains."""
 
 
-def again(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
+def again(space: Space, baseline: Point, trials: Sequence[Trial]) -> Point | None:
     """The next point to measure again; ``None`` when all is said."""
     runs = by_point(space, trials)
-    return unconfirmed(space, given, trials) or _fp8_gain(space, given, trials, runs)
+    return unconfirmed(space, baseline, trials) or _fp8_gain(
+        space, baseline, trials, runs
+    )
 
 
 def reason(space: Space, point: Point, trials: Sequence[Trial]) -> str:
@@ -48,20 +50,20 @@ def reason(space: Space, point: Point, trials: Sequence[Trial]) -> str:
     return "confirmation run" if ran else "comparison run"
 
 
-def unconfirmed(space: Space, given: Point, trials: Sequence[Trial]) -> Point | None:
+def unconfirmed(space: Space, baseline: Point, trials: Sequence[Trial]) -> Point | None:
     """The next point that the choice rests on; ``None`` when that is settled."""
     found = [trial for trial in trials if trial.stage != "confirm"]
-    points = settings(space, given, found)
-    rival = overlooked(space, given, found, points)
-    if not points or (points == [given] and rival is None):
+    points = settings(space, baseline, found)
+    rival = overlooked(space, baseline, found, points)
+    if not points or (points == [baseline] and rival is None):
         return None
     runs = by_point(space, trials)
     return (
         _in_turn(space, points, runs)
-        or _once_more(space, given, trials, rival)
-        or _passed_over(space, given, found, runs, rival)
-        or _doubtful(space, given, trials, runs)
-        or _counterpart(space, given, trials, runs)
+        or _once_more(space, baseline, trials, rival)
+        or _passed_over(space, baseline, found, runs, rival)
+        or _doubtful(space, baseline, trials, runs)
+        or _counterpart(space, baseline, trials, runs)
     )
 
 
@@ -72,7 +74,7 @@ def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
     would hit both runs of one and none of another, and nothing would show it.
     """
     for turn in range(ROUNDS):
-        if turn == 1 and (probe := _twin_probe(space, points[0], runs)):
+        if turn == 1 and (probe := _bf16_probe(space, points[0], runs)):
             return probe
         if turn == 1:
             points = [_at_own_best(space, p, points[0], runs) for p in points]
@@ -82,9 +84,9 @@ def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
     return None
 
 
-def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
+def settings(space: Space, baseline: Point, found: Sequence[Trial]) -> list[Point]:
     """The points to confirm after a search that found these trials, by importance."""
-    best = ranked(space, given, found)
+    best = ranked(space, baseline, found)
     if not best:
         return []
     runs = by_point(space, found)
@@ -95,30 +97,30 @@ def settings(space: Space, given: Point, found: Sequence[Trial]) -> list[Point]:
         if (gain := measured_gap(runs, point, best[0]))
         and verdict(gain, same) != "slower"
     ]
-    twin = space.twin(best[0]) or _in_fp8(space, given, best[0])
-    mine = [given] if space.has(given) and not _lost(runs, given) else []
-    return list(dict.fromkeys([best[0], *mine, *([twin] if twin else []), *near]))
+    other = space.in_bf16(best[0]) or _in_fp8(space, baseline, best[0])
+    mine = [baseline] if space.has(baseline) and not _lost(runs, baseline) else []
+    return list(dict.fromkeys([best[0], *mine, *([other] if other else []), *near]))
 
 
-def _twin_probe(space: Space, best: Point, runs: Runs) -> Point | None:
+def _bf16_probe(space: Space, best: Point, runs: Runs) -> Point | None:
     """A batch beside bf16's best one, not tried in bf16, in which FP8 has run."""
-    twin = space.twin(best)
-    if twin is None:
+    bf16 = space.in_bf16(best)
+    if bf16 is None:
         return None
-    fastest = _at_own_best(space, twin, best, runs)
+    fastest = _at_own_best(space, bf16, best, runs)
     ran = [point for point in runs if _ran(runs, point) and _beside(space, point, best)]
     batches = sorted({space.batch(point) for point in ran})
     if space.batch(fastest) not in batches:
         return None
     place = batches.index(space.batch(fastest))
     near = batches[max(0, place - 1) : place + 2]
-    twins = [space.twin(point) for point in ran if space.batch(point) in near]
-    return next((point for point in twins if point and point not in runs), None)
+    in_bf16 = [space.in_bf16(point) for point in ran if space.batch(point) in near]
+    return next((point for point in in_bf16 if point and point not in runs), None)
 
 
 def _at_own_best(space: Space, point: Point, best: Point, runs: Runs) -> Point:
-    """The twin of the best setting with the batch that suits bf16; others as is."""
-    if point != space.twin(best):
+    """Return the best setting in bf16 with the batch that suits bf16; others as is."""
+    if point != space.in_bf16(best):
         return point
     others = [p for p in runs if _ran(runs, p) and _beside(space, p, point)]
     speeds = {p: measured.value for p in others if (measured := speed_of(runs, p))}
@@ -134,15 +136,15 @@ def _ran(runs: Runs, point: Point) -> bool:
     return any(trial.record.ok for trial in runs[point]) and not is_unfit(runs[point])
 
 
-def _in_fp8(space: Space, given: Point, point: Point) -> Point | None:
+def _in_fp8(space: Space, baseline: Point, point: Point) -> Point | None:
     """A bf16 setting's counterpart, where FP8 might have been chosen as well."""
     other = space.with_precision(point, "fp8")
-    return other if other and space.allows(other, given) else None
+    return other if other and space.allows(other, baseline) else None
 
 
 def _passed_over(
     space: Space,
-    given: Point,
+    baseline: Point,
     found: Sequence[Trial],
     runs: Runs,
     known: Point | None,
@@ -155,51 +157,51 @@ def _passed_over(
     """
     before = by_point(space, found)
     seen = {p: own.value for p in before if (own := speed_of(before, p))}
-    every = [p for p in ranked(space, given, found) if p != given]
-    ours = [p for p in (given, *every) if _times(runs, p) and not is_unfit(runs[p])]
+    every = [p for p in ranked(space, baseline, found) if p != baseline]
+    ours = [p for p in (baseline, *every) if _times(runs, p) and not is_unfit(runs[p])]
     now = [own.value for p in ours if (own := speed_of(runs, p))]
     best, lost = max(now, default=0.0), drift(runs)
     lost = lost if lost > CLOSE else 1.0
     rivals = [p for p in every[: 2 * BEST] if p != known]
     promising = [p for p in rivals if seen[p] * lost > best]
-    return _beside_given(runs, given, rivals, promising)
+    return _beside_baseline(runs, baseline, rivals, promising)
 
 
 def _once_more(
-    space: Space, given: Point, trials: Sequence[Trial], rival: Point | None
+    space: Space, baseline: Point, trials: Sequence[Trial], rival: Point | None
 ) -> Point | None:
-    """A run of a rival before the given setting is called the best, beside it."""
-    if rival is None or choose(space, given, trials).point != given:
+    """A run of a rival before the baseline is called the best, beside it."""
+    if rival is None or choose(space, baseline, trials).point != baseline:
         return None
-    return _alternate(by_point(space, trials), rival, given, 1)
+    return _alternate(by_point(space, trials), rival, baseline, 1)
 
 
-def _beside_given(
-    runs: Runs, given: Point, rivals: Sequence[Point], promising: Sequence[Point]
+def _beside_baseline(
+    runs: Runs, baseline: Point, rivals: Sequence[Point], promising: Sequence[Point]
 ) -> Point | None:
     """The next run of the first rival that promises something, or was begun."""
     open_ones = (p for p in rivals if _times(runs, p) or p in promising)
-    asked = (_alternate(runs, point, given, ROUNDS) for point in open_ones)
+    asked = (_alternate(runs, point, baseline, ROUNDS) for point in open_ones)
     return next(filter(None, asked), None)
 
 
 def _counterpart(
-    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+    space: Space, baseline: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
     """A run of what is chosen in the other precision, where that was not confirmed."""
-    chosen = choose(space, given, trials).point
-    other = chosen and (space.twin(chosen) or _in_fp8(space, given, chosen))
+    chosen = choose(space, baseline, trials).point
+    other = chosen and (space.in_bf16(chosen) or _in_fp8(space, baseline, chosen))
     if not chosen or other in (None, chosen) or not _times(runs, chosen):
         return None
     return _alternate(runs, other, chosen, ROUNDS)
 
 
 def _fp8_gain(
-    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+    space: Space, baseline: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
     """FP8 or bf16 at its best, until it is known which one is faster, if any."""
-    chosen = choose(space, given, trials).point
-    _, known, pair = compare_fp8(space, runs, chosen, given)
+    chosen = choose(space, baseline, trials).point
+    _, known, pair = compare_fp8(space, runs, chosen, baseline)
     if pair is None or known is None or not _times(runs, pair.fp8):
         return None
     gain = measured_gap(runs, pair.fp8, pair.bf16)
@@ -210,22 +212,22 @@ def _fp8_gain(
 
 
 def _doubtful(
-    space: Space, given: Point, trials: Sequence[Trial], runs: Runs
+    space: Space, baseline: Point, trials: Sequence[Trial], runs: Runs
 ) -> Point | None:
-    """The given setting or its rival, where it is not yet clear which is faster.
+    """The baseline or its rival, where it is not yet clear which is faster.
 
     Where none was confirmed because the search saw them slower, the best of those that
     are not surely so as runs have turned out to differ.
     """
-    others = [p for p in ranked(space, given, trials) if p != given]
+    others = [p for p in ranked(space, baseline, trials) if p != baseline]
     ours = [p for p in others if _times(runs, p)] or others
-    if not ours or not _times(runs, given) or _lost(runs, given):
+    if not ours or not _times(runs, baseline) or _lost(runs, baseline):
         return None
-    gain, same = measured_gap(runs, ours[0], given), usual(runs).same
+    gain, same = measured_gap(runs, ours[0], baseline), usual(runs).same
     left = not _times(runs, ours[0]) and gain and verdict(gain, same) == "slower"
     if left or (gain and settled(gain, same)):
         return None
-    return _alternate(runs, ours[0], given, MOST)
+    return _alternate(runs, ours[0], baseline, MOST)
 
 
 def _alternate(runs: Runs, one: Point, other: Point, times: int) -> Point | None:

@@ -16,9 +16,8 @@ from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
-from fp8tune.search.accepted import left_out
-from fp8tune.search.plan import CannotPlan, Config, role_of
-from fp8tune.search.stale import Change, stale
+from fp8tune.search.plan import CannotPlan, TrainConfig, left_out, role_of
+from fp8tune.search.stale_comments import ChangedKey, stale_comments
 from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
@@ -34,7 +33,7 @@ PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 """Rules that predict whether a run fits."""
 
 
-def check_config(config: Config, free: Container[str]) -> None:
+def check_config(config: TrainConfig, free: Container[str]) -> None:
     """Raise ``CannotPlan`` where no value of the free keys makes the trainer run it."""
     found = list(refusals(config, free))
     if found:
@@ -43,7 +42,7 @@ def check_config(config: Config, free: Container[str]) -> None:
         raise CannotPlan(f"{found[0]}; {hint}")
 
 
-def refusals(config: Config, free: Container[str]) -> Iterator[str]:
+def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
     """What keeps the trainer from running a config, one line each.
 
     What has to do with a free key is left to the search, but for a value that the
@@ -59,7 +58,7 @@ def refusals(config: Config, free: Container[str]) -> Iterator[str]:
 
 
 def runnable(
-    config: Config, records: Sequence[Record]
+    config: TrainConfig, records: Sequence[Record]
 ) -> tuple[list[Record], list[str]]:
     """The records of settings that the trainer runs, and why not the others.
 
@@ -85,7 +84,7 @@ def runnable(
     return kept, left_out(wrong)
 
 
-def _fatal(config: Config, data: bytes) -> Iterator[Diagnostic]:
+def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
     """The errors of lint that are of what the trainer refuses or crashes on."""
     target = config.job.target
     if not target.world_size_origin:  # assumed, for the trials alone
@@ -124,7 +123,7 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
 
 
 def notes(
-    path: str, config: Config, after: bytes, choices: Iterable[Choice]
+    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
 ) -> Iterator[str]:
     """What a user should look at in a tuned config: lint's findings come first."""
     found = list(aftermath(path, config.data, after, config.job.target))
@@ -132,11 +131,11 @@ def notes(
     places = {line.split(": ", 1)[0] for line in found}
     before = config.loaded.values
     changes = [
-        Change(key, role_of(config.trainer, key), before.get(key), value)
+        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
         for key, value, _ in choices
         if before.get(key) != value
     ]
-    for line in stale(path, after, changes):
+    for line in stale_comments(path, after, changes):
         if line.split(": ", 1)[0] not in places:
             yield line
 

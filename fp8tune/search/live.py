@@ -16,14 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.aim import SPEED, UNITS, aimed, figure
+from fp8tune.search.budget import show_duration
 from fp8tune.search.choice import ranked
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import shown
+from fp8tune.search.objective import SPEED, UNITS, by_objective, show_value
 from fp8tune.search.outcome import failure
 from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
-from fp8tune.search.retries import counting
+from fp8tune.search.retries import trials_that_count
 from fp8tune.search.runs import Runs, by_point, during, gap, together, usual
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
@@ -93,13 +93,13 @@ class Board:
 
     def _trials(self) -> Sequence[Trial]:
         """The trials in the objective."""
-        return aimed(self.study.trials, self._objective)
+        return by_objective(self.study.trials, self._objective)
 
     def _row(self, trial: Trial) -> list[RenderableType]:
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
         name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
-        cost = shown(record.cost_s)
+        cost = show_duration(record.cost_s)
         if not record.ok:
             ran = self.study.trials[trial.number].record.ok
             word = "watts unknown" if ran else FAILURES[failure(trial)]
@@ -109,7 +109,7 @@ class Board:
             loss = Text(trial_result(trial).rpartition(",")[0])
             return [str(trial.number + 1), plain(name), "", "", loss, cost]
         mark = "~" if record.extrapolated else ""
-        rate = f"{mark}{figure(record.tokens_per_second, self._objective)}"
+        rate = f"{mark}{show_value(record.tokens_per_second, self._objective)}"
         number = str(trial.number + 1)
         return [number, plain(name), rate, _memory(record), self._change(trial), cost]
 
@@ -121,9 +121,11 @@ class Board:
         space, point = self.plan.space, self.plan.space.point(trial.record.knobs)
         if trial.stage == "baseline":
             return Text("baseline")
-        values = {space.value(each, "precision") for each in (point, self.plan.given)}
+        values = {
+            space.value(each, "precision") for each in (point, self.plan.baseline)
+        }
         again = trial.stage == "confirm"
-        mine = during(self._runs(), confirmation=again).get(self.plan.given)
+        mine = during(self._runs(), confirmation=again).get(self.plan.baseline)
         own = speed([trial.record])
         if not mine or not own or (trial.record.rehearsal and len(values) > 1):
             return Text("")
@@ -133,7 +135,7 @@ class Board:
 
     def _waiting(self, event: Event) -> list[RenderableType]:
         point = event.proposal.point
-        since = shown(self._now() - self._heard_at)
+        since = show_duration(self._now() - self._heard_at)
         name = plain(describe(self.plan, point))
         return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
 
@@ -142,22 +144,24 @@ class Board:
 
     def _best(self) -> str:
         runs = self._runs()
-        known = aimed(counting(self.study.trials, self.study.process), self._objective)
-        best = ranked(self.plan.space, self.plan.given, known)
-        baseline = self.plan.given
+        known = by_objective(
+            trials_that_count(self.study.trials, self.study.process), self._objective
+        )
+        best = ranked(self.plan.space, self.plan.baseline, known)
+        baseline = self.plan.baseline
         found = together(runs, best[0], baseline)[0] if best else None
         if found is None:
             return "best so far: none yet"
         over = gap(runs, best[0], baseline)
         gain = f", {percent(over.value)}" if over else ""
         name = describe(self.plan, best[0])
-        rate = f"{figure(found.value, self._objective)} {UNITS[self._objective]}"
+        rate = f"{show_value(found.value, self._objective)} {UNITS[self._objective]}"
         return f"best so far: {name}, {rate}{gain}"
 
     def _time(self) -> str:
         left = max(0.0, self._left - (self._now() - self._heard_at))
         why = f"; trying: {self._running.proposal.reason}" if self._running else ""
-        return f"{shown(left)} left{why}"
+        return f"{show_duration(left)} left{why}"
 
 
 def live(board: Board, out: TextIO) -> Live:

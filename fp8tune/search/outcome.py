@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
-from fp8tune.search.aim import ENERGY, SPEED, aimed, lacking
 from fp8tune.search.choice import (
     PAIRS,
     Chosen,
@@ -23,8 +22,9 @@ from fp8tune.search.choice import (
     pairs_of,
 )
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.plan import Plan, warmup_key
-from fp8tune.search.retries import latest, retries_all
+from fp8tune.search.objective import ENERGY, SPEED, by_objective, count_without_value
+from fp8tune.search.plan import Plan, rows_per_step, warmup_key
+from fp8tune.search.retries import last_process, retries_all
 from fp8tune.search.runs import (
     Runs,
     broke,
@@ -41,7 +41,6 @@ from fp8tune.search.runs import (
 from fp8tune.search.stability import findings as losses
 from fp8tune.search.stability.findings import Stability, stability_by_setting
 from fp8tune.search.statistics import SAME, Speed, shown, verdict
-from fp8tune.search.tokens import rows
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
@@ -185,10 +184,10 @@ def decide(
     ending: Ending | None = None,
 ) -> Outcome:
     """Decide the outcome of a search that took ``seconds`` by its trials."""
-    wanted = aimed(trials, objective)
+    wanted = by_objective(trials, objective)
     chosen = choose(space, baseline, wanted)
     runs, goals = by_point(space, trials), by_point(space, wanted)
-    energy = by_point(space, aimed(trials, ENERGY))
+    energy = by_point(space, by_objective(trials, ENERGY))
     allowed = set(space.points(baseline))
     record, number = last(runs, chosen.point)
     pairs = pairs_of(goals, chosen.point, baseline)
@@ -515,11 +514,13 @@ def _config_findings(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
     """Yield what follows from the config itself, and how FP8 learns."""
     chosen, space = outcome.chosen, plan.space
     if chosen is not None:
-        same = space.value(chosen, "precision") == space.value(plan.given, "precision")
+        same = space.value(chosen, "precision") == space.value(
+            plan.baseline, "precision"
+        )
         if same and outcome.baseline_outcome == "nan":
             yield Finding("may-end-in-nan")
-        before = rows(plan.config.job, {})
-        after = rows(plan.config.job, space.values(chosen))
+        before = rows_per_step(plan.config.job, {})
+        after = rows_per_step(plan.config.job, space.values(chosen))
         if before and after and before != after:
             yield Finding("other-tokens-per-step", {"before": before, "after": after})
     yield from _learning(outcome, plan)
@@ -529,7 +530,7 @@ def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
     """Yield how FP8 learns, in the words of the comparison itself."""
     key = warmup_key(plan.config.trainer)
     for point, wrong in outcome.rejected.items():
-        facts = {"setting": changes(plan.space, plan.given, point)}
+        facts = {"setting": changes(plan.space, plan.baseline, point)}
         yield Finding("setting-rejected", {**facts, "text": losses.verdict_line(wrong)})
         lines = losses.warmup_lines(wrong, key)
         yield from (Finding("warmup", {"text": line}) for line in lines)
@@ -564,15 +565,17 @@ def _failures(
     failed = [trial for trial in trials if not trial.record.ok]
     for how, count in Counter(map(failure, failed)).most_common():
         yield Finding("failed-trials", {"how": how, "count": count})
-    now = latest(trials)
-    if not any(True for _ in plan.space.points(plan.given)):
+    now = last_process(trials)
+    if not any(True for _ in plan.space.points(plan.baseline)):
         yield Finding("frozen-knobs-not-recorded", {"text": "; ".join(plan.notes)})
     elif all(trial.is_of_budget for trial in trials if trial.process == now):
         on_cpu = any(trial.record.rehearsal for trial in trials)
         yield Finding("no-trial-ended", {"budget_s": budget_s, "rehearsal": on_cpu})
     elif any(trial.record.outcome == "oom" for trial in failed):
         yield Finding("try-less-memory", {"options": _smaller(plan)})
-    if count := lacking(outcome.objective, (trial.record for trial in trials)):
+    if count := count_without_value(
+        outcome.objective, (trial.record for trial in trials)
+    ):
         yield Finding("watts-unknown", {"count": count})
 
 
@@ -589,7 +592,7 @@ def _smaller(plan: Plan) -> list[str]:
 
 def machine_findings(trials: Sequence[Trial], *, on_cpu: bool) -> Iterator[Finding]:
     """Yield what to do where the machine may have caused all failures."""
-    if retries_all(trials, latest(trials) + 1):
+    if retries_all(trials, last_process(trials) + 1):
         if all(trial.record.never_began for trial in trials):
             yield Finding("run-doctor", {"on_cpu": on_cpu})
         yield Finding("repair-and-retry")

@@ -9,11 +9,17 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.lint.wording import plain
-from fp8tune.runners.watch import process_names
-from fp8tune.search.aim import ENERGY, SPEED, UNITS, figure, lacking, tokens_per_joule
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import shown
 from fp8tune.search.extrapolation import extrapolation
+from fp8tune.search.objective import (
+    ENERGY,
+    SPEED,
+    UNITS,
+    count_without_value,
+    show_value,
+    tokens_per_joule,
+)
 from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import findings as stability
@@ -26,6 +32,7 @@ from fp8tune.search.wording import (
     mark,
     message,
 )
+from fp8tune.trials.record import process_names
 from fp8tune.trials.trial import Trial
 
 
@@ -98,12 +105,12 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
     """Return one line for an event: what starts, or what came of it."""
     what = describe(plan, event.proposal.point)
     if event.trial is None:
-        left = shown(max(0.0, event.left))
+        left = show_duration(max(0.0, event.left))
         return f"trying {what} ({event.proposal.reason}; {left} left)"
     record = event.trial.record
     joules = tokens_per_joule(record) if objective == ENERGY else 0.0
-    more = f", {figure(joules, objective)} {UNITS[objective]}" if joules else ""
-    if lacking(objective, [record]):
+    more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
+    if count_without_value(objective, [record]):
         more = ", does not count: watts unknown"
     return f"  {trial_result(event.trial)}{more}"
 
@@ -113,15 +120,15 @@ def trial_result(trial: Trial) -> str:
     record = trial.record
     if record.ok and record.loss_run:
         loss = f"{record.losses[-1]:.4g}" if record.losses else "unknown"
-        return f"loss {loss}, {shown(record.cost_s)}"
+        return f"loss {loss}, {show_duration(record.cost_s)}"
     if not record.ok:
         why = f": {record.message}" if record.message else ""
-        return f"{FAILURES[failure(trial)]} after {shown(record.cost_s)}{why}"
+        return f"{FAILURES[failure(trial)]} after {show_duration(record.cost_s)}{why}"
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
     error = mark(record.extrapolation_error) if record.extrapolated else ""
     rate = f"{record.tokens_per_second:,.0f} tokens/s{error}"
-    return f"{rate}{peak}, {shown(record.cost_s)}{why}"
+    return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
 def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
@@ -145,7 +152,7 @@ def counts(outcome: Outcome) -> str:
     little = len(outcome.memory_shortage)
     more = f", {counted(little, 'setting')} with too little memory left" * bool(little)
     trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
-    return f"{trials}{more}, {shown(outcome.seconds)}"
+    return f"{trials}{more}, {show_duration(outcome.seconds)}"
 
 
 def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, Any]:

@@ -1,42 +1,38 @@
-"""From a config to a search: what may change, and where the search starts."""
+"""From a train config to a search: what may change, and what trials stand for."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fp8tune.fields import FIELDS
+from fp8tune.facts.gpus import UnknownGpu, find, resolve
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.directive import read_directive
+from fp8tune.lint.claims.contradiction import titled_gpus
+from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.accepted import accepted, left_out
-from fp8tune.search.tokens import rows
+from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
-from fp8tune.trials.record import Record
 from fp8tune.trials.space import Knob, Point, Space
 
-CONVERGENCE = frozenset(
-    (
-        *("model", "optimizer", "scheduler", "data"),
-        *("adapter", "video", "vision_encoder", "vlm"),
-        *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
-        *("clip_norm", "data_seed", "load_path", "seed", "z_loss_weight"),
-    )
-)
-"""Sections, roles and names of keys that change what is learned: frozen by default."""
+MAX_BATCH = 256
+FIXED: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
+"""Knobs that are frozen beside the precision, by where trials run: on a CPU compile
+takes a minute of a core and its gain means nothing for a GPU."""
 
 
 class CannotPlan(Exception):
     """There is nothing to search here: says why, and what to do."""
 
 
-class Config(NamedTuple):
+class TrainConfig(NamedTuple):
     """A config of a trainer, as bytes and as a job."""
 
     path: str
@@ -47,17 +43,20 @@ class Config(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A search before it starts; ``notes`` are what its user should know."""
+    """A search before it starts: its config, its settings, and which is the config's.
 
-    config: Config
+    ``notes`` are lines for the user.
+    """
+
+    config: TrainConfig
     space: Space
-    given: Point
+    baseline: Point
     notes: tuple[str, ...] = ()
 
     def about(self, **more: Any) -> dict[str, Any]:
-        """What makes two searches the same.
+        """Return what tells two searches apart, as their studies keep it.
 
-        With it the search can be told again when the config's file has changed.
+        It is enough to read the study when the config's file has changed.
         """
         target = self.config.job.target
         return {
@@ -68,19 +67,19 @@ class Plan(NamedTuple):
             "world_size": target.world_size,
             "knobs": [knob._asdict() for knob in self.space.knobs],
             "points": sorted(map(list, self.space.only)),
-            "given": list(self.given),
+            "given": list(self.baseline),
             **more,
         }
 
 
 def read_config(
     path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
-) -> Config:
+) -> TrainConfig:
     """Read a train config; raises ``CannotPlan``, ``InvalidToml``, ``Unreadable``.
 
-    ``target`` is what the command line says; the header comment and the project fill
-    what it leaves open. Where trials are to stand for some number of GPUs, the parallel
-    degrees may leave no other than theirs; else it is ``world_size``.
+    ``target`` is from the command line; the header comment and the project's settings
+    fill what it leaves open. With ``world_size`` the number of GPUs is never unknown:
+    what the parallel degrees multiply to, else this.
     """
     document = parse(data)
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
@@ -94,16 +93,15 @@ def read_config(
         raise CannotPlan(wrong)
     known = trainer(name)
     loaded = known.load(document.values)
-    said = read_directive(document.text).complete(settings.complete(target))
-    job = known.job(loaded, said)
-    if world_size and not said.world_size:
-        said = _sized(job, said, world_size)
-        job = known.job(loaded, said)
-    return Config(path, data, known, job, loaded)
+    target = read_directive(document.text).complete(settings.complete(target))
+    job = known.job(loaded, target)
+    if world_size and not target.world_size:
+        job = known.job(loaded, _sized(job, target, world_size))
+    return TrainConfig(path, data, known, job, loaded)
 
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
-    """A target of as many GPUs as the parallel degrees multiply to."""
+    """Return a target of as many GPUs as the parallel degrees multiply to."""
     try:
         declared: int = job["declared_gpus"]
     except Unknown:
@@ -113,152 +111,195 @@ def _sized(job: Job, target: Target, otherwise: int) -> Target:
 
 
 def study_name(plan: Plan, about: dict[str, Any]) -> str:
-    """A name that the same search has again: the config's and a digest."""
+    """Return the name of a search's study: the config's, and a digest of ``about``."""
     text = json.dumps(about, sort_keys=True, default=str)
     stem = plan.config.path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".toml")
     plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in stem)[:60]
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def plan_for_records(
-    config: Config, records: Sequence[Record], allow: Sequence[str]
-) -> tuple[Plan, list[Record]]:
-    """A search over exactly the knobs and values that records hold, and the records.
+def plan_for_trials(
+    config: TrainConfig, allow: Sequence[str], device: str, gpu: str = ""
+) -> Plan:
+    """Plan a search over micro-batch, AC, compile and, beside its bf16, precision.
 
-    A record that leaves a knob out ran with the config's own value, and now says so.
-    One with a value that the trainer refuses is left out.
+    Micro-batches divide the sequences of a step, so that gradient accumulation keeps
+    these. ``gpu`` is the driver's name of the GPU that runs the trials.
     """
-    if not records:
-        raise CannotPlan("the records hold no trial")
-    records, left_out = accepted(config.trainer, records)
-    if not records:
-        raise CannotPlan(f"the records hold no trial to replay: {left_out[0]}")
-    records, other_steps = _same_steps(config, records, allow)
-    if not records:
-        raise CannotPlan(f"the records hold no trial to replay: {other_steps[0]}")
-    keys = list(dict.fromkeys(key for record in records for key in record.knobs))
-    if not keys:
-        raise CannotPlan("the records name no knob")
-    check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
-    mine = {key: _given(config.job, key) for key in keys}
-    whole = [
-        record._replace(knobs={key: record.knobs.get(key, mine[key]) for key in keys})
-        for record in records
+    try:
+        rows = config.job["micro_batch"] * config.job["grad_accum"]
+        precision = config.job["precision"]
+    except Unknown as missing:
+        raise CannotPlan(f"{config.path}: {missing} is not known") from None
+    batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
+    frozen = {"precision"} | FIXED[device]
+    values = {
+        "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
+        "ac": _allowed(config, "ac"),
+        "compile": (False, True),
+        "precision": tuple(dict.fromkeys([precision, "bf16"])),
+    }
+    keys = config.trainer.schema.job
+    if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, gpu):
+        values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
+    known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
+    check_allowed(known, allow, [*sorted(frozen), "warmup"])
+    knobs = [
+        Knob(
+            keys[role],
+            tuple(some),
+            role,
+            role in frozen and not {role, keys[role]} & set(allow),
+        )
+        for role, some in values.items()
     ]
-    offers = [
-        offer_of(key, role_of(config.trainer, key), mine[key], recorded, allow)
-        for key in keys
-        for recorded in [[record.knobs[key] for record in whole]]
-    ]
-    knobs = [knob for knob, _, _ in offers]
-    points = map(Space(knobs).point, (record.knobs for record in whole))
-    given = tuple(start for _, start, _ in offers)
-    names = dict(config.trainer.schema.dotted_keys())
-    unknown = f"; {config.trainer.schema.title} has no such key"
-    said = (
-        f"{note}{unknown * (knob.key not in names)}" for knob, _, note in offers if note
-    )
-    notes = (*left_out, *other_steps, *said)
-    return Plan(config, Space(knobs, points), given, notes), whole
+    baseline = tuple(knob.place(config.job[knob.key]) for knob in knobs)
+    return Plan(config, Space(knobs), baseline)
 
 
-def _same_steps(
-    config: Config, records: Sequence[Record], allow: Sequence[str]
-) -> tuple[Sequence[Record], list[str]]:
-    """The records whose steps have as many sequences as the config's.
+def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
+    """Return the keys that such a search may change, accumulation among them."""
+    keys = config.trainer.schema.job
+    roles = {"micro_batch", "grad_accum", "ac", *({"compile"} - FIXED[device]), *allow}
+    return {keys.get(role, role) for role in roles}
 
-    That is said of those that name the accumulation: elsewhere it follows.
-    """
-    key, mine = config.trainer.schema.job.get("grad_accum", ""), rows(config.job, {})
-    if not mine or {"grad_accum", key} & set(allow):
-        return records, []
-    kept = [
-        record
-        for record in records
-        if key not in record.knobs or rows(config.job, record.knobs) in (mine, 0)
-    ]
-    why = f"not the {mine} sequences per rank and step of the config"
-    wrong = [f"{why}; --allow grad_accum takes them in"] * (len(records) - len(kept))
-    return kept, left_out(wrong)
+
+def _has_fp8(config: TrainConfig, gpu: str) -> bool:
+    """Whether the trainer and both GPUs have FP8; an unknown GPU may try."""
+    known = []
+    with suppress(Unknown):
+        known.append(config.job["gpu.fp8_matmul"])
+    with suppress(UnknownGpu):
+        known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
+    return "fp8" in _allowed(config, "precision") and False not in known
+
+
+def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
+    """Return the values that the trainer takes for a key."""
+    key = config.trainer.schema.job[role]
+    spec = dict(config.trainer.schema.dotted_keys())[key]
+    return tuple(spec.allowed)
 
 
 def check_allowed(
     names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
 ) -> None:
-    """``--allow`` has one of these names: else ``CannotPlan``, with the frozen ones."""
+    """Raise ``CannotPlan`` where ``--allow`` has a name that is none of these."""
     for name in allow:
         if name not in names:
-            near = closest(name, names)
+            similar = closest(name, names)
             hint = f"; it frees {', '.join(frozen)}" if frozen else ""
-            hint = f"; did you mean `{near}`?" if near else hint
+            hint = f"; did you mean `{similar}`?" if similar else hint
             raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
 
 
+def check_writable(plan: Plan) -> None:
+    """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
+    for knob in plan.space.knobs:
+        value = next((value for value in knob.values if value is not None), None)
+        change = [] if value is None else [Choice(knob.key, value)]
+        try:
+            write_back(plan.config.data, change)
+        except CannotWrite as error:
+            odd = f"{plan.config.path}: the result of a search could not be written"
+            raise CannotPlan(f"{odd}: {error}") from None
+
+
+def left_out(reasons: Sequence[str]) -> list[str]:
+    """Return a note for each reason that records are left out; ``""`` is no reason."""
+    counted = Counter(filter(None, reasons)).items()
+    return [
+        f"{count} record{'s are' if count != 1 else ' is'} left out: {why}"
+        for why, count in counted
+    ]
+
+
 def warmup_key(known: Trainer) -> str:
-    """The trainer's key of the warmup: no knob of the search, but of its last stage."""
+    """Return the trainer's key of the warmup: only the stability stage changes it."""
     return known.schema.job.get("warmup_steps", "")
 
 
 def warmup_names(known: Trainer) -> tuple[str, ...]:
-    """What ``--allow`` calls it."""
+    """Return the names that ``--allow`` takes for the warmup."""
     return "warmup", "warmup_steps", warmup_key(known)
 
 
 def role_of(known: Trainer, key: str) -> str:
-    """What a key is to a search: the job's field that it says, or ``""``."""
+    """Return the job's field that a key sets; ``""`` if none."""
     return {name: field for field, name in known.schema.job.items()}.get(key, "")
 
 
-def _given(job: Job, key: str) -> Any:
-    """The config's value; ``None`` where it has none of its own."""
+def with_knobs(job: Job, knobs: dict[str, Any]) -> Job:
+    """Return the job with other values, its accumulation so that tokens/step stay."""
+    changed = job.with_values(knobs)
+    key = job.words.renamed.get("grad_accum")
+    if key is None or key in knobs:
+        return changed
     try:
-        value = job[key]
-    except Unknown:
-        return None
-    return value if isinstance(value, (str, bool, int, float)) else None
+        rows, batch = job["micro_batch"] * job["grad_accum"], changed["micro_batch"]
+        return job.with_values({**knobs, key: max(1, round(rows / batch))})
+    except (ArithmeticError, TypeError, Unknown):
+        return changed
 
 
-def offer_of(
-    key: str, role: str, mine: Any, recorded: Iterable[Any], allow: Sequence[str]
-) -> tuple[Knob, int, str]:
-    """Return a recorded knob, the index of the config's value, and a note on it.
+def rows_per_step(job: Job, knobs: dict[str, Any]) -> int:
+    """Return the sequences per rank and optimizer step; 0 if unknown."""
+    changed = with_knobs(job, knobs)
+    try:
+        return int(changed["micro_batch"] * changed["grad_accum"])
+    except (TypeError, Unknown):
+        return 0
 
-    A value that was not recorded is the knob's last: no trial can have it. Where all
-    records agree on another value of a frozen knob, the search starts there.
+
+def why_synthetic_data(config: TrainConfig) -> str:
+    """Say why trials train on synthetic data; ``""`` if they read the config's data.
+
+    Speeds do not depend on it; losses do.
     """
-    values = _ordered(recorded)
-    section, _, name = key.rpartition(".")
-    names = {role, key, section.partition(".")[0], name}
-    frozen = bool(names & CONVERGENCE) and not {role, key} & set(allow)
-    knob = Knob(key, values, role, frozen)
-    start = _place(values, mine)
-    if start is not None:
-        return knob, start, ""
-    has = "does not set it" if mine is None else f"has {json.dumps(mine)}"
-    known = ", ".join(map(json.dumps, values[:8])) + (", ..." if values[8:] else "")
-    note = f"`{key}`: the config {has}, the records hold {known}"
-    if frozen and role != "precision" and len(values) == 1:
-        return knob, 0, note
-    return knob._replace(values=(*values, mine)), len(values), note
+    job, name = config.job, config.trainer.schema.title
+    if missing := job["data_missing"]:
+        return f"{missing}, where {name} stops"
+    return "" if job["data_files"] else "`[data]` names no shards"
 
 
-def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
-    """Each value once, numbers by their size.
-
-    By type as well, because to Python 1, 1.0 and True are one value.
-    """
-    typed = dict.fromkeys((type(value), value) for value in recorded)
-    values = [value for _, value in typed]
-    return tuple(sorted(values)) if all(map(_is_number, values)) else tuple(values)
-
-
-def _place(values: Sequence[Any], mine: Any) -> int | None:
-    """Where a value stands: one of its type, else an equal number."""
-    same = [i for i, v in enumerate(values) if type(v) is type(mine) and v == mine]
-    if not same and _is_number(mine):
-        same = [i for i, v in enumerate(values) if _is_number(v) and v == mine]
-    return same[0] if same else None
+def ranks_of_trial(config: TrainConfig) -> int:
+    """Return how many ranks a trial stands for; raises ``CannotPlan``."""
+    try:
+        refusal = config.job["trial_refusal"]
+        ranks: int = config.job["shards"] if not refusal else 0
+    except Unknown as missing:
+        asked = str(missing) in ("world_size", "dp_shard")
+        hint = "; give the number of GPUs as --world-size N" * asked
+        raise CannotPlan(f"{config.path}: {missing} is not known{hint}") from None
+    if refusal:
+        raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
+    return ranks
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def show_gpus(gpus: int) -> str:
+    """Return a number of GPUs in words."""
+    return f"{gpus} GPU{'s' * (gpus != 1)}"
+
+
+def world_size_note(config: TrainConfig) -> str:
+    """Say how many GPUs the run has that trials stand for, and where that is from."""
+    target = config.job.target
+    note = f"trials stand for a run on {show_gpus(target.world_size)}"
+    if target.world_size_origin:
+        return f"{note}, by {target.world_size_origin}"
+    return f"{note}, as nothing says how many; --world-size N is for N"
+
+
+def world_size_warning(config: TrainConfig) -> str:
+    """Warn that the title speaks of more GPUs than trials stand for, else ``""``."""
+    target = config.job.target
+    if target.world_size_origin:
+        return ""
+    document = parse(config.data)
+    gpus, line = titled_gpus(document, config.trainer, config.loaded, Directive())
+    if gpus <= target.world_size:
+        return ""
+    return (
+        f"warning: {config.path}:{line}: the title says {gpus} GPUs; what is best on "
+        f"{show_gpus(target.world_size)} is not there; give --world-size {gpus}"
+    )

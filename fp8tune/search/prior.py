@@ -1,4 +1,4 @@
-"""What is expected of settings before anything is measured."""
+"""What the estimate expects of settings before anything is measured."""
 
 from __future__ import annotations
 
@@ -10,77 +10,78 @@ from typing import Any
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
+from fp8tune.search.plan import with_knobs
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
-from fp8tune.search.tokens import with_knobs
 from fp8tune.trials.space import Point, Space
 
 CORRECTED = 0.05
 """Smallest relative deviation of a peak that measured runs have corrected."""
 
 Prior = Callable[[Point], Expected]
-"""What a point is expected to do."""
+"""What is expected of a setting."""
 
 
-def flat(_point: Point) -> Expected:
-    """Nothing is expected."""
+def no_prior(_point: Point) -> Expected:
+    """Expect nothing."""
     return Expected()
 
 
-def from_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
-    """What the facts say of the config with a point's values in it.
+def prior_of_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
+    """Return what the facts say of the config with a setting's values in it.
 
-    Measured runs of configs like it correct that.
+    Measured ``runs`` of configs like it correct that.
     """
 
     def expect(point: Point) -> Expected:
         changed = with_knobs(job, space.values(point))
         peak = _number(changed, "memory.peak_gib")
-        speed = _number(changed, "speed.tokens_per_second")
-        if not runs:
-            return Expected(peak, speed)
-        return _corrected(Expected(peak, speed), changed, runs)
+        expected = Expected(peak, _number(changed, "speed.tokens_per_second"))
+        return _corrected(expected, changed, runs) if runs else expected
 
     return expect
 
 
-def _corrected(found: Expected, job: Job, runs: Sequence[Run]) -> Expected:
+def _corrected(expected: Expected, job: Job, runs: Sequence[Run]) -> Expected:
     with contextlib.suppress(Unknown):
         band = calibration.memory(job, runs)
         if band.runs:
             error = max(CORRECTED, math.log(band.high / band.low) / 2)
-            found = found._replace(peak_gib=band.value, error=min(error, PRIOR_ERROR))
+            error = min(error, PRIOR_ERROR)
+            expected = expected._replace(peak_gib=band.value, error=error)
     with contextlib.suppress(Unknown):
-        found = found._replace(tokens_per_second=calibration.speed(job, runs).value)
-    return found
+        speed = calibration.speed(job, runs).value
+        expected = expected._replace(tokens_per_second=speed)
+    return expected
 
 
 def _number(job: Job, name: str) -> float:
+    """Return a fact of a job; 0 if it is unknown or no sensible number."""
     try:
         value: Any = job[name]
     except Unknown:
         return 0.0
-    plain = isinstance(value, (int, float)) and 0 < value < 1e15
-    return float(value) if plain else 0.0
+    sensible = isinstance(value, (int, float)) and 0 < value < 1e15
+    return float(value) if sensible else 0.0
 
 
-def completed(
+def with_speeds(
     space: Space, expected: Mapping[Point, Expected]
 ) -> dict[Point, Expected]:
-    """Expectations with a speed for every point, or for none.
+    """Return expectations with a speed for every setting, or for none.
 
-    Where most are known, the others are as the usual effects of AC and compile have
-    them, beside the nearest that is known: the same batch, as much else as there is.
+    If most speeds are known, the others follow from the most similar setting that has
+    one, by the usual effects of AC and compile.
     """
     known = {p: e for p, e in expected.items() if e.tokens_per_second}
     if 2 * len(known) < len(expected):
         return {p: e._replace(tokens_per_second=0.0) for p, e in expected.items()}
 
     def speed(point: Point) -> float:
-        near = min(known, key=lambda other: _distance(space, point, other))
-        change = _usual_effect(space, point) - _usual_effect(space, near)
-        return known[near].tokens_per_second * math.exp(change)
+        similar = min(known, key=lambda other: _distance(space, point, other))
+        change = _usual_effect(space, point) - _usual_effect(space, similar)
+        return known[similar].tokens_per_second * math.exp(change)
 
     return {
         point: e if point in known else e._replace(tokens_per_second=speed(point))
@@ -89,7 +90,7 @@ def completed(
 
 
 def _usual_effect(space: Space, point: Point) -> float:
-    """Log of what AC and compile usually do to tokens/s."""
+    """Return the log of what AC and compile usually do to tokens/s."""
     ac, compiled = (space.value(point, role) for role in ("ac", "compile"))
     return AC_EFFECT.get(ac, 0.0) + COMPILE_EFFECT.get(compiled, 0.0)
 
@@ -100,5 +101,5 @@ def _distance(space: Space, one: Point, other: Point) -> tuple[float, int]:
 
 
 def card_gib(job: Job) -> float:
-    """Memory of the GPU that a job is for [GiB]; 0 if unknown."""
+    """Return the memory of the job's GPU; 0 if unknown [GiB]."""
     return _number(job, "gpu.memory_gib")

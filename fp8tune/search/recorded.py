@@ -1,31 +1,94 @@
-"""The file of records that a replay is given."""
+"""A search over recorded trials: the file of records, and the plan that they allow."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial, reduce
+from itertools import starmap
+from typing import Any, NamedTuple
 
-from fp8tune.search.accepted import left_out
-from fp8tune.search.plan import CannotPlan
+from fp8tune.fields import FIELDS
+from fp8tune.job import Job, Unknown
+from fp8tune.search.linting import refusals, runnable
+from fp8tune.search.objective import check_records
+from fp8tune.search.plan import (
+    CannotPlan,
+    Plan,
+    TrainConfig,
+    check_allowed,
+    check_writable,
+    left_out,
+    role_of,
+    rows_per_step,
+    warmup_key,
+    warmup_names,
+)
 from fp8tune.search.retries import without_repaired
+from fp8tune.trainers.faults import dotted
+from fp8tune.trainers.schema import Key
+from fp8tune.trainers.trainer import Trainer
 from fp8tune.trials.record import BadRecord, Record
+from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import Trial, parse_trial
 
 MAX_BYTES = 1 << 28
-WHY = "cut off by the end of a budget, which says nothing under another one"
+CUT_OFF = "cut off by the end of a budget, which says nothing under another one"
+CONVERGENCE = frozenset(
+    (
+        *("model", "optimizer", "scheduler", "data"),
+        *("adapter", "video", "vision_encoder", "vlm"),
+        *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
+        *("clip_norm", "data_seed", "load_path", "seed", "z_loss_weight"),
+    )
+)
+"""Sections, roles and names of keys that change what is learned: frozen by default."""
 
 
-class Recorded(NamedTuple):
-    """The records of a file, what was left out, and the file's digest."""
+class RecordedSearch(NamedTuple):
+    """A search over the records of a file.
 
-    records: list[Record]
+    ``speeds`` are the records that tell a speed, ``learned`` those of runs for their
+    losses; ``notes`` are lines for the user, ``digest`` is the file's.
+    """
+
+    plan: Plan
+    speeds: list[Record]
+    learned: list[Record]
     notes: list[str]
     digest: str
 
 
-def recorded(path: str) -> Recorded:
-    """Read a file of records; raises ``CannotPlan`` and ``BadRecord``."""
+def plan_replay(
+    config: TrainConfig, path: str, allow: Sequence[str], objective: str
+) -> RecordedSearch:
+    """Read a file of records and plan the search over them.
+
+    Raises ``CannotPlan`` and ``BadRecord``.
+    """
+    records, notes, digest = _read_records(path)
+    speeds = [record for record in records if not record.loss_run]
+    learned = [record for record in records if record.loss_run]
+    check_records(objective, speeds)
+    plan, speeds = plan_for_records(config, speeds, allow)
+    check_writable(plan)
+    speeds, refused = runnable(config, speeds)
+    if refused:
+        if not speeds:
+            raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+        plan, speeds = plan_for_records(config, speeds, allow)
+    keys = {knob.key for knob in plan.space.knobs}
+    notes += [*refusals(config, keys), *refused, *plan.notes]
+    if not learned and warmup_key(config.trainer) not in keys:
+        why = "no record is of a run for its losses, so no warmup is tried"
+        names = {*warmup_names(config.trainer)}.intersection(allow)
+        notes += [f"--allow {name} changes nothing: {why}" for name in names]
+    return RecordedSearch(plan, speeds, learned, notes, digest)
+
+
+def _read_records(path: str) -> tuple[list[Record], list[str], str]:
+    """Return the records of a file, notes on those left out, and its digest."""
     if not path:
         raise CannotPlan("--runner replay needs --records FILE")
     try:
@@ -37,32 +100,192 @@ def recorded(path: str) -> Recorded:
         raise CannotPlan(f"{path}: larger than {MAX_BYTES >> 20} MiB")
     lines = data.decode(errors="replace").split("\n")
     try:
-        records, notes = alone(parse_trials(lines))
+        records, notes = usable_records(_parse_trials(lines))
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
         raise CannotPlan(f"the records hold no trial to replay: {notes[0]}")
-    return Recorded(records, notes, hashlib.sha256(data).hexdigest())
+    return records, notes, hashlib.sha256(data).hexdigest()
 
 
-def parse_trials(lines: Iterable[str]) -> list[Trial]:
-    """The trials of lines; empty ones are passed over. ``BadRecord`` names the line."""
-    found: list[Trial] = []
+def _parse_trials(lines: Iterable[str]) -> list[Trial]:
+    """Return the trials of lines without the empty ones; raises ``BadRecord``."""
+    trials: list[Trial] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                found.append(parse_trial(len(found), line))
+                trials.append(parse_trial(len(trials), line))
             except BadRecord as error:
                 raise BadRecord(f"line {number}: {error}") from None
-    return found
+    return trials
 
 
-def alone(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
-    """The records of trials, and notes of those left out.
+def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
+    """Return the records that a replay can use, and notes on those left out.
 
-    A trial that a budget cut off says nothing of its setting under another budget, and
-    a failure that had passed when the study was taken up again nothing at all.
+    A trial that a budget cut off says nothing of its setting under another budget. A
+    failure that a later process did not see again says nothing at all.
     """
     every = without_repaired(trials)
-    notes = left_out([WHY * trial.cut_off for trial in every])
+    notes = left_out([CUT_OFF * trial.cut_off for trial in every])
     return [trial.record for trial in every if not trial.cut_off], notes
+
+
+def plan_for_records(
+    config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
+) -> tuple[Plan, list[Record]]:
+    """Plan a search over the knobs and values that records hold; return both.
+
+    A record that leaves a knob out ran with the config's own value, and now says so.
+    Records with a value that the trainer refuses are left out.
+    """
+    if not records:
+        raise CannotPlan("the records hold no trial")
+    records, refused = accepted(config.trainer, records)
+    if not records:
+        raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+    records, other_steps = _same_steps(config, records, allow)
+    if not records:
+        raise CannotPlan(f"the records hold no trial to replay: {other_steps[0]}")
+    keys = list(dict.fromkeys(key for record in records for key in record.knobs))
+    if not keys:
+        raise CannotPlan("the records name no knob")
+    check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
+    own = {key: _own_value(config.job, key) for key in keys}
+    whole = [
+        record._replace(knobs={key: record.knobs.get(key, own[key]) for key in keys})
+        for record in records
+    ]
+    made = [
+        recorded_knob(
+            key,
+            role_of(config.trainer, key),
+            own[key],
+            [record.knobs[key] for record in whole],
+            allow,
+        )
+        for key in keys
+    ]
+    knobs = [knob for knob, _, _ in made]
+    points = map(Space(knobs).point, (record.knobs for record in whole))
+    baseline = tuple(start for _, start, _ in made)
+    names = dict(config.trainer.schema.dotted_keys())
+    unknown = f"; {config.trainer.schema.title} has no such key"
+    notes = [
+        f"{note}{unknown * (knob.key not in names)}" for knob, _, note in made if note
+    ]
+    every_note = (*refused, *other_steps, *notes)
+    return Plan(config, Space(knobs, points), baseline, every_note), whole
+
+
+def _own_value(job: Job, key: str) -> Any:
+    """Return the config's value of a key; ``None`` if it has none."""
+    try:
+        value = job[key]
+    except Unknown:
+        return None
+    return value if isinstance(value, (str, bool, int, float)) else None
+
+
+def recorded_knob(
+    key: str, role: str, own: Any, recorded: Iterable[Any], allow: Sequence[str]
+) -> tuple[Knob, int, str]:
+    """Return the knob of a recorded key, the place of the config's value, and a note.
+
+    A value of the config that was not recorded is the knob's last: no trial can have
+    it. If all records agree on another value of a frozen knob, the search starts there.
+    """
+    values = _ordered(recorded)
+    section, _, name = key.rpartition(".")
+    names = {role, key, section.partition(".")[0], name}
+    frozen = bool(names & CONVERGENCE) and not {role, key} & set(allow)
+    knob = Knob(key, values, role, frozen)
+    start = _place(values, own)
+    if start is not None:
+        return knob, start, ""
+    has = "does not set it" if own is None else f"has {json.dumps(own)}"
+    known = ", ".join(map(json.dumps, values[:8])) + (", ..." if values[8:] else "")
+    note = f"`{key}`: the config {has}, the records hold {known}"
+    if frozen and role != "precision" and len(values) == 1:
+        return knob, 0, note
+    return knob._replace(values=(*values, own)), len(values), note
+
+
+def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
+    """Return each value once, numbers by size.
+
+    By type as well: to Python 1, 1.0 and True are one value.
+    """
+    typed = dict.fromkeys((type(value), value) for value in recorded)
+    values = [value for _, value in typed]
+    return tuple(sorted(values)) if all(map(_is_number, values)) else tuple(values)
+
+
+def _place(values: Sequence[Any], own: Any) -> int | None:
+    """Return the place of a value: of one of its type, else of an equal number."""
+    same = [i for i, v in enumerate(values) if type(v) is type(own) and v == own]
+    if not same and _is_number(own):
+        same = [i for i, v in enumerate(values) if _is_number(v) and v == own]
+    return same[0] if same else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _same_steps(
+    config: TrainConfig, records: Sequence[Record], allow: Sequence[str]
+) -> tuple[Sequence[Record], list[str]]:
+    """Return the records whose steps have the config's sequences, and notes.
+
+    Records that do not name the accumulation have it so that this holds.
+    """
+    key = config.trainer.schema.job.get("grad_accum", "")
+    own = rows_per_step(config.job, {})
+    if not own or {"grad_accum", key} & set(allow):
+        return records, []
+    kept = [
+        record
+        for record in records
+        if key not in record.knobs
+        or rows_per_step(config.job, record.knobs) in (own, 0)
+    ]
+    why = f"not the {own} sequences per rank and step of the config"
+    wrong = [f"{why}; --allow grad_accum takes them in"] * (len(records) - len(kept))
+    return kept, left_out(wrong)
+
+
+def accepted(
+    known: Trainer, records: Sequence[Record]
+) -> tuple[list[Record], list[str]]:
+    """Return the records whose values the trainer takes as they are, and notes.
+
+    Keys that the trainer does not have are kept: nothing is known of them.
+    """
+    why = lru_cache(maxsize=None, typed=True)(partial(_why_refused, known))
+    wrong = [
+        next(filter(None, starmap(why, record.knobs.items())), "") for record in records
+    ]
+    kept = [record for record, odd in zip(records, wrong, strict=True) if not odd]
+    return kept, left_out(wrong)
+
+
+def _why_refused(known: Trainer, key: str, value: Any) -> str:
+    """Say why the trainer does not take a value as it is; ``""`` if it does."""
+    spec = dict(known.schema.dotted_keys()).get(key)
+    if spec is None or (spec.takes(value) and key not in _faulty(known, key, value)):
+        return ""
+    takes = f"{known.schema.title} takes {_wanted(spec)}"
+    return f"`{key} = {json.dumps(value)}`, but {takes}"
+
+
+def _wanted(spec: Key) -> str:
+    if spec.allowed:
+        return ", ".join(map(json.dumps, spec.allowed))
+    return ", ".join(filter(None, (spec.kind, spec.bound)))
+
+
+def _faulty(known: Trainer, key: str, value: Any) -> Iterator[str]:
+    """Yield the keys that are wrong in a config with this value alone."""
+    values = reduce(lambda inner, part: {part: inner}, reversed(key.split(".")), value)
+    return (dotted(fault.path) for fault in known.load(values).faults)

@@ -8,12 +8,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fp8tune.search.predicted import left_open
 from fp8tune.search.statistics import (
+    FAR,
     ON_CPU,
     ON_GPU,
     Speed,
     Usual,
+    communication_error,
     in_line,
     paired,
     paired_spread,
@@ -35,6 +36,8 @@ ENOUGH = 4
 """Pairs of runs that tell by themselves how much pairs differ."""
 NEAR = 5
 """Trials that neighbours may be apart: as many as one turn of a confirmation has."""
+DRIFTED = 0.03
+"""Change of speed between search and confirmation from which it counts as one."""
 
 Runs = dict[Point, list[Trial]]
 
@@ -103,7 +106,7 @@ def open_between(runs: Runs, one: Point | None, other: Point | None) -> float:
         next((t.record for t in runs.get(p, []) if t.record.ok), None)
         for p in (one or (), other or ())
     )
-    return left_open(mine, theirs) if mine and theirs else 0.0
+    return communication_error(mine, theirs) if mine and theirs else 0.0
 
 
 def measured_gap(runs: Runs, one: Point | None, other: Point | None) -> Speed | None:
@@ -265,3 +268,48 @@ def last(runs: Runs, point: Point | None) -> tuple[Record | None, int | None]:
 def confirmed(trials: Sequence[Trial]) -> list[Record]:
     """The records of a setting's confirmation that ran."""
     return [t.record for t in trials if t.stage == "confirm" and t.record.ok]
+
+
+def drift(runs: Runs) -> float:
+    """Return the median of confirmed speeds over those in the search; 1 if unknown."""
+    return statistics.median(_changes(runs) or [1.0])
+
+
+def speed_changed(runs: Runs) -> bool:
+    """Whether settings ran at another speed in the confirmation than in the search."""
+    return _changed_apart(runs) or abs(drift(runs) - 1) > DRIFTED
+
+
+def drift_warning(runs: Runs) -> str:
+    """Say that settings no longer ran at their speed, and how; else ``""``."""
+    if _changed_apart(runs):
+        changes = _changes(runs)
+        return (
+            "Settings did not keep their speed: measured again, one ran at "
+            f"{100 * min(changes):.0f} % of it and another at {100 * max(changes):.0f} "
+            "%. It takes more runs to tell bad ones from a machine that changed."
+        )
+    if speed_changed(runs):
+        return (
+            "The machine changed on the way: settings that were measured again ran at "
+            f"{100 * drift(runs):.0f} % of their speed before. Only trials of the "
+            "stage confirm compare with each other."
+        )
+    return ""
+
+
+def _changed_apart(runs: Runs) -> bool:
+    """Whether the speeds of settings changed by more than chance from each other."""
+    changes = _changes(runs) or [1.0]
+    return math.log(max(changes) / min(changes)) > 2 * FAR * deviation(runs)
+
+
+def _changes(runs: Runs) -> list[float]:
+    """Return the confirmed speed of each setting over that in the search."""
+    changes = []
+    for own in runs.values():
+        before = speed([trial.record for trial in own if trial.stage != "confirm"])
+        after = speed(confirmed(own))
+        if before and after:
+            changes.append(after.value / before.value)
+    return changes

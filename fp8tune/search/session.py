@@ -1,193 +1,357 @@
-"""One search from the command line: prepare, run, write back, say."""
+"""One search from its options to its exit code: prepare, run, write back, say.
+
+This is the only place of the search that knows the runners: it builds the one that the
+options ask for, and hands it on.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, TextIO
 
-from fp8tune import atomic
+from fp8tune.job import Target
 from fp8tune.lint.directive import BadTarget
+from fp8tune.lint.directive import asked as named_gpu
+from fp8tune.lint.run import cores
 from fp8tune.lint.settings import BadSettings
 from fp8tune.lint.wording import plain
-from fp8tune.runners.builtin.runner import Builtin
+from fp8tune.runners import cpu
+from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
+from fp8tune.runners.driver import current
+from fp8tune.runners.gpu import Sample, allocator
+from fp8tune.runners.replay import Replay
+from fp8tune.runners.watch import Guard
+from fp8tune.search.budget import BadDuration
 from fp8tune.search.calibrate import keep
-from fp8tune.search.comments import choices, summary
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.destination import (
-    CannotPut,
-    changed,
-    check_apart,
-    check_own,
-    check_place,
-    is_same,
-    tuned,
+from fp8tune.search.linting import check_config
+from fp8tune.search.machine import (
+    TrialMachine,
+    check_host,
+    check_watts,
+    environment,
+    larger_target_gib,
+    other_gpu_note,
+    target_gpu,
 )
-from fp8tune.search.duration import BadDuration, parse_duration
-from fp8tune.search.linting import notes, with_measured
-from fp8tune.search.lock import Busy
+from fp8tune.search.objective import ENERGY, SPEED
+from fp8tune.search.options import CannotSearch, SearchOptions
 from fp8tune.search.outcome import Finding, Outcome, machine_findings, with_config
 from fp8tune.search.output import as_json, closing, display
-from fp8tune.search.plan import CannotPlan
-from fp8tune.search.prepare import CannotSearch, Prepared, Wishes, prepare
-from fp8tune.search.real import timed_elsewhere
-from fp8tune.search.retries import retried_settings, retries_all
-from fp8tune.search.stop import CODE, Stop
-from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.world import larger, standing
-from fp8tune.search.writeback import MARK, CannotWrite, write_back
+from fp8tune.search.plan import (
+    CannotPlan,
+    Plan,
+    TrainConfig,
+    check_writable,
+    free_keys,
+    plan_for_trials,
+    ranks_of_trial,
+    read_config,
+    study_name,
+    why_synthetic_data,
+    world_size_note,
+    world_size_warning,
+)
+from fp8tune.search.prior import card_gib
+from fp8tune.search.recorded import MAX_BYTES, plan_replay
+from fp8tune.search.retries import count_retried_settings, retries_all
+from fp8tune.search.stability.plan import (
+    Conditions,
+    conditions_for_replay,
+    conditions_for_trials,
+)
+from fp8tune.search.storage import BadStudy, Busy
+from fp8tune.search.strategy import Strategy, build_strategy
+from fp8tune.search.study import Study, open_study
+from fp8tune.search.tuned_config import (
+    CannotPut,
+    check_outputs,
+    export_trials,
+    write_tuned,
+)
+from fp8tune.search.warm_start import WarmStart, choose_start
+from fp8tune.search.writeback import CannotWrite
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trials.record import BadRecord
+from fp8tune.trials.runner import Runner
+from fp8tune.trials.trial import timed
 
+WriteReport = Callable[[str, TextIO, str], None]
+"""Writes the report of a study's folder and its URL, and says so on the stream."""
 UNREAD = "note: nobody reads stdout any more; the search goes to its end all the same"
 """Said where stdout is a pipe whose reader ended."""
+STOPPED = 130
+"""Exit code of a search that a signal ended."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PART = 1 / 60
+"""If the steps of a trial take this part of the budget, it measures the fewest."""
+ENOUGH_S = 30.0
+"""The most of that time [s]: five steps of a quarter of it show their level, and runs
+of a setting differ by more than its steps do."""
+SAMPLED_S = 3.0
+"""Steps of so many seconds have enough samples of the watts to compare these [s]."""
 
 
-def search(wishes: Wishes) -> int:
-    """Run the search; the exit code. Raises ``CannotSearch``.
+def search(options: SearchOptions, report: WriteReport) -> int:
+    """Run a search and return the exit code; raises ``CannotSearch``.
 
-    A terminal or reader that is lost meanwhile changes nothing: the config is written.
+    ``report`` writes the report of its study at the end. If the terminal or a reader
+    is lost meanwhile, the config is written all the same.
     """
     with lasting(UNREAD) as streams:
-        code = _heard(wishes)
-    if code != CODE and streams.odd:
+        code = _with_one_line_errors(options, report)
+    if code != STOPPED and streams.odd:
         raise CannotSearch(streams.odd)
     return code
 
 
-def _heard(wishes: Wishes) -> int:
-    """A search that signals end with what is known."""
+def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
     stop = Stop()
     try:
         with ExitStack() as held:
-            held.enter_context(stop.heard())
-            return _search(wishes, stop, held)
+            held.enter_context(stop.takes_signals())
+            return _search(options, report, stop, held)
     except (BadDuration, BadSettings, BadTarget, CannotPlan, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
-        place = f"{wishes.config}:{line}:{column}"
+        place = f"{options.config}:{line}:{column}"
         raise CannotSearch(f"{place}: {error.reason}") from None
     except OSError as error:  # a full disk, mostly
-        place = error.filename or f"in {wishes.studies}"
+        place = error.filename or f"in {options.studies}"
         hint = "what ran is kept for the same command; --studies DIR is another place"
         raise CannotSearch(f"{place}: {error.strerror}; {hint}") from None
 
 
-def _search(wishes: Wishes, stop: Stop, held: ExitStack) -> int:
-    limits = Limits(parse_duration(wishes.budget))
-    if not wishes.diff:
-        _check_output(wishes)
-    if wishes.export:
-        _check_export(wishes)
-    made = prepare(wishes, held)
-    space, given = made.plan.space, made.plan.given
-    out = sys.stderr if wishes.as_json else sys.stdout
-    for line in _before(made):
+class Prepared(NamedTuple):
+    """What a search needs; ``machine`` is ``None`` in a replay.
+
+    ``synthetic_data`` says why trials do not read the config's data, or ``""``.
+    """
+
+    plan: Plan
+    study: Study
+    start: WarmStart
+    strategy: Strategy
+    runner: Runner
+    conditions: Conditions | None
+    machine: TrialMachine | None = None
+    synthetic_data: str = ""
+
+
+def _search(
+    options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
+) -> int:
+    limits = Limits(options.budget_s)
+    check_outputs(options)
+    prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
+    prepared = prepare(options, held)
+    plan, study, runner = prepared.plan, prepared.study, prepared.runner
+    out = sys.stderr if options.as_json else sys.stdout
+    for line in _opening_lines(prepared):
         print(plain(line), file=out, flush=True)
-    with display(made.plan, made.study, out, wishes.objective) as watch:
-        if isinstance(made.runner, Builtin):
-            made.runner.hear = watch.line
-        found = Search(
-            space,
-            given,
-            made.runner,
-            made.strategy,
-            made.study,
-            limits,
-            watch.event,
-            wishes.objective,
-            made.conditions,
+    with display(plan, study, out, options.objective) as watch:
+        if isinstance(runner, Builtin):
+            runner.hear = watch.line
+        outcome = Search(
+            plan.space,
+            plan.baseline,
+            runner,
+            strategy=prepared.strategy,
+            study=study,
+            limits=limits,
+            watch=watch.event,
+            objective=options.objective,
+            conditions=prepared.conditions,
         ).run()
     stop.searching, stopped = False, stop.asked
-    found = _whole(wishes, made, found, stopped=stopped)
-    output, odd = _written(wishes, made, found)
-    _say(wishes, made, found, output, stopped=stopped)
+    outcome = _with_findings(options, prepared, outcome, stopped=stopped)
+    output = unwritten = ""
+    try:
+        output = write_tuned(options, plan, outcome, study.name, out)
+    except (CannotSearch, CannotWrite) as error:  # the outcome is printed anyway
+        unwritten = str(error)
+    _print_outcome(options, prepared, outcome, output, stopped=stopped)
     with suppress(BadStudy):  # that is for the report alone
-        made.study.note(output=output, ending=found.ending._asdict())
-    _report(wishes, made)
-    _export(wishes, made)
-    if isinstance(made.runner, Builtin) and wishes.device == "cuda":
-        _keep(wishes, made)
-    if odd:
-        raise CannotSearch(f"the tuned config was not written: {odd}")
-    if stopped:
-        return CODE
-    proven = found.chosen == given and found.verdict != "inconclusive"
-    return 0 if found.chosen not in (None, given) or proven or output else 1
+        study.note(output=output, ending=outcome.ending._asdict())
+    report(study.folder, out, options.storage)
+    export_trials(study, options.export)
+    if prepared.machine and prepared.machine.gpu:
+        records = [trial.record for trial in study.trials]
+        if odd := keep(options.studies, plan.config.job, records):
+            print(f"note: {plain(odd)}", file=sys.stderr)
+    if unwritten:
+        raise CannotSearch(f"the tuned config was not written: {unwritten}")
+    return STOPPED if stopped else _exit_code(outcome, plan, output)
 
 
-def _report(wishes: Wishes, made: Prepared) -> None:
-    """Write the report, if what it needs is installed."""
+def _exit_code(outcome: Outcome, plan: Plan, output: str) -> int:
+    """Return 0 if a config was written or the user's is the best, else 1."""
+    proven = outcome.chosen == plan.baseline and outcome.verdict != "inconclusive"
+    changed = outcome.chosen not in (None, plan.baseline)
+    return 0 if changed or proven or output else 1
+
+
+def this_machine(device: str, *, watts: bool = False) -> TrialMachine:
+    """Ask the driver of this machine's GPU, and if ``watts`` whether it tells them.
+
+    For ``cpu`` no driver is asked.
+    """
+    if device == "cpu":
+        return TrialMachine(device, f"{cpu.name()}, {cores()} cores")
+    driver = current()
+    seen = driver.look() if watts else Sample()
+    return TrialMachine(
+        device,
+        name=driver.gpu.name,
+        driver=driver.gpu.driver,
+        allocator=allocator(),
+        failure=driver.failed,
+        has_watts=seen.power_w is not None or seen.energy_j is not None,
+    )
+
+
+def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
+    """Prepare a search by real trials."""
+    energy = options.objective == ENERGY
+    machine = this_machine(options.device, watts=energy)
+    gpu = named_gpu(options.gpu, None).gpu
+    if options.device == "cuda":
+        gpu = target_gpu(machine, gpu)
+    config = _read_config(options, gpu, "--gpu", world_size=1)
+    check_config(config, free_keys(config, options.allow, options.device))
+    ranks = ranks_of_trial(config)
+    if options.device == "cpu":
+        check_host(config, options.budget_s)
+    synthetic = why_synthetic_data(config)
+    for name in ("torch", "torchao"):
+        if find_spec(name) is None:
+            raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
+    check_watts(options.objective, machine)
+    plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
+    check_writable(plan)
+    about = environment(config.job, machine, synthetic_data=bool(synthetic))
+    study, start, strategy = _open_study(options, plan, about, held)
+    study.take_up()
+    for left in Path(study.folder).glob(f"{SCRATCH}*"):  # by a killed search's trials
+        shutil.rmtree(left, ignore_errors=True)  # which follows no link
+    setup = Setup(
+        options.device,
+        dp_shard=ranks,
+        larger_gib=larger_target_gib(config.job, machine),
+        synthetic_data=synthetic,
+        enough_s=min(ENOUGH_S, PART * options.budget_s),
+        least_s=SAMPLED_S if energy else 0.0,
+        scratch=study.folder,
+    )
+    if options.device == "cpu":
+        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
+    guard = Guard(current()) if options.device == "cuda" else None
+    job = config.job
+    runner = Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
+    return Prepared(
+        plan,
+        study,
+        start,
+        strategy=strategy,
+        runner=runner,
+        conditions=conditions_for_trials(config, options.allow, ranks),
+        machine=machine,
+        synthetic_data=synthetic,
+    )
+
+
+def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
+    """Prepare a search that replays recorded trials."""
+    gpu = named_gpu(options.gpu, None).gpu
+    config = _read_config(options, gpu, "--gpu" if gpu else "", world_size=0)
+    replay = plan_replay(config, options.records, options.allow, options.objective)
+    plan, about = replay.plan, {"records": replay.digest, "budget": options.budget}
+    study, start, strategy = _open_study(options, plan, about, held)
+    card = card_gib(config.job)
+    runner = Replay(replay.speeds, plan.space, replay.learned, card)
+    for trial in timed(study.trials):
+        runner.skip(plan.space.point(trial.record.knobs))
+    for note in replay.notes:
+        print(f"note: {plain(note)}", file=sys.stderr)
+    return Prepared(
+        plan,
+        study,
+        start,
+        strategy=strategy,
+        runner=runner,
+        conditions=conditions_for_replay(
+            config, replay.learned, options.allow, runner.offers
+        ),
+    )
+
+
+def _read_config(
+    options: SearchOptions, gpu: str, origin: str, world_size: int
+) -> TrainConfig:
     try:
-        from fp8tune.report.html import write_at_end
-    except ModuleNotFoundError as error:
-        hint = "pip install 'fp8tune[search]'"
-        print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
-        return
-    out = sys.stderr if wishes.as_json else sys.stdout
-    write_at_end(made.study.folder, out, wishes.storage)
+        with open(options.config, "rb") as file:
+            data = file.read(MAX_BYTES)
+    except OSError as error:
+        raise CannotSearch(f"{options.config}: {error.strerror}") from None
+    asked = "--world-size" if options.world_size else ""
+    target = Target(gpu, options.world_size, origin, asked)
+    return read_config(options.config, data, target, options.trainer, world_size)
 
 
-def _export(wishes: Wishes, made: Prepared) -> None:
-    """Leave the trials as JSON lines in the study's folder, and where it is asked."""
-    with suppress(OSError):  # the storage has them
-        made.study.export(os.path.join(made.study.folder, EXPORT))
-    if wishes.export:
-        try:
-            made.study.export(wishes.export)
-        except OSError as error:
-            raise CannotSearch(f"{wishes.export}: {error.strerror}") from None
+def _open_study(
+    options: SearchOptions, plan: Plan, about: dict[str, Any], held: ExitStack
+) -> tuple[Study, WarmStart, Strategy]:
+    """Open the study of this search until ``held`` is closed.
+
+    ``about`` is what trials depend on beside the config. Returns what it starts from,
+    and what proposes its trials, as well.
+    """
+    about = plan.about(**about, allow=list(options.allow))
+    if options.objective != SPEED:
+        about["objective"] = options.objective
+    if options.sampler != "auto":
+        about["sampler"] = options.sampler
+    if options.start_from:
+        about["start_from"] = options.start_from
+    folder, url = (
+        os.path.join(options.studies, study_name(plan, about)),
+        options.storage,
+    )
+    start = choose_start(plan, about, folder, options.studies, options.start_from, url)
+    study = open_study(folder, plan.space, held, url)
+    study.describe({**about, "start": start.data()})
+    strategy = build_strategy(plan, study, start, options.objective, options.sampler)
+    return study, start, strategy
 
 
-def _check_output(wishes: Wishes) -> None:
-    """Raise ``CannotPut`` where the tuned config cannot go where it is wanted."""
-    path, other = _asked(wishes), tuned(wishes.config)
-    check_place(path)
-    if not (wishes.in_place or wishes.output or wishes.diff):
-        check_own(path, MARK)
-    read = {wishes.records: "the records"} if wishes.records else {}
-    check_apart(path, read, tuned(other) if is_same(path, other) else other)
-
-
-def _check_export(wishes: Wishes) -> None:
-    """Raise ``CannotPut`` where the trials cannot go where they are wanted."""
-    read = {wishes.config: "the config", _asked(wishes): "the tuned config"}
-    if wishes.records:
-        read[wishes.records] = "the records"
-    check_place(wishes.export)
-    check_apart(wishes.export, read, f"{wishes.config.removesuffix('.toml')}.jsonl")
-
-
-def _written(wishes: Wishes, made: Prepared, found: Outcome) -> tuple[str, str]:
-    """The path of the tuned config, or why there is none."""
-    try:
-        return _write(wishes, made, found), ""
-    except (CannotSearch, CannotWrite) as error:
-        return "", str(error)
-
-
-def _before(made: Prepared) -> Iterator[str]:
-    """What a search knows before its first trial."""
-    why = made.runner.setup.synthetic_data if isinstance(made.runner, Builtin) else ""
-    if why:
+def _opening_lines(prepared: Prepared) -> Iterator[str]:
+    """Yield what a search knows before its first trial."""
+    config, study = prepared.plan.config, prepared.study
+    if why := prepared.synthetic_data:
         yield f"{why}: trials train on synthetic data; losses are not of your data"
-    if isinstance(made.runner, Builtin):
-        yield standing(made.plan.config)
-        on_gpu = made.runner.setup.device == "cuda"
-        if on_gpu and (said := timed_elsewhere(made.plan.config.job)):
-            yield said
-    if isinstance(made.runner, Builtin) and (said := larger(made.plan.config)):
-        yield said
-    if made.begun.said:
-        yield made.begun.said
-    study = made.study
+    if prepared.machine:
+        notes = (
+            world_size_note(config),
+            other_gpu_note(config.job, prepared.machine),
+            world_size_warning(config),
+        )
+        yield from filter(None, notes)
+    if prepared.start.note:
+        yield prepared.start.note
     if count := len(study.trials):
         known = f"{count} trial{'s' * (count != 1)}"
         again = retries_all(study.trials, study.process)
@@ -195,96 +359,91 @@ def _before(made: Prepared) -> Iterator[str]:
         yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
-def _write(wishes: Wishes, made: Prepared, found: Outcome) -> str:
-    """Write the tuned config, or show it; the path that was written, or ``""``."""
-    config = made.plan.config
-    chosen = choices(made.plan, found)
-    path, target = _asked(wishes), config.job.target
-    if not chosen:
-        if not (wishes.diff or is_same(path, config.path)) and os.path.isfile(path):
-            left = f"{path} was there before and is not the answer of this run"
-            print(f"note: {plain(left)}, which writes none", file=sys.stderr)
-        return ""
-    block = summary(made.plan, found, made.study.name)
-    after = write_back(config.data, chosen, block)
-    after = with_measured(path, after, found.record, target)
-    own = is_same(path, config.path) and not wishes.diff
-    edited = own and changed(config.path, config.data)
-    if edited:
-        path = tuned(path)
-    if not wishes.diff:
-        _put(path, after, config.path)
-    if edited:
-        said = f"{config.path} was changed during the search and is left alone"
-        print(f"note: {plain(said)}: see {path}", file=sys.stderr)
-    for line in notes(path, config, after, chosen):
-        print(f"note: {plain(line)}", file=sys.stderr)
-    if wishes.diff:
-        from fp8tune.toml.diff import unified_diff
-
-        out = sys.stderr if wishes.as_json else sys.stdout
-        out.write(unified_diff(config.path, config.data, after))
-        return ""
-    return path
-
-
-def _put(path: str, data: bytes, config: str) -> None:
-    """Write the tuned config, like the user's; raises ``CannotSearch``."""
-    try:
-        atomic.write(path, data, like=config if os.path.exists(config) else "")
-    except OSError as error:
-        raise CannotSearch(f"{path}: {error.strerror}") from None
-
-
-def _keep(wishes: Wishes, made: Prepared) -> None:
-    """Leave what was measured to later estimates."""
-    records = [trial.record for trial in made.study.trials]
-    odd = keep(wishes.studies, made.plan.config.job, records)
-    if odd:
-        print(f"note: {plain(odd)}", file=sys.stderr)
-
-
-def _asked(wishes: Wishes) -> str:
-    """The path to write, if nothing speaks against it."""
-    if wishes.in_place:
-        return wishes.config
-    return wishes.output or tuned(wishes.config)
-
-
-def _whole(
-    wishes: Wishes, made: Prepared, outcome: Outcome, *, stopped: bool
+def _with_findings(
+    options: SearchOptions, prepared: Prepared, outcome: Outcome, *, stopped: bool
 ) -> Outcome:
     """Add the findings that need the config, and what to do where nothing succeeded."""
-    trials, budget = made.study.trials, parse_duration(wishes.budget)
     if stopped and outcome.chosen is None:
         return outcome
-    outcome = with_config(outcome, made.plan, trials, budget)
+    trials, machine = prepared.study.trials, prepared.machine
+    outcome = with_config(outcome, prepared.plan, trials, options.budget_s)
     more: list[Finding] = []
-    if outcome.chosen is None and isinstance(made.runner, Builtin):
-        more += machine_findings(trials, on_cpu=made.runner.setup.device == "cpu")
+    if outcome.chosen is None and machine:
+        more += machine_findings(trials, on_cpu=machine.device == "cpu")
     if outcome.chosen is not None and not stopped:
-        more += _failed_before(made.study)
+        more += _failed_before(prepared.study)
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
 def _failed_before(study: Study) -> Iterator[Finding]:
     """Yield how many settings are not retried because they failed before."""
-    count = retried_settings(study.trials, study.process)
+    count = count_retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
         yield Finding("failed-before", {"count": count})
 
 
-def _say(
-    wishes: Wishes, made: Prepared, found: Outcome, output: str, *, stopped: bool
+def _print_outcome(
+    options: SearchOptions,
+    prepared: Prepared,
+    outcome: Outcome,
+    output: str,
+    *,
+    stopped: bool,
 ) -> None:
-    out = sys.stderr if wishes.as_json else sys.stdout
-    for line in closing(found, made.plan, output):
+    """Print the outcome for people, and with ``--output-format json`` for programs."""
+    plan, out = prepared.plan, sys.stderr if options.as_json else sys.stdout
+    for line in closing(outcome, plan, output):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
-    if wishes.as_json:
-        told = as_json(found, made.plan, output, made.study.folder)
-        told["starts_from"] = made.begun.study or None
-        if isinstance(made.runner, Builtin):  # whether or not a trial ended
-            told["synthetic_data"] = bool(made.runner.setup.synthetic_data)
-        print(json.dumps(told, indent=2))
+    if options.as_json:
+        data = as_json(outcome, plan, output, prepared.study.folder)
+        data["starts_from"] = prepared.start.study or None
+        if prepared.machine:  # whether or not a trial ended
+            data["synthetic_data"] = bool(prepared.synthetic_data)
+        print(json.dumps(data, indent=2))
+
+
+class Stop:
+    """Ends a search on Ctrl-C, and when a batch system or a lost terminal ends the job.
+
+    The first signal ends the search with what is known, the second the program. A lost
+    terminal may signal twice: that counts once, and not at all under nohup. After
+    ``searching`` the first is only noted: writing the answer takes no time.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.searching = True
+
+    @contextlib.contextmanager
+    def takes_signals(self) -> Iterator[None]:
+        """Take the signals of this process, and give them back at the end."""
+        taken = set(SIGNALS)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            taken.remove(signal.SIGHUP)
+        before = {number: signal.signal(number, self._on_signal) for number in taken}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGHUP:
+            return
+        if self.asked:
+            _say_at_once("stopped")
+            raise SystemExit(STOPPED)
+        self.asked = True
+        if self.searching:
+            _say_at_once("stopping with what is known so far; once more to stop now")
+            raise KeyboardInterrupt
+        ended = "the search has ended and is being written down"
+        _say_at_once(f"{ended}; once more to stop now")
+
+
+def _say_at_once(text: str) -> None:
+    """Print a line to stderr past Python's buffers, which the signal may have hit."""
+    with suppress(OSError):
+        os.write(2, f"fp8tune: {text}\n".encode())

@@ -267,3 +267,37 @@ def verdict(gain: Speed, same: float) -> str:
     if sure.high < 1 and not small:
         return "slower"
     return "same" if small else "inconclusive"
+
+
+def communication_error(one: Record, other: Record) -> float:
+    """Return how far predicted communication may put the ratio of two speeds off (log).
+
+    Both use one network. If the trials tell their times on slower and faster ones, the
+    worst of these for both counts, else each may be wrong by itself. 0 if all was
+    measured.
+    """
+    steps, added = zip(*map(_step_times, (one, other)), strict=True)
+    if not any(added) or not all(steps):
+        return 0.0
+    expected = _step_ratio(steps, added)
+    mine, theirs = (_bounds(r, ms) for r, ms in zip((one, other), added, strict=True))
+    alike = len(mine) == len(theirs) > 0
+    apart = itertools.product((0.0, 2 * added[0]), (0.0, 2 * added[1]))
+    pairs = zip(mine, theirs, strict=True) if alike else apart
+    return max(abs(math.log(_step_ratio(steps, pair) / expected)) for pair in pairs)
+
+
+def _step_times(record: Record) -> tuple[float, float]:
+    """Return what a step took and what collectives add to it [ms]."""
+    measured = statistics.median(record.step_ms) if record.step_ms else 0.0
+    return measured, record.communication_ms
+
+
+def _bounds(record: Record, added: float) -> list[float]:
+    """Return what collectives may add as well [ms], in one order for all trials."""
+    ends = record.communication_ends_ms
+    return [*ends, added] if ends and all(ms >= 0 for ms in ends) else []
+
+
+def _step_ratio(steps: tuple[float, ...], added: tuple[float, ...]) -> float:
+    return (steps[0] + added[0]) / (steps[1] + added[1])

@@ -21,7 +21,10 @@ from typing import IO, Any
 import optuna
 from optuna.storages.journal import BaseJournalBackend
 
+from fp8tune.atomic import no_link
+
 NAME = "study.journal"
+LOCK = "lock"
 MAX_BYTES = 1 << 28
 """Largest journal that is read."""
 KEPT = "the trials before are kept: the same command goes on with them"
@@ -31,6 +34,10 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 class BadStudy(Exception):
     """A study cannot be read or written: one line that says where and why."""
+
+
+class Busy(Exception):
+    """Another search is running in the folder."""
 
 
 class JournalBackend(BaseJournalBackend):
@@ -188,6 +195,35 @@ def _alone(file: IO[bytes]) -> Iterator[None]:
         if error.errno not in _NO_LOCKS:
             raise
     yield  # closing the file releases the lock
+
+
+@contextlib.contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """Keep other searches out of a study's folder, which is made if it is missing.
+
+    A killed search leaves no lock behind. File systems without locks go without.
+    Raises ``Busy`` and ``OSError``.
+    """
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, LOCK), "a", opener=no_link) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise Busy(f"{folder}: another search is running in it") from None
+        yield
+
+
+def is_searched(folder: str) -> bool | None:
+    """Whether a search is running in a folder; ``None`` where locks cannot tell."""
+    try:
+        with open(os.path.join(folder, LOCK), "rb", opener=no_link) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        return True if error.errno == errno.EWOULDBLOCK else None
+    return False
 
 
 def open_storage(

@@ -1,19 +1,37 @@
-"""What to try next."""
+"""Which setting a search tries next, by one of the samplers in ``search.sampler``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from fp8tune.search.budget import typical_cost
+from fp8tune.search.choice import choose
+from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
+from fp8tune.search.runs import by_point, confirmed, speed_changed
+from fp8tune.search.sampler import (
+    EarlierTrial,
+    Expected,
+    FeasibleSampler,
+    Proposal,
+    ThroughputSampler,
+    library_sampler,
+)
+from fp8tune.search.study import Study
+from fp8tune.search.warm_start import WarmStart, trials_of_start
 from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.space import Point
-from fp8tune.trials.trial import Trial
+from fp8tune.trials.space import Point, Space, is_count
+from fp8tune.trials.trial import Trial, timed
+
+LITTLE = 0.01
+"""Expected gain of what may not fit, from which the answer mentions it."""
 
 
-class Proposal(NamedTuple):
-    """A point to try, the stage that it belongs to, and why, in a few words.
+class PlannedTrial(NamedTuple):
+    """A setting to try, the stage that it belongs to, and why, in a few words.
 
-    With a ``loss_run`` it is trained that way and not timed.
+    With a ``loss_run`` it is trained that way, and not timed.
     """
 
     point: Point
@@ -22,21 +40,140 @@ class Proposal(NamedTuple):
     loss_run: LossRun | None = None
 
 
-class Strategy(Protocol):
-    """Proposes trials.
+class Strategy:
+    """Asks a sampler, which reads the study's Optuna trials, for the next setting.
 
-    The same history gets the same proposal, so that a search that was killed goes on
-    as if it had not been.
+    The same trials get the same proposal, so that a search that was killed goes on as
+    if it had not been. ``sampler`` is ``auto`` for ours, else one of Optuna's: ``tpe``,
+    ``gp``, ``random``. All keep to what fits, and have the same warm starts. Raises
+    ``ImportError`` where a library sampler lacks a package.
     """
 
-    def propose(self, trials: Sequence[Trial]) -> Proposal | None:
-        """The next trial, or ``None`` where none is worth its risk."""
-        ...
+    def __init__(
+        self,
+        study: Study,
+        baseline: Point,
+        prior: Prior,
+        card_gib: float = 0.0,
+        earlier: Sequence[EarlierTrial] = (),
+        sampler: str = "auto",
+    ) -> None:
+        self._study = study
+        self._counted: frozenset[int] = frozenset()
+        space = study.space
+        options: dict[str, Any] = {
+            **_roles(space),
+            "expected": _expectation(space, baseline, prior),
+            "capacity_gib": card_gib,
+            "earlier": earlier,
+            "counts": lambda trial: trial.number in self._counted,
+        }
+        grid = [space.params(point) for point in space.points(baseline)]
+        self._sampler: ThroughputSampler | FeasibleSampler | None = None
+        if grid and sampler == "auto":
+            self._sampler = ThroughputSampler(grid, **options)
+        elif grid:
+            self._sampler = FeasibleSampler(library_sampler(sampler), grid, **options)
 
-    def left(self, trials: Sequence[Trial]) -> Proposal | None:
-        """One of few settings left, to be tried before the given is called the best."""
-        ...
+    def propose(self, trials: Sequence[Trial]) -> PlannedTrial | None:
+        """Return the next trial; ``None`` if none is worth its risk."""
+        if self._sampler is None:
+            return None
+        self._count(trials)
+        return self._planned(self._sampler.proposal(self._study.optuna))
 
-    def leaves(self, trials: Sequence[Trial]) -> bool:
-        """Whether what is not worth its risk promises something."""
-        ...
+    def propose_untested(self, trials: Sequence[Trial]) -> PlannedTrial | None:
+        """Return one of few settings left to try before the baseline is called best."""
+        self._count(trials)
+        if not isinstance(self._sampler, ThroughputSampler):
+            return None
+        return self._planned(self._sampler.last_few(self._study.optuna))
+
+    def has_risky_gain(self, trials: Sequence[Trial]) -> bool:
+        """Whether a setting that may not fit promises a gain."""
+        self._count(trials)
+        if not isinstance(self._sampler, ThroughputSampler):
+            return False
+        return self._sampler.infeasible_gain(self._study.optuna) >= LITTLE
+
+    def _count(self, trials: Sequence[Trial]) -> None:
+        """Let the sampler see these trials alone."""
+        numbers = self._study.optuna_numbers
+        self._counted = frozenset(numbers[trial.number] for trial in trials)
+
+    def _planned(self, proposal: Proposal | None) -> PlannedTrial | None:
+        if proposal is None:
+            return None
+        values = {key: v for key, v in proposal.params.items() if v is not None}
+        return PlannedTrial(self._study.space.point(values), "search", proposal.reason)
+
+
+def build_strategy(
+    plan: Plan, study: Study, start: WarmStart, objective: str, sampler: str
+) -> Strategy:
+    """Return the strategy of a search with the estimate and the trials of its start.
+
+    Raises ``CannotPlan`` where a library sampler lacks a package.
+    """
+    job = plan.config.job
+    prior = prior_of_job(plan.space, job, start.runs)
+    earlier = trials_of_start(plan, study.about, start, objective)
+    try:
+        return Strategy(study, plan.baseline, prior, card_gib(job), earlier, sampler)
+    except ImportError as error:
+        raise CannotPlan(f"--sampler {sampler}: {error}") from None
+
+
+def untested_before_answer(
+    space: Space,
+    baseline: Point,
+    strategy: Strategy,
+    trials: Sequence[Trial],
+    left: float,
+) -> PlannedTrial | None:
+    """Return the next of few untested settings if the baseline would be called best.
+
+    ``left`` seconds have to be enough to measure it as often as the baseline was, and
+    both once more: else a sure answer would become inconclusive. None is tried on a
+    machine that changed its speed: it would be compared with what ran before that.
+    """
+    runs = by_point(space, trials)
+    if speed_changed(runs):
+        return None
+    chosen = choose(space, baseline, trials)
+    if chosen.point != baseline or chosen.verdict != "same":
+        return None
+    planned = strategy.propose_untested(timed(trials))
+    if planned is None:
+        return None
+    cost = typical_cost(space, timed(trials), planned.point)
+    repeats = len(confirmed(runs[baseline]))
+    return planned if left > (1 + 2 * repeats) * cost else None
+
+
+def _roles(space: Space) -> dict[str, str | None]:
+    """Return the keys by which the sampler knows batch, AC and compile."""
+    knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
+    keys = {name: knob.key if knob else None for name, knob in knobs.items()}
+    counts = knobs["micro_batch"] and all(map(is_count, knobs["micro_batch"].values))
+    return {
+        "batch": keys["micro_batch"] if counts else None,
+        "ac": keys["ac"],
+        "compile": keys["compile"],
+    }
+
+
+def _expectation(
+    space: Space, baseline: Point, prior: Prior
+) -> Callable[[dict[str, Any]], Expected]:
+    """Return the estimate by params; every setting's is asked for once."""
+    bf16 = space.in_bf16(baseline) or baseline
+    points = dict.fromkeys([*space.points(baseline), baseline, bf16])
+    known = with_speeds(space, {point: prior(point) for point in points})
+
+    def expected(params: dict[str, Any]) -> Expected:
+        values = {key: value for key, value in params.items() if value is not None}
+        point = space.point(values)
+        return known[point] if point in known else prior(point)
+
+    return expected

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import optuna
@@ -24,9 +25,13 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
 from fp8tune.search.storage import (
+    ELSEWHERE,
+    LOCK,
     MAX_BYTES,
     NAME,
     BadStudy,
+    alone_in,
+    check_file,
     errors_of,
     open_storage,
     without_password,
@@ -42,6 +47,8 @@ ENDED, TAKEN_UP = "ended", "process"
 was taken up."""
 EXPORT = "trials.jsonl"
 """The export that a search leaves in its study's folder."""
+FILES = (LOCK, NAME, f"{NAME}.bak")
+"""Files in a study's folder that a search writes into."""
 OLD = "study.json"
 """What an earlier version of fp8tune kept beside its trials."""
 VALUE = {"tokens-per-joule": "tokens_per_joule"}
@@ -188,6 +195,32 @@ class Study:
         left = self.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         for trial in left:
             self.lose(trial.number)
+
+
+def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
+    """Open the study of a search, for this process alone until ``held`` is closed.
+
+    Raises ``Busy``, and ``BadStudy`` where the folder, which others may have made, has
+    a link in place of a file that is written, or a trial of another search.
+    """
+    for name in FILES:
+        path = os.path.join(folder, name)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            check_file(path, os.lstat(path).st_mode)
+    try:
+        held.enter_context(alone_in(folder))
+    except OSError as error:
+        where = f"{error.filename}: {error.strerror}"
+        raise BadStudy(f"{where}; {ELSEWHERE}") from None
+    study = Study(space, folder, url)
+    for trial in study.trials:
+        try:
+            space.point(trial.record.knobs)
+        except KeyError as error:
+            what = f"no setting of this search ({error}); remove the study"
+            where = f"{study.place}: trial {trial.number + 1}"
+            raise BadStudy(f"{where}: {what}") from None
+    return study
 
 
 def look(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.search.aim import ENERGY, UNITS, figure
-from fp8tune.search.duration import shown, typed
+from fp8tune.search.budget import show_duration, typed
+from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.outcome import (
     LARGER_BUDGET,
     SAME_COMMAND,
@@ -62,7 +62,7 @@ def setting(differing: Mapping[str, Any]) -> str:
 
 def describe(plan: Plan, point: Point) -> str:
     """Return a setting by the knobs in which it differs from the baseline."""
-    return setting(changes(plan.space, plan.given, point))
+    return setting(changes(plan.space, plan.baseline, point))
 
 
 def verdict_word(verdict: str, objective: str) -> str:
@@ -92,11 +92,11 @@ def rate(measured: Estimate | None, objective: str) -> str:
     """Return a measured value with its unit, and its interval if it has one."""
     if measured is None:
         return "not measured"
-    value = f"{figure(measured.value, objective)} {UNITS[objective]}"
+    value = f"{show_value(measured.value, objective)} {UNITS[objective]}"
     if measured.low is None or measured.high is None:
         return value
     low, high = measured.low, measured.high
-    return f"{value} ({figure(low, objective)} to {figure(high, objective)})"
+    return f"{value} ({show_value(low, objective)} to {show_value(high, objective)})"
 
 
 def counted(number: int, what: str) -> str:
@@ -112,7 +112,7 @@ def _pairs(facts: Facts) -> str:
 
 def _speeds(facts: Facts) -> str:
     ends = facts["baseline"], facts["chosen"]
-    return " -> ".join(figure(each.value, facts["objective"]) for each in ends)
+    return " -> ".join(show_value(each.value, facts["objective"]) for each in ends)
 
 
 def _compared(facts: Facts, verdict: str) -> str:
@@ -188,7 +188,7 @@ def _fp8_compared(facts: Facts, verdict: str = "FP8 vs bf16") -> str:
     other = {key for key in {*fp8, *bf16} if fp8.get(key) != bf16.get(key)}
     best = f" at its best ({setting(bf16)})" if len(other) > 1 else ""
     gain = change(facts["gain"], unit(facts["objective"]))
-    speed = figure(facts["bf16_baseline"].value, facts["objective"])
+    speed = show_value(facts["bf16_baseline"].value, facts["objective"])
     return f"{verdict}{_fp8_at(facts)}: {gain}, bf16{best} reaches {speed}"
 
 
@@ -214,7 +214,7 @@ def _extrapolated(facts: Facts) -> str:
 
 
 def _no_trial_ended(facts: Facts) -> str:
-    ended = f"no trial ended within {shown(facts['budget_s'])}"
+    ended = f"no trial ended within {show_duration(facts['budget_s'])}"
     small = ", or rehearse a model of the size of configs/rehearsal_cpu.toml"
     return f"{ended}; give a larger --budget{small if facts['rehearsal'] else ''}"
 

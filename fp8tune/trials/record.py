@@ -42,6 +42,14 @@ class OtherProcess(NamedTuple):
     gib: float = 0.0
 
 
+def process_names(others: Iterable[OtherProcess]) -> str:
+    """Return processes in words: ``python (pid 12, 3.0 GiB)``."""
+    return ", ".join(
+        f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"
+        for name, pid, gib in others
+    )
+
+
 class Discarded(NamedTuple):
     """Steps that do not count, numbered from 0, ``last`` included, and why."""
 

@@ -50,7 +50,7 @@ class Runner(Protocol):
         """
         ...
 
-    def learn(
+    def train_for_losses(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
         """Train one setting for its losses; else as ``run``."""

@@ -17,7 +17,7 @@ class Knob(NamedTuple):
     """A config key and the values to try, in their natural order.
 
     ``role`` names what it is (``micro_batch``, ``ac``, ``compile``, ``precision``,
-    ``""``); ``frozen`` knobs keep their given value: they change what is learned.
+    ``""``); ``frozen`` knobs keep the baseline's value: they change what is learned.
     The value ``None`` is that of a key that is not set.
     """
 
@@ -80,12 +80,12 @@ class Space:
         ranges = (range(len(knob.values)) for knob in self.knobs)
         return sorted(self.only) or itertools.product(*ranges)
 
-    def points(self, given: Point) -> Iterator[Point]:
-        """Every point that can be tried and keeps the frozen knobs as given."""
+    def points(self, baseline: Point) -> Iterator[Point]:
+        """Yield the points that can be tried, with the baseline's frozen knobs."""
         if self.only:
-            yield from sorted(p for p in self.only if self.allows(p, given))
+            yield from sorted(p for p in self.only if self.allows(p, baseline))
             return
-        pairs = zip(self.knobs, given, strict=True)
+        pairs = zip(self.knobs, baseline, strict=True)
         yield from itertools.product(
             *((kept,) if k.frozen else range(len(k.values)) for k, kept in pairs)
         )
@@ -111,19 +111,19 @@ class Space:
         if place is None or precision not in self.knobs[place].values:
             return None
         index = self.knobs[place].place(precision)
-        twin = (*point[:place], index, *point[place + 1 :])
-        return twin if self.has(twin) else None
+        other = (*point[:place], index, *point[place + 1 :])
+        return other if self.has(other) else None
 
-    def twin(self, point: Point) -> Point | None:
+    def in_bf16(self, point: Point) -> Point | None:
         """The same point in bf16; ``None`` where it is that already, or unknown."""
-        twin = self.with_precision(point, "bf16")
-        return None if twin == point else twin
+        other = self.with_precision(point, "bf16")
+        return None if other == point else other
 
-    def allows(self, point: Point, given: Point) -> bool:
-        """Whether a point keeps the frozen knobs as given."""
+    def allows(self, point: Point, baseline: Point) -> bool:
+        """Whether a point has the baseline's frozen knobs."""
         return all(
             a == b
-            for knob, a, b in zip(self.knobs, point, given, strict=True)
+            for knob, a, b in zip(self.knobs, point, baseline, strict=True)
             if knob.frozen
         )
 

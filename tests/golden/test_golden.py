@@ -25,7 +25,7 @@ STEP = re.compile(r"^\$ (cat|machine|fp8tune) (.*)\n((?:(?!\$ ).*\n)*)", re.MULT
 def test_transcript(path, project, fp8tune, monkeypatch, request):
     before = path.read_bytes().decode()
     folder, after = project(), []
-    monkeypatch.setattr("fp8tune.search.session._report", lambda *_: None)
+    monkeypatch.setattr("fp8tune.commands.search._write_report", lambda *_: None)
     for kind, rest, body in STEP.findall(before):
         if kind == "cat":
             project({rest: body})

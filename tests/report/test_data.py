@@ -10,9 +10,9 @@ from fp8tune.report.html import draw_plots
 from fp8tune.report.next_steps import next_commands
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import setting_label
-from fp8tune.search.lock import alone_in
 from fp8tune.search.saved import load_study
 from fp8tune.search.statistics import Speed
+from fp8tune.search.storage import alone_in
 from fp8tune.trials.space import Knob
 from tests.report.studies import (
     BEST_TWIN,

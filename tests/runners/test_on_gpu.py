@@ -7,8 +7,7 @@ import pytest
 from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
-from fp8tune.search.plan import read_config
-from fp8tune.search.real import plan_for_trials
+from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import Record, parse_all
 from tests.runners import fake_nvml
@@ -46,7 +45,9 @@ def test_every_setting_is_recorded_once(plan, tmp_path):
 
 def test_the_given_cell_is_first_by_growing_batch(plan):
     first = landscape.settings(plan)[:4]
-    assert {plan.space.cell(point) for point in first} == {plan.space.cell(plan.given)}
+    assert {plan.space.cell(point) for point in first} == {
+        plan.space.cell(plan.baseline)
+    }
     assert [plan.space.batch(point) for point in first] == [1, 2, 4, 8]
 
 
@@ -56,7 +57,7 @@ def test_no_time_no_trial(plan, tmp_path):
 
 
 def test_measured_beside_predicted(plan):
-    values = plan.space.values(plan.given)
+    values = plan.space.values(plan.baseline)
     (row,) = predicted.compare(
         plan, [Record(values, "ok", 1e4, peak_gib=85.0), Record(values, "oom")]
     )
@@ -69,7 +70,7 @@ def test_measured_beside_predicted(plan):
 
 
 def test_only_what_tells_a_speed_is_held_against_the_prediction(plan):
-    values = plan.space.values(plan.given)
+    values = plan.space.values(plan.baseline)
     how = LossRun(seed=1, warmup_steps=1, steps=4, config_warmup_steps=1)
     timed = Record(values, "ok", 1e4, peak_gib=85.0)
     learned = timed._replace(tokens_per_second=1.0, loss_run=how)

@@ -4,7 +4,8 @@ import pytest
 
 from fp8tune.runners.driver import Driver
 from fp8tune.runners.gpu import Gpu, Process, Sample
-from fp8tune.runners.watch import Guard, process_names, summary, with_gpu_state
+from fp8tune.runners.watch import Guard, summary, with_gpu_state
+from fp8tune.trials.record import process_names
 from tests.search.tries import GIVEN, ran
 
 

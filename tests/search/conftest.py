@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.threads import load_numpy
+from fp8tune.search import load_numpy
 from tests.search.replayed import CONFIG, RECORDS, lines
 
 load_numpy()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fp8tune.search.opening import FILES
+from fp8tune.search.study import FILES
 from fp8tune.trials.loss_run import LossRun
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (

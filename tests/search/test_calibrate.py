@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.facts import calibration
 from fp8tune.search.calibrate import measured
-from fp8tune.search.prior import CORRECTED, from_job
+from fp8tune.search.prior import CORRECTED, prior_of_job
 from fp8tune.search.sampler.memory import PRIOR_ERROR
 from tests.report.studies import H200, MINE, config, plan, told
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, ran
@@ -50,10 +50,10 @@ def test_a_rank_that_never_held_the_whole_model_tells_no_peak_below_it(peak, mor
 
 def test_a_corrected_peak_is_surer():
     job = MINE.config.job
-    plain = from_job(SPACE, job)(BEST)
+    plain = prior_of_job(SPACE, job)(BEST)
     predicted = plain.peak_gib
     runs = measured(job, [told(BEST, 150, peak_gib=1.1 * predicted)])
-    found = from_job(SPACE, job, [r for r in runs if r.quantity == "memory"])(BEST)
+    found = prior_of_job(SPACE, job, [r for r in runs if r.quantity == "memory"])(BEST)
     assert plain.error == PRIOR_ERROR
     assert found.peak_gib == pytest.approx(1.1 * predicted)
     assert found.error == CORRECTED
@@ -63,5 +63,5 @@ def test_what_ran_out_makes_no_peak_surer():
     job = MINE.config.job
     (run,) = measured(job, [ran(OTHER, outcome="oom")])
     assert run.quantity == calibration.OUT
-    expect = from_job(SPACE, job, [run])
-    assert expect(OTHER) == from_job(SPACE, job)(OTHER)
+    expect = prior_of_job(SPACE, job, [run])
+    assert expect(OTHER) == prior_of_job(SPACE, job)(OTHER)

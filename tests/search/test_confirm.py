@@ -17,10 +17,10 @@ from tests.search.tries import (
     trials,
 )
 
-BEST_TWIN = SPACE.twin(BEST)
+BEST_TWIN = SPACE.in_bf16(BEST)
 NEAR = (3, 1, 1, 1)
-NEAR_TWIN = SPACE.twin(NEAR)
-OTHER_TWIN = SPACE.twin(OTHER)
+NEAR_TWIN = SPACE.in_bf16(NEAR)
+OTHER_TWIN = SPACE.in_bf16(OTHER)
 
 
 def order(found, speeds, most=40):
@@ -171,7 +171,7 @@ def test_what_ended_early_for_one_that_failed_is_measured_in_full():
         ("search", ran(NEAR, 90, **CUT)),
     )
     speeds = {GIVEN: [ran(GIVEN, 100)], OTHER: [ran(OTHER, 120)]}
-    speeds |= {SPACE.twin(p): [ran(SPACE.twin(p), 80)] for p in (BEST, OTHER)}
+    speeds |= {SPACE.in_bf16(p): [ran(SPACE.in_bf16(p), 80)] for p in (BEST, OTHER)}
     assert OTHER not in order(found, STEADY | speeds)
     asked = order(found, STEADY | speeds | {BEST: [ran(BEST, outcome="nan")]})
     assert [min(asked.count(p), 2) for p in (BEST, OTHER, NEAR)] == [1, 2, 0]

@@ -5,7 +5,7 @@ import pytest
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.outcome import LARGER_BUDGET, NOTHING_MORE, SAME_COMMAND
-from fp8tune.search.strategy import Proposal
+from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
 from fp8tune.trials.runner import CONFIRMED_S
 from fp8tune.trials.space import Space
@@ -174,7 +174,7 @@ def test_each_trial_is_heard_of_twice():
     _, found, _ = searched(watch=heard.append)
     assert len(heard) == 2 * found.trials
     assert [event.trial is None for event in heard] == [True, False] * found.trials
-    assert heard[0].proposal == Proposal(GIVEN, "baseline", "baseline")
+    assert heard[0].proposal == PlannedTrial(GIVEN, "baseline", "baseline")
     assert heard[0].left == 7198
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.deadline import is_cut_off, least, never_begins
+from fp8tune.search.budget import is_cut_off, never_begins, time_to_model
 from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.trials.record import Record
@@ -41,7 +41,7 @@ def test_only_what_took_all_that_was_left_was_cut_off(outcome, cost_s, cut_off):
 )
 def test_what_a_trial_needs_before_it_can_tell_anything(more, seconds):
     tried = [("search", ran(GIVEN, outcome="launch", cost_s=20.0, **m)) for m in more]
-    assert least(trials(*tried)) == seconds
+    assert time_to_model(trials(*tried)) == seconds
 
 
 @pytest.mark.parametrize(("left", "count"), [(5.0, 1), (15.0, 2)])

@@ -6,12 +6,12 @@ import pytest
 
 from benchmarks.search.head_start import compare
 from benchmarks.search.near import near, unlike
-from fp8tune.search.earlier import earlier_trials
-from fp8tune.search.prior import flat
-from fp8tune.search.sampled import Sampled
+from fp8tune.search.prior import no_prior
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
+from fp8tune.search.warm_start import earlier_trials
 from tests.search.tries import (
     AC,
     BATCH,
@@ -44,7 +44,7 @@ def proposal(*records):
     study = Study(SPACE)
     study.add("baseline", ran(GIVEN, 100, peak_gib=20.0))
     earlier = list(earlier_trials(SPACE, records))
-    return Sampled(study, GIVEN, flat, earlier=earlier).propose(study.trials)
+    return Strategy(study, GIVEN, no_prior, earlier=earlier).propose(study.trials)
 
 
 @pytest.mark.parametrize(

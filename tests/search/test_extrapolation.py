@@ -8,7 +8,7 @@ from fp8tune.search.coordinator import Event
 from fp8tune.search.outcome import decide
 from fp8tune.search.output import as_json, closing, progress
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.strategy import Proposal
+from fp8tune.search.strategy import PlannedTrial
 from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
 
 CONFIG = b"[train]\nbatch_size = 2\nmixed_precision = 'fp8'\n[scheduler]\n"
@@ -46,7 +46,7 @@ def known(error):
 def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
     tried = known(error)
     found = decide(SPACE, GIVEN, tried, 120.0)
-    line = progress(Event(Proposal(BEST, "search", "gain"), tried[1], 60.0), plan)
+    line = progress(Event(PlannedTrial(BEST, "search", "gain"), tried[1], 60.0), plan)
     assert line.strip() == short
     assert whole in closing(found, plan, "")
     assert as_json(found, plan, "", "s")["extrapolated"] == {

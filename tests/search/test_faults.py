@@ -13,10 +13,9 @@ from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.plan import read_config
-from fp8tune.search.prior import flat
-from fp8tune.search.real import plan_for_trials
-from fp8tune.search.sampled import Sampled
+from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.prior import no_prior
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
 from fp8tune.trials.record import OtherProcess
@@ -73,10 +72,10 @@ def searched(fault, seconds, batch=2, study=None):
     text, plan = planned(batch)
     study = study or Study(plan.space)
     study.take_up()
-    strategy = Sampled(study, plan.given, flat)
+    strategy = Strategy(study, plan.baseline, no_prior)
     search = Search(
         plan.space,
-        plan.given,
+        plan.baseline,
         runner(fault, text),
         strategy,
         study,

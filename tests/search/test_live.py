@@ -13,7 +13,7 @@ from fp8tune.search.coordinator import Event
 from fp8tune.search.live import Board
 from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
-from fp8tune.search.strategy import Proposal
+from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, but, ran, trials
 
@@ -48,7 +48,7 @@ def drawn(board, width=100, height=40):
 def test_the_whole_table(plan):
     clock = iter([0.0, 10.0, *[52.0] * 9])
     board = Board(plan, study_of(TRIALS), lambda: next(clock))
-    board.take(Event(Proposal(GIVEN, "confirm", "confirmation run"), None, 3600.0))
+    board.take(Event(PlannedTrial(GIVEN, "confirm", "confirmation run"), None, 3600.0))
     board.hear({"stage": "first_step"})
     board.hear({"step": 3, "ms": 1.0})
     lines = [" ".join(line.split()) for line in drawn(board)]
@@ -68,7 +68,7 @@ def test_the_whole_table(plan):
 @pytest.mark.parametrize("stage", ["convert", "compile"])
 def test_the_stage_of_the_running_trial_is_shown(plan, stage):
     board = Board(plan, study_of(TRIALS))
-    board.take(Event(Proposal(GIVEN, "confirm", "confirmation run"), None, 3600.0))
+    board.take(Event(PlannedTrial(GIVEN, "confirm", "confirmation run"), None, 3600.0))
     board.hear({"stage": stage})
     assert any(f"your config {stage} " in " ".join(x.split()) for x in drawn(board))
 
@@ -143,9 +143,11 @@ def test_plain_lines_without_a_terminal(
     study = Study(SPACE)
     with display(plan, study, out) as watch:
         watch.line({"stage": "import"})
-        watch.event(Event(Proposal(GIVEN, "baseline", "your config"), None, 60.0))
+        watch.event(Event(PlannedTrial(GIVEN, "baseline", "your config"), None, 60.0))
         for _ in range(2):  # what is noted once is not noted again
-            watch.event(Event(Proposal(GIVEN, "baseline", "your config"), trial, 60.0))
+            watch.event(
+                Event(PlannedTrial(GIVEN, "baseline", "your config"), trial, 60.0)
+            )
     assert len(out.getvalue().splitlines()) == lines
     assert capsys.readouterr().err.splitlines() == [
         "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low",
@@ -156,7 +158,7 @@ def test_plain_lines_without_a_terminal(
 
 def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
     out = io.StringIO()
-    event = Event(Proposal(GIVEN, "baseline", "your config"), None, 60.0)
+    event = Event(PlannedTrial(GIVEN, "baseline", "your config"), None, 60.0)
     (known,) = trials(("baseline", ran(GIVEN, 10_000, more={"tokens_per_joule": 20.0})))
     with display(plan, Study(SPACE), out, "tokens-per-joule") as watch:
         watch.event(event._replace(trial=known))

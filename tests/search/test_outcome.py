@@ -35,7 +35,7 @@ def codes(found):
 
 
 def test_the_whole_answer():
-    best = SPACE.twin(BEST)
+    best = SPACE.in_bf16(BEST)
     found = decide(
         SPACE,
         GIVEN,
@@ -196,7 +196,7 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
             ("bf16-baseline", ran(TWIN, 90)),
             ("search", ran(BEST, 120)),
             ("confirm", ran(BEST, 96)),
-            ("confirm", ran(SPACE.twin(BEST), 80)),
+            ("confirm", ran(SPACE.in_bf16(BEST), 80)),
             ("confirm", ran(GIVEN, 80)),
         ),
         1.0,
@@ -209,7 +209,7 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
 
 
 def test_fp8_is_held_against_bf16_of_the_same_stage():
-    """The GPU became slower before the given one was measured again, its twin not."""
+    """The GPU became slower before the baseline ran again, and not in bf16."""
     slowed = (
         ("baseline", ran(GIVEN, 100)),
         ("bf16-baseline", ran(TWIN, 90)),
@@ -331,7 +331,7 @@ def test_what_drifts_makes_no_gain():
 def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
     """Whatever bf16 reaches at the chosen setting, where FP8 was not measured."""
     space = Space((*KNOBS[:3], KNOBS[3]._replace(frozen=False)))
-    best = space.twin(BEST)
+    best = space.in_bf16(BEST)
     pairs = [
         ("baseline", ran(GIVEN)),
         ("bf16-baseline", ran(TWIN, 125)),

@@ -5,10 +5,12 @@ import json
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.plan import CannotPlan, plan_for_records, read_config, study_name
-from fp8tune.search.real import this_gpu, timed_elsewhere
+from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
+from fp8tune.search.plan import CannotPlan, read_config, study_name
+from fp8tune.search.recorded import plan_for_records
+from fp8tune.search.session import this_machine
 from fp8tune.trials.record import Record
-from tests.runners.fake_smi import install, script
+from tests.runners.fake_smi import script
 from tests.search.tries import BATCH, COMPILE, PRECISION
 
 CONFIG = b'[train]\nbatch_size = 4\nmixed_precision = "fp8"\ncompile_model = true\n'
@@ -26,7 +28,7 @@ def test_exactly_the_recorded_knobs_and_values():
         (PRECISION, ("bf16", "fp8"), "precision", True),
     ]
     assert made.space.only == {(1, 0), (0, 1)}
-    assert made.given == (0, 1)
+    assert made.baseline == (0, 1)
     assert (made.notes, len(records)) == ((), 2)
 
 
@@ -37,7 +39,7 @@ def test_a_knob_that_a_record_leaves_out_has_the_given_value():
         {BATCH: 8, COMPILE: False},
         {BATCH: 4, COMPILE: True},
     ]
-    assert made.space.values(made.given) == {BATCH: 4, COMPILE: True}
+    assert made.space.values(made.baseline) == {BATCH: 4, COMPILE: True}
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,8 @@ def test_records_of_other_steps_are_left_out():
 
 def test_an_unknown_key_starts_nowhere_and_is_said():
     made, _ = plan({"train.nonsense": 1}, {"train.nonsense": 2})
-    assert made.space.values(made.given) == {}
-    assert not made.space.has(made.given)
+    assert made.space.values(made.baseline) == {}
+    assert not made.space.has(made.baseline)
     assert made.notes == (
         "`train.nonsense`: the config does not set it, the records hold 1, 2; "
         "KempnerForge has no such key",
@@ -187,7 +189,7 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
     script(tmp_path, monkeypatch, text)
     with pytest.raises(CannotPlan, match=f"^{why}"):
-        this_gpu("h100")
+        target_gpu(this_machine("cuda"), "h100")
 
 
 @pytest.mark.parametrize(
@@ -199,11 +201,8 @@ def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
         ("Odd 9", "", ""),
     ],
 )
-def test_trials_on_another_gpu_than_the_configs(
-    tmp_path, monkeypatch, here, named, said
-):
-    install(tmp_path, monkeypatch, name=here)
+def test_trials_on_another_gpu_than_the_configs(here, named, said):
     job = read_config("a.toml", CONFIG, Target(named, 0, "--gpu")).job
-    found = timed_elsewhere(job)
+    found = other_gpu_note(job, TrialMachine("cuda", here))
     assert found.startswith(said)
     assert bool(found) == bool(said)

@@ -6,7 +6,7 @@ import pytest
 
 from fp8tune.search.confirm import again
 from fp8tune.search.outcome import decide
-from fp8tune.search.predicted import left_open
+from fp8tune.search.statistics import communication_error
 from fp8tune.trials.trial import Trial
 from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, confirmed, ran, trials
 
@@ -96,5 +96,5 @@ def test_no_more_runs_are_made_for_what_is_predicted():
 )
 def test_what_another_network_leaves_open(mine, theirs, left):
     one, other = (ran(GIVEN, step_ms=[STEP_MS], **more) for more in (mine, theirs))
-    assert left_open(one, other) == pytest.approx(left)
-    assert left_open(other, one) == pytest.approx(left)
+    assert communication_error(one, other) == pytest.approx(left)
+    assert communication_error(other, one) == pytest.approx(left)

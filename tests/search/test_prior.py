@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.job import Job, Source, Target, vocabulary
-from fp8tune.search.prior import card_gib, flat, from_job
+from fp8tune.search.prior import card_gib, no_prior, prior_of_job
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.space import Knob, Space
 
@@ -26,7 +26,7 @@ def test_facts_are_asked_with_the_points_values():
         }
     )
     assert job["memory.peak_gib"] == 12
-    expect = from_job(SPACE, job)
+    expect = prior_of_job(SPACE, job)
     assert [expect((i,)) for i in range(3)] == [
         Expected(11.0, 7.0),
         Expected(12.0, 14.0),
@@ -38,12 +38,12 @@ def test_facts_are_asked_with_the_points_values():
 @pytest.mark.parametrize("value", [-1.0, 0, float("nan"), float("inf"), "12", None])
 def test_what_is_no_figure_is_not_expected(value):
     job = job_of({"memory.peak_gib": lambda train_batch_size: value})
-    assert from_job(SPACE, job)((0,)) == Expected()
+    assert prior_of_job(SPACE, job)((0,)) == Expected()
 
 
 def test_without_facts_nothing_is_expected(job):
-    assert flat((0,)) == Expected()
-    assert from_job(SPACE, job_of({}))((0,)) == Expected()
+    assert no_prior((0,)) == Expected()
+    assert prior_of_job(SPACE, job_of({}))((0,)) == Expected()
 
 
 def test_the_gpu_of_the_job(job):

@@ -4,8 +4,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.linting import check_config, refusals
-from fp8tune.search.plan import CannotPlan, read_config
-from fp8tune.search.real import free_keys
+from fp8tune.search.plan import CannotPlan, free_keys, read_config
 from tests.sample import SMALL_MODEL
 from tests.search.replayed import RECORDS
 

@@ -8,14 +8,17 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search.comments import choices, summary
+from fp8tune.search.machine import environment
 from fp8tune.search.outcome import decide
-from fp8tune.search.plan import CannotPlan, read_config, study_name
-from fp8tune.search.real import (
-    circumstances,
+from fp8tune.search.plan import (
+    CannotPlan,
     plan_for_trials,
-    ranks,
-    synthetic_data,
+    ranks_of_trial,
+    read_config,
+    study_name,
+    why_synthetic_data,
 )
+from fp8tune.search.session import this_machine
 from fp8tune.search.writeback import write_back
 from tests.conftest import REPOSITORY
 from tests.runners.fake_smi import install
@@ -40,7 +43,7 @@ def test_a_rehearsal_keeps_compile_and_precision(plan):
 
 
 def test_whatever_is_chosen_lints_clean(plan, rules):
-    space, given = plan.space, plan.given
+    space, given = plan.space, plan.baseline
     points = [point for point in space.points(given) if point != given]
     assert len(points) == 11
     for point in points:
@@ -75,9 +78,13 @@ def test_a_knob_that_is_none(plan, name, device, said):
         plan_for_trials(plan.config, (name,), device)
 
 
+def _environment(job, device):
+    return environment(job, this_machine(device), synthetic_data=False)
+
+
 def identity(text, target, device="cpu"):
     made = plan_for_trials(read_config("a.toml", text.encode(), target), (), device)
-    return study_name(made, made.about(**circumstances(made.config.job, device)))
+    return study_name(made, made.about(**_environment(made.config.job, device)))
 
 
 def test_a_study_is_of_one_target_machine_and_data_set(tmp_path, monkeypatch):
@@ -150,14 +157,14 @@ def test_why_trials_train_on_synthetic_data(project, data, why):
     root = project({"a.toml": f"{PATH.read_text()}{data}"})
     (root / "tokens.npy").touch()
     config = read_config("a.toml", Path("a.toml").read_bytes(), Target("", 1))
-    assert synthetic_data(config) == why
+    assert why_synthetic_data(config) == why
 
 
 def test_replicas_without_shards_are_shards(project):
     text = PATH.read_text().replace("dp_shard = -1", "dp_shard = 1\ndp_replicate = 4")
     target = Target("", 4, "", "--world-size")
     config = read_config("a.toml", text.encode(), target)
-    assert ranks(config) == 4
+    assert ranks_of_trial(config) == 4
 
 
 @pytest.mark.parametrize(
@@ -176,14 +183,14 @@ def test_fp8_is_offered_to_a_bf16_config_that_allows_it(gpu, allow, offered):
     made = plan_for_trials(config, allow, "cpu")
     knob = made.space.knob("precision")
     assert (knob.values, knob.frozen) == (offered, not allow)
-    assert made.space.value(made.given, "precision") == "bf16"
+    assert made.space.value(made.baseline, "precision") == "bf16"
 
 
-def test_fp8_is_not_tried_on_a_gpu_without_it(tmp_path, monkeypatch):
+def test_fp8_is_not_tried_on_a_gpu_without_it():
     text = PATH.read_text().replace('"fp8"', '"bf16"')
     config = read_config("a.toml", text.encode(), Target("h200", 1, "--gpu"))
-    install(tmp_path, monkeypatch, name="NVIDIA A100-SXM4-80GB")
-    made = plan_for_trials(config, ("precision",), "cuda")
+    gpu = "NVIDIA A100-SXM4-80GB"
+    made = plan_for_trials(config, ("precision",), "cuda", gpu)
     assert made.space.knob("precision").values == ("bf16",)
 
 

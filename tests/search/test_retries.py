@@ -5,12 +5,12 @@ import pytest
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.outcome import Finding, machine_findings
-from fp8tune.search.recorded import alone
+from fp8tune.search.recorded import usable_records
 from fp8tune.search.retries import (
-    counting,
-    retried_settings,
+    count_retried_settings,
     retries_all,
-    uncharged_s,
+    trials_that_count,
+    uncharged_seconds,
 )
 from fp8tune.search.study import Study
 from fp8tune.trials.trial import trial_from_data
@@ -49,14 +49,14 @@ FAILED = ((0, GIVEN, "compile"), (0, BEST, "user"))
     ],
 )
 def test_which_trials_count(told, now, counted):
-    assert [trial.number for trial in counting(known(*told), now)] == counted
+    assert [trial.number for trial in trials_that_count(known(*told), now)] == counted
 
 
 def test_only_processes_in_which_a_setting_ran_are_charged():
     trials = known(*FAILED)
-    assert (uncharged_s(trials, 0), uncharged_s(trials, 1)) == (0.0, 120.0)
+    assert (uncharged_seconds(trials, 0), uncharged_seconds(trials, 1)) == (0.0, 120.0)
     trials = known(*FAILED, (1, GIVEN, "ok"), (1, BEST, "user"))
-    assert uncharged_s(trials, 1) == uncharged_s(trials, 2) == 120.0
+    assert uncharged_seconds(trials, 1) == uncharged_seconds(trials, 2) == 120.0
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,10 @@ def test_what_to_do_where_nothing_ran(told, said):
 
 def test_what_failed_once_beside_what_ran_is_counted():
     trials = known((0, GIVEN, "ok"), (0, BEST, "hang"), (0, OTHER, "oom"))
-    assert (retried_settings(trials, 0), retried_settings(trials, 1)) == (0, 1)
+    assert (count_retried_settings(trials, 0), count_retried_settings(trials, 1)) == (
+        0,
+        1,
+    )
 
 
 def taken_up(study, records, budget=7200.0):
@@ -157,5 +160,5 @@ def test_processes_are_told_apart_on_disk(tmp_path):
 
 def test_a_replay_leaves_out_what_had_passed():
     trials = known((0, GIVEN, "user", DATA), (0, BEST, "compile"), (1, GIVEN, "ok"))
-    assert alone(trials) == ([trials[1].record, trials[2].record], [])
-    assert alone(trials[::-1])[0] == [trials[2].record, trials[1].record]
+    assert usable_records(trials) == ([trials[1].record, trials[2].record], [])
+    assert usable_records(trials[::-1])[0] == [trials[2].record, trials[1].record]

@@ -17,7 +17,7 @@ def contents(folder):
 
 def test_what_a_search_wrote_comes_back(tmp_path):
     found = load_study(study(tmp_path / "s"))
-    assert (found.name, found.plan.given) == ("s", GIVEN)
+    assert (found.name, found.plan.baseline) == ("s", GIVEN)
     assert found.plan.space.knobs == KNOBS
     assert found.plan.config.data == CONFIG.encode()
     assert found.plan.config.job.target[:2] == ("h200", 1)

@@ -6,7 +6,7 @@ from fp8tune.search.confirm import again
 from fp8tune.search.outcome import decide
 from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
 
-EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.twin(BEST): 80.0, TWIN: 70.0}
+EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.in_bf16(BEST): 80.0, TWIN: 70.0}
 
 
 @pytest.mark.parametrize("begins", range(12))

@@ -42,12 +42,12 @@ def test_only_what_exists_is_offered():
 
 
 def test_twins():
-    assert SPACE.twin(GIVEN) == TWIN
-    assert SPACE.twin(TWIN) is None
+    assert SPACE.in_bf16(GIVEN) == TWIN
+    assert SPACE.in_bf16(TWIN) is None
     assert SPACE.with_precision(TWIN, "fp8") == GIVEN
     assert SPACE.with_precision(GIVEN, "fp16") is None
-    assert Space(KNOBS, [GIVEN]).twin(GIVEN) is None
-    assert Space(KNOBS[:3]).twin(GIVEN[:3]) is None
+    assert Space(KNOBS, [GIVEN]).in_bf16(GIVEN) is None
+    assert Space(KNOBS[:3]).in_bf16(GIVEN[:3]) is None
 
 
 def test_cells_leave_out_the_batch():

@@ -126,7 +126,7 @@ def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected)
 
 
 def test_bf16_that_lacks_memory_is_no_reference():
-    best = SPACE.twin(BEST)
+    best = SPACE.in_bf16(BEST)
     found = decide(
         SPACE,
         GIVEN,

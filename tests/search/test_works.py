@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.works import closed
+from fp8tune.search.retries import needs_no_trial
 from fp8tune.trials.space import Knob, Space
 from tests.search.tries import BEST, GIVEN, KNOBS, SPACE, ran
 
@@ -27,13 +27,13 @@ def runs(*pairs):
     ],
 )
 def test_what_was_tried_is_closed_unless_it_may_pass(outcomes, shut):
-    tell = closed(SPACE, runs(*((GIVEN, outcome) for outcome in outcomes)))
+    tell = needs_no_trial(SPACE, runs(*((GIVEN, outcome) for outcome in outcomes)))
     assert tell(GIVEN) == shut
     assert not tell(BEST)
 
 
 def test_a_larger_batch_than_one_without_memory_is_closed_in_its_cell():
-    tell = closed(SPACE, runs(((2, 1, 1, 1), "oom"), ((3, 0, 1, 1), "oom")))
+    tell = needs_no_trial(SPACE, runs(((2, 1, 1, 1), "oom"), ((3, 0, 1, 1), "oom")))
     assert [tell((batch, 1, 1, 1)) for batch in range(4)] == [False, False, True, True]
     assert [tell((batch, 0, 1, 1)) for batch in range(4)] == [False] * 3 + [True]
     assert not tell((3, 1, 0, 1))
@@ -52,7 +52,7 @@ def test_a_larger_batch_than_one_without_memory_is_closed_in_its_cell():
 )
 def test_a_cell_in_which_nothing_runs_is_closed(outcomes, shut):
     pairs = (((batch, 1, 1, 1), outcome) for batch, outcome in enumerate(outcomes))
-    tell = closed(SPACE, runs(*pairs))
+    tell = needs_no_trial(SPACE, runs(*pairs))
     assert tell((3, 1, 1, 1)) == shut
     assert not tell((3, 0, 1, 1))
 
@@ -60,29 +60,17 @@ def test_a_cell_in_which_nothing_runs_is_closed(outcomes, shut):
 def test_without_batches_no_cell_is_closed():
     space = Space(KNOBS[1:3])
     tried = [(p, ran(p, outcome="compile", space=space)) for p in ((0, 0), (0, 1))]
-    assert not closed(space, tried)((1, 1))
+    assert not needs_no_trial(space, tried)((1, 1))
 
 
 def test_a_larger_batch_than_one_that_nearly_filled_the_gpu_is_closed():
     full = ran((1, 1, 1, 1), reserved_gib=130.0, more={"capacity_gib": 139.8})
-    tell = closed(SPACE, [((1, 1, 1, 1), full)])
+    tell = needs_no_trial(SPACE, [((1, 1, 1, 1), full)])
     assert [tell((batch, 1, 1, 1)) for batch in range(4)] == [False, True, True, True]
     assert not tell((3, 0, 1, 1))
 
 
-@pytest.mark.parametrize(
-    ("reserved", "usable", "shut"),
-    [(30.0, 76.0, False), (70.0, 76.0, True), (30.0, 0.0, True), (0.0, 76.0, True)],
-)
-def test_retries_on_a_gpu_that_is_not_full_close_no_larger_batch(
-    reserved, usable, shut
-):
-    full = ran(GIVEN, reserved_gib=reserved, more={"alloc_retries": 3})
-    tell = closed(SPACE, [(GIVEN, full)], usable)
-    assert (tell(GIVEN), tell(BEST)) == (True, shut)
-
-
 def test_a_batch_that_is_no_number_closes_only_itself():
     space = Space([Knob("train.batch_size", ("a", 4), "micro_batch")])
-    tell = closed(space, [((0,), ran((0,), outcome="oom", space=space))])
+    tell = needs_no_trial(space, [((0,), ran((0,), outcome="oom", space=space))])
     assert (tell((0,)), tell((1,))) == (True, False)

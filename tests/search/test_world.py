@@ -3,8 +3,7 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.plan import read_config
-from fp8tune.search.world import larger, standing
+from fp8tune.search.plan import read_config, world_size_note, world_size_warning
 
 TITLE = "# Llama-3 7B - 16 GPUs (4 nodes x 4), FP8\n"
 SAID = "# fp8tune: world-size=8\n"
@@ -42,4 +41,4 @@ FOR_MORE = (
 )
 def test_how_many_gpus_trials_stand_for(header, more, target, stands, warning):
     config = read_config("a.toml", f"{header}{CONFIG}{more}".encode(), target, "", 1)
-    assert (standing(config), larger(config)) == (stands, warning)
+    assert (world_size_note(config), world_size_warning(config)) == (stands, warning)

@@ -1,6 +1,6 @@
 """Spaces, records and trials as many tests of the search use them."""
 
-from fp8tune.search.strategy import Proposal
+from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.record import Record, from_data
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import Trial, trial_from_data
@@ -70,12 +70,12 @@ class InOrder:
         done = sum(trial.stage == "search" for trial in trials)
         if done == len(self.points):
             return None
-        return Proposal(self.points[done], "search", "in order")
+        return PlannedTrial(self.points[done], "search", "in order")
 
-    def left(self, _trials):
+    def propose_untested(self, _trials):
         return None
 
-    def leaves(self, _trials):
+    def has_risky_gain(self, _trials):
         return False
 
 

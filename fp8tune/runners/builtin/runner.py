@@ -142,7 +142,7 @@ class Builtin:
         found = for_all_ranks(found, self.job(knobs), spec.dp_shard)
         return with_interval_and_energy(found, spec.dp_shard)
 
-    def learn(
+    def train_for_losses(
         self, knobs: dict[str, Any], loss_run: LossRun, deadline_s: float
     ) -> Record:
         """Train one setting for its losses, in a process of its own."""

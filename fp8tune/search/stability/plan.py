@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
-from fp8tune.search.plan import Config, warmup_names
+from fp8tune.search.plan import TrainConfig, warmup_names
 from fp8tune.search.stability.compare import (
     MAX_SEEDS,
     SEEDS,
@@ -64,7 +64,7 @@ class Conditions(NamedTuple):
 
 
 def conditions_for_trials(
-    config: Config, allow: Sequence[str], ranks: int
+    config: TrainConfig, allow: Sequence[str], ranks: int
 ) -> Conditions:
     """Return the conditions of trials that run one of so many ranks."""
     refusal = ""
@@ -84,7 +84,7 @@ def conditions_for_trials(
 
 
 def conditions_for_replay(
-    config: Config,
+    config: TrainConfig,
     loss_records: Sequence[Record],
     allow: Sequence[str],
     can_run: Callable[[dict[str, Any], LossRun], bool],

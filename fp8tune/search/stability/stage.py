@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeGuard
 from fp8tune.search.stability import plan
 from fp8tune.search.stability.compare import LossCurve, loss_curve
 from fp8tune.search.stability.findings import curves_by_setting, fp8_setting
-from fp8tune.search.strategy import Proposal
+from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
@@ -35,7 +35,7 @@ class Stage(NamedTuple):
             return self._remaining(trials, point, cost)
         return plan.reserve(cost, self.budget)
 
-    def started(self, trials: Sequence[Trial], left: float) -> Proposal | None:
+    def started(self, trials: Sequence[Trial], left: float) -> PlannedTrial | None:
         """Return the next run of a comparison that was started and is not finished."""
         settings = curves_by_setting(self.space, trials)
         runs = (self.next(trials, point, left) for point in settings)
@@ -43,7 +43,7 @@ class Stage(NamedTuple):
 
     def next(
         self, trials: Sequence[Trial], point: Point | None, left: float
-    ) -> Proposal | None:
+    ) -> PlannedTrial | None:
         """Return the next run at a setting; ``None`` if none is needed or none fits."""
         if not self._is_fp8(point) or self._obstacle(trials, point):
             return None
@@ -59,7 +59,7 @@ class Stage(NamedTuple):
         seed, warmup, steps, *_ = run.loss_run
         how = f"{run.precision}, seed {seed}, warmup {warmup}, {steps} steps"
         reason = f"does FP8 learn as bf16? {how}"
-        return Proposal(run.point, "stability", reason, run.loss_run)
+        return PlannedTrial(run.point, "stability", reason, run.loss_run)
 
     def limit(
         self, trials: Sequence[Trial], point: Point, run: LossRun, left: float

@@ -87,7 +87,7 @@ HOW = LossRun(7, 2, 5, 4)
 
 
 def test_a_run_of_its_own_process():
-    found = runner().learn({PRECISION: "fp8"}, HOW, 300)
+    found = runner().train_for_losses({PRECISION: "fp8"}, HOW, 300)
     assert found.ok, found.message
     made = loss_curve(found, "fp8")
     assert (made.loss_run, len(made.losses), len(made.grad_norms)) == (HOW, 5, 5)
@@ -99,7 +99,9 @@ def test_a_run_of_its_own_process():
 
 def test_a_learning_rate_that_ends_in_nan(in_this_process):
     text = SMALL.replace("lr = 0.003", "lr = 1e18")
-    found = runner(text).learn({PRECISION: "bf16"}, HOW._replace(steps=12), 300)
+    found = runner(text).train_for_losses(
+        {PRECISION: "bf16"}, HOW._replace(steps=12), 300
+    )
     assert found.outcome == "nan"
     made = loss_curve(found, "bf16")
     assert made.nan
@@ -107,14 +109,14 @@ def test_a_learning_rate_that_ends_in_nan(in_this_process):
 
 
 def test_a_run_without_time_is_no_curve():
-    found = runner().learn({PRECISION: "bf16"}, HOW, 0.3)
+    found = runner().train_for_losses({PRECISION: "bf16"}, HOW, 0.3)
     assert found.outcome == "launch"
     assert found.loss_run == HOW
     assert loss_curve(found, "bf16") is None
 
 
 def test_what_cannot_be_built_is_said():
-    found = runner(f"{SMALL}[distributed]\ntp = 2\n").learn({}, HOW, 300)
+    found = runner(f"{SMALL}[distributed]\ntp = 2\n").train_for_losses({}, HOW, 300)
     assert (found.outcome, found.loss_run) == ("launch", HOW)
 
 

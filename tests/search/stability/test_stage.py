@@ -31,7 +31,7 @@ class Learning(Replay):
     outcome = ""
     cost_s = 20.0
 
-    def learn(self, knobs, loss_run, deadline_s):
+    def train_for_losses(self, knobs, loss_run, deadline_s):
         point = self.space.point(knobs)
         precision = self.space.value(point, "precision")
         fp8 = precision == "fp8"
@@ -248,10 +248,10 @@ def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
 
 def test_a_search_that_is_stopped_says_so():
     class Stopped(Learning):
-        def learn(self, knobs, loss_run, deadline_s):
+        def train_for_losses(self, knobs, loss_run, deadline_s):
             if loss_run.seed > FIRST_SEED:
                 raise KeyboardInterrupt
-            return super().learn(knobs, loss_run, deadline_s)
+            return super().train_for_losses(knobs, loss_run, deadline_s)
 
     found, study = searched(Stopped)
     assert (found.chosen, stages(study)[1]) == (BEST, 2)

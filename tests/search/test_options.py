@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.find import NotOne, find_config
+from fp8tune.search.options import CannotSearch, find_config
 
 CONFIG = "[train]\nbatch_size = 1\n[scheduler]\nwarmup_steps = 10\n"
 FRAGMENT = "dim = 64\nn_layers = 2\nn_heads = 4\n"
@@ -60,13 +60,13 @@ def test_the_named_one(project, monkeypatch):
 )
 def test_none_or_several(project, files, said):
     project(files)
-    with pytest.raises(NotOne, match=said):
+    with pytest.raises(CannotSearch, match=said):
         find_config()
 
 
 def test_a_list_stays_short(project):
     project({f"{number:03}.toml": CONFIG for number in range(50)})
-    with pytest.raises(NotOne, match=r"019.toml, \.\.\.$"):
+    with pytest.raises(CannotSearch, match=r"019.toml, \.\.\.$"):
         find_config()
 
 

@@ -8,10 +8,16 @@ import pytest
 
 from fp8tune import __version__
 from fp8tune.search.calibrate import keep, measured
-from fp8tune.search.near import found_in, nearest
+from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.plan import CannotPlan
-from fp8tune.search.start import Start, start, strategy
 from fp8tune.search.study import Study
+from fp8tune.search.warm_start import (
+    WarmStart,
+    choose_start,
+    compare_study,
+    similar_studies,
+    trials_of_start,
+)
 from tests.report.studies import FOUND, H200, MINE, WHOLE, config, plan, told
 from tests.search.tries import BEST, but
 
@@ -44,10 +50,10 @@ def studies(tmp_path):
 
 def begun(studies, asked="", made=MINE, **about):
     here = made.about(**{**HERE, **about})
-    return start(made, here, os.path.join(studies, "own"), studies, asked)
+    return choose_start(made, here, os.path.join(studies, "own"), studies, asked)
 
 
-def test_a_near_study_is_started_from_and_named(studies):
+def test_a_similar_study_is_started_from_and_named(studies):
     folder = studies()
     found = begun(folder)
     assert found[:3] == (
@@ -55,10 +61,10 @@ def test_a_near_study_is_started_from_and_named(studies):
         len(WHOLE),
         "starts from old: same GPU and versions; layers 32 instead of 24",
     )
-    guide = strategy(
-        MINE, MINE.about(**HERE), found, "tokens-per-second", Study(MINE.space)
-    )
-    past = [(one.params, one.outcome, one.tokens_per_second) for one in guide.earlier]
+    past = [
+        (one.params, one.outcome, one.tokens_per_second)
+        for one in trials_of_start(MINE, MINE.about(**HERE), found, SPEED)
+    ]
     assert past == [
         (record.knobs, record.outcome, record.tokens_per_second) for _, record in WHOLE
     ]
@@ -69,34 +75,31 @@ def test_a_rehearsal_starts_from_one_on_the_same_cpu(studies):
     here = {"device": "cpu", "machine": "EPYC, 2 cores", "driver": ""}
     folder = studies(**here)
     said = "starts from old: same CPU and versions; layers 32 instead of 24"
-    assert begun(folder, **here).said == said
-    assert begun(folder, **here | {"machine": "EPYC, 4 cores"}) == Start()
+    assert begun(folder, **here).note == said
+    assert begun(folder, **here | {"machine": "EPYC, 4 cores"}) == WarmStart()
 
 
-ENERGY = "tokens-per-joule"
-
-
-def test_only_trials_that_tell_the_aim_are_evidence_of_it(studies):
+def test_only_trials_that_tell_the_objective_are_evidence_of_it(studies):
     """A trial whose watts are not known did not fail."""
     watts = [
         (stage, but(record, tokens_per_joule=2.0)) for stage, record in WHOLE[5:]
     ]  # the confirmation
     folder = studies(pairs=[*WHOLE[:5], *watts])
     found = begun(folder, objective=ENERGY)
-    past = strategy(MINE, MINE.about(**HERE), found, ENERGY, Study(MINE.space)).earlier
+    past = trials_of_start(MINE, MINE.about(**HERE), found, ENERGY)
     speeds = [one.tokens_per_second for one in past]
     assert speeds == [0.0] + [2.0] * len(watts)  # what ran out of memory, still
     assert [one.outcome for one in past][:2] == ["oom", "ok"]
 
 
-def test_a_study_that_tells_nothing_of_the_aim_is_none(studies):
+def test_a_study_that_tells_nothing_of_the_objective_is_none(studies):
     assert begun(studies(), objective=ENERGY).study == ""
     with pytest.raises(CannotPlan, match="do not tell their tokens per joule"):
         begun(studies(), "old", objective=ENERGY)
 
 
 def test_the_same_model_is_said_to_be(studies):
-    assert begun(studies(text=config())).said.endswith("; the same model")
+    assert begun(studies(text=config())).note.endswith("; the same model")
 
 
 @pytest.mark.parametrize(
@@ -108,8 +111,8 @@ def test_the_same_model_is_said_to_be(studies):
 )
 def test_another_model_is_not_the_same(studies, keys, said):
     found = begun(studies(text=config(**{"[model]": f"[model]\n{keys}"})))
-    assert said in found.said
-    assert "the same model" not in found.said
+    assert said in found.note
+    assert "the same model" not in found.note
 
 
 @pytest.mark.parametrize(
@@ -129,15 +132,15 @@ def test_another_model_is_not_the_same(studies, keys, said):
         {"pairs": []},
     ],
 )
-def test_what_is_not_near(studies, how):
-    assert begun(studies(**how)) == Start()
+def test_what_is_not_similar(studies, how):
+    assert begun(studies(**how)) == WarmStart()
 
 
 @pytest.mark.parametrize("name", ["torch", "torchao", "driver", "allocator", "fp8tune"])
 def test_what_is_stale_is_said_and_not_used(studies, name):
     found = begun(studies(**{name: "0.0.9"}))
     said = f"old is not used: it was measured with {name} 0.0.9; here is {HERE[name]}"
-    assert (found.study, found.said) == ("", said)
+    assert (found.study, found.note) == ("", said)
 
 
 def test_the_nearest_is_taken_and_a_stale_one_not_before_it(studies):
@@ -145,22 +148,25 @@ def test_the_nearest_is_taken_and_a_stale_one_not_before_it(studies):
     studies("far", text=config(layers=20))
     folder = studies("near", text=config(layers=28))
     assert begun(folder).study == os.path.join(folder, "near")
-    names = [one.study.name for one in nearest(MINE, MINE.about(**HERE), folder, "own")]
+    names = [
+        one.study.name
+        for one in similar_studies(MINE, MINE.about(**HERE), folder, "own")
+    ]
     assert names == ["near", "far", "same"]
 
 
 def test_its_own_folder_is_no_other_study(studies):
     folder = studies("own", text=config())
-    assert nearest(MINE, MINE.about(**HERE), folder, f"{folder}/own") == []
+    assert similar_studies(MINE, MINE.about(**HERE), folder, f"{folder}/own") == []
 
 
 def test_none_is_none_and_a_replay_asks_for_one(studies):
     folder = studies()
     assert begun(folder, "none").study == ""
     replays = studies("again", text=config(), records="x")
-    assert begun(replays, records="y") == Start()
+    assert begun(replays, records="y") == WarmStart()
     found = begun(replays, "again", records="y")
-    assert found.said == "starts from again: another replay; the same model"
+    assert found.note == "starts from again: another replay; the same model"
 
 
 @pytest.mark.parametrize(
@@ -186,14 +192,11 @@ def test_a_search_that_goes_on_keeps_its_start(studies):
     folder = studies()
     first = begun(folder)
     own = Study(MINE.space, os.path.join(folder, "own"))
-    own.describe(MINE.about(**HERE, start=first.about()))
+    own.describe(MINE.about(**HERE, start=first.data()))
     studies("nearer", text=config())
     assert begun(folder) == first
     shutil.rmtree(first.study)
-    guide = strategy(
-        MINE, MINE.about(**HERE), begun(folder), "tokens-per-second", Study(MINE.space)
-    )
-    assert guide.earlier == []
+    assert trials_of_start(MINE, MINE.about(**HERE), begun(folder), SPEED) == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +204,7 @@ def test_a_search_that_goes_on_keeps_its_start(studies):
 )
 def test_a_start_that_anybody_wrote(studies, start):
     folder = studies("own", start=start)
-    assert begun(folder) == Start()
+    assert begun(folder) == WarmStart()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 10**5 + "\n", "nonsense\nnonsense\n"])
@@ -209,14 +212,14 @@ def test_studies_that_cannot_be_read_are_passed_over(studies, text):
     folder = studies()
     with open(f"{folder}/old/study.journal", "w") as file:
         file.write(text)
-    assert begun(folder) == Start()
+    assert begun(folder) == WarmStart()
 
 
 def test_a_fifo_is_no_study(studies):
     folder = studies()
     os.unlink(f"{folder}/old/study.journal")
     os.mkfifo(f"{folder}/old/study.journal")
-    assert begun(folder) == Start()
+    assert begun(folder) == WarmStart()
 
 
 def test_only_for_this_gpu_and_these_versions_runs_correct_the_estimate(tmp_path):
@@ -240,7 +243,7 @@ def test_only_for_this_gpu_and_these_versions_runs_correct_the_estimate(tmp_path
 
 def test_calibration_that_cannot_be_read_is_said(tmp_path):
     (tmp_path / "calibration.jsonl").write_text("nonsense\n")
-    said = begun(str(tmp_path)).said
+    said = begun(str(tmp_path)).note
     assert said.startswith("the estimate is not corrected: ")
     assert said.endswith("calibration.jsonl:1: no measured run")
     odd = keep(str(tmp_path), MINE.config.job, [told(BEST, 150)])
@@ -249,6 +252,6 @@ def test_calibration_that_cannot_be_read_is_said(tmp_path):
 
 def test_what_is_written_is_read_again(studies):
     found = begun(studies())
-    said = json.loads(json.dumps(found.about()))
+    said = json.loads(json.dumps(found.data()))
     assert said["trials"] == len(WHOLE)
-    assert found_in(said["study"], MINE, MINE.about(**HERE)).wrong == ""
+    assert compare_study(said["study"], MINE, MINE.about(**HERE)).wrong == ""

@@ -1,21 +1,22 @@
-"""Tokens per joule as the aim of a search."""
+"""Tokens per joule as the objective of a search."""
 
 import re
 
 import pytest
 
 from fp8tune.runners.driver import current
-from fp8tune.search.aim import (
-    AIMS,
+from fp8tune.search.machine import check_watts
+from fp8tune.search.objective import (
     ENERGY,
+    OBJECTIVES,
     SPEED,
-    aimed,
-    check_machine,
+    by_objective,
     check_records,
     tokens_per_joule,
 )
 from fp8tune.search.outcome import decide
 from fp8tune.search.plan import CannotPlan
+from fp8tune.search.session import this_machine
 from tests.runners.fake_nvml import install
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, confirmed, ran, trials
 
@@ -35,11 +36,12 @@ TRIED = trials(
 
 
 @pytest.mark.parametrize(
-    ("aim", "chosen", "speed"), [(SPEED, BEST, 150), (ENERGY, OTHER, 90)]
+    ("objective", "chosen", "speed"), [(SPEED, BEST, 150), (ENERGY, OTHER, 90)]
 )
-def test_the_aim_decides_and_speeds_stay_speeds(aim, chosen, speed):
-    found = decide(SPACE, GIVEN, TRIED, 1.0, aim)
-    assert (found.chosen, found.verdict, found.objective) == (chosen, "faster", aim)
+def test_the_objective_decides_and_speeds_stay_speeds(objective, chosen, speed):
+    found = decide(SPACE, GIVEN, TRIED, 1.0, objective)
+    assert (found.chosen, found.verdict) == (chosen, "faster")
+    assert found.objective == objective
     assert (found.speed.chosen.value, found.speed.baseline.value) == (speed, 100)
     best = {BEST: 8.0, OTHER: 13.0}[chosen]
     assert (found.energy.chosen.value, found.energy.baseline.value) == (best, 10.0)
@@ -47,7 +49,7 @@ def test_the_aim_decides_and_speeds_stay_speeds(aim, chosen, speed):
 
 @pytest.mark.parametrize("value", [None, 0, -1, "9", True])
 def test_unknown_watts_are_no_measurement(value):
-    (trial,) = aimed(trials(("search", efficient(BEST, 150, value))), ENERGY)
+    (trial,) = by_objective(trials(("search", efficient(BEST, 150, value))), ENERGY)
     assert not trial.record.ok
     with pytest.raises(CannotPlan, match=r"1 trial of the records .* leave these out"):
         check_records(ENERGY, [efficient(BEST, 150, value)])
@@ -75,26 +77,33 @@ def test_energy_that_contradicts_itself_is_refused(each, power, said):
         check_records(ENERGY, [record])
 
 
+def test_the_objective_is_applied_once():
+    """What it returns tells no tokens per joule that another pass could take."""
+    (trial,) = by_objective(trials(("search", efficient(BEST, 150, 8.0))), ENERGY)
+    assert (trial.record.ok, trial.record.tokens_per_second) == (True, 8.0)
+    assert tokens_per_joule(trial.record) == 0
+
+
 def test_what_failed_stays_so():
     failed = trials(("search", ran(BEST, outcome="oom")))
-    assert aimed(failed, ENERGY) == failed
+    assert by_objective(failed, ENERGY) == failed
     check_records(ENERGY, [trial.record for trial in (*TRIED, *failed)])
 
 
-@pytest.mark.parametrize("aim", AIMS)
-def test_a_rehearsal_knows_no_watts(aim):
-    if aim == SPEED:
-        check_machine(aim, "cpu")
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_rehearsal_knows_no_watts(objective):
+    if objective == SPEED:
+        check_watts(objective, this_machine("cpu", watts=True))
     else:
         with pytest.raises(CannotPlan, match="no watts"):
-            check_machine(aim, "cpu")
+            check_watts(objective, this_machine("cpu", watts=True))
 
 
 def test_a_gpu_without_watts(tmp_path, monkeypatch):
     tell = install(tmp_path, monkeypatch, milliwatts=None)
-    check_machine(ENERGY, "cuda")  # its energy is counted
+    check_watts(ENERGY, this_machine("cuda", watts=True))  # its energy is counted
     tell(counter_watts=None)
     current().look()  # the one that was on its way
-    check_machine(SPEED, "cuda")
+    check_watts(SPEED, this_machine("cuda"))
     with pytest.raises(CannotPlan, match="does not tell this GPU's watts"):
-        check_machine(ENERGY, "cuda")
+        check_watts(ENERGY, this_machine("cuda", watts=True))

@@ -1,8 +1,7 @@
-"""Comments of the user's that speak of a value which the search has changed.
+"""Which of the user's comments still speak of a value that the search has changed.
 
-Lint finds the sentences that it is sure of; these are looser, and only pointed out: a
-comment behind a changed key with its old value in it, and one that names a changed
-setting with its old value.
+Lint finds the sentences that are surely wrong. These are looser, and only pointed out:
+a comment behind a changed key, or one that names its setting, with the old value in it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ MODES = {
 BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
-class Change(NamedTuple):
-    """A key whose value the search has changed, and what it is to a job."""
+class ChangedKey(NamedTuple):
+    """A key whose value the search has changed, and the job's field that it sets."""
 
     key: str
     role: str
@@ -42,8 +41,10 @@ class Change(NamedTuple):
     now: Any
 
 
-def stale(path: str, after: bytes, changes: Sequence[Change]) -> Iterator[str]:
-    """One line for each comment of the tuned config that may no longer hold."""
+def stale_comments(
+    path: str, after: bytes, changes: Sequence[ChangedKey]
+) -> Iterator[str]:
+    """Yield one line for each comment of the tuned config that may no longer hold."""
     document = parse(after)
     lines = {
         change.key: document.lines.position(keys[0])[0]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fp8tune.search.stale import Change, stale
+from fp8tune.search.stale_comments import ChangedKey, stale_comments
 
-BATCH = Change("train.batch_size", "micro_batch", 2, 8)
-ACCUMULATION = Change("train.grad_accum_steps", "grad_accum", 4, 1)
-COMPILE = Change("train.compile_model", "compile", True, False)
-AC = Change("train.activation_checkpointing", "ac", "full", "none")
+BATCH = ChangedKey("train.batch_size", "micro_batch", 2, 8)
+ACCUMULATION = ChangedKey("train.grad_accum_steps", "grad_accum", 4, 1)
+COMPILE = ChangedKey("train.compile_model", "compile", True, False)
+AC = ChangedKey("train.activation_checkpointing", "ac", "full", "none")
 CHANGES = (BATCH, ACCUMULATION, COMPILE, AC)
 FILE = """\
 # {header}
@@ -23,7 +23,7 @@ activation_checkpointing = "none"
 
 def lines(header="", behind="", elsewhere=""):
     text = FILE.format(header=header, behind=behind, elsewhere=elsewhere)
-    return list(stale("a.toml", text.encode(), CHANGES))
+    return list(stale_comments("a.toml", text.encode(), CHANGES))
 
 
 @pytest.mark.parametrize(

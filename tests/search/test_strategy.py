@@ -9,10 +9,10 @@ from benchmarks.search import budgets
 from benchmarks.search.landscape import estimate, world
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import CORRECTED, flat
-from fp8tune.search.sampled import Sampled
+from fp8tune.search.prior import CORRECTED, no_prior
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.memory import PRIOR_ERROR
+from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Knob, Space
 from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran
@@ -20,11 +20,11 @@ from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran
 SEEDS = range(7000, 7005)
 
 
-def searched(place, prior=flat, card_gib=0.0, records=None):
+def searched(place, prior=no_prior, card_gib=0.0, records=None):
     """The study and the answer of a search on a landscape."""
     space, study = place.space, Study(place.space)
     runner = Replay(place.records() if records is None else records, space)
-    strategy = Sampled(study, place.given, prior, card_gib)
+    strategy = Strategy(study, place.given, prior, card_gib)
     limits = Limits(7200.0)
     found = Search(space, place.given, runner, strategy, study, limits).run()
     return study, found
@@ -35,12 +35,12 @@ def history(place):
     return searched(place)[0].trials
 
 
-def proposed(tried, space=SPACE, given=GIVEN, prior=flat):
+def proposed(tried, space=SPACE, given=GIVEN, prior=no_prior):
     """What the sampler proposes after trials, given as (stage, record)."""
     study = Study(space)
     for stage, record in tried:
         study.add(stage, record)
-    return Sampled(study, given, prior).propose(study.trials)
+    return Strategy(study, given, prior).propose(study.trials)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -86,7 +86,7 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
     space = Space(knobs, speeds)
     records = [ran(p, speed, space=space, **SMALL) for p, speed in speeds.items()]
     study, runner = Study(space), Replay(records, space)
-    strategy = Sampled(study, (0, 1), flat)
+    strategy = Strategy(study, (0, 1), no_prior)
     found = Search(space, (0, 1), runner, strategy, study, Limits(7200.0)).run()
     assert found.chosen == (1, 1)
 
@@ -149,7 +149,7 @@ def test_estimates_are_asked_for_once():
     asked = []
     expect = estimate(place, 0.1)
     study = Study(place.space)
-    strategy = Sampled(study, place.given, lambda p: asked.append(p) or expect(p))
+    strategy = Strategy(study, place.given, lambda p: asked.append(p) or expect(p))
     study.add("baseline", next(place.records()))
     for _ in range(2):
         strategy.propose(study.trials)

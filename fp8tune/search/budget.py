@@ -1,0 +1,169 @@
+"""A search's time: durations as text, how long trials may take, what was cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial
+
+MAX_S = 30 * 24 * 3600.0
+UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_FORM = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+LONGEST_S, PART = 900.0, 1 / 8
+"""The first trial gets so many seconds, or that part of the time left; twice as long
+after each trial that ran into it."""
+SHORT_S = 300.0
+"""The first trial gets at least this [s], whatever the budget."""
+SLACK = 3.0
+"""A trial gets so many times what the longest one like it took."""
+LEAST_S = 60.0
+"""Every trial gets at least this [s]."""
+TRIES = 4
+"""After so many trials in a row that built no model, none is expected to start."""
+FINAL_STAGES = ("confirm", "stability")
+"""Stages after which the search proposes nothing new."""
+LATE = ("hang", "compile", "launch")
+"""How a trial ends that was not done by its deadline."""
+
+
+class BadDuration(Exception):
+    """A text that is no duration, or none to search for; says what is wrong."""
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of ``90s``, ``30m``, ``2h`` or ``1h30m``.
+
+    Raises ``BadDuration``.
+    """
+    match = _FORM.fullmatch(text.strip().replace(" ", ""))
+    if match is None or not any(match.groups()):
+        raise BadDuration(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+    parts = zip(match.groups(), UNITS_S.values(), strict=True)
+    seconds = sum(float(number) * unit for number, unit in parts if number)
+    if not 0 < seconds <= MAX_S:
+        raise BadDuration(f"{text!r}: more than nothing and at most 30 days")
+    return seconds
+
+
+def show_duration(seconds: float) -> str:
+    """Return a duration for people: ``45 s``, ``12 min``, ``1 h 30 min``."""
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def typed(seconds: float) -> str:
+    """Return whole minutes as an option takes them: ``45m``, ``2h``, ``2h30m``."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours}h" * bool(hours) + f"{minutes}m" * bool(minutes or not hours)
+
+
+def trial_deadline(
+    space: Space, trials: Sequence[Trial], point: Point, left: float
+) -> float:
+    """Return how long a trial of a setting may take, at most the ``left`` seconds.
+
+    Trials are alike if both are compiled or neither is. Until one like it has run, a
+    trial gets a third of the time left. Until any has run at all, it may go on for as
+    long as it makes steps: see ``deadline_while_stepping``.
+    """
+    like = _costs(space, trials, point)
+    every = [trial.record.cost_s for trial in trials if trial.record.ok]
+    if like:
+        allowed = max(LEAST_S, SLACK * max(like))
+    elif every:
+        allowed = max(left / 3, SLACK * max(every))
+        allowed = min(allowed, max(LONGEST_S / 2, 2 * SLACK * max(every)))
+    else:
+        hung = sum(trial.record.outcome == "hang" for trial in trials)
+        patience = max(LONGEST_S, PART * left) * 2**hung
+        allowed = min(max(left / 3, SHORT_S), patience)
+    return min(left, allowed)
+
+
+def deadline_while_stepping(trials: Sequence[Trial], left: float) -> float:
+    """Return how long a trial may take while it makes steps; 0 for no longer [s].
+
+    A large model that steps slowly does not hang.
+    """
+    return 0.0 if any(trial.record.ok for trial in trials) else left
+
+
+def missed_deadline(record: Record, limit: float) -> bool:
+    """Whether a trial was given up at its deadline [s]."""
+    return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)
+
+
+def typical_cost(space: Space, trials: Sequence[Trial], point: Point) -> float:
+    """Return what a trial of a setting is likely to take [s]; 0 if unknown."""
+    own = [
+        trial.record.cost_s
+        for trial in trials
+        if trial.record.ok and space.point(trial.record.knobs) == point
+    ]
+    every = [trial.record.cost_s for trial in trials if trial.record.ok]
+    return max(own or _costs(space, trials, point) or every or [0.0])
+
+
+def _costs(space: Space, trials: Sequence[Trial], point: Point) -> list[float]:
+    """Return what the trials like one of a setting took [s]."""
+    place = space.place("compile")
+    return [
+        trial.record.cost_s
+        for trial in trials
+        if trial.record.ok
+        and (place is None or space.point(trial.record.knobs)[place] == point[place])
+    ]
+
+
+def counted_matmuls(space: Space, trials: Sequence[Trial], point: Point) -> int:
+    """Return the FP8 matmuls that a setting's last trial counted; 0 if none did."""
+    own = (t.record for t in reversed(trials) if t.record.ok)
+    counts = (
+        record.float8_matmuls for record in own if space.point(record.knobs) == point
+    )
+    return next(filter(None, counts), 0)
+
+
+def is_cut_off(record: Record, left: float) -> bool:
+    """Whether a trial took all ``left`` seconds of the budget and did not end."""
+    return record.outcome in LATE and record.cost_s >= left
+
+
+def time_to_model(trials: Iterable[Trial]) -> float:
+    """Return the seconds in which no trial gets as far as its model; 0 if unknown.
+
+    The shortest import, or the longest of those that did not end.
+    """
+    known = list(trials)
+    imports = [t.record.import_s for t in known if t.record.import_s]
+    lost = [t.record.cost_s for t in known if t.cut_off and t.record.never_began]
+    return min(imports) if imports else max(lost, default=0.0)
+
+
+def never_begins(trials: Sequence[Trial]) -> bool:
+    """Whether the last trials show that none starts any more: a GPU may break."""
+    last = [trial.record.never_began for trial in trials[-TRIES:]]
+    return len(last) == TRIES and all(last)
+
+
+def was_given_up(trial: Trial) -> bool:
+    """Whether a search with a larger budget tries a trial's setting again."""
+    return trial.stage == "search" and trial.is_of_budget
+
+
+def was_cut_short(trial: Trial, budget: float) -> bool:
+    """Whether a trial was given up for a smaller budget than there is now [s]."""
+    given_up = trial.stage not in FINAL_STAGES or trial.cut_off
+    return given_up and trial.budget_s < budget
+
+
+def has_ended(trials: Iterable[Trial], budget: float) -> bool:
+    """Whether a search with that budget [s] or more has come to its confirmation."""
+    return any(t.stage in FINAL_STAGES and t.budget_s >= budget for t in trials)

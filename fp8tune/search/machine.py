@@ -1,0 +1,171 @@
+"""The machine that runs a search's trials, as far as the search depends on it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+from fp8tune import __version__
+from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
+from fp8tune.facts.memory import GIB
+from fp8tune.job import Job, Unknown
+from fp8tune.search.budget import show_duration
+from fp8tune.search.objective import SPEED
+from fp8tune.search.plan import CannotPlan, TrainConfig
+
+STEPS, FASTER = 2, 10
+"""The steps of a rehearsal's shortest trial, and how many times faster than fp32 a CPU
+may multiply bf16: generous, so that no model is refused that would run."""
+
+
+class TrialMachine(NamedTuple):
+    """A machine on which trials run: by its GPU, or as a rehearsal by its CPU.
+
+    ``name`` is the GPU's or the CPU's, ``driver`` and ``allocator`` are of the GPU.
+    ``failure`` says why no GPU is known, ``""`` if there is none.
+    """
+
+    device: str
+    name: str = ""
+    driver: str = ""
+    allocator: str = ""
+    failure: str = ""
+    has_watts: bool = False
+
+    @property
+    def gpu(self) -> str:
+        """The driver's name of the GPU; ``""`` in a rehearsal."""
+        return self.name if self.device == "cuda" else ""
+
+
+def target_gpu(machine: TrialMachine, asked: str) -> str:
+    """Return the GPU that is asked for, else the machine's, by its name in our table.
+
+    ``""`` if that does not have it. Raises ``CannotPlan`` where there is no GPU.
+    """
+    rehearse = "or rehearse with --device cpu"
+    if not machine.name and machine.failure:
+        raise CannotPlan(f"{machine.failure}; repair the driver, {rehearse}")
+    if not machine.name:
+        raise CannotPlan(f"no NVIDIA GPU found; run on a GPU node, {rehearse}")
+    try:
+        return resolve(asked or machine.name)
+    except UnknownGpu:
+        return ""
+
+
+def check_watts(objective: str, machine: TrialMachine) -> None:
+    """Raise ``CannotPlan`` where trials on a machine cannot tell the objective."""
+    if objective == SPEED or machine.has_watts:
+        return
+    if machine.device == "cpu":
+        raise CannotPlan(
+            f"--objective {objective}: a rehearsal on the CPU knows no watts"
+        )
+    raise CannotPlan(
+        f"--objective {objective}: the driver does not tell this GPU's watts; "
+        "see `nvidia-smi --query-gpu=power.draw --format=csv`"
+    )
+
+
+def check_host(config: TrainConfig, budget_s: float) -> None:
+    """Raise ``CannotPlan`` where this machine cannot rehearse the model in the budget.
+
+    A trial builds its weights in fp32: those of one rank, or all if they are tied
+    (``convert.build``). It takes two optimizer steps or more.
+    """
+    why = ""
+    with suppress(Unknown, ValueError, OSError):
+        job = config.job
+        ranks = 1 if job["tied_embeddings"] else job["shards"]
+        needed = 4 * job["params.decoder"] / ranks / GIB
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+        if needed > memory:
+            why = f"its weights need {needed:.0f} GiB and this machine has {memory:.0f}"
+        step_s = job["gemm.flops"] * job["grad_accum"] / (FASTER * _fp32_flops())
+        if not why and STEPS * step_s > budget_s:
+            why = f"one step takes this CPU {show_duration(step_s)} or more"
+    if why:
+        small = "rehearse a small model, such as configs/rehearsal_cpu.toml"
+        raise CannotPlan(f"{config.path}: {why}; {small}")
+
+
+def _fp32_flops() -> float:
+    """Measure how fast this CPU multiplies matrices in fp32 [FLOP/s]."""
+    import numpy as np
+
+    size = 512
+    one = np.ones((size, size), np.float32)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        one @ one
+        times.append(time.perf_counter() - start)
+    return float(2 * size**3 / max(min(times), 1e-9))
+
+
+def environment(
+    job: Job, machine: TrialMachine, *, synthetic_data: bool
+) -> dict[str, Any]:
+    """Return what trials depend on beside the config: machine, software and data.
+
+    Measurements with another GPU, driver, torch, allocator setting or data set say
+    nothing of a search's own.
+    """
+    of_gpu = {"driver": machine.driver, "allocator": machine.allocator}
+    return {
+        "device": machine.device,
+        "machine": machine.name,
+        **(of_gpu if machine.device == "cuda" else {}),
+        "fp8tune": __version__,
+        **{name: _version(name) for name in ("torch", "torchao")},
+        "data": "" if synthetic_data else _data_digest(job),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _data_digest(job: Job) -> str:
+    """Return a digest of the data files' names, sizes and times; ``""`` without any."""
+    try:
+        names = job["data_files"]
+    except Unknown:
+        return ""
+    digest = hashlib.sha256()
+    for name in names:
+        status = os.stat(name)
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest() if names else ""
+
+
+def larger_target_gib(job: Job, machine: TrialMachine) -> float:
+    """Return the memory of the job's GPU if the machine's has less, else 0 [GiB]."""
+    try:
+        here = find(resolve(machine.gpu)).memory_gib
+        wanted = job["gpu.memory_gib"]
+    except (Unknown, UnknownGpu):
+        return 0.0
+    return float(wanted) if here and wanted > here else 0.0
+
+
+def other_gpu_note(job: Job, machine: TrialMachine) -> str:
+    """Say that trials are timed on another GPU than the job's; ``""`` if not.
+
+    Their speeds are not kept for estimates (``calibrate.measured``).
+    """
+    try:
+        named = job["gpu"]
+    except Unknown:
+        return ""
+    if not machine.gpu or not is_another(machine.gpu, named):
+        return ""
+    return f"memory is that of {named}, speeds are of this {machine.gpu}"

@@ -1,0 +1,98 @@
+"""The options of a search, and the config that it takes where none is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fp8tune.lint.discover import CannotRead, discover, matches, read
+from fp8tune.lint.settings import settings_for
+from fp8tune.search.budget import parse_duration
+from fp8tune.toml.document import InvalidToml, Unreadable, parse
+from fp8tune.trainers.trainer import recognise
+
+TUNED = ".tuned.toml"
+"""How the names of tuned configs end."""
+SHOWN = 20
+"""Configs that a message names."""
+
+
+class CannotSearch(Exception):
+    """The search cannot start, or its outcome cannot be written: one line."""
+
+
+class SearchOptions(NamedTuple):
+    """The options of ``fp8tune search``, by the names of the command line."""
+
+    config: str
+    budget: str
+    gpu: str
+    world_size: int
+    trainer: str
+    runner: str
+    device: str
+    records: str
+    allow: tuple[str, ...]
+    output: str
+    in_place: bool
+    diff: bool
+    studies: str
+    as_json: bool
+    objective: str = "tokens-per-second"
+    start_from: str = ""
+    sampler: str = "auto"
+    storage: str = ""
+    export: str = ""
+
+    @property
+    def budget_s(self) -> float:
+        """The budget in seconds; raises ``BadDuration``."""
+        return parse_duration(self.budget)
+
+    @property
+    def tuned_path(self) -> str:
+        """The path of the tuned config."""
+        return self.config if self.in_place else self.output or tuned(self.config)
+
+
+def tuned(path: str) -> str:
+    """Return the path beside a config that its tuned version has by default."""
+    return path.removesuffix(".toml") + TUNED
+
+
+def find_config() -> str:
+    """Return ``[tool.fp8tune.search] config``, else the only train config below here.
+
+    Tuned configs do not count. Raises ``CannotSearch`` and ``BadSettings``.
+    """
+    settings = settings_for(os.getcwd())
+    if named := settings.search_config:
+        path = os.path.relpath(named)
+        if not os.path.exists(named):
+            where = os.path.relpath(os.path.join(settings.folder, "pyproject.toml"))
+            raise CannotSearch(
+                f"{path}: no such file; [tool.fp8tune.search] of {where}"
+            )
+        return path
+    configs = list(_configs())
+    if len(configs) == 1:
+        return configs[0]
+    if not configs:
+        raise CannotSearch("no train config here: fp8tune search CONFIG --budget 2h")
+    names = ", ".join(configs[:SHOWN]) + (", ..." if configs[SHOWN:] else "")
+    raise CannotSearch(f"{len(configs)} train configs here, name one: {names}")
+
+
+def _configs() -> Iterator[str]:
+    """Yield the paths of train configs below this folder."""
+    for path, _ in discover((".",)):
+        settings = settings_for(os.path.dirname(os.path.abspath(path)))
+        if path.endswith(TUNED) or matches(path, settings.folder, settings.exclude):
+            continue
+        try:
+            kind = recognise(parse(read(path)).values)
+        except (CannotRead, InvalidToml, Unreadable):
+            continue
+        if kind.trainer and not kind.fragment:
+            yield path

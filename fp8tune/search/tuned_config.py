@@ -1,0 +1,168 @@
+"""The tuned config and the exported trials: where they may go, and writing them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TextIO
+
+from fp8tune import atomic
+from fp8tune.lint.wording import plain
+from fp8tune.search.calibrate import NAME as CALIBRATION
+from fp8tune.search.comments import choices, summary
+from fp8tune.search.linting import notes, with_measured
+from fp8tune.search.options import CannotSearch, SearchOptions, tuned
+from fp8tune.search.outcome import Outcome
+from fp8tune.search.plan import Plan, TrainConfig
+from fp8tune.search.storage import LOCK
+from fp8tune.search.storage import NAME as JOURNAL
+from fp8tune.search.study import EXPORT, Study
+from fp8tune.search.writeback import MARK, write_back
+from fp8tune.toml.diff import unified_diff
+
+EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
+"""Files of a study's folder that no output may replace."""
+MOST = 1 << 20
+"""What is read of a file that may be replaced [bytes]."""
+
+
+class CannotPut(Exception):
+    """No file can be written there: names the path and says why."""
+
+
+def check_outputs(options: SearchOptions) -> None:
+    """Raise ``CannotPut`` where the outputs of a search cannot be written.
+
+    Asked before the search, so that no result is lost.
+    """
+    path, other = options.tuned_path, tuned(options.config)
+    read = {options.records: "the records"} if options.records else {}
+    if not options.diff:
+        check_place(path)
+        if not (options.in_place or options.output):
+            _check_own(path)
+        check_apart(path, read, tuned(other) if is_same(path, other) else other)
+    if options.export:
+        read |= {options.config: "the config", path: "the tuned config"}
+        check_place(options.export)
+        beside = f"{options.config.removesuffix('.toml')}.jsonl"
+        check_apart(options.export, read, beside)
+
+
+def check_place(path: str) -> None:
+    """Raise ``CannotPut`` where a file cannot be written."""
+    if atomic.is_stream(path):
+        return
+    place = os.path.realpath(path)
+    folder = os.path.dirname(place)
+    if os.path.isdir(place):
+        raise CannotPut(f"{path}: Is a directory")
+    if not os.path.isdir(folder):
+        raise CannotPut(f"{path}: no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CannotPut(f"{path}: no permission to write in {folder}")
+
+
+def _check_own(path: str) -> None:
+    """Raise ``CannotPut`` where a file of somebody else has the default path."""
+    with suppress(OSError), open(path, "rb") as file:
+        if MARK.encode() not in file.read(MOST):
+            raise CannotPut(
+                f"{path} is there and no search wrote it: move it, or name another "
+                "path with --output"
+            )
+
+
+def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
+    """Raise ``CannotPut`` where an output would replace what it is made from.
+
+    ``read`` says of each file that is read what it is; ``other`` is a path to write
+    instead. Nor may an output replace the trials of any study.
+    """
+    what = next((what for file, what in read.items() if is_same(path, file)), "")
+    if what or _is_evidence(path):
+        lost = what or "what trials have measured"
+        raise CannotPut(f"{path}: this would replace {lost}; try --output {other}")
+
+
+def _is_evidence(path: str) -> bool:
+    place = os.path.realpath(path)
+    folder, name = os.path.split(place)
+    if name == CALIBRATION:
+        return os.path.exists(place)
+    return name in EVIDENCE and os.path.exists(os.path.join(folder, JOURNAL))
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether two paths lead to one file."""
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def write_tuned(
+    options: SearchOptions, plan: Plan, outcome: Outcome, study: str, out: TextIO
+) -> str:
+    """Write the tuned config, or show it with ``--diff``; return the path written.
+
+    ``""`` if none was. Raises ``CannotSearch`` and ``CannotWrite``.
+    """
+    config, path = plan.config, options.tuned_path
+    chosen = choices(plan, outcome)
+    if not chosen:
+        if not (options.diff or is_same(path, config.path)) and os.path.isfile(path):
+            left = f"{path} was there before and is not the answer of this run"
+            _note(f"{left}, which writes none")
+        return ""
+    after = write_back(config.data, chosen, summary(plan, outcome, study))
+    after = with_measured(path, after, outcome.record, config.job.target)
+    own = is_same(path, config.path) and not options.diff
+    edited = own and _was_edited(config)
+    if edited:
+        path = tuned(path)
+    if not options.diff:
+        _put(path, after, config.path)
+    if edited:
+        left = f"{config.path} was changed during the search and is left alone"
+        _note(f"{left}: see {path}")
+    for line in notes(path, config, after, chosen):
+        _note(line)
+    if options.diff:
+        out.write(unified_diff(config.path, config.data, after))
+        return ""
+    return path
+
+
+def _was_edited(config: TrainConfig) -> bool:
+    """Whether somebody changed the config's file since it was read."""
+    try:
+        with open(config.path, "rb") as file:
+            return file.read(len(config.data) + 1) != config.data
+    except OSError:
+        return True
+
+
+def _put(path: str, data: bytes, config: str) -> None:
+    """Write the tuned config with the config's permissions; raises ``CannotSearch``."""
+    try:
+        atomic.write(path, data, like=config if os.path.exists(config) else "")
+    except OSError as error:
+        raise CannotSearch(f"{path}: {error.strerror}") from None
+
+
+def export_trials(study: Study, path: str) -> None:
+    """Write the trials as JSON lines into the study's folder, and to ``path`` if asked.
+
+    Raises ``CannotSearch``.
+    """
+    with suppress(OSError):  # the storage has them
+        study.export(os.path.join(study.folder, EXPORT))
+    if path:
+        try:
+            study.export(path)
+        except OSError as error:
+            raise CannotSearch(f"{path}: {error.strerror}") from None
+
+
+def _note(text: str) -> None:
+    print(f"note: {plain(text)}", file=sys.stderr)

@@ -1,0 +1,359 @@
+"""Warm starts: which earlier studies are similar, and what a search takes from them.
+
+A similar study has the same GPU, trainer, precision and parallelism, and a model of
+nearly the same shape. Studies of other software versions are never used. The start is
+chosen once and kept in the search's study, so that a search that was killed goes on
+from the same one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fp8tune.facts.runs import BadCalibration, Run
+from fp8tune.facts.stored import parse
+from fp8tune.job import Job, Unknown
+from fp8tune.search.calibrate import measured, stored
+from fp8tune.search.objective import SPEED, by_objective
+from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
+from fp8tune.search.retries import last_process, trials_that_count
+from fp8tune.search.sampler import EarlierTrial, Expected
+from fp8tune.search.sampler.memory import USABLE
+from fp8tune.search.saved import SavedStudy, load_study
+from fp8tune.search.storage import BadStudy
+from fp8tune.search.study import described
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Space, is_count
+from fp8tune.trials.trial import timed
+
+NONE = "none"
+"""What a user asks for to have no warm start."""
+SETTING = ("trainer", "device", "machine", "gpu", "world_size")
+"""What two studies have to share: where trials run, and what for."""
+VERSIONS = ("fp8tune", "torch", "torchao", "driver", "allocator")
+SAME = (
+    "precision",
+    "fp8_recipe",
+    "fp8_all_gather",
+    "optimizer",
+    "weight_bytes",
+    "loss",
+    "sdpa_backend",
+    "activation",
+    "tied_embeddings",
+    "shared_experts",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "dp_replicate",
+    "shards",
+)
+"""Fields of the job that are the same in similar configs."""
+SHAPE = {
+    "layers": "layers",
+    "hidden_size": "width",
+    "ffn_size": "FFN width",
+    "head_dim": "head size",
+    "kv_heads": "key/value heads",
+    "vocab_size": "vocabulary",
+    "seq_len": "tokens per sequence",
+    "experts": "experts",
+    "expert_size": "expert width",
+    "top_k": "experts per token",
+    "moe_every": "blocks per mixture of experts",
+}
+"""Fields of the job that may differ, by their names in messages."""
+FACTOR = 2.0
+"""How many times larger one of them may be."""
+MOST = 200
+"""Studies that are looked at, the newest first."""
+MAX_BYTES = 1 << 24
+"""Largest journal of another study that is read."""
+
+
+class WarmStart(NamedTuple):
+    """What a search starts from, as its study keeps it.
+
+    ``study`` is the folder of an earlier study, or ``""``, and ``trials`` how many of
+    its trials count; ``note`` tells the user; ``runs`` correct the estimate.
+    """
+
+    study: str = ""
+    trials: int = 0
+    note: str = ""
+    runs: tuple[Run, ...] = ()
+
+    def data(self) -> dict[str, Any]:
+        """Return the same for JSON."""
+        runs = [run._asdict() for run in self.runs]
+        return {
+            "study": self.study,
+            "trials": self.trials,
+            "said": self.note,
+            "runs": runs,
+        }
+
+
+class SimilarStudy(NamedTuple):
+    """A study, its folder, and how its config differs from a search's.
+
+    ``wrong`` says why a search cannot start from it, or ``""``; ``stale`` that this is
+    because of its software versions alone.
+    """
+
+    folder: str
+    study: SavedStudy
+    differs: str
+    distance: float
+    wrong: str = ""
+    stale: bool = False
+
+
+def choose_start(
+    plan: Plan,
+    about: Mapping[str, Any],
+    folder: str,
+    studies: str,
+    asked: str,
+    url: str = "",
+) -> WarmStart:
+    """Return the start of the search that has this folder, and its study at ``url``.
+
+    ``asked`` is a study, ``none``, or ``""`` for the most similar. Raises
+    ``CannotPlan`` where the study that is asked for cannot be used, and ``BadStudy``.
+    """
+    if (known := described(folder, url)) is not None:
+        return _kept_start(known)
+    similar, note = _choose_study(plan, about, folder, studies, asked)
+    runs: list[Run] = []
+    if about.get("device") == "cuda":
+        here = {name: str(about[name]) for name in VERSIONS if about.get(name)}
+        try:
+            runs += stored(studies, str(about["gpu"]), here)
+        except BadCalibration as error:
+            note += f"{'; ' * bool(note)}the estimate is not corrected: {error}"
+    if similar is None:
+        return WarmStart(note=note, runs=tuple(runs))
+    records = [trial.record for trial in timed(similar.study.trials)]
+    own = measured(similar.study.plan.config.job, records)
+    runs += [run for run in own if run not in runs]
+    return WarmStart(similar.folder, len(records), note, tuple(runs))
+
+
+def _choose_study(
+    plan: Plan, about: Mapping[str, Any], folder: str, studies: str, asked: str
+) -> tuple[SimilarStudy | None, str]:
+    """Return the study to start from, and a line about it."""
+    replayed = "records" in about
+    if asked == NONE or (replayed and not asked):
+        return None, ""
+    if asked:
+        place = asked if os.path.isdir(asked) else os.path.join(studies, asked)
+        similar = compare_study(place, plan, about)
+        if similar is None:
+            raise CannotPlan(f"--start-from {asked}: no study of a search")
+        if similar.wrong:
+            raise CannotPlan(f"--start-from {asked}: {similar.wrong}")
+    else:
+        every = similar_studies(plan, about, studies, folder)
+        if not every:
+            return None, ""
+        similar = every[0]
+        if similar.wrong:
+            return None, f"{similar.study.name} is not used: {similar.wrong}"
+    machine = "CPU" if about.get("device") == "cpu" else "GPU"
+    where = "another replay" if replayed else f"same {machine} and versions"
+    return similar, f"starts from {similar.study.name}: {where}; {similar.differs}"
+
+
+def _kept_start(about: Mapping[str, Any]) -> WarmStart:
+    """Return the start that a study keeps; anybody may have written the study."""
+    try:
+        kept = about["start"]
+        lines = (json.dumps(run) for run in kept["runs"])
+        runs = tuple(parse("start", n, line) for n, line in enumerate(lines, 1))
+        return WarmStart(
+            str(kept["study"]), int(kept["trials"]), str(kept["said"]), runs
+        )
+    except (ValueError, LookupError, TypeError, BadCalibration):
+        return WarmStart()
+
+
+def trials_of_start(
+    plan: Plan, about: Mapping[str, Any], start: WarmStart, objective: str
+) -> list[EarlierTrial]:
+    """Return the trials of the study that a search starts from, for the sampler.
+
+    None if that study is no longer what it was.
+    """
+    similar = compare_study(start.study, plan, about) if start.study else None
+    if similar is None or similar.wrong:
+        return []
+    job, other = plan.config.job, similar.study.plan
+    every = timed(similar.study.trials)[: start.trials]
+    trials = trials_that_count(every, last_process(every))
+    pairs = zip(trials, by_objective(trials, objective), strict=True)
+    # without watts a trial that ran says nothing of the objective, not that it failed
+    records = [new.record for old, new in pairs if new.record.ok or not old.record.ok]
+    points = {other.space.point(record.knobs) for record in records}
+    prior = prior_of_job(other.space, other.config.job, start.runs)
+    expected = with_speeds(other.space, {p: prior(p) for p in sorted(points)})
+
+    def expect(record: Record) -> Expected:
+        return expected[other.space.point(record.knobs)]
+
+    scale = other.config.job["seq_len"] / job["seq_len"]
+    card = card_gib(other.config.job)
+    return list(earlier_trials(plan.space, records, expect, scale, card))
+
+
+def earlier_trials(
+    space: Space,
+    records: Iterable[Record],
+    expect: Callable[[Record], Expected] = lambda _record: Expected(),
+    scale: float = 1.0,
+    card_gib: float = 0.0,
+) -> Iterator[EarlierTrial]:
+    """Yield another study's records as the sampler takes them.
+
+    ``expect`` is what was expected of them there; one sequence of theirs is ``scale``
+    of this study's, their GPU had ``card_gib``. They are evidence for the speed model
+    and never count as this study's own trials. What they say of memory corrects the
+    estimate. The sampler leaves out settings with values that the space does not have.
+    """
+    batch = space.knob("micro_batch")
+    for record in records:
+        params = {knob.key: record.knobs.get(knob.key) for knob in space.knobs}
+        if batch is not None and is_count(size := params[batch.key]):
+            params[batch.key] = size * scale
+        card = record.capacity_gib or card_gib
+        yield EarlierTrial(
+            params=params,
+            outcome=record.outcome,
+            tokens_per_second=record.tokens_per_second,
+            memory_share=record.peak_gib / (card * USABLE) if card else 0.0,
+            expected_tokens_per_second=expect(record).tokens_per_second,
+        )
+
+
+def similar_studies(
+    plan: Plan, about: Mapping[str, Any], studies: str, own: str
+) -> list[SimilarStudy]:
+    """Return the studies similar to a search, the most similar and newest first.
+
+    ``own`` is the search's own folder. Those of other versions come last.
+    """
+    similar = [
+        one
+        for folder in _newest(studies)
+        if os.path.realpath(folder) != os.path.realpath(own)
+        and (one := compare_study(folder, plan, about)) is not None
+        and (not one.wrong or one.stale)
+    ]
+    return sorted(similar, key=lambda one: (one.stale, one.distance))
+
+
+def compare_study(
+    folder: str, plan: Plan, about: Mapping[str, Any]
+) -> SimilarStudy | None:
+    """Compare the study of a folder with a search; ``None`` where there is no study."""
+    try:
+        study = load_study(folder, most=MAX_BYTES)
+    except BadStudy:
+        return None
+    differs, distance, far = _compare_jobs(plan.config.job, study.plan.config.job)
+    objective = str(about.get("objective", SPEED))
+    wrong = _elsewhere(study.about, about) or far or _unusable(plan, study, objective)
+    changed = "" if wrong else _other_versions(study.about, about)
+    return SimilarStudy(
+        folder,
+        study,
+        differs=differs,
+        distance=distance,
+        wrong=wrong or changed,
+        stale=bool(changed),
+    )
+
+
+def _newest(studies: str) -> list[str]:
+    """Return the folders in the studies' folder, the last written first."""
+    try:
+        with os.scandir(studies) as entries:
+            folders = [entry.path for entry in entries if entry.is_dir()]
+        times = {folder: os.stat(folder).st_mtime for folder in folders}
+    except OSError:
+        return []
+    return sorted(folders, key=lambda folder: (-times[folder], folder))[:MOST]
+
+
+def _elsewhere(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Say why another study's trials ran where this search's do not, or ``""``."""
+    if ("records" in other) != ("records" in about):
+        return "one is a replay and the other is not"
+    for name in SETTING:
+        if about.get(name) != other.get(name):
+            what = f"its {name.replace('_', ' ')} is {other.get(name) or 'not known'}"
+            return f"{what}, not {about.get(name)}"
+    return ""
+
+
+def _other_versions(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+    """Say which versions have changed since, or ``""``."""
+    changed = [name for name in VERSIONS if other.get(name) != about.get(name)]
+    if not changed:
+        return ""
+    then = ", ".join(f"{name} {other.get(name) or 'unknown'}" for name in changed)
+    now = ", ".join(str(about.get(name) or "unknown") for name in changed)
+    return f"it was measured with {then}; here is {now}"
+
+
+def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
+    """Say why a study's trials tell this search nothing, or ``""``."""
+    ended = [t for t in study.trials if t.stage == "confirm" and t.record.ok]
+    if not ended:
+        return "it is not finished"
+    if not any(trial.record.ok for trial in by_objective(ended, objective)):
+        return f"its trials do not tell their {objective.replace('-', ' ')}"
+    own = {knob.key for knob in plan.space.knobs}
+    if {knob.key for knob in study.plan.space.knobs} != own:
+        return "it searched other keys"
+    return ""
+
+
+def _compare_jobs(own: Job, other: Job) -> tuple[str, float, str]:
+    """Return how another job differs, how far that is, and what makes it too far."""
+    for name in SAME:
+        here, there = _value(own, name), _value(other, name)
+        if here != there:
+            return "", math.inf, f"`{name}` is {there} there and {here} here"
+    differs, distance = [], 0.0
+    for name, word in SHAPE.items():
+        here, there = _value(own, name), _value(other, name)
+        if here == there:
+            continue
+        difference = f"{word} {here} instead of {there}"
+        ratio = _ratio(here, there)
+        if ratio > FACTOR:
+            return "", math.inf, f"{difference} is too far"
+        differs.append(difference)
+        distance += math.log(ratio)
+    return ", ".join(differs) or "the same model", distance, ""
+
+
+def _value(job: Job, name: str) -> Any:
+    try:
+        return job[name]
+    except Unknown:
+        return None
+
+
+def _ratio(one: Any, other: Any) -> float:
+    if not all(isinstance(value, (int, float)) and value > 0 for value in (one, other)):
+        return math.inf
+    return float(max(one, other) / min(one, other))
