@@ -65,8 +65,8 @@ def landscape(tmp_path):
 
 def test_what_was_measured_is_the_truth(landscape):
     made = world(landscape, 1)
-    fp8 = {p: t for p, t in made.truth.items() if made.space.allows(p, made.baseline)}
-    values = made.space.values(made.baseline)
+    fp8 = {p: t for p, t in made.truth.items() if made.space.allows(p, made.given)}
+    values = made.space.values(made.given)
     assert (values["train.batch_size"], values["train.mixed_precision"]) == (2, "fp8")
     assert (len(made.truth), len(fp8), made.noise, made.capacity_gib) == (
         16,
