@@ -25,8 +25,8 @@ from fp8tune.trials.record import Record
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
-USUAL = ("micro_batch", "ac", "compile", "precision")
-"""Roles of the knobs that every search has."""
+NEVER_REFUSED = ("micro_batch", "ac", "compile", "precision")
+"""Roles of knobs whose values the trainer takes in every combination."""
 UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
@@ -74,7 +74,7 @@ def runnable(
         found = _fatal(config, write_back(config.data, made))
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
-    usual = {config.trainer.schema.job.get(role) for role in USUAL}
+    usual = {config.trainer.schema.job.get(role) for role in NEVER_REFUSED}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [

@@ -23,8 +23,8 @@ from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, traine
 from fp8tune.trials.space import Knob, Point, Space
 
 MAX_BATCH = 256
-FIXED: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
-"""Knobs that are frozen beside the precision, by where trials run: on a CPU compile
+FROZEN: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
+"""Knobs that are frozen besides the precision, by where trials run: on a CPU compile
 takes a minute of a core and its gain means nothing for a GPU."""
 
 
@@ -121,10 +121,10 @@ def study_name(plan: Plan, about: dict[str, Any]) -> str:
 def plan_for_trials(
     config: TrainConfig, allow: Sequence[str], device: str, gpu: str = ""
 ) -> Plan:
-    """Plan a search over micro-batch, AC, compile and, beside its bf16, precision.
+    """Plan a search over micro-batch, AC, compile and precision.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    these. ``gpu`` is the driver's name of the GPU that runs the trials.
+    these; the precisions are the config's and bf16. ``gpu`` is the driver's name of the GPU that runs the trials.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
@@ -132,7 +132,7 @@ def plan_for_trials(
     except Unknown as missing:
         raise CannotPlan(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = {"precision"} | FIXED[device]
+    frozen = {"precision"} | FROZEN[device]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -160,7 +160,7 @@ def plan_for_trials(
 def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, accumulation among them."""
     keys = config.trainer.schema.job
-    roles = {"micro_batch", "grad_accum", "ac", *({"compile"} - FIXED[device]), *allow}
+    roles = {"micro_batch", "grad_accum", "ac", *({"compile"} - FROZEN[device]), *allow}
     return {keys.get(role, role) for role in roles}
 
 

@@ -16,8 +16,9 @@ Numbers and not the values, because to Python 1, 1.0 and True are one value.
 class Knob(NamedTuple):
     """A config key and the values to try, in their natural order.
 
-    ``role`` names what it is (``micro_batch``, ``ac``, ``compile``, ``precision``,
-    ``""``); ``frozen`` knobs keep the baseline's value: they change what is learned.
+    ``role`` is the job's field that it sets, such as ``micro_batch``, or ``""``.
+    ``frozen`` knobs keep the baseline's value, as they change what is learned or say
+    nothing of a GPU.
     The value ``None`` is that of a key that is not set.
     """
 
