@@ -124,7 +124,8 @@ def plan_for_trials(
     """Plan a search over micro-batch, AC, compile and precision.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    these; the precisions are the config's and bf16. ``gpu`` is the driver's name of the GPU that runs the trials.
+    these; the precisions are the config's and bf16. ``gpu`` is the driver's name of the
+    GPU that runs the trials.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]

@@ -18,7 +18,9 @@ from fp8tune.trials.trial import Trial
 OF_SETTING = ("ok", "oom", "nan")
 """Outcomes that depend on the setting: the machine did its part."""
 PASSING = ("throttled", "launch")
-"""Outcomes that a second trial may not have."""
+"""Outcomes that may differ the next time. The setting is tried once more at once, and
+they say nothing of other settings. The sampler, which imports nothing of this, has the
+same (``sampler/history.py``)."""
 HOPELESS = 2
 """If so many trials of a cell fail for what no batch changes and none runs, its other
 batches are not tried."""

@@ -245,7 +245,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "baseline-best": _baseline_best,
     "baseline-kept": _baseline_kept,
     "no-other-setting-ran": lambda facts: (
-        f"no other setting ran with enough memory: your config stays, {_chosen(facts)}"
+        f"no other setting ran and left enough memory: your config stays, "
+        f"{_chosen(facts)}"
     ),
     "fp8-diverges-everywhere": (
         "no setting is proposed: FP8 diverges where bf16 does not"

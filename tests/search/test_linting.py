@@ -4,8 +4,11 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.linting import aftermath
+from fp8tune.search.linting import aftermath, check_config, refusals
+from fp8tune.search.plan import CannotPlan, free_keys, read_config
 from fp8tune.search.writeback import Choice, write_back
+from tests.sample import SMALL_MODEL
+from tests.search.replayed import RECORDS
 
 CONFIG = """\
 # 7B on 8 GPUs, full AC
@@ -67,3 +70,103 @@ def test_an_ignore_that_is_not_needed_any_more(project):
     said = notes(project, ("train.compile_model", True), config=config)
     assert len(said) == 1
     assert "fp8-without-compile" in said[0]
+
+
+TRAIN = '[train]\nbatch_size = {}\nseq_len = {}\nmixed_precision = "fp8"\n'
+FINE, LONG, ODD, LOW = (
+    SMALL_MODEL + TRAIN.format(*values)
+    for values in ((2, 32), (2, 4096), (1, 24), (-2, 32))
+)
+
+
+FREE = {"train.batch_size", "train.activation_checkpointing", "train.compile_model"}
+
+
+def found(text, *allow, device="cuda"):
+    config = read_config("a.toml", text.encode(), Target(), world_size=1)
+    return list(refusals(config, free_keys(config, allow, device)))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{FINE}foo = 1\n", "[train] has no key `foo` [unknown-key]; KempnerForge re"),
+        (LOW, "is out of range; it must be above 0 [value-out"),
+        (LONG, "exceeds `model.max_seq_len = 32` [seq-len-above-max-seq-len]; Kemp"),
+    ],
+)
+def test_what_the_trainer_refuses(text, said):
+    (line,) = found(text)
+    assert line.startswith("a.toml:")
+    assert said in line
+    assert line.endswith("; KempnerForge refuses this config")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FINE,
+        f"{FINE}foo = 1  # fp8tune: ignore[unknown-key] -- our fork reads it\n",
+        f"{FINE}[distributed]\ndp_shard = 8\n",
+    ],
+)
+def test_what_the_trainer_runs(text):
+    assert found(text) == []
+
+
+def test_what_the_search_changes_is_left_to_it():
+    (line,) = refusals(read_config("a.toml", ODD.encode(), Target()), ())
+    assert "[fp8-tokens-not-16]; KempnerForge crashes on this config" in line
+    assert found(ODD) == []
+
+
+@pytest.mark.parametrize(
+    ("allow", "device", "expected"),
+    [
+        ((), "cuda", {"compile_model"}),
+        ((), "cpu", set()),
+        (("compile",), "cpu", {"compile_model"}),
+        (("precision",), "cpu", {"mixed_precision"}),
+        (("train.mixed_precision",), "cpu", {"mixed_precision"}),
+    ],
+)
+def test_the_keys_that_a_search_changes(allow, device, expected):
+    config = read_config("a.toml", FINE.encode(), Target())
+    always = {"batch_size", "grad_accum_steps", "activation_checkpointing"}
+    expected = {f"train.{name}" for name in always | expected}
+    assert free_keys(config, allow, device) == expected
+
+
+def test_a_model_that_the_trainer_cannot_build_whole():
+    """A trial of one rank builds its share alone and would not see it."""
+    shape = {"dim": 8192, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8}
+    lines = [f"{key} = {value}\n" for key, value in shape.items()]
+    text = f"[model]\n{''.join(lines)}vocab_size = 128256\n"
+    text += "[train]\nbatch_size = 1\n[distributed]\ndp_shard = 64\n"
+    target = Target("h100-sxm", 64, "--gpu", "--world-size")
+    (line,) = refusals(read_config("a.toml", text.encode(), target), FREE)
+    assert line.endswith(
+        " [whole-model-before-sharding]; KempnerForge runs out of memory"
+    )
+
+
+def test_the_first_is_said_and_how_many_more():
+    config = read_config("a.toml", f"{LONG}foo = 1\nbar = 2\n".encode(), Target())
+    with pytest.raises(CannotPlan, match="fix that and 2 more first, see: fp8tune li"):
+        check_config(config, ())
+
+
+def test_nothing_is_tried(project, fp8tune):
+    folder = project({"a.toml": LONG})
+    done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "9s")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "[seq-len-above-max-seq-len]" in done.err
+    assert not list(folder.glob(".fp8tune*"))
+
+
+def test_a_replay_costs_nothing_and_goes_on(replay):
+    ac = 'activation_checkpointing = "full"\n'
+    done = replay(RECORDS, config=f"{LONG}{ac}compile_model = true\n")
+    assert done.code == 0
+    assert done.err.startswith("note: a.toml:")
+    assert "[seq-len-above-max-seq-len]; KempnerForge refuses this config\n" in done.err

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fp8tune.search.choice import ranked
-from fp8tune.search.outcome import Ending, decide
+from fp8tune.search.outcome import Ending, decide, failure
 from fp8tune.search.wording import MESSAGES
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
@@ -346,3 +346,29 @@ def test_the_docs_name_every_code():
     text = (REPOSITORY / "docs" / "search.md").read_text()
     rows = text.split("| findings | codes |")[1].split("\n\n")[0]
     assert set(re.findall(r"`([a-z0-9-]+)`", rows)) == set(MESSAGES)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "step_ms", "stage", "how"),
+    [
+        ("launch", (), "build", "launch"),
+        ("launch", (), None, "launch"),
+        ("launch", (), "steady", "died-in-its-steps"),
+        ("launch", (9.0,), None, "does-not-count"),
+        ("oom", (), "steady", "oom"),
+    ],
+)
+def test_a_failure_has_a_code(outcome, step_ms, stage, how):
+    record = ran(GIVEN, outcome=outcome, step_ms=step_ms, stage_reached=stage)
+    assert failure(*trials(("search", record))) == how
+
+
+def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
+    record = ran(GIVEN, outcome="launch", cut_off=True, stage_reached="import")
+    assert failure(*trials(("search", record))) == "cut-off"
+
+
+@pytest.mark.parametrize("kind", ["BadData", "ShortData"])
+def test_data_that_does_not_suit_is_no_fault_of_any_code(kind):
+    record = ran(GIVEN, outcome="user", error=kind)
+    assert failure(*trials(("search", record))) == "wrong-data"
