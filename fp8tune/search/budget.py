@@ -97,7 +97,7 @@ def deadline_while_stepping(trials: Sequence[Trial], left: float) -> float:
 
 def missed_deadline(record: Record, limit: float) -> bool:
     """Whether a trial was given up at its deadline [s]."""
-    return not record.ok and (record.outcome == "hang" or record.cost_s >= limit)
+    return not record.ok and record.cost_s >= limit
 
 
 def typical_cost(space: Space, trials: Sequence[Trial], point: Point) -> float:

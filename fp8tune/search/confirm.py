@@ -74,7 +74,8 @@ def _in_turn(space: Space, points: list[Point], runs: Runs) -> Point | None:
     would hit both runs of one and none of another, and nothing would show it.
     """
     for turn in range(ROUNDS):
-        if turn == 1 and (probe := _bf16_probe(space, points[0], runs)):
+        in_bf16 = space.in_bf16(points[0]) in points
+        if turn == 1 and in_bf16 and (probe := _bf16_probe(space, points[0], runs)):
             return probe
         if turn == 1:
             points = [_at_own_best(space, p, points[0], runs) for p in points]
@@ -97,9 +98,18 @@ def settings(space: Space, baseline: Point, found: Sequence[Trial]) -> list[Poin
         if (gain := measured_gap(runs, point, best[0]))
         and verdict(gain, same) != "slower"
     ]
-    other = space.in_bf16(best[0]) or _in_fp8(space, baseline, best[0])
+    other = _other_precision(space, baseline, best[0], found)
     mine = [baseline] if space.has(baseline) and not _lost(runs, baseline) else []
     return list(dict.fromkeys([best[0], *mine, *([other] if other else []), *near]))
+
+
+def _other_precision(
+    space: Space, baseline: Point, point: Point, trials: Sequence[Trial]
+) -> Point | None:
+    """The setting in bf16, or in FP8; none in a rehearsal, which does not compare."""
+    if any(trial.record.rehearsal for trial in trials):
+        return None
+    return space.in_bf16(point) or _in_fp8(space, baseline, point)
 
 
 def _bf16_probe(space: Space, best: Point, runs: Runs) -> Point | None:
@@ -190,7 +200,7 @@ def _counterpart(
 ) -> Point | None:
     """A run of what is chosen in the other precision, where that was not confirmed."""
     chosen = choose(space, baseline, trials).point
-    other = chosen and (space.in_bf16(chosen) or _in_fp8(space, baseline, chosen))
+    other = chosen and _other_precision(space, baseline, chosen, trials)
     if not chosen or other in (None, chosen) or not _times(runs, chosen):
         return None
     return _alternate(runs, other, chosen, ROUNDS)

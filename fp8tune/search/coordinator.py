@@ -212,9 +212,11 @@ class Search:
         """The config in bf16, where nothing else will be measured in bf16.
 
         It is not tried if the config itself failed. The confirmation measures what it
-        chooses in bf16 too.
+        chooses in bf16 too; a rehearsal does not compare precisions.
         """
         trials = self._trials
+        if any(trial.record.rehearsal for trial in trials):
+            return
         bf16 = self.space.in_bf16(self.baseline)
         ran = [trial.record.ok for trial in trials if trial.stage == "baseline"]
         if bf16 is None or (ran and not any(ran)):

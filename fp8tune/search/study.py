@@ -250,7 +250,8 @@ def _known(folder: str, url: str, most: int) -> optuna.Study | None:
     place = url or os.path.join(folder, NAME)
     if not url:
         refuse_old(folder)
-    if "://" not in place and not os.path.lexists(place):
+    file = place.removeprefix("sqlite:///").partition("?")[0]
+    if "://" not in file and not os.path.lexists(file):
         return None
     storage = open_storage(place, create=False, most=most)
     with errors_of(place):
