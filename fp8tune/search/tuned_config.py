@@ -109,12 +109,13 @@ def write_tuned(
     """
     config, path = plan.config, options.tuned_path
     chosen = choices(plan, outcome)
+    named = f"{study} (a replay)" if options.runner == "replay" else study
     if not chosen:
         if not (options.diff or is_same(path, config.path)) and os.path.isfile(path):
             left = f"{path} was there before and is not the answer of this run"
             _note(f"{left}, which writes none")
         return ""
-    after = write_back(config.data, chosen, summary(plan, outcome, study))
+    after = write_back(config.data, chosen, summary(plan, outcome, named))
     after = with_measured(path, after, outcome.record, config.job.target)
     own = is_same(path, config.path) and not options.diff
     edited = own and _was_edited(config)
