@@ -205,8 +205,8 @@ class Report:
     @property
     def comment(self) -> Sequence[str]:
         """What the tuned config says of the search, the verdict first."""
-        name = f"{self.study.name} (a replay)" if self.is_replay else self.study.name
-        return summary(self.plan, self.outcome, name)
+        kind = "replay" if self.is_replay else "study"
+        return summary(self.plan, self.outcome, f"{kind} {self.study.name}")
 
     def with_role(self, role: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""

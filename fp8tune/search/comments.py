@@ -47,7 +47,10 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
 
 
 def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
-    """Return the sentences of the block, one for each line, the first ones first."""
+    """Return the sentences of the block, one for each line, the first ones first.
+
+    ``study`` names the study and says what it is: ``study a-1`` or ``replay a-1``.
+    """
     findings = outcome.findings
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     first = (*VERDICTS, "baseline-not-measured", *WHY, "communication-decides")
@@ -123,9 +126,7 @@ def _study(plan: Plan, outcome: Outcome, study: str) -> Iterator[str]:
     number = f"trial {outcome.number + 1} of " if outcome.number is not None else ""
     count = f"{outcome.trials}" if number else f"{outcome.trials} trials"
     gpus = plan.config.job.target.world_size
-    yield f"study {study}, {number}{count}" + f", for {counted(gpus, 'GPU')}" * bool(
-        gpus
-    )
+    yield f"{study}, {number}{count}" + f", for {counted(gpus, 'GPU')}" * bool(gpus)
     yield from messages(outcome.findings, "synthetic-data")
 
 

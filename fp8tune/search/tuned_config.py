@@ -109,7 +109,7 @@ def write_tuned(
     """
     config, path = plan.config, options.tuned_path
     chosen = choices(plan, outcome)
-    named = f"{study} (a replay)" if options.runner == "replay" else study
+    named = f"{'replay' if options.runner == 'replay' else 'study'} {study}"
     if not chosen:
         if not (options.diff or is_same(path, config.path)) and os.path.isfile(path):
             left = f"{path} was there before and is not the answer of this run"

@@ -110,7 +110,7 @@ def test_in_place_again_speaks_of_the_second_search_alone(replay, tmp_path):
     train = tomllib.loads(twice)["train"]
     assert {key: train[key.removeprefix("train.")] for key in values} == values
     studies = {
-        line.split()[4].rstrip(",") for line in once.splitlines() if ": study" in line
+        line.split()[4].rstrip(",") for line in once.splitlines() if ": replay" in line
     }
     assert len(studies) == 1
     assert not any(study in twice for study in studies)
