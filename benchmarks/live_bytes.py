@@ -1,6 +1,6 @@
 """Bytes that torch's CPU allocator has given out while code runs, and their peak.
 
-By torch's profiler, which is told of every allocation: gradients that meet are added
+By torch's profiler, which sees every allocation: gradients that meet are added
 in place, as on a GPU. Under a dispatch mode torch adds them out of place, and chunked
 losses, tied embeddings and experts seem to need more.
 

@@ -23,6 +23,7 @@ from benchmarks.search.aa_cases import (
     CASES,
     DRIFTS,
     HOUR_S,
+    IN_BF16,
     PRECISION,
     REAL,
     RUNS,
@@ -30,7 +31,6 @@ from benchmarks.search.aa_cases import (
     SPACES,
     STEP,
     STEPS,
-    TWIN,
     WARM_S,
     WINDOWS_S,
     WORDS,
@@ -55,7 +55,7 @@ SAME, FOUND = 0.95, 0.9
 
 
 class Outcome(NamedTuple):
-    """The verdict, whether the choice was right, trials, and runs of the given one."""
+    """The verdict, whether the choice was right, trials, and runs of the baseline."""
 
     verdict: str
     right: bool
@@ -114,7 +114,7 @@ def _in(space: Space, precision: str) -> list[Point]:
 def winners(
     space: Space, given: Point, case: Case, draw: random.Random
 ) -> frozenset[Point]:
-    """The points that gain, in both precisions; never the given one."""
+    """The points that gain, in both precisions; never the baseline."""
     place = len(space.knobs) - 2
     others = [p for p in _in(space, "fp8") if p[place] != given[place]]
     if case.lone:
@@ -129,7 +129,7 @@ def _records(
     """Trials of every setting, each with a run's own luck."""
     for point in sorted(space.every()):
         truth = 1e4 * (1 + case.gain * (point in faster))
-        truth *= TWIN if space.value(point, "precision") == "bf16" else 1.0
+        truth *= IN_BF16 if space.value(point, "precision") == "bf16" else 1.0
         for _ in range(RUNS):
             lucky = draw.choice(case.luck) if case.luck else draw.gauss(0, case.spread)
             speed = truth * (lucky if case.luck else math.exp(lucky))

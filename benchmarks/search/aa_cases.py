@@ -34,7 +34,7 @@ BAD_RUNS, BAD_RUN = 0.05, 0.1
 40 runs on a CPU did (9 %, ``REAL``)."""
 WARM_S, HOUR_S = 1200.0, 3600.0
 WINDOWS_S = {DRIFTS[1]: 1200.0, DRIFTS[3]: 360.0}
-TWIN = 0.8
+IN_BF16 = 0.8
 """What bf16 reaches of FP8's speed."""
 RUNS, STEPS = 40, 16
 SECONDS = 100.0

@@ -120,8 +120,8 @@ class Search:
     def _counting(self) -> list[Trial]:
         """The trials that count under this budget.
 
-        What is told at the end is as the last process saw it that tried something: one
-        that finds no time left takes nothing back.
+        The final outcome counts the trials as the last process that ran one did. A
+        process without time for a trial therefore changes no outcome.
         """
         every = self.study.trials
         now = last_process(every) if self._ended else self.study.process

@@ -108,10 +108,10 @@ def _squares(
 
 
 def in_line(values: Sequence[float], deviation: float) -> list[bool]:
-    """Which of some values count: not those far off, where enough are told.
+    """Return which values count: not those far off, if there are ``FEWEST`` or more.
 
-    Further than ``FAR`` of their deviation from their median, which is the given one
-    or, where that is more, their own by the median one.
+    Far off is more than ``FAR`` deviations from the median. The deviation is the larger
+    of ``deviation`` and the median deviation of the values themselves.
     """
     middle = statistics.median(values)
     apart = [abs(value - middle) for value in values]

@@ -7,11 +7,11 @@ from fp8tune.search.saved import load_study
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Space
 from tests.search import tries
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, ran
 from tests.search.tries import CONFIG as TRAIN
 
 CONFIG = f"# my model\n{TRAIN}"
-BEST_TWIN = (2, 1, 1, 0)
+BEST_BF16 = (2, 1, 1, 0)
 LARGER = (3, 1, 1, 1)
 H200 = Target("h200", 1)
 STEPS = (100.0, 101.0, 99.0)
@@ -49,7 +49,7 @@ FAILED = [
 """A search in which nothing ran."""
 FOUND = [
     ("baseline", told(GIVEN, 100)),
-    ("bf16-baseline", told(TWIN, 90, fp8=False)),
+    ("bf16-baseline", told(BF16, 90, fp8=False)),
     ("search", told(BEST, 152)),
     ("search", told(OTHER, 110, peak_gib=50.0)),
     ("search", ran(LARGER, outcome="oom", more={"message": "CUDA out of memory"})),
@@ -57,7 +57,7 @@ FOUND = [
 """A search that found a faster setting."""
 WHOLE = [
     *FOUND,
-    *confirmed(told(BEST, 150), told(BEST_TWIN, 120, fp8=False), told(GIVEN, 100)),
+    *confirmed(told(BEST, 150), told(BEST_BF16, 120, fp8=False), told(GIVEN, 100)),
 ]
 """The same, with its confirmation."""
 

@@ -15,7 +15,7 @@ from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import alone_in
 from fp8tune.trials.space import Knob
 from tests.report.studies import (
-    BEST_TWIN,
+    BEST_BF16,
     CONFIG,
     CUT_OFF,
     FAILED,
@@ -28,7 +28,7 @@ from tests.report.studies import (
     told,
 )
 from tests.search.stability.runs import learned, seeds
-from tests.search.tries import BEST, GIVEN, KNOBS, OTHER, TWIN, ran
+from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, ran
 
 FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"
 
@@ -49,7 +49,7 @@ def test_settings(whole):
 
 SLOWED = [
     *WHOLE[:5],
-    *confirmed(told(BEST, 130), told(BEST_TWIN, 100, fp8=False), told(GIVEN, 88)),
+    *confirmed(told(BEST, 130), told(BEST_BF16, 100, fp8=False), told(GIVEN, 88)),
 ]
 """A machine that became slower after the search."""
 
@@ -61,11 +61,11 @@ def test_settings_are_on_the_scale_of_the_confirmation(tmp_path):
     scale = 130 / 152
     assert values == {
         GIVEN: 88.0,
-        TWIN: round(90 * scale, 1),
+        BF16: round(90 * scale, 1),
         BEST: 130.0,
         OTHER: round(110 * scale, 1),
         LARGER: 0.0,
-        BEST_TWIN: 100.0,
+        BEST_BF16: 100.0,
     }
 
 
@@ -225,7 +225,7 @@ def test_labels(knob, value, words):
     assert setting_label([knob], (knob.values.index(value),)) == words
 
 
-MINE, MINE_TWIN = told(GIVEN, 80), told(TWIN, 100, fp8=False)
+MINE, MINE_BF16 = told(GIVEN, 80), told(BF16, 100, fp8=False)
 STAYS = [("baseline", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
 
 
@@ -294,10 +294,10 @@ def joules(point, speed, each):
 
 SAVING = [
     ("baseline", joules(GIVEN, 100, 1.0)),
-    ("bf16-baseline", joules(TWIN, 60, 0.8)),
+    ("bf16-baseline", joules(BF16, 60, 0.8)),
     ("search", joules(BEST, 90, 1.3)),
     *confirmed(
-        joules(BEST, 90, 1.3), joules(GIVEN, 100, 1.0), joules(BEST_TWIN, 70, 0.9)
+        joules(BEST, 90, 1.3), joules(GIVEN, 100, 1.0), joules(BEST_BF16, 70, 0.9)
     ),
 ]
 

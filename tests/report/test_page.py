@@ -28,7 +28,7 @@ from tests.report.studies import (
     study,
     told,
 )
-from tests.search.tries import GIVEN, KNOBS, OTHER, TWIN, ran
+from tests.search.tries import BF16, GIVEN, KNOBS, OTHER, ran
 
 GOLDEN = Path(__file__).parent / "golden"
 EVIL = (
@@ -91,7 +91,7 @@ def evil_trials():
     }
     return [
         ("baseline", told(GIVEN, 100, more=more)),
-        ("bf16-baseline", told(TWIN, 90, fp8=False, more=more)),
+        ("bf16-baseline", told(BF16, 90, fp8=False, more=more)),
         ("search", ran(OTHER, outcome="user", more={"message": [EVIL]})),
         ("search", told((2, 1, 1, 1), 150, more={"losses": {}, "message": "\ud800"})),
     ]

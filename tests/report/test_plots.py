@@ -30,7 +30,7 @@ from tests.report.studies import (
 )
 from tests.search.stability.runs import STEPS as LOSS_STEPS
 from tests.search.stability.runs import learned, seeds
-from tests.search.tries import BEST, GIVEN, OTHER, TWIN, ran
+from tests.search.tries import BEST, BF16, GIVEN, OTHER, ran
 
 
 def test_files_of_the_plots(whole):
@@ -277,7 +277,7 @@ def test_a_machine_that_became_slower_makes_no_knob_matter(tmp_path):
     """What was measured again ran at another time than the rest."""
     trials = [
         ("baseline", told(GIVEN, 100)),
-        ("bf16-baseline", told(TWIN, 90, fp8=False)),
+        ("bf16-baseline", told(BF16, 90, fp8=False)),
         ("search", told(OTHER, 98)),
         ("search", told(BEST, 104)),
         *confirmed(told(GIVEN, 48), told(BEST, 52)),

@@ -2,21 +2,21 @@
 
 from tests.search.tries import (
     BEST,
+    BF16,
     GIVEN,
-    TWIN,
     ran,
 )
 from tests.search.tries import CONFIG as TRAIN
 
 CONFIG = "# my model\n" + TRAIN.replace("= 8\n", "= 8  # 16 sequences a step\n")
 
-BEST_TWIN = (2, 1, 1, 0)
+BEST_BF16 = (2, 1, 1, 0)
 
 RECORDS = [
     ran(GIVEN, 100, peak_gib=20.0),
-    ran(TWIN, 90, peak_gib=20.0),
+    ran(BF16, 90, peak_gib=20.0),
     ran(BEST, 150, peak_gib=35.0),
-    ran(BEST_TWIN, 120, peak_gib=35.0),
+    ran(BEST_BF16, 120, peak_gib=35.0),
     ran((3, 1, 1, 1), outcome="oom", cost_s=30.0),
 ]
 

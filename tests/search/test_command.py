@@ -12,24 +12,24 @@ from tests.search.tries import (
     AC,
     BATCH,
     BEST,
+    BF16,
     COMPILE,
     GIVEN,
     OTHER,
     PRECISION,
     SPACE,
-    TWIN,
     but,
     ran,
 )
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_whether_trials_saw_synthetic_data(replay, told):
-    records = [but(r, synthetic_data=told) for r in RECORDS]
+@pytest.mark.parametrize("synthetic", [True, False])
+def test_whether_trials_saw_synthetic_data(replay, synthetic):
+    records = [but(r, synthetic_data=synthetic) for r in RECORDS]
     _, said = answered(replay, records)
-    assert said["synthetic_data"] is told
+    assert said["synthetic_data"] is synthetic
     written = Path(said["output"]).read_text()
-    assert ("; trained on synthetic data, not on yours\n" in written) is told
+    assert ("; trained on synthetic data, not on yours\n" in written) is synthetic
 
 
 def test_the_whole_answer(replay, tmp_path):
@@ -194,7 +194,7 @@ def test_a_knob_that_cannot_be_written_is_refused_before(replay, key):
         ),
         ([ran(GIVEN, outcome="throttled"), ran(GIVEN)], 0, GIVEN, "same"),
         ([ran(GIVEN, cost_s=0.0), ran(BEST, 150, cost_s=0.0)], 0, BEST, "faster"),
-        ([ran(TWIN)], 1, None, "inconclusive"),
+        ([ran(BF16)], 1, None, "inconclusive"),
         ([ran(GIVEN, outcome="oom")], 1, None, "inconclusive"),
         ([ran(p, outcome="oom") for p in SPACE.every()], 1, None, "inconclusive"),
         (
@@ -219,7 +219,7 @@ def test_odd_records(replay, records, code, knobs, verdict):
     [
         ([ran(GIVEN, outcome="oom")], "try-less-memory"),
         ([ran(GIVEN, cost_s=1e6)], "no-trial-ended"),
-        ([ran(TWIN)], "frozen-knobs-not-recorded"),
+        ([ran(BF16)], "frozen-knobs-not-recorded"),
     ],
 )
 def test_advice_where_nothing_succeeds(replay, records, advice):

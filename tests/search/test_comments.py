@@ -8,7 +8,7 @@ from fp8tune.search.outcome import decide
 from fp8tune.search.plan import read_config
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.search.writeback import Choice
-from tests.search.replayed import BEST_TWIN
+from tests.search.replayed import BEST_BF16
 from tests.search.tries import (
     AC,
     BATCH,
@@ -86,7 +86,7 @@ def test_one_pair_of_runs_is_inconclusive_and_shows_no_interval():
     ],
 )
 def test_fp8_is_compared_with_bf16_but_not_by_a_rehearsal(bf16, said):
-    records = ran(GIVEN, 100), ran(BEST, 120), ran(BEST_TWIN, bf16)
+    records = ran(GIVEN, 100), ran(BEST, 120), ran(BEST_BF16, bf16)
     for rehearsal in (False, True):
         more = {"environment": "CPU, torch 2.13", "rehearsal": rehearsal}
         plan, found = search(*(but(record, **more) for record in records))

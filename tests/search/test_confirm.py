@@ -7,20 +7,20 @@ from fp8tune.search.outcome import decide
 from fp8tune.trials.space import Space
 from tests.search.tries import (
     BEST,
+    BF16,
     GIVEN,
     KNOBS,
     OTHER,
     PRECISION,
     SPACE,
-    TWIN,
     ran,
     trials,
 )
 
-BEST_TWIN = SPACE.in_bf16(BEST)
+BEST_BF16 = SPACE.in_bf16(BEST)
 NEAR = (3, 1, 1, 1)
-NEAR_TWIN = SPACE.in_bf16(NEAR)
-OTHER_TWIN = SPACE.in_bf16(OTHER)
+NEAR_BF16 = SPACE.in_bf16(NEAR)
+OTHER_BF16 = SPACE.in_bf16(OTHER)
 
 
 def order(found, speeds, most=40):
@@ -40,7 +40,7 @@ def order(found, speeds, most=40):
 
 FOUND = trials(
     ("baseline", ran(GIVEN, 100)),
-    ("bf16-baseline", ran(TWIN, 90)),
+    ("bf16-baseline", ran(BF16, 90)),
     ("search", ran(NEAR, 148)),
     ("search", ran(BEST, 150)),
     ("search", ran(OTHER, 130)),
@@ -49,36 +49,36 @@ STEADY = {
     point: [ran(point, speed)]
     for point, speed in (
         (GIVEN, 100),
-        (TWIN, 90),
+        (BF16, 90),
         (BEST, 150),
-        (BEST_TWIN, 120),
+        (BEST_BF16, 120),
         (NEAR, 148),
-        (NEAR_TWIN, 110),
+        (NEAR_BF16, 110),
     )
 }
 
 
 def test_the_best_one_the_given_one_a_twin_and_what_is_near_in_turn():
-    once = [BEST, GIVEN, BEST_TWIN, NEAR]
+    once = [BEST, GIVEN, BEST_BF16, NEAR]
     assert settings(SPACE, GIVEN, FOUND) == once
     asked = order(FOUND, STEADY)
-    assert asked == [*once, NEAR_TWIN, *once]
+    assert asked == [*once, NEAR_BF16, *once]
 
 
 @pytest.mark.parametrize(
     ("bf16", "least", "most"), [((120, 124, 117), 2, 2), ((149, 152, 148), 4, 8)]
 )
 def test_fp8_and_bf16_run_in_turns_until_it_is_clear_which_is_faster(bf16, least, most):
-    speeds = STEADY | {BEST_TWIN: [ran(BEST_TWIN, speed) for speed in bf16]}
+    speeds = STEADY | {BEST_BF16: [ran(BEST_BF16, speed) for speed in bf16]}
     asked = order([t for t in FOUND if t.record.tokens_per_second != 148], speeds)
-    assert least <= asked.count(BEST_TWIN) <= most
-    assert abs(asked.count(BEST_TWIN) - asked.count(BEST)) <= 1
+    assert least <= asked.count(BEST_BF16) <= most
+    assert abs(asked.count(BEST_BF16) - asked.count(BEST)) <= 1
 
 
 def test_what_fails_for_good_is_not_asked_for_again():
-    speeds = STEADY | {BEST_TWIN: [ran(BEST_TWIN, outcome="oom")]}
+    speeds = STEADY | {BEST_BF16: [ran(BEST_BF16, outcome="oom")]}
     asked = order(FOUND, speeds)
-    assert asked.count(BEST_TWIN) == 1
+    assert asked.count(BEST_BF16) == 1
     assert asked.count(BEST) == 2
 
 
@@ -93,7 +93,7 @@ def test_what_fails_for_good_is_not_asked_for_again():
 def test_what_the_search_saw_faster_than_the_best_now_is(best, given, wanted):
     found = [trial for trial in FOUND if trial.record.tokens_per_second != 148]
     now = {BEST: [ran(BEST, best)], GIVEN: [ran(GIVEN, given)]}
-    now |= {OTHER: [ran(OTHER, 131)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
+    now |= {OTHER: [ran(OTHER, 131)], OTHER_BF16: [ran(OTHER_BF16, 80)]}
     asked = order(found, STEADY | now)
     assert (OTHER in asked) == wanted
     if wanted:
@@ -104,17 +104,17 @@ def test_what_the_search_saw_faster_than_the_best_now_is(best, given, wanted):
 
 
 def test_a_larger_budget_confirms_all_anew():
-    """The given one ran another day: its runs of then tell nothing of today's."""
+    """The baseline ran another day: those runs say nothing of today's speed."""
     day, later = {"more": {"budget_s": 600.0}}, {"more": {"budget_s": 7200.0}}
-    twice = [("confirm", ran(p, 100, **day)) for p in (GIVEN, TWIN)] * 2
-    first = ("baseline", ran(GIVEN, 100)), ("bf16-baseline", ran(TWIN, 90))
+    twice = [("confirm", ran(p, 100, **day)) for p in (GIVEN, BF16)] * 2
+    first = ("baseline", ran(GIVEN, 100)), ("bf16-baseline", ran(BF16, 90))
     known = (
         *first,
         *twice,
         ("search", ran(BEST, 110)),
         ("confirm", ran(BEST, 97, **later)),
     )
-    stages = [*known, ("confirm", ran(BEST_TWIN, 80, **later))]
+    stages = [*known, ("confirm", ran(BEST_BF16, 80, **later))]
     assert again(SPACE, GIVEN, trials(*stages)) == GIVEN
     stages.append(("confirm", ran(GIVEN, 90, **later)))
     found = decide(SPACE, GIVEN, trials(*stages), 1.0)
@@ -125,13 +125,13 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
     shaky = {
         GIVEN: [ran(GIVEN, speed) for speed in (100, 103, 101)],
         BEST: [ran(BEST, speed) for speed in (102, 108, 104.5)],
-        BEST_TWIN: [ran(BEST_TWIN, 80)],
+        BEST_BF16: [ran(BEST_BF16, 80)],
     }
-    first = ("baseline", ran(GIVEN, 100)), ("bf16-baseline", ran(TWIN, 75))
+    first = ("baseline", ran(GIVEN, 100)), ("bf16-baseline", ran(BF16, 75))
     found = trials(*first, ("search", ran(BEST, 104)))
     asked = order(found, shaky)
     assert 6 < len(asked) < 2 * MOST
-    assert asked.count(BEST_TWIN) == 2
+    assert asked.count(BEST_BF16) == 2
     assert abs(asked.count(BEST) - asked.count(GIVEN)) <= 1
 
 
@@ -140,7 +140,7 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
     [
         [],
         trials(("baseline", ran(GIVEN, outcome="oom"))),
-        trials(("bf16-baseline", ran(TWIN))),
+        trials(("bf16-baseline", ran(BF16))),
     ],
 )
 def test_nothing_to_confirm(found):
@@ -193,11 +193,11 @@ def test_the_best_of_the_others_runs_once_more_where_one_bad_run_may_explain_it(
 ):
     found = trials(
         ("baseline", ran(GIVEN, 100)),
-        ("bf16-baseline", ran(TWIN, 80)),
+        ("bf16-baseline", ran(BF16, 80)),
         ("search", first),
     )
-    speeds = {OTHER: [ran(OTHER, now)], OTHER_TWIN: [ran(OTHER_TWIN, 80)]}
-    asked = order(found, {GIVEN: [ran(GIVEN, 100)], TWIN: [ran(TWIN, 80)]} | speeds)
+    speeds = {OTHER: [ran(OTHER, now)], OTHER_BF16: [ran(OTHER_BF16, 80)]}
+    asked = order(found, {GIVEN: [ran(GIVEN, 100)], BF16: [ran(BF16, 80)]} | speeds)
     assert least <= asked.count(OTHER) <= most
 
 
@@ -236,14 +236,14 @@ def test_what_is_chosen_in_the_end_has_its_own_twin_confirmed():
     speeds = {
         BEST: [ran(BEST, 130)],
         OTHER: [ran(OTHER, 149)],
-        OTHER_TWIN: [ran(OTHER_TWIN, 110)],
+        OTHER_BF16: [ran(OTHER_BF16, 110)],
     }
     asked = order(found, STEADY | speeds)
-    assert asked.count(OTHER_TWIN) == 2
-    assert order(found, STEADY | {OTHER: [ran(OTHER, 140)]}).count(OTHER_TWIN) == 0
+    assert asked.count(OTHER_BF16) == 2
+    assert order(found, STEADY | {OTHER: [ran(OTHER, 140)]}).count(OTHER_BF16) == 0
 
 
-BF16 = {batch: (index, 1, 1, 0) for index, batch in enumerate((1, 2, 4, 8))}
+BF16_AT = {batch: (index, 1, 1, 0) for index, batch in enumerate((1, 2, 4, 8))}
 FP8 = {batch: (index, 1, 1, 1) for index, batch in enumerate((1, 2, 4, 8))}
 
 
@@ -294,7 +294,7 @@ def test_nothing_runs_on_beside_a_given_one_that_gives_no_answer():
     """There is no ratio to come to know, however often the best one runs."""
     gone = ran(GIVEN, outcome="hang")
     found = trials(("baseline", gone), ("search", ran(BEST, 150)))
-    speeds = {GIVEN: [gone], BEST: [ran(BEST, 150)], BEST_TWIN: [ran(BEST_TWIN, 100)]}
+    speeds = {GIVEN: [gone], BEST: [ran(BEST, 150)], BEST_BF16: [ran(BEST_BF16, 100)]}
     asked = order(found, speeds)
     assert asked.count(GIVEN) == 1
     assert asked.count(BEST) < MOST / 2

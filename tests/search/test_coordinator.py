@@ -12,22 +12,22 @@ from fp8tune.trials.space import Space
 from tests.each import each
 from tests.search.tries import (
     BEST,
+    BF16,
     GIVEN,
     KNOBS,
     OTHER,
     SPACE,
-    TWIN,
     InOrder,
     ran,
     space_of,
 )
 
-BEST_TWIN = (2, 1, 1, 0)
+BEST_BF16 = (2, 1, 1, 0)
 RECORDS = [
     ran(GIVEN, 100),
-    ran(TWIN, 90),
+    ran(BF16, 90),
     ran(BEST, 150),
-    ran(BEST_TWIN, 120),
+    ran(BEST_BF16, 120),
     ran(OTHER, outcome="oom", cost_s=30.0),
 ]
 
@@ -48,9 +48,9 @@ def searched(records=RECORDS, budget=7200.0, points=(OTHER, BEST), **kwargs):
 
 def test_baseline_search_and_confirmation():
     search, found, stages = searched()
-    once = [("confirm", BEST), ("confirm", GIVEN), ("confirm", BEST_TWIN)]
+    once = [("confirm", BEST), ("confirm", GIVEN), ("confirm", BEST_BF16)]
     first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
-    smaller = [("confirm", TWIN)]  # is another batch better in bf16?
+    smaller = [("confirm", BF16)]  # is another batch better in bf16?
     assert stages == [*first, *once, *smaller, *once]
     assert (found.chosen, found.verdict, found.seconds) == (BEST, "faster", 570.0)
     assert (found.trials, found.oom_trials) == (len(stages), 1)
@@ -75,7 +75,7 @@ def test_only_what_ran_before_is_measured_again():
     events = []
     searched(watch=events.append)
     begun = [event.proposal for event in events if event.trial is None]
-    said = [p.reason for p in begun if (p.point, p.stage) == (BEST_TWIN, "confirm")]
+    said = [p.reason for p in begun if (p.point, p.stage) == (BEST_BF16, "confirm")]
     assert said == ["comparison run", "confirmation run"]
     said = {
         p.reason for p in begun if p.stage == "confirm" and p.point in (BEST, GIVEN)
@@ -87,7 +87,7 @@ def test_where_nothing_is_better_the_config_is_measured_in_bf16_too():
     slow = [r for r in RECORDS if r.knobs != SPACE.values(BEST)]
     _, found, stages = searched([*slow, ran(BEST, 50)])
     first = [("baseline", GIVEN), ("search", OTHER), ("search", BEST)]
-    assert stages[:4] == [*first, ("bf16-baseline", TWIN)]
+    assert stages[:4] == [*first, ("bf16-baseline", BF16)]
     assert (found.chosen, found.verdict) == (GIVEN, "same")
 
 
@@ -120,7 +120,7 @@ def test_what_is_wrong_with_all_data_ends_the_search(failing, more, tried):
 
 @each("budget", [1, 10, 61, 90, 125, 200, 300, 400, 500, 1000])
 @each("outcome", ["ok", "hang", "launch", "compile"])
-@each("never", [(), (GIVEN,), (BEST,), (GIVEN, TWIN, BEST, OTHER)])
+@each("never", [(), (GIVEN,), (BEST,), (GIVEN, BF16, BEST, OTHER)])
 def test_the_budget_is_kept_whatever_trials_do(budget, outcome, never):
     records = [
         r for r in RECORDS if r.knobs not in [Space(KNOBS).values(p) for p in never]
@@ -152,8 +152,8 @@ def test_a_given_one_without_records_is_not_tried():
 @pytest.mark.parametrize("outcome", ["oom", "hang", "nan"])
 def test_the_twin_of_what_fails_is_not_tried_at_first(outcome):
     _, _, stages = searched([ran(GIVEN, outcome=outcome), *RECORDS[1:]])
-    assert ("bf16-baseline", TWIN) not in stages
-    assert ("confirm", BEST_TWIN) in stages
+    assert ("bf16-baseline", BF16) not in stages
+    assert ("confirm", BEST_BF16) in stages
 
 
 def test_ctrl_c_ends_with_what_is_known():

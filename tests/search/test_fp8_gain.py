@@ -32,8 +32,8 @@ def test_bf16_that_is_faster_comes_first(replay):
     [((151.0,), "fp8-as-fast-as-bf16"), ((147.0, 166.0), "fp8-inconclusive")],
 )
 def test_bf16_that_is_as_fast_or_may_be(replay, bf16, code):
-    twins = [RECORDS[3]._replace(tokens_per_second=speed) for speed in bf16]
-    _, said = answered(replay, [*RECORDS[:3], *twins, RECORDS[4]])
+    in_bf16 = [RECORDS[3]._replace(tokens_per_second=speed) for speed in bf16]
+    _, said = answered(replay, [*RECORDS[:3], *in_bf16, RECORDS[4]])
     assert (code, SPEED) in findings(said)
 
 

@@ -15,12 +15,21 @@ from fp8tune.search.output import display
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.search.study import Study
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, but, ran, trials
+from tests.search.tries import (
+    BEST,
+    BF16,
+    GIVEN,
+    OTHER,
+    SPACE,
+    but,
+    ran,
+    trials,
+)
 
 CONFIG = "[train]\nbatch_size = 2\nmixed_precision = 'fp8'\n[scheduler]\n"
 TRIALS = trials(
     ("baseline", ran(GIVEN, 10_000, peak_gib=20.04, more={"capacity_gib": 79.1})),
-    ("bf16-baseline", ran(TWIN, 9_000, peak_gib=20.0)),
+    ("bf16-baseline", ran(BF16, 9_000, peak_gib=20.0)),
     ("search", ran(OTHER, outcome="oom", cost_s=30.0)),
     ("search", ran(BEST, 15_000, peak_gib=35.0)),
     ("confirm", ran(BEST, 14_900)),
@@ -103,7 +112,7 @@ def test_an_extrapolated_figure_is_marked(plan):
 
 
 def test_the_table_by_tokens_per_joule(plan):
-    """The faster setting is the worse one there; without watts nothing is told."""
+    """The faster setting is the worse one there; without watts there is none."""
     tried = trials(
         ("baseline", ran(GIVEN, 10_000, more={"tokens_per_joule": 20.0})),
         ("search", ran(BEST, 15_000, more={"tokens_per_joule": 10.0})),

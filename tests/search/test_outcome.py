@@ -11,11 +11,11 @@ from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
 from tests.search.tries import (
     BEST,
+    BF16,
     GIVEN,
     KNOBS,
     OTHER,
     SPACE,
-    TWIN,
     confirmed,
     ran,
     trials,
@@ -41,7 +41,7 @@ def test_the_whole_answer():
         GIVEN,
         trials(
             ("baseline", ran(GIVEN)),
-            ("bf16-baseline", ran(TWIN, 80)),
+            ("bf16-baseline", ran(BF16, 80)),
             ("search", ran(OTHER, outcome="oom")),
             ("search", ran(BEST, 130)),
             *[
@@ -72,7 +72,7 @@ def test_the_whole_answer():
     [
         ([], (None, "inconclusive", None)),
         ([("baseline", ran(GIVEN, outcome="hang"))], (None, "inconclusive", None)),
-        ([("bf16-baseline", ran(TWIN, 300))], (None, "inconclusive", None)),
+        ([("bf16-baseline", ran(BF16, 300))], (None, "inconclusive", None)),
         ([("baseline", ran(GIVEN))], (GIVEN, "inconclusive", 100)),
         (
             [("baseline", ran(GIVEN)), ("search", ran(BEST, 100.8))],
@@ -113,7 +113,7 @@ def test_the_whole_answer():
             [
                 ("baseline", ran(GIVEN)),
                 ("search", ran(BEST, 50)),
-                *confirmed(ran(TWIN)),
+                *confirmed(ran(BF16)),
             ],
             (GIVEN, "same", 100),
         ),
@@ -127,7 +127,7 @@ def test_the_whole_answer():
             (BEST, "inconclusive", 100),
         ),
         (
-            [("baseline", ran(GIVEN)), ("bf16-baseline", ran(TWIN, 300))],
+            [("baseline", ran(GIVEN)), ("bf16-baseline", ran(BF16, 300))],
             (GIVEN, "inconclusive", 100),
         ),
         (
@@ -142,9 +142,12 @@ def test_choices(pairs, expected):
 
 def test_bf16_is_chosen_where_that_is_allowed():
     free = Space([knob._replace(frozen=False) for knob in KNOBS])
-    pairs = ("baseline", ran(GIVEN)), *confirmed(*[ran(TWIN, 120), ran(GIVEN)] * 2)
+    pairs = (
+        ("baseline", ran(GIVEN)),
+        *confirmed(*[ran(BF16, 120), ran(GIVEN)] * 2),
+    )
     found = decide(free, GIVEN, trials(*pairs), 1.0)
-    assert (found.chosen, found.verdict) == (TWIN, "faster")
+    assert (found.chosen, found.verdict) == (BF16, "faster")
     assert found.speed.bf16_baseline == found.speed.chosen
     assert found.speed.fp8_gain.value == pytest.approx(100 / 120)
     assert codes(found) == ["fp8-slower-than-bf16", "faster"]
@@ -153,11 +156,11 @@ def test_bf16_is_chosen_where_that_is_allowed():
 def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
     pairs = (
         ("baseline", ran(GIVEN)),
-        ("bf16-baseline", ran(TWIN, 80)),
+        ("bf16-baseline", ran(BF16, 80)),
         ("search", ran(BEST, 160)),
     )
     found = decide(SPACE, GIVEN, trials(*pairs), 1.0)
-    assert (found.chosen, found.speed.pair) == (BEST, (GIVEN, TWIN))
+    assert (found.chosen, found.speed.pair) == (BEST, (GIVEN, BF16))
     assert (found.speed.bf16_baseline, found.speed.fp8_gain) == (
         (80.0, *NONE),
         (1.25, *NONE),
@@ -193,7 +196,7 @@ def test_only_bf16_that_ran_beside_fp8_is_its_reference():
         GIVEN,
         trials(
             ("baseline", ran(GIVEN, 100)),
-            ("bf16-baseline", ran(TWIN, 90)),
+            ("bf16-baseline", ran(BF16, 90)),
             ("search", ran(BEST, 120)),
             ("confirm", ran(BEST, 96)),
             ("confirm", ran(SPACE.in_bf16(BEST), 80)),
@@ -212,15 +215,18 @@ def test_fp8_is_held_against_bf16_of_the_same_stage():
     """The GPU became slower before the baseline ran again, and not in bf16."""
     slowed = (
         ("baseline", ran(GIVEN, 100)),
-        ("bf16-baseline", ran(TWIN, 90)),
+        ("bf16-baseline", ran(BF16, 90)),
         ("search", ran(BEST, 120)),
         ("confirm", ran(BEST, 96)),
         ("confirm", ran(GIVEN, 80)),
     )
     found = decide(SPACE, GIVEN, trials(*slowed), 1.0)
-    assert (found.speed.bf16_baseline.value, found.speed.pair) == (90, (GIVEN, TWIN))
+    assert (found.speed.bf16_baseline.value, found.speed.pair) == (
+        90,
+        (GIVEN, BF16),
+    )
     assert found.speed.fp8_gain.value == pytest.approx(100 / 90)
-    later = decide(SPACE, GIVEN, trials(*slowed, ("confirm", ran(TWIN, 64))), 1.0)
+    later = decide(SPACE, GIVEN, trials(*slowed, ("confirm", ran(BF16, 64))), 1.0)
     assert (later.speed.bf16_baseline.value, later.speed.fp8_gain.value) == (64, 1.25)
     alone = trials(("baseline", ran(GIVEN, outcome="oom")), *slowed[1:2])
     found = decide(SPACE, GIVEN, alone, 1.0)
@@ -260,7 +266,7 @@ def test_a_verdict_takes_two_pairs_of_runs_and_says_what_would_settle_it(
 
 def test_a_rehearsal_does_not_compare_fp8_with_bf16():
     more = {"more": {"rehearsal": True}}
-    runs = [ran(BEST, 120, **more), ran(GIVEN, **more), ran(TWIN, 300, **more)]
+    runs = [ran(BEST, 120, **more), ran(GIVEN, **more), ran(BF16, 300, **more)]
     known = trials(
         ("baseline", runs[1]), ("bf16-baseline", runs[2]), *confirmed(*runs * 3)
     )
@@ -270,7 +276,7 @@ def test_a_rehearsal_does_not_compare_fp8_with_bf16():
 
 
 def test_a_gain_is_of_runs_of_the_same_time():
-    """The budget ended after the given one was measured again, on a slower GPU."""
+    """The budget ended after the baseline was measured again, on a slower GPU."""
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 105))
     found = decide(SPACE, GIVEN, trials(*known, ("confirm", ran(GIVEN, 50))), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
@@ -334,11 +340,11 @@ def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
     best = space.in_bf16(BEST)
     pairs = [
         ("baseline", ran(GIVEN)),
-        ("bf16-baseline", ran(TWIN, 125)),
+        ("bf16-baseline", ran(BF16, 125)),
         ("search", ran(best, 300)),
     ]
     found = decide(space, GIVEN, trials(*pairs), 99.0)
-    assert (found.chosen, found.speed.pair) == (best, (GIVEN, TWIN))
+    assert (found.chosen, found.speed.pair) == (best, (GIVEN, BF16))
     assert found.speed.fp8_gain == (0.8, *NONE)
 
 

@@ -16,14 +16,14 @@ from fp8tune.search.retries import (
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import trial_from_data
-from tests.search.test_coordinator import BEST_TWIN, RECORDS
+from tests.search.test_coordinator import BEST_BF16, RECORDS
 from tests.search.tries import (
     BEST,
+    BF16,
     GIVEN,
     KNOBS,
     OTHER,
     SPACE,
-    TWIN,
     InOrder,
     ran,
     space_of,
@@ -107,7 +107,7 @@ def taken_up(study, records, budget=7200.0):
     return points, found
 
 
-POINTS = (GIVEN, TWIN, BEST, BEST_TWIN, OTHER)
+POINTS = (GIVEN, BF16, BEST, BEST_BF16, OTHER)
 MACHINE = [
     [ran(p, outcome="user", more=DATA) for p in POINTS],
     [ran(p, outcome="launch", more=NEVER) for p in POINTS],
@@ -135,7 +135,7 @@ def test_a_machine_that_is_fixed_is_searched_as_if_it_had_been_sound(broken):
 def test_what_finds_no_time_left_takes_nothing_back():
     """The same command says again how the config failed, and all that follows."""
     failed = {p: ran(p, outcome="user", cost_s=100.0) for p in (GIVEN, OTHER)}
-    records = [*failed.values(), *(ran(p, cost_s=100.0) for p in (BEST, BEST_TWIN))]
+    records = [*failed.values(), *(ran(p, cost_s=100.0) for p in (BEST, BEST_BF16))]
     study = Study(SPACE)
     first, found = taken_up(study, records, budget=302.0)
     assert len(first) > 2

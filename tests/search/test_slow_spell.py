@@ -4,9 +4,9 @@ import pytest
 
 from fp8tune.search.confirm import again
 from fp8tune.search.outcome import decide
-from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
+from tests.search.tries import BEST, BF16, GIVEN, SPACE, but, ran, trials
 
-EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.in_bf16(BEST): 80.0, TWIN: 70.0}
+EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.in_bf16(BEST): 80.0, BF16: 70.0}
 
 
 @pytest.mark.parametrize("begins", range(12))
@@ -20,7 +20,7 @@ def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts)
         return ran(point, EVEN[point] * lost * (1 + (number % 3 - 1) / 1000))
 
     tried = []
-    stages = [("baseline", GIVEN), ("bf16-baseline", TWIN), ("search", BEST)]
+    stages = [("baseline", GIVEN), ("bf16-baseline", BF16), ("search", BEST)]
     while stages or (point := again(SPACE, GIVEN, tried)) is not None:
         stage, point = stages.pop(0) if stages else ("confirm", point)
         more = {"searched_all": True} if stage == "confirm" else {}

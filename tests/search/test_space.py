@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.trials.space import Knob, Space
-from tests.search.tries import BATCH, GIVEN, KNOBS, PRECISION, SPACE, TWIN
+from tests.search.tries import BATCH, BF16, GIVEN, KNOBS, PRECISION, SPACE
 
 ODD = Space([Knob("x", (1, True, 1.0, "1", "true"), "micro_batch")])
 
@@ -28,23 +28,23 @@ def test_points_keep_what_is_frozen():
     points = list(SPACE.points(GIVEN))
     assert len(points) == 4 * 2 * 2
     assert all(SPACE.allows(point, GIVEN) and point[3] == 1 for point in points)
-    assert not SPACE.allows(TWIN, GIVEN)
+    assert not SPACE.allows(BF16, GIVEN)
     assert len(list(SPACE.every())) == 32
 
 
 def test_only_what_exists_is_offered():
-    space = Space(KNOBS, [GIVEN, TWIN, (0, 0, 0, 1)])
+    space = Space(KNOBS, [GIVEN, BF16, (0, 0, 0, 1)])
     assert list(space.points(GIVEN)) == [(0, 0, 0, 1), GIVEN]
-    assert list(space.every()) == [(0, 0, 0, 1), TWIN, GIVEN]
+    assert list(space.every()) == [(0, 0, 0, 1), BF16, GIVEN]
     assert space.has(GIVEN)
     assert not space.has((3, 1, 1, 1))
     assert SPACE.has((3, 1, 1, 1))
 
 
 def test_twins():
-    assert SPACE.in_bf16(GIVEN) == TWIN
-    assert SPACE.in_bf16(TWIN) is None
-    assert SPACE.with_precision(TWIN, "fp8") == GIVEN
+    assert SPACE.in_bf16(GIVEN) == BF16
+    assert SPACE.in_bf16(BF16) is None
+    assert SPACE.with_precision(BF16, "fp8") == GIVEN
     assert SPACE.with_precision(GIVEN, "fp16") is None
     assert Space(KNOBS, [GIVEN]).in_bf16(GIVEN) is None
     assert Space(KNOBS[:3]).in_bf16(GIVEN[:3]) is None

@@ -31,7 +31,16 @@ from fp8tune.search.statistics import (
 )
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
-from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, confirmed, ran, trials
+from tests.search.tries import (
+    BEST,
+    BF16,
+    GIVEN,
+    SPACE,
+    but,
+    confirmed,
+    ran,
+    trials,
+)
 
 
 def runs(*values):
@@ -285,8 +294,8 @@ def network(added, *ends):
 
 
 def runs_to_the_end(more):
-    """How often settings are measured again; the given one communicates a lot."""
-    speeds = {GIVEN: (0.3,), BEST: (0.03, 8_000), TWIN: (0.3, 9_000)}
+    """How often settings are measured again; the baseline communicates a lot."""
+    speeds = {GIVEN: (0.3,), BEST: (0.03, 8_000), BF16: (0.3, 9_000)}
     known: list[Trial] = []
     points = [*speeds]
     while points and len(known) < 60:

@@ -1,5 +1,6 @@
 """Ctrl-C once and twice, a batch system's signal, and kill -9, while a trial hangs."""
 
+import contextlib
 import json
 import os
 import re
@@ -30,6 +31,7 @@ mixed_precision = "fp8"
 activation_checkpointing = "full"
 """
 )
+TRIAL = "fp8tune.runners.builtin.worker"
 HANGS = "import time\ntime.sleep(1000)\n"
 PATIENCE_S = 600
 """How long to wait for what takes seconds: only a search that hangs takes longer."""
@@ -71,10 +73,14 @@ class Command:
         )
 
     def at_work(self, *arguments, **streams):
-        """The search, once its trial's process is there."""
+        """The search, once its trial's process has begun to run its own program.
+
+        Before that (between fork and exec) the trial is not told from the search, and
+        is in no list of processes for a moment.
+        """
         process = self.start(*arguments, **streams)
         until = time.monotonic() + PATIENCE_S
-        while len(self.processes()) < 2:
+        while not any(map(_is_trial, self.processes())):
             assert time.monotonic() < until
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
@@ -111,6 +117,12 @@ class Command:
         while self.processes() and time.monotonic() < until:
             time.sleep(0.05)
         return [_about(pid) for pid in self.processes()]
+
+
+def _is_trial(pid):
+    with contextlib.suppress(OSError):
+        return TRIAL.encode() in Path("/proc", str(pid), "cmdline").read_bytes()
+    return False
 
 
 def _about(pid):

@@ -15,7 +15,7 @@ from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trials.space import Knob, Space
-from tests.search.tries import GIVEN, KNOBS, SPACE, TWIN, ran
+from tests.search.tries import BF16, GIVEN, KNOBS, SPACE, ran
 
 SEEDS = range(7000, 7005)
 
@@ -185,5 +185,5 @@ def test_every_value_is_seen_before_the_end():
 
 
 def test_only_the_bf16_baseline_has_run():
-    proposal = proposed([("bf16-baseline", ran(TWIN, peak_gib=20.0))])
+    proposal = proposed([("bf16-baseline", ran(BF16, peak_gib=20.0))])
     assert SPACE.allows(proposal.point, GIVEN)

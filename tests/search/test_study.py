@@ -24,17 +24,17 @@ from tests.search.tries import (
     AC,
     BATCH,
     BEST,
+    BF16,
     GIVEN,
     OTHER,
     SPACE,
-    TWIN,
     ran,
     trials,
 )
 
 TRIALS = trials(
     ("baseline", ran(GIVEN, more={"gpu": "H200", "losses": [6.0, 5.5]})),
-    ("bf16-baseline", ran(TWIN, outcome="oom")),
+    ("bf16-baseline", ran(BF16, outcome="oom")),
     ("search", ran(BEST, 120, step_ms=(1.5, 2.25))),
     ("search", ran(OTHER, outcome="hang")),
     ("confirm", ran(BEST, 119)),
@@ -83,7 +83,7 @@ def test_optuna_reads_the_file_as_one_of_its_own(tmp_path):
     ]
     assert seen == [
         ("COMPLETE", [100.0], SPACE.values(GIVEN), [0.0]),
-        ("PRUNED", None, SPACE.values(TWIN), [1.0]),
+        ("PRUNED", None, SPACE.values(BF16), [1.0]),
         ("COMPLETE", [120.0], SPACE.values(BEST), [0.0]),
         ("FAIL", None, SPACE.values(OTHER), [0.0]),
         ("COMPLETE", [119.0], SPACE.values(BEST), [0.0]),
@@ -147,7 +147,7 @@ RESERVED = {"stage", "process", "trial", "knobs", *Record._fields}
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    st.sampled_from([GIVEN, TWIN, BEST, OTHER, (0, 0, 0, 0)]),
+    st.sampled_from([GIVEN, BF16, BEST, OTHER, (0, 0, 0, 0)]),
     st.sampled_from(OUTCOMES),
     st.sampled_from(STAGES),
     st.lists(NUMBERS, max_size=4),

@@ -9,11 +9,11 @@ from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
 from tests.search.tries import (
     BEST,
+    BF16,
     CONFIG,
     GIVEN,
     OTHER,
     SPACE,
-    TWIN,
     confirmed,
     ran,
     trials,
@@ -132,7 +132,7 @@ def test_bf16_that_lacks_memory_is_no_reference():
         GIVEN,
         trials(
             ("baseline", ran(GIVEN, more={"alloc_retries": 3})),
-            ("bf16-baseline", ran(TWIN, 120, more={"alloc_retries": 3})),
+            ("bf16-baseline", ran(BF16, 120, more={"alloc_retries": 3})),
             ("confirm", ran(BEST, 110)),
             ("confirm", ran(best, 88)),
         ),

@@ -29,7 +29,7 @@ grad_accum_steps = 8
 """The config whose knobs these are, at ``GIVEN``."""
 GIVEN = (1, 1, 1, 1)
 """Batch 2, full AC, compiled, FP8."""
-TWIN = (1, 1, 1, 0)
+BF16 = (1, 1, 1, 0)
 BEST = (2, 1, 1, 1)
 OTHER = (1, 0, 1, 1)
 

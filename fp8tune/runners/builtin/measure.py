@@ -71,13 +71,14 @@ class Device:
 
 
 class Timed(NamedTuple):
-    """A step, how long it ran [ms], and the times of its micro-batches [ms].
+    """A step: how long it ran, what a whole one takes, its micro-batches [all ms].
 
-    These add up to it: the last one has the reduction of the gradients, clipping and
-    the optimizer.
+    These add up to how long it ran: the last one has the reduction of the gradients,
+    clipping and the optimizer.
     """
 
     ms: float
+    whole_ms: float
     micro_ms: list[float]
     step: Step
 
@@ -99,7 +100,7 @@ def timed_step(
     whole_ms = whole_step_ms(micro_ms, training.spec.grad_accum)
     losses = {"loss": step.loss, "grad_norm": step.grad_norm}
     say(step=number, ms=ran_ms, step_ms=whole_ms, **losses)
-    return Timed(ran_ms, micro_ms, step)
+    return Timed(ran_ms, whole_ms, micro_ms, step)
 
 
 def first_step(training: Training, device: Device, say: Callable[..., None]) -> Timed:
@@ -124,7 +125,7 @@ def measure(
     """
     steps = Steps(spec.sampling())
     micro_ms = list(first.micro_ms)
-    steps.add(first.ms, whole_step_ms(first.micro_ms, spec.grad_accum))
+    steps.add(first.ms, first.whole_ms)
     seen = _Seen(device)
     retries = [device.retries()]
     for number in itertools.count(1):
@@ -133,8 +134,7 @@ def measure(
         check_finite(timed.step)
         micro_ms += timed.micro_ms
         retries.append(device.retries())
-        whole_ms = whole_step_ms(timed.micro_ms, spec.grad_accum)
-        steps.add(timed.ms, whole_ms, seen.new())
+        steps.add(timed.ms, timed.whole_ms, seen.new())
         if steps.suffice():
             break
     found = steps.steady()

@@ -8,7 +8,7 @@ from fp8tune.trials.loss_run import LossRun
 from tests.search.tries import BEST, SPACE, ran
 
 STEPS, WARMUP = 32, 8
-BEST_TWIN = (2, 1, 1, 0)
+BEST_BF16 = (2, 1, 1, 0)
 
 
 def falling(steps=STEPS, by=0.0, seed=0, noise=0.001):
@@ -67,7 +67,7 @@ def pairs(by=0.0, count=3, **how):
 def learned(made, point=None, space=SPACE, cost_s=10.0):
     """The record that a run leaves."""
     precision = made.precision == "fp8"
-    point = point or (BEST if precision else BEST_TWIN)
+    point = point or (BEST if precision else BEST_BF16)
     more = {
         "loss_run": made.loss_run._asdict(),
         "losses": list(made.losses),

@@ -10,7 +10,7 @@ from fp8tune.search.stability.findings import (
     stability_by_setting,
 )
 from tests.search.stability import runs as made
-from tests.search.stability.runs import BEST_TWIN, climbing, learned, seeds
+from tests.search.stability.runs import BEST_BF16, climbing, learned, seeds
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, ran, trials
 
 
@@ -95,7 +95,7 @@ def test_what_diverges_is_rejected_in_every_execution_setting():
     tried = study(*lost())
     assert rejected_losses(SPACE, tried) == {loss_key(SPACE, GIVEN)}
     assert (
-        loss_key(SPACE, GIVEN) == loss_key(SPACE, OTHER) != loss_key(SPACE, BEST_TWIN)
+        loss_key(SPACE, GIVEN) == loss_key(SPACE, OTHER) != loss_key(SPACE, BEST_BF16)
     )
 
 
@@ -164,7 +164,7 @@ def test_one_run_that_climbs_in_the_first_steps_rejects_nothing():
 
 
 def test_a_setting_in_another_precision_need_not_have_been_tried():
-    assert in_precision(SPACE, BEST, "bf16") == BEST_TWIN
+    assert in_precision(SPACE, BEST, "bf16") == BEST_BF16
     assert in_precision(SPACE, BEST, "fp16") is None
 
 

@@ -19,7 +19,7 @@ from fp8tune.search.stability.plan import (
     run_length,
 )
 from tests.search.stability.runs import (
-    BEST_TWIN,
+    BEST_BF16,
     SPREAD,
     STEPS,
     WARMUP,
@@ -35,7 +35,7 @@ def asked(train, conditions=CONDITIONS, steps=STEPS):
     """Every run that is asked for: precision, seed, warmup."""
     runs, order = [], []
     while run := next_run(SPACE, BEST, runs, conditions, steps):
-        assert run.point in (BEST, BEST_TWIN)
+        assert run.point in (BEST, BEST_BF16)
         assert SPACE.value(run.point, "precision") == run.precision
         seed, warmup, *_ = run.loss_run
         order.append((run.precision, seed - FIRST_SEED, warmup))
@@ -155,14 +155,14 @@ TRIED = trials(
         "search",
         ran(BEST, step_ms=STEP_MS, cost_s=8.0, more={"all_step_ms": [2700, *STEP_MS]}),
     ),
-    ("bf16-baseline", ran(BEST_TWIN, step_ms=(200.0,) * 5, cost_s=4.0)),
+    ("bf16-baseline", ran(BEST_BF16, step_ms=(200.0,) * 5, cost_s=4.0)),
 )
 
 
 def test_a_run_costs_what_trials_of_its_setting_did():
     fp8, bf16 = RunCost(5.0, 0.1), RunCost(3.0, 0.2)
     assert run_cost(SPACE, BEST, TRIED) == pytest.approx(fp8)
-    assert run_cost(SPACE, BEST_TWIN, TRIED) == pytest.approx(bf16)
+    assert run_cost(SPACE, BEST_BF16, TRIED) == pytest.approx(bf16)
     assert pair_cost(SPACE, BEST, TRIED) == pytest.approx(RunCost(4.0, 0.15))
     assert pair_cost(SPACE, BEST, TRIED[:2]) == pytest.approx(fp8)
     assert pair_cost(SPACE, BEST, trials(("search", ran(BEST, outcome="oom")))) is None

@@ -11,13 +11,27 @@ from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import timed
 from tests.each import each
-from tests.search.stability.runs import BEST_TWIN, SPREAD, WARMUP, curve, learned
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, TWIN, InOrder, ran, space_of
+from tests.search.stability.runs import BEST_BF16, SPREAD, WARMUP, curve, learned
+from tests.search.tries import (
+    BEST,
+    BF16,
+    GIVEN,
+    OTHER,
+    SPACE,
+    InOrder,
+    ran,
+    space_of,
+)
 
 STEP_MS = (500.0,) * 5
 RECORDS = [
     ran(point, speed, step_ms=STEP_MS)
-    for point, speed in ((GIVEN, 100), (TWIN, 90), (BEST, 150), (BEST_TWIN, 120))
+    for point, speed in (
+        (GIVEN, 100),
+        (BF16, 90),
+        (BEST, 150),
+        (BEST_BF16, 120),
+    )
 ]
 RECORDS.append(ran(OTHER, outcome="oom", cost_s=30.0))
 CONDITIONS = Conditions(WARMUP)
@@ -90,7 +104,7 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
     assert stages(study) == (7, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
     first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
-    assert first[:2] == [(BEST_TWIN, FIRST_SEED), (BEST, FIRST_SEED)]
+    assert first[:2] == [(BEST_BF16, FIRST_SEED), (BEST, FIRST_SEED)]
 
 
 def space_point(trial):
@@ -177,7 +191,7 @@ def test_bf16_is_next_where_precision_may_change():
         conditions=CONDITIONS,
     ).run()
     assert (found.chosen, found.verdict, found.ending.unchecked) == (
-        BEST_TWIN,
+        BEST_BF16,
         "faster",
         "",
     )
@@ -265,14 +279,23 @@ def test_a_refusal_is_said():
 
 
 def test_bf16_has_nothing_to_compare():
-    records = [ran(TWIN, 90, step_ms=STEP_MS), ran(BEST_TWIN, 120, step_ms=STEP_MS)]
+    records = [
+        ran(BF16, 90, step_ms=STEP_MS),
+        ran(BEST_BF16, 120, step_ms=STEP_MS),
+    ]
     space, study = space_of(records), Study(SPACE)
-    replay, strategy = Learning(records, space), InOrder(BEST_TWIN)
+    replay, strategy = Learning(records, space), InOrder(BEST_BF16)
     found = Search(
-        space, TWIN, replay, strategy, study, Limits(7200.0), conditions=CONDITIONS
+        space,
+        BF16,
+        replay,
+        strategy,
+        study,
+        Limits(7200.0),
+        conditions=CONDITIONS,
     ).run()
     assert (found.chosen, found.ending.unchecked, stages(study)[1]) == (
-        BEST_TWIN,
+        BEST_BF16,
         "",
         0,
     )

@@ -14,7 +14,7 @@ from fp8tune.search.writeback import write_back
 from tests.each import each
 from tests.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
-from tests.search.tries import BEST, GIVEN, SPACE, TWIN, but, ran, trials
+from tests.search.tries import BEST, BF16, GIVEN, SPACE, but, ran, trials
 
 KEY = "scheduler.warmup_steps"
 
@@ -29,7 +29,7 @@ def both(by=0.0, nan=False, **how):
 
 
 def compared(runs):
-    points = {"fp8": GIVEN, "bf16": TWIN}
+    points = {"fp8": GIVEN, "bf16": BF16}
     return [("stability", learned(run, points[run.precision])) for run in runs]
 
 
@@ -314,7 +314,7 @@ def test_the_warmup_is_written_where_that_was_asked_for():
 
 
 def test_the_warmup_alone_may_change():
-    same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
+    same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(BF16, 120))]
     same += [("confirm", ran(GIVEN, 150))] * 2
     runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
     made = decide(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
@@ -324,8 +324,8 @@ def test_the_warmup_alone_may_change():
 
 
 def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
-    same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(TWIN, 120))]
-    same += [("confirm", ran(point, 150)) for point in (GIVEN, TWIN) * 2]
+    same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(BF16, 120))]
+    same += [("confirm", ran(point, 150)) for point in (GIVEN, BF16) * 2]
     runs = compared(both(nan=True, given=2000))
     made = decide(SPACE, GIVEN, trials(*same, *runs), 60.0)
     assert (made.chosen, lines(made)[0]) == (GIVEN, WARNING)
