@@ -19,9 +19,9 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search.choice import eligible
 from fp8tune.search.comments import choices, summary
-from fp8tune.search.objective import ENERGY, SPEED, UNITS, by_objective
+from fp8tune.search.history import History, Runs
+from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
     SAME_COMMAND,
     Ending,
@@ -37,15 +37,6 @@ from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job
 from fp8tune.search.retries import last_process, trials_that_count, uncharged_seconds
-from fp8tune.search.runs import (
-    Runs,
-    by_point,
-    confirmed,
-    drift_warning,
-    during,
-    gap,
-    speed_of,
-)
 from fp8tune.search.sampler import Expected
 from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
@@ -117,14 +108,14 @@ class Setting:
 class Report:
     """A study with its answer and its settings.
 
-    ``runs`` are the timed trials by setting, by the objective. ``is_running`` says
+    ``history`` has all trials, in tokens/s. ``is_running`` says
     whether the search is at work now; ``None`` if locks cannot tell.
     """
 
     study: SavedStudy
     outcome: Outcome
     settings: Sequence[Setting]
-    runs: Runs
+    history: History
     is_running: bool | None
 
     @property
@@ -136,6 +127,11 @@ class Report:
     def objective(self) -> str:
         """The objective of the search."""
         return self.outcome.objective
+
+    @property
+    def history_in_objective(self) -> History:
+        """The history in the objective of the search."""
+        return self.history.by(self.objective)
 
     @property
     def unit(self) -> str:
@@ -219,19 +215,20 @@ class Report:
 
     def gain_over(self, other: Point) -> Estimate | None:
         """Return how much more the chosen setting reaches than another one."""
-        return gain_of(self.runs, self.chosen, other)
+        return gain_of(self.history_in_objective, self.chosen, other)
 
 
 def read_report(study: SavedStudy) -> Report:
     """Return everything about a study that its report shows."""
     objective = str(study.about.get("objective", SPEED))
-    outcome = _outcome_of(study, objective)
+    outcome, plan = _outcome_of(study, objective), study.plan
+    history = History(plan.space, plan.baseline, study.trials)
     ended = isinstance(study.about.get("output"), str)
     return Report(
         study=study,
         outcome=outcome,
-        settings=_settings(study.plan, study.trials, outcome),
-        runs=by_point(study.plan.space, by_objective(study.trials, objective)),
+        settings=_settings(plan, history, outcome),
+        history=history,
         is_running=False if ended else is_searched(study.folder),
     )
 
@@ -241,8 +238,8 @@ def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
     trials, plan = study.trials, study.plan
     process = last_process(trials)
     spent = sum(t.record.cost_s for t in trials) - uncharged_seconds(trials, process)
-    counted, ending = trials_that_count(trials, process), _ending(study.about)
-    outcome = decide(plan.space, plan.baseline, counted, spent, objective, ending)
+    counted = History(plan.space, plan.baseline, trials_that_count(trials, process))
+    outcome = decide(counted, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials, spent)
 
@@ -261,18 +258,16 @@ def _ending(about: Mapping[str, Any]) -> Ending:
     return Ending()
 
 
-def _settings(plan: Plan, trials: Sequence[Trial], outcome: Outcome) -> list[Setting]:
-    space, objective = plan.space, outcome.objective
-    runs = by_point(space, trials)
-    roles = _roles(plan, runs, outcome)
-    speeds = _on_one_scale(runs, outcome.chosen, _decided(plan, outcome, SPEED))
+def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
+    space, objective, runs = plan.space, outcome.objective, history.settings
+    roles = _roles(plan, history, outcome)
+    speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
     values = speeds
     if objective != SPEED:
-        converted = by_point(space, by_objective(trials, objective))
         decided = _decided(plan, outcome, objective)
-        values = _on_one_scale(converted, outcome.chosen, decided)
+        values = _on_one_scale(history.by(objective), outcome.chosen, decided)
     expected = prior_of_job(space, plan.config.job)
-    free = set(eligible(space, plan.baseline, trials))
+    free = set(history.eligible)
     varied = {
         knob.key
         for place, knob in enumerate(space.knobs)
@@ -304,7 +299,7 @@ def _settings(plan: Plan, trials: Sequence[Trial], outcome: Outcome) -> list[Set
     ]
 
 
-def _roles(plan: Plan, runs: Runs, outcome: Outcome) -> dict[str, Point | None]:
+def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | None]:
     """Return the point that has each role."""
     pair, space = outcome.measured.pair, plan.space
     in_bf16 = [
@@ -315,7 +310,7 @@ def _roles(plan: Plan, runs: Runs, outcome: Outcome) -> dict[str, Point | None]:
         "baseline": plan.baseline,
         "bf16-baseline": pair.bf16
         if pair
-        else next((p for p in in_bf16 if p in runs), None),
+        else next((p for p in in_bf16 if history.runs(p)), None),
         "runner-up": outcome.runner_up,
     }
 
@@ -330,46 +325,61 @@ def _decided(plan: Plan, outcome: Outcome, objective: str) -> dict[Point, Estima
 
 
 def _on_one_scale(
-    runs: Runs, chosen: Point | None, decided: Mapping[Point, Estimate]
+    history: History, chosen: Point | None, decided: Mapping[Point, Estimate]
 ) -> dict[Point, Estimate]:
     """Return how fast each setting is, so that all compare with the chosen one.
 
     The machine may have changed between the search and the confirmation. A setting
     that was only measured before it is scaled by how the chosen one has changed since.
     """
-    before = during(runs, confirmation=False)
+    before = history.searched_speeds
     mine = decided.get(chosen) if chosen else None
     scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
     speeds = dict(decided)
-    for point, own in runs.items():
-        measured = speed_of(runs, point)
+    for point, own in history.settings.items():
+        measured = history.speed(point)
         if point in speeds or measured is None:
             continue
-        ratio = gap(runs, point, chosen) if confirmed(own) else None
+        ratio = history.gap(point, chosen) if own.confirmed else None
         if ratio and mine:
             factor = mine.value * ratio.value / measured.value
         else:
-            factor = 1.0 if confirmed(own) else scale
+            factor = 1.0 if own.confirmed else scale
         speeds[point] = Estimate(*(factor * end for end in measured))
     return speeds
 
 
-def _outcome(trials: Sequence[Trial]) -> str:
+def _outcome(own: Runs) -> str:
     """Return ``ok`` if one of the trials succeeded, else how the last one ended."""
-    if any(trial.record.ok for trial in trials):
-        return "ok"
-    ended = [trial.record.outcome for trial in trials if not trial.cut_off]
-    return ended[-1] if ended else CUT_OFF
+    return "ok" if own.ran else own.failed_always or CUT_OFF
 
 
 def _why_not(
-    plan: Plan, outcome: Outcome, point: Point, own: Sequence[Trial], free: set[Point]
+    plan: Plan, outcome: Outcome, point: Point, own: Runs, free: set[Point]
 ) -> str:
     """Return why a setting that ran may not be chosen, if that is not by its memory."""
     if failed := outcome.broken.get(point):
         return f"failed in another run: {FAILURES[failed]}"
     ran = plan.space.allows(point, plan.baseline) and _outcome(own) == "ok"
     return "FP8 diverges" if ran and outcome.rejected and point not in free else ""
+
+
+def _drift(history: History) -> str:
+    """Say that settings no longer ran at their speed, and how; else ``""``."""
+    if history.changed_apart:
+        least, most = min(history.changes), max(history.changes)
+        return (
+            "Settings did not keep their speed: measured again, one ran at "
+            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. It takes "
+            "more runs to tell bad ones from a machine that changed."
+        )
+    if history.speed_changed:
+        return (
+            "The machine changed on the way: settings that were measured again ran at "
+            f"{100 * history.drift:.0f} % of their speed before. Only trials of the "
+            "stage confirm compare with each other."
+        )
+    return ""
 
 
 def frontier(settings: Iterable[Setting]) -> set[Point]:
@@ -417,7 +427,7 @@ def warnings(report: Report) -> Iterator[str]:
         count = f"{methods.total()} of {plural(len(trials), 'trial')}"
         method = clean(methods.most_common(1)[0][0])
         yield f"Extrapolated, not measured whole ({count}): {method}."
-    if changed := drift_warning(by_point(report.plan.space, trials)):
+    if changed := _drift(report.history):
         yield changed
     if learns and learns.verdict == LossVerdict.OUTSIDE:
         yield f"More tokens may not be worth it: {verdict_line(learns)}."

@@ -20,7 +20,6 @@ from fp8tune.report.plots import (
     shared_legend,
 )
 from fp8tune.report.text import gib, interval, number, plural
-from fp8tune.search.runs import confirmed
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MAX_LABELS = 6
@@ -75,7 +74,7 @@ def _title(report: Report, placed: list[Setting]) -> str:
 
 def _scale_note(report: Report) -> str:
     """Return how the settings compare if some were only measured before others."""
-    repeated = [confirmed(own) for own in report.runs.values()]
+    repeated = [own.confirmed for own in report.history_in_objective.settings.values()]
     if not any(repeated) or all(repeated):
         return ""
     return (

@@ -18,10 +18,9 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search.budget import show_duration
+from fp8tune.search.duration import show_duration
 from fp8tune.search.objective import tokens_per_joule
 from fp8tune.search.outcome import Estimate
-from fp8tune.search.runs import deviation
 from fp8tune.search.statistics import speed
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
@@ -45,7 +44,7 @@ class TrialTable(NamedTuple):
 
 def trial_table(report: Report) -> TrialTable:
     """Return the trials, the fastest first, failed ones last, in the order of runs."""
-    spread = deviation(report.runs)
+    spread = report.history_in_objective.deviation
     ordered = sorted(report.study.trials, key=lambda t: -t.record.tokens_per_second)
     ordered.sort(key=lambda t: (not t.record.ok, t.stage == "stability"))
     return TrialTable(

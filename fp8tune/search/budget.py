@@ -1,17 +1,13 @@
-"""A search's time: durations as text, how long trials may take, what was cut off."""
+"""A search's time: how long trials take and may take, and what was cut off."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
+from fp8tune.search.history import History
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point, Space
+from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
-
-MAX_S = 30 * 24 * 3600.0
-UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
-_FORM = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 LONGEST_S, PART = 900.0, 1 / 8
 """The first trial gets so many seconds, or that part of the time left; twice as long
@@ -30,50 +26,15 @@ LATE = ("hang", "compile", "launch")
 """How a trial ends that was not done by its deadline."""
 
 
-class BadDuration(Exception):
-    """A text that is no duration, or none to search for; says what is wrong."""
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds of ``90s``, ``30m``, ``2h`` or ``1h30m``.
-
-    Raises ``BadDuration``.
-    """
-    match = _FORM.fullmatch(text.strip().replace(" ", ""))
-    if match is None or not any(match.groups()):
-        raise BadDuration(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
-    parts = zip(match.groups(), UNITS_S.values(), strict=True)
-    seconds = sum(float(number) * unit for number, unit in parts if number)
-    if not 0 < seconds <= MAX_S:
-        raise BadDuration(f"{text!r}: more than nothing and at most 30 days")
-    return seconds
-
-
-def show_duration(seconds: float) -> str:
-    """Return a duration for people: ``45 s``, ``12 min``, ``1 h 30 min``."""
-    whole = round(seconds)
-    if whole < 100:
-        return f"{whole} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def typed(seconds: float) -> str:
-    """Return whole minutes as an option takes them: ``45m``, ``2h``, ``2h30m``."""
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours}h" * bool(hours) + f"{minutes}m" * bool(minutes or not hours)
-
-
-def trial_deadline(
-    space: Space, trials: Sequence[Trial], point: Point, left: float
-) -> float:
+def trial_deadline(history: History, point: Point, left: float) -> float:
     """Return how long a trial of a setting may take, at most the ``left`` seconds.
 
     Trials are alike if both are compiled or neither is. Until one like it has run, a
     trial gets a third of the time left. Until any has run at all, it may go on for as
     long as it makes steps: see ``deadline_while_stepping``.
     """
-    like = _costs(space, trials, point)
+    trials = history.timed
+    like = _costs(history, point)
     every = [trial.record.cost_s for trial in trials if trial.record.ok]
     if like:
         allowed = max(LEAST_S, SLACK * max(like))
@@ -87,12 +48,12 @@ def trial_deadline(
     return min(left, allowed)
 
 
-def deadline_while_stepping(trials: Sequence[Trial], left: float) -> float:
+def deadline_while_stepping(history: History, left: float) -> float:
     """Return how long a trial may take while it makes steps; 0 for no longer [s].
 
     A large model that steps slowly does not hang.
     """
-    return 0.0 if any(trial.record.ok for trial in trials) else left
+    return 0.0 if any(trial.record.ok for trial in history.timed) else left
 
 
 def missed_deadline(record: Record, limit: float) -> bool:
@@ -100,35 +61,28 @@ def missed_deadline(record: Record, limit: float) -> bool:
     return not record.ok and record.cost_s >= limit
 
 
-def typical_cost(space: Space, trials: Sequence[Trial], point: Point) -> float:
+def typical_cost(history: History, point: Point) -> float:
     """Return what a trial of a setting is likely to take [s]; 0 if unknown."""
-    own = [
-        trial.record.cost_s
-        for trial in trials
-        if trial.record.ok and space.point(trial.record.knobs) == point
-    ]
-    every = [trial.record.cost_s for trial in trials if trial.record.ok]
-    return max(own or _costs(space, trials, point) or every or [0.0])
+    own = [t.record.cost_s for t in history.runs(point) if t.record.ok]
+    every = [t.record.cost_s for t in history.timed if t.record.ok]
+    return max(own or _costs(history, point) or every or [0.0])
 
 
-def _costs(space: Space, trials: Sequence[Trial], point: Point) -> list[float]:
+def _costs(history: History, point: Point) -> list[float]:
     """Return what the trials like one of a setting took [s]."""
-    place = space.place("compile")
+    place = history.space.place("compile")
     return [
         trial.record.cost_s
-        for trial in trials
+        for trial in history.timed
         if trial.record.ok
-        and (place is None or space.point(trial.record.knobs)[place] == point[place])
+        and (place is None or history.point_of(trial)[place] == point[place])
     ]
 
 
-def counted_matmuls(space: Space, trials: Sequence[Trial], point: Point) -> int:
+def counted_matmuls(history: History, point: Point) -> int:
     """Return the FP8 matmuls that a setting's last trial counted; 0 if none did."""
-    own = (t.record for t in reversed(trials) if t.record.ok)
-    counts = (
-        record.float8_matmuls for record in own if space.point(record.knobs) == point
-    )
-    return next(filter(None, counts), 0)
+    own = (t.record for t in reversed(history.runs(point)) if t.record.ok)
+    return next(filter(None, (record.float8_matmuls for record in own)), 0)
 
 
 def is_cut_off(record: Record, left: float) -> bool:

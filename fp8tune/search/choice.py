@@ -7,35 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.budget import was_given_up
+from fp8tune.search.history import History
 from fp8tune.search.retries import needs_no_trial
-from fp8tune.search.runs import (
-    MOST,
-    Runs,
-    by_point,
-    confirmed,
-    counted,
-    during,
-    failed,
-    gap,
-    is_unfit,
-    lacks_memory,
-    measured_gap,
-    neighbours,
-    open_between,
-    speed_of,
-    telling,
-    together,
-    usual,
-)
-from fp8tune.search.stability.findings import (
-    loss_key,
-    rejected_losses,
-    stability_by_setting,
-)
-from fp8tune.search.statistics import Speed, settled, speed, verdict
-from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial, timed
+from fp8tune.search.statistics import Speed, settled, verdict
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point
 
+MOST = 14
+"""Runs of the baseline and its rival, while it is not clear which is faster."""
 PAIRS = 2
 """Fewest pairs of interleaved runs by which two settings are compared."""
 WIDEST = 10.0
@@ -75,29 +54,17 @@ class Fp8Comparison(NamedTuple):
     pair: Fp8Pair | None = None
 
 
-def choose(space: Space, baseline: Point, trials: Sequence[Trial]) -> Chosen:
+def choose(history: History) -> Chosen:
     """Choose the best setting, or the baseline where nothing is surely better."""
-    runs = by_point(space, trials)
-    best = ranked(space, baseline, trials)
-    whole = _searched_all(space, baseline, trials)
-    diverges = loss_key(space, baseline) in rejected_losses(space, trials)
-    point, likely = _best(runs, best, baseline, diverges=diverges)
+    baseline, whole = history.baseline, _searched_all(history)
+    point, likely = _best(history)
     if point == baseline:
-        known = whole and _none_is_better(runs, best, baseline)
+        known = whole and _none_is_better(history)
     else:
-        learned = stability_by_setting(space, trials).get(point) if point else None
+        learned = history.stability.get(point) if point else None
         known = learned is None or not learned.may_diverge
-    return Chosen(
-        point,
-        likely if known else "inconclusive",
-        _runner_up(runs, best, point),
-        whole,
-    )
-
-
-def pairs_of(runs: Runs, one: Point | None, other: Point | None) -> int:
-    """Count the pairs of interleaved runs that compare two settings."""
-    return len(counted(runs, one, other)) if one and other and one != other else 0
+    verdict = likely if known else "inconclusive"
+    return Chosen(point, verdict, _runner_up(history, point), whole)
 
 
 def is_enough(gain: Speed, pairs: int) -> bool:
@@ -105,162 +72,131 @@ def is_enough(gain: Speed, pairs: int) -> bool:
     return pairs >= PAIRS and gain.high < WIDEST * gain.low
 
 
-def eligible(space: Space, baseline: Point, trials: Sequence[Trial]) -> list[Point]:
-    """Return the settings with a trial that may be chosen by what is known of them."""
-    runs, wrong = by_point(space, trials), rejected_losses(space, trials)
-    return [
-        point
-        for point, own in runs.items()
-        if not failed(own)
-        and (point == baseline or not lacks_memory(own))
-        and space.allows(point, baseline)
-        and loss_key(space, point) not in wrong
-    ]
-
-
-def overlooked(
-    space: Space, baseline: Point, found: Sequence[Trial], points: Sequence[Point]
-) -> Point | None:
+def overlooked(history: History, points: Sequence[Point]) -> Point | None:
     """Return the best setting that ran once, if one bad run may explain its speed.
 
-    ``None`` where it is one of ``points``, which are confirmed in any case.
+    By the trials before the confirmation. ``None`` where it is one of ``points``, which
+    are confirmed in any case.
     """
-    runs = by_point(space, found)
+    found = history.before_confirmation
     ran = {
         point: own[0]
-        for point in eligible(space, baseline, found)
-        if point != baseline
-        and len(own := [t.record.tokens_per_second for t in runs[point] if t.record.ok])
+        for point in found.eligible
+        if point != found.baseline
+        and len(
+            own := [
+                t.record.tokens_per_second for t in found.runs(point) if t.record.ok
+            ]
+        )
         == 1
     }
-    best, mine = max(ran, key=lambda p: ran[p], default=None), speed_of(runs, baseline)
+    best, mine = (
+        max(ran, key=lambda p: ran[p], default=None),
+        found.speed(found.baseline),
+    )
     if best is None or mine is None or best in points:
         return None
     return best if ran[best] >= BAD * mine.value else None
 
 
-def ranked(space: Space, baseline: Point, trials: Sequence[Trial]) -> list[Point]:
-    """Return the measured settings that may be chosen, the best first.
-
-    Once a setting other than the baseline was confirmed, the confirmed ones come first:
-    the others ran at another time, and the best of many looks better than it is. The
-    baseline comes last where it leaves too little memory.
-    """
-    runs = by_point(space, trials)
-    values: dict[Point, tuple[bool, bool, float]] = {}
-    for point in eligible(space, baseline, trials):
-        own = runs[point]
-        if found := speed(telling(own)):
-            values[point] = not is_unfit(own), bool(confirmed(own)), found.value
-    if not any(fit and sure for p, (fit, sure, _) in values.items() if p != baseline):
-        before = during(runs, confirmation=False)
-        values = {
-            point: (fit, False, before[point].value if point in before else value)
-            for point, (fit, _, value) in values.items()
-        }
-    elif values.get(baseline, (False, False))[1]:
-        gains = {point: gap(runs, point, baseline) for point in values}
-        values |= {
-            point: (values[point][0], True, found.value * values[baseline][2])
-            for point, found in gains.items()
-            if found and values[point][1]
-        }
-    return sorted(values, key=lambda point: values[point], reverse=True)
+def _succeeded(history: History, point: Point) -> list[Record]:
+    return [trial.record for trial in history.runs(point) if trial.record.ok]
 
 
-def left_open(runs: Runs, one: Point | None, other: Point | None) -> float:
+def left_open(history: History, one: Point | None, other: Point | None) -> float:
     """Return the relative error of predicted communication where it decides; else 0."""
-    found, known = measured_gap(runs, one, other), gap(runs, one, other)
-    same = usual(runs).same
+    found, known = history.measured_gap(one, other), history.gap(one, other)
+    same = history.usual.same
     if not found or not known or verdict(found, same) == verdict(known, same):
         return 0.0
-    return math.expm1(open_between(runs, one, other))
+    return math.expm1(history.communication_error(one, other))
 
 
-def compare_fp8(
-    space: Space, runs: Runs, chosen: Point | None, baseline: Point
-) -> Fp8Comparison:
+def compare_fp8(history: History, chosen: Point | None) -> Fp8Comparison:
     """Compare FP8 with bf16 at the chosen setting, else at the baseline.
 
     At the chosen setting bf16 has its own best batch. The baseline is compared with its
     own bf16 version, because neither is tuned. Both ran in the confirmation, or both
     before it: in between the GPU may have become slower.
     """
+    space, baseline = history.space, history.baseline
     points = [chosen, baseline] if chosen else [baseline]
     versions = [[space.with_precision(p, name) for name in PRECISIONS] for p in points]
     in_bf16 = [bf16 for _, bf16 in versions if bf16]
     for place, (fp8, same) in enumerate(versions):
-        for stage in (True, False):
-            speeds = during(runs, confirmation=stage)
+        for speeds in (history.confirmed_speeds, history.searched_speeds):
             if fp8 is None or fp8 not in speeds or same not in speeds:
                 continue
             of_chosen = place == 0 and chosen is not None
             mine = in_bf16 if place == 0 else [same]
-            every = [p for p in speeds if space.value(p, "precision") == "bf16"]
-            mine = every if stage and of_chosen else [p for p in mine if p in speeds]
-            bf16 = _fastest(mine, speeds, runs)
+            if speeds is history.confirmed_speeds and of_chosen:
+                mine = [p for p in speeds if space.value(p, "precision") == "bf16"]
+            bf16 = _fastest(history, [p for p in mine if p in speeds], speeds)
             assert bf16 is not None
-            _, at_that_time = together(runs, fp8, bf16)
-            return Fp8Comparison(at_that_time, gap(runs, fp8, bf16), Fp8Pair(fp8, bf16))
-    known = {p: found for p in in_bf16 if (found := speed_of(runs, p))}
-    alone = _fastest(list(known), known, runs)
+            _, at_that_time = history.speeds(fp8, bf16)
+            gain = history.gap(fp8, bf16)
+            return Fp8Comparison(at_that_time, gain, Fp8Pair(fp8, bf16))
+    known = {p: found for p in in_bf16 if (found := history.speed(p))}
+    alone = _fastest(history, list(known), known)
     return Fp8Comparison(known[alone] if alone else None)
 
 
 def _fastest(
-    points: Sequence[Point], speeds: Mapping[Point, Speed], runs: Runs
+    history: History, points: Sequence[Point], speeds: Mapping[Point, Speed]
 ) -> Point | None:
     """Return the fastest setting, of those with enough memory if there are any."""
-    fit = [point for point in points if not is_unfit(runs[point])]
+    fit = [point for point in points if not history.runs(point).is_unfit]
     return max(fit or points, key=lambda point: speeds[point].value, default=None)
 
 
-def _best(
-    runs: Runs, best: list[Point], baseline: Point, *, diverges: bool
-) -> tuple[Point | None, str]:
+def _best(history: History) -> tuple[Point | None, str]:
     """Return the setting to take, and the verdict on it by the runs alone."""
+    best, baseline = history.ranked, history.baseline
     if not best:
         return None, "inconclusive"
     if best[0] == baseline:
         return baseline, "same"
-    unfit = diverges or is_unfit(runs[baseline])
-    gain = gap(runs, best[0], baseline)
+    unfit = history.is_rejected(baseline) or history.runs(baseline).is_unfit
+    gain = history.gap(best[0], baseline)
     if gain is None:
-        never_ran = unfit and speed_of(runs, baseline) is None
+        never_ran = unfit and history.speed(baseline) is None
         return best[0], "faster" if never_ran else "inconclusive"
-    likely = verdict(gain, usual(runs).same)
+    likely = verdict(gain, history.usual.same)
     if likely in ("same", "slower") and not unfit:
         return baseline, "same"
-    known = is_enough(gain, pairs_of(runs, best[0], baseline))
+    known = is_enough(gain, len(history.pairs(best[0], baseline)))
     return best[0], likely if known else "inconclusive"
 
 
-def _none_is_better(runs: Runs, best: Sequence[Point], baseline: Point) -> bool:
+def _none_is_better(history: History) -> bool:
     """Tell whether the best of the other settings is surely not faster."""
-    other = next((point for point in best if point != baseline), None)
-    gain, same = measured_gap(runs, other, baseline), usual(runs).same
-    if other is None or gain is None or left_open(runs, other, baseline):
+    other, baseline = next(iter(history.others), None), history.baseline
+    gain, same = history.measured_gap(other, baseline), history.usual.same
+    if other is None or gain is None or left_open(history, other, baseline):
         return other is None
     if verdict(gain, same) == "slower":
         return True
-    pairs = len(neighbours(runs, other, baseline))
+    pairs = len(history.every_pair(other, baseline))
     return pairs >= PAIRS and (settled(gain, same) or pairs >= MOST)
 
 
-def _runner_up(runs: Runs, best: list[Point], chosen: Point | None) -> Point | None:
+def _runner_up(history: History, chosen: Point | None) -> Point | None:
     """Return the fastest of the other settings, confirmed or not."""
-    values = {p: own.value for p in best if (own := gap(runs, p, chosen))}
-    fit = {p: not is_unfit(runs[p]) for p in values}
-    return max(values, key=lambda p: (fit[p], values[p]), default=None)
+    gaps = {p: own.value for p in history.ranked if (own := history.gap(p, chosen))}
+    fit = {p: not history.runs(p).is_unfit for p in gaps}
+    return max(gaps, key=lambda p: (fit[p], gaps[p]), default=None)
 
 
-def _searched_all(space: Space, baseline: Point, trials: Sequence[Trial]) -> bool:
+def _searched_all(history: History) -> bool:
     """Tell whether no promising setting is left, nor one whose trial was cut off."""
-    runs = [(space.point(t.record.knobs), t) for t in timed(trials)]
+    runs = [(history.point_of(trial), trial) for trial in history.timed]
     seen = [(p, t.record) for p, t in runs if not was_given_up(t)]
     if {p for p, t in runs if was_given_up(t)} - {point for point, _ in seen}:
         return False
-    if any(trial.searched_all is True for trial in trials):
+    if any(trial.searched_all is True for trial in history.trials):
         return True
-    shut = needs_no_trial(space, seen)
-    return all(shut(point) for point in space.points(baseline) if point != baseline)
+    shut, points = (
+        needs_no_trial(history.space, seen),
+        history.space.points(history.baseline),
+    )
+    return all(shut(point) for point in points if point != history.baseline)

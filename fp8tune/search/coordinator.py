@@ -8,7 +8,7 @@ search that was killed continues as if it had not been.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -26,9 +26,10 @@ from fp8tune.search.budget import (
     was_cut_short,
     was_given_up,
 )
-from fp8tune.search.choice import PAIRS, choose, ranked
+from fp8tune.search.choice import PAIRS, choose
 from fp8tune.search.confirm import again, reason, settings
-from fp8tune.search.objective import SPEED, by_objective
+from fp8tune.search.history import History
+from fp8tune.search.objective import SPEED
 from fp8tune.search.outcome import (
     LARGER_BUDGET,
     NOTHING_MORE,
@@ -51,7 +52,7 @@ from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import CONFIRMED_S, Runner, TrialLimits
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial, timed
+from fp8tune.trials.trial import Trial
 
 
 class Limits(NamedTuple):
@@ -96,9 +97,10 @@ class Search:
         self.watch = watch
         self.objective = objective
         self.stage = Stage(space, conditions, limits.budget) if conditions else None
-        self.interrupted = self._ended = False
+        self.interrupted = False
         self._whole: bool | None = None
         self._begun = runner.now() - study.spent
+        self._take_up(study.process)
 
     @property
     def left(self) -> float:
@@ -111,23 +113,13 @@ class Search:
         free = uncharged_seconds(self.study.trials, self.study.process)
         return self.runner.now() - self._begun - free
 
-    @property
-    def _trials(self) -> Sequence[Trial]:
-        """The trials that count, as the objective sees them."""
-        return by_objective(self._counting, self.objective)
-
-    @property
-    def _counting(self) -> list[Trial]:
-        """The trials that count under this budget.
-
-        The final outcome counts the trials as the last process that ran one did. A
-        process without time for a trial therefore changes no outcome.
-        """
-        every = self.study.trials
-        now = last_process(every) if self._ended else self.study.process
-        known = trials_that_count(every, now)
+    def _take_up(self, process: int) -> None:
+        """Read the study's trials that count for a process, under this budget."""
+        known = trials_that_count(self.study.trials, process)
         budget = self.limits.budget
-        return [trial for trial in known if not was_cut_short(trial, budget)]
+        counting = [trial for trial in known if not was_cut_short(trial, budget)]
+        self._counting = History(self.space, self.baseline, counting)
+        self._history = self._counting.by(self.objective)
 
     @property
     def _too_late(self) -> bool:
@@ -146,15 +138,11 @@ class Search:
             self.interrupted = True
         finally:
             self.runner.close()
-        self._ended = True
-        outcome = decide(
-            self.space,
-            self.baseline,
-            self._counting,
-            self._spent,
-            self.objective,
-            self._ending(),
-        )
+        # The outcome counts the trials as the last process that ran one did. A process
+        # without time for a trial therefore changes no outcome.
+        self._take_up(last_process(self.study.trials))
+        ending = self._ending()
+        outcome = decide(self._counting, self._spent, self.objective, ending)
         return outcome._replace(trials=len(self.study.trials))
 
     def _ending(self) -> Ending:
@@ -163,20 +151,21 @@ class Search:
         seconds = self._settling_s() if step == LARGER_BUDGET else 0.0
         why = ""
         if self.stage is not None:
+            history, chosen = self._history, self._chosen()
             why = self.stage.not_checked(
-                self._trials, self._chosen(), self._spent, stopped=self.interrupted
+                history, chosen, self._spent, stopped=self.interrupted
             )
         return Ending(step, seconds, why)
 
     def _next_step(self) -> str:
         """What would tell more than the outcome."""
-        if bad_data(self._counting):
+        history = self._history
+        if bad_data(history.trials):
             return NOTHING_MORE
         if self.interrupted:
             return SAME_COMMAND
-        trials = self._trials
-        begun = self._has_seen_all() is None or any(map(was_given_up, trials))
-        left = begun or again(self.space, self.baseline, trials) is not None
+        begun = self._has_seen_all() is None or any(map(was_given_up, history.trials))
+        left = begun or again(history) is not None
         return LARGER_BUDGET if left else NOTHING_MORE
 
     def _settling_s(self) -> float:
@@ -185,21 +174,20 @@ class Search:
         The search itself goes on with a larger budget, but keeps a quarter of it, or
         one run of each setting, for them. So they get a quarter or more.
         """
-        trials, spent = timed(self._trials), self._spent
-        points = settings(self.space, self.baseline, self._trials)
-        each = sum(typical_cost(self.space, trials, point) for point in points)
+        history, spent = self._history, self._spent
+        each = sum(typical_cost(history, point) for point in settings(history))
         needed = max(spent, self.limits.budget) + (2 * PAIRS + 1) * each
         minutes = math.ceil(needed / 60)
         return 60.0 * (minutes if minutes < 10 else 5 * math.ceil(minutes / 5))
 
     def _may_go_on(self, _proposal: PlannedTrial) -> bool:
         """Whether no trial has shown that every other fails of the data alike."""
-        return not bad_data(self._counting)
+        return not bad_data(self._counting.trials)
 
     def _proposals(self) -> Iterator[PlannedTrial]:
         yield from self._once(PlannedTrial(self.baseline, "baseline", "baseline"))
         while self._searching():
-            trials = timed(self._trials)
+            trials = self._history.timed
             proposal = self.strategy.propose(trials)
             if proposal is None:
                 self._whole = not self.strategy.has_risky_gain(trials)
@@ -214,16 +202,15 @@ class Search:
         It is not tried if the config itself failed. The confirmation measures what it
         chooses in bf16 too; a rehearsal does not compare precisions.
         """
-        trials = self._trials
-        if any(trial.record.rehearsal for trial in trials):
+        history = self._history
+        if history.is_rehearsal:
             return
         bf16 = self.space.in_bf16(self.baseline)
-        ran = [trial.record.ok for trial in trials if trial.stage == "baseline"]
+        ran = [trial.record.ok for trial in history.trials if trial.stage == "baseline"]
         if bf16 is None or (ran and not any(ran)):
             return
-        best = ranked(self.space, self.baseline, trials)[:1]
-        confirmed = any(trial.stage == "confirm" for trial in trials)
-        if not confirmed and best in ([], [self.baseline]):
+        confirmed = any(trial.stage == "confirm" for trial in history.trials)
+        if not confirmed and history.ranked[:1] in ([], [self.baseline]):
             yield from self._once(PlannedTrial(bf16, "bf16-baseline", "bf16 baseline"))
 
     def _once(self, proposal: PlannedTrial) -> Iterator[PlannedTrial]:
@@ -232,7 +219,8 @@ class Search:
             yield proposal
 
     def _is_due(self, proposal: PlannedTrial) -> bool:
-        own = [t.record for t in self._trials if t.stage == proposal.stage]
+        trials = self._history.trials
+        own = [trial.record for trial in trials if trial.stage == proposal.stage]
         again = len(own) == 1 and own[0].outcome in PASSING
         return (not own or again) and not self._too_late
 
@@ -242,15 +230,13 @@ class Search:
         The first one is tried whatever it leaves.
         One that a smaller budget led to does not end the search of a larger one.
         """
-        trials = self._trials
-        if self._too_late or has_ended(trials, self.limits.budget):
+        history = self._history
+        if self._too_late or has_ended(history.trials, self.limits.budget):
             return False
-        if never_begins(trials):
+        if never_begins(history.trials):
             return False
-        points = settings(self.space, self.baseline, trials)
-        clocked = timed(trials)
-        costs = [typical_cost(self.space, clocked, point) for point in points]
-        found = any(t.stage == "search" and t.record.ok for t in trials)
+        costs = [typical_cost(history, point) for point in settings(history)]
+        found = any(t.stage == "search" and t.record.ok for t in history.trials)
         # a trial more, then the best and the baseline: without these nothing is sure
         trial, needed = (costs[0], sum(costs[:2])) if costs and found else (0.0, 0.0)
         reserve = max(needed, min(sum(costs), self.limits.budget / 4))
@@ -263,34 +249,30 @@ class Search:
             yield proposal
 
     def _confirmation(self) -> PlannedTrial | None:
-        trials = self._trials
-        point = again(self.space, self.baseline, trials)
-        if point is None:
+        history = self._history
+        point = again(history)
+        if point is None or self.left <= typical_cost(history, point) + self._kept():
             return None
-        if self.left <= typical_cost(self.space, timed(trials), point) + self._kept():
-            return None
-        return PlannedTrial(point, "confirm", reason(self.space, point, trials))
+        return PlannedTrial(point, "confirm", reason(history, point))
 
     def _left_over(self) -> PlannedTrial | None:
         left = self.left - self._kept()
-        return untested_before_answer(
-            self.space, self.baseline, self.strategy, self._trials, left
-        )
+        return untested_before_answer(self._history, self.strategy, left)
 
     def _kept(self) -> float:
         """Time to keep for comparing what FP8 and bf16 learn [s]."""
-        return self.stage.reserve(self._trials, self._chosen()) if self.stage else 0.0
+        return self.stage.reserve(self._history, self._chosen()) if self.stage else 0.0
 
     def _unfinished(self) -> PlannedTrial | None:
-        return self.stage.started(self._trials, self.left) if self.stage else None
+        return self.stage.started(self._history, self.left) if self.stage else None
 
     def _compared(self) -> PlannedTrial | None:
         if self.stage is None:
             return None
-        return self.stage.next(self._trials, self._chosen(), self.left)
+        return self.stage.next(self._history, self._chosen(), self.left)
 
     def _chosen(self) -> Point | None:
-        return choose(self.space, self.baseline, self._trials).point
+        return choose(self._history).point
 
     def _try(self, proposal: PlannedTrial) -> None:
         left = self.left
@@ -310,6 +292,7 @@ class Search:
             budget_s=self.limits.budget if of_budget else math.inf,
             searched_all=self._has_seen_all() if ends else None,
         )
+        self._take_up(self.study.process)
         self.watch(Event(proposal, trial, self.left))
 
     def _has_seen_all(self) -> bool | None:
@@ -322,20 +305,22 @@ class Search:
 
     def _run(self, proposal: PlannedTrial, left: float) -> tuple[Record, float]:
         """The record of a trial, and what it was allowed of the time left [s]."""
-        values, trials = self.space.values(proposal.point), self.study.trials
+        values = self.space.values(proposal.point)
+        history = History(self.space, self.baseline, self.study.trials)
         if proposal.loss_run and self.stage:
             run = proposal.loss_run
-            limit = self.stage.limit(trials, proposal.point, run, left)
+            limit = self.stage.limit(history, proposal.point, run, left)
             return self.runner.train_for_losses(values, run, limit), limit
-        limits = self._limits(proposal, left)
+        limits = self._limits(history, proposal, left)
         return self.runner.run(values, limits), limits.deadline_s
 
-    def _limits(self, proposal: PlannedTrial, left: float) -> TrialLimits:
+    def _limits(
+        self, history: History, proposal: PlannedTrial, left: float
+    ) -> TrialLimits:
         """How long a trial may take of the ``left`` seconds."""
-        trials = timed(self.study.trials)
         return TrialLimits(
-            trial_deadline(self.space, trials, proposal.point, left),
-            deadline_while_stepping(trials, left),
-            counted_matmuls(self.space, trials, proposal.point),
+            trial_deadline(history, proposal.point, left),
+            deadline_while_stepping(history, left),
+            counted_matmuls(history, proposal.point),
             CONFIRMED_S if proposal.stage == "confirm" else 0.0,
         )

@@ -16,15 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
-from fp8tune.search.budget import show_duration
-from fp8tune.search.choice import ranked
 from fp8tune.search.coordinator import Event
-from fp8tune.search.objective import SPEED, UNITS, by_objective, show_value
+from fp8tune.search.duration import show_duration
+from fp8tune.search.history import History
+from fp8tune.search.objective import SPEED, UNITS, show_value
 from fp8tune.search.outcome import failure
 from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
 from fp8tune.search.retries import trials_that_count
-from fp8tune.search.runs import Runs, by_point, during, gap, together, usual
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
 from fp8tune.search.wording import FAILURES, describe, percent
@@ -83,19 +82,21 @@ class Board:
             share = 1 if name == "setting" else None
             table.add_column(name, justify=side, no_wrap=True, ratio=share)
         rows = max(1, console.size.height - AROUND)
-        for trial in self._trials()[-rows:]:
-            table.add_row(*self._row(trial))
+        history = self._history(self.study.trials)
+        for trial in history.trials[-rows:]:
+            table.add_row(*self._row(trial, history))
         if self._running:
             table.add_row(*self._waiting(self._running))
         yield table
-        yield Text(plain(self._best()))
+        yield Text(plain(self._best(history)))
         yield Text(plain(self._time()), style="dim")
 
-    def _trials(self) -> Sequence[Trial]:
-        """The trials in the objective."""
-        return by_objective(self.study.trials, self._objective)
+    def _history(self, trials: Sequence[Trial]) -> History:
+        """The history of some trials in the objective."""
+        plan = self.plan
+        return History(plan.space, plan.baseline, trials).by(self._objective)
 
-    def _row(self, trial: Trial) -> list[RenderableType]:
+    def _row(self, trial: Trial, history: History) -> list[RenderableType]:
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
         name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
@@ -111,9 +112,10 @@ class Board:
         mark = "~" if record.extrapolated else ""
         rate = f"{mark}{show_value(record.tokens_per_second, self._objective)}"
         number = str(trial.number + 1)
-        return [number, plain(name), rate, _memory(record), self._change(trial), cost]
+        change = self._change(trial, history)
+        return [number, plain(name), rate, _memory(record), change, cost]
 
-    def _change(self, trial: Trial) -> Text:
+    def _change(self, trial: Trial, history: History) -> Text:
         """How a trial compares with the baseline; one run gives no verdict.
 
         A rehearsal does not compare FP8 with bf16.
@@ -124,13 +126,14 @@ class Board:
         values = {
             space.value(each, "precision") for each in (point, self.plan.baseline)
         }
-        again = trial.stage == "confirm"
-        mine = during(self._runs(), confirmation=again).get(self.plan.baseline)
+        confirmed = trial.stage == "confirm"
+        speeds = history.confirmed_speeds if confirmed else history.searched_speeds
+        mine = speeds.get(self.plan.baseline)
         own = speed([trial.record])
         if not mine or not own or (trial.record.rehearsal and len(values) > 1):
             return Text("")
         gain = ratio(own, mine)
-        likely = verdict(gain, usual(self._runs()).same)
+        likely = verdict(gain, history.usual.same)
         return Text(percent(gain.value), style=COLORS[likely])
 
     def _waiting(self, event: Event) -> list[RenderableType]:
@@ -139,20 +142,13 @@ class Board:
         name = plain(describe(self.plan, point))
         return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
 
-    def _runs(self) -> Runs:
-        return by_point(self.plan.space, self._trials())
-
-    def _best(self) -> str:
-        runs = self._runs()
-        known = by_objective(
-            trials_that_count(self.study.trials, self.study.process), self._objective
-        )
-        best = ranked(self.plan.space, self.plan.baseline, known)
-        baseline = self.plan.baseline
-        found = together(runs, best[0], baseline)[0] if best else None
+    def _best(self, history: History) -> str:
+        counting = trials_that_count(self.study.trials, self.study.process)
+        best, baseline = self._history(counting).ranked, self.plan.baseline
+        found = history.speeds(best[0], baseline)[0] if best else None
         if found is None:
             return "best so far: none yet"
-        over = gap(runs, best[0], baseline)
+        over = history.gap(best[0], baseline)
         gain = f", {percent(over.value)}" if over else ""
         name = describe(self.plan, best[0])
         rate = f"{show_value(found.value, self._objective)} {UNITS[self._objective]}"

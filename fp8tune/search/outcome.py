@@ -19,27 +19,14 @@ from fp8tune.search.choice import (
     compare_fp8,
     is_enough,
     left_open,
-    pairs_of,
 )
 from fp8tune.search.extrapolation import extrapolation
-from fp8tune.search.objective import ENERGY, SPEED, by_objective, count_without_value
+from fp8tune.search.history import History
+from fp8tune.search.objective import ENERGY, SPEED, count_without_value
 from fp8tune.search.plan import Plan, rows_per_step, warmup_key
 from fp8tune.search.retries import last_process, retries_all
-from fp8tune.search.runs import (
-    Runs,
-    broke,
-    by_point,
-    gap,
-    lacks_memory,
-    last,
-    neighbours,
-    never_ran,
-    telling,
-    together,
-    usual,
-)
 from fp8tune.search.stability import findings as losses
-from fp8tune.search.stability.findings import Stability, stability_by_setting
+from fp8tune.search.stability.findings import Stability
 from fp8tune.search.statistics import SAME, Speed, shown, verdict
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
@@ -176,47 +163,49 @@ class Outcome(NamedTuple):
 
 
 def decide(
-    space: Space,
-    baseline: Point,
-    trials: Sequence[Trial],
+    history: History,
     seconds: float,
     objective: str = SPEED,
     ending: Ending | None = None,
 ) -> Outcome:
     """Decide the outcome of a search that took ``seconds`` by its trials."""
-    wanted = by_objective(trials, objective)
-    chosen = choose(space, baseline, wanted)
-    runs, goals = by_point(space, trials), by_point(space, wanted)
-    energy = by_point(space, by_objective(trials, ENERGY))
-    allowed = set(space.points(baseline))
-    record, number = last(runs, chosen.point)
-    pairs = pairs_of(goals, chosen.point, baseline)
+    wanted, trials, baseline = history.by(objective), history.trials, history.baseline
+    chosen = choose(wanted)
+    allowed = set(history.space.points(baseline))
+    last, tried = history.last(chosen.point), wanted.settings.keys()
+    pairs = len(wanted.pairs(chosen.point, baseline))
     outcome = Outcome(
         chosen=chosen.point,
         verdict=chosen.verdict,
         objective=objective,
-        speed=_measured(space, runs, chosen.point, baseline),
-        energy=_measured(space, energy, chosen.point, baseline),
+        speed=_measured(history, chosen.point),
+        energy=_measured(history.by(ENERGY), chosen.point),
         runner_up=chosen.runner_up,
-        runner_up_gain=gain_of(goals, chosen.runner_up, chosen.point),
-        record=record,
-        number=number,
+        runner_up_gain=gain_of(wanted, chosen.runner_up, chosen.point),
+        record=last.record if last else None,
+        number=last.number if last else None,
         pairs=pairs,
-        outliers=_every_pair(goals, chosen.point, baseline) - pairs,
-        tried=len(allowed & goals.keys()),
-        untried=len(allowed - goals.keys()),
+        outliers=len(wanted.every_pair(chosen.point, baseline)) - pairs,
+        tried=len(allowed & tried),
+        untried=len(allowed - tried),
         trials=len(trials),
         oom_trials=sum(trial.record.outcome == "oom" for trial in trials),
         seconds=seconds,
-        baseline_outcome=never_ran(runs.get(baseline, [])),
+        baseline_outcome=history.runs(baseline).failed_always,
         memory_shortage={
-            p: why for p, own in runs.items() if (why := lacks_memory(own))
+            point: why
+            for point, own in history.settings.items()
+            if (why := own.memory_shortage)
         },
-        broken={point: why for point, own in runs.items() if (why := broke(own))},
-        stability=stability_by_setting(space, trials),
+        broken={
+            point: why
+            for point, own in history.settings.items()
+            if (why := own.failed_later)
+        },
+        stability=history.stability,
         ending=ending or Ending(),
     )
-    case = _Case(space, baseline, chosen, goals, outcome)
+    case = _Case(wanted, chosen, outcome)
     return outcome._replace(findings=tuple(_findings(case, trials)))
 
 
@@ -249,42 +238,35 @@ def _estimate(value: Speed | None, runs: int) -> Estimate | None:
     return Estimate(*value)
 
 
-def gain_of(runs: Runs, one: Point | None, other: Point | None) -> Estimate | None:
+def gain_of(
+    history: History, one: Point | None, other: Point | None
+) -> Estimate | None:
     """Return how much faster one setting is than another, as it may be shown."""
-    found = gap(runs, one, other)
-    return found and _estimate(shown(found), pairs_of(runs, one, other))
+    found = history.gap(one, other)
+    return found and _estimate(shown(found), len(history.pairs(one, other)))
 
 
-def _every_pair(runs: Runs, chosen: Point | None, baseline: Point) -> int:
-    if chosen in (None, baseline):
-        return 0
-    return len(neighbours(runs, chosen, baseline)) if chosen else 0
-
-
-def _measured(
-    space: Space, runs: Runs, chosen: Point | None, baseline: Point
-) -> Measured:
-    mine, theirs = together(runs, chosen, baseline)
-    pairs = pairs_of(runs, chosen, baseline)
-    rehearsal = any(t.record.rehearsal for own in runs.values() for t in own)
-    fp8 = Fp8Comparison() if rehearsal else compare_fp8(space, runs, chosen, baseline)
-    of = fp8.pair or (None, None)
-    fp8_pairs = pairs_of(runs, *of)
+def _measured(history: History, chosen: Point | None) -> Measured:
+    baseline = history.baseline
+    mine, theirs = history.speeds(chosen, baseline)
+    pairs = len(history.pairs(chosen, baseline))
+    rehearsal = history.is_rehearsal
+    fp8 = Fp8Comparison() if rehearsal else compare_fp8(history, chosen)
+    fp8_pairs = len(history.pairs(*(fp8.pair or (None, None))))
     return Measured(
-        _estimate(mine, pairs or _count(runs, chosen)),
-        _estimate(theirs, pairs or _count(runs, baseline)),
-        gain_of(runs, chosen, baseline),
+        _estimate(mine, pairs or _count(history, chosen)),
+        _estimate(theirs, pairs or _count(history, baseline)),
+        gain_of(history, chosen, baseline),
         _estimate(fp8.bf16, fp8_pairs),
         fp8.gain and _estimate(fp8.gain, fp8_pairs),
-        _fp8_verdict(fp8.gain, fp8_pairs, usual(runs).same),
+        _fp8_verdict(fp8.gain, fp8_pairs, history.usual.same),
         fp8_pairs,
         fp8.pair,
     )
 
 
-def _count(runs: Runs, point: Point | None) -> int:
-    own = runs.get(point, []) if point else []
-    return sum(record.ok for record in telling(own))
+def _count(history: History, point: Point | None) -> int:
+    return sum(record.ok for record in history.runs(point).telling)
 
 
 def _fp8_verdict(gain: Speed | None, pairs: int, same: float) -> str:
@@ -310,13 +292,19 @@ def changes(space: Space, baseline: Point, point: Point) -> dict[str, Any]:
 
 
 class _Case(NamedTuple):
-    """What findings are decided by; ``runs`` are those of the objective."""
+    """What findings are decided by; the history is that of the objective."""
 
-    space: Space
-    baseline: Point
+    history: History
     chosen: Chosen
-    runs: Runs
     outcome: Outcome
+
+    @property
+    def baseline(self) -> Point:
+        return self.history.baseline
+
+    @property
+    def space(self) -> Space:
+        return self.history.space
 
     @property
     def keeps_baseline(self) -> bool:
@@ -327,10 +315,10 @@ class _Case(NamedTuple):
         """The other settings that ran and that the search may choose by their knobs."""
         return [
             point
-            for point, own in self.runs.items()
+            for point, own in self.history.settings.items()
             if point != self.baseline
             and self.space.allows(point, self.baseline)
-            and any(trial.record.ok for trial in own)
+            and own.ran
         ]
 
     def changes(self, point: Point) -> dict[str, Any]:
@@ -426,9 +414,9 @@ def _verdict(case: _Case) -> Finding:
         )
     if outcome.runner_up is None:
         return Finding("no-other-setting-ran", {**base, **settings})
-    behind = gap(case.runs, outcome.runner_up, case.baseline)
+    behind = case.history.gap(outcome.runner_up, case.baseline)
     within = behind.high - 1 if behind else 0.0
-    same = usual(case.runs).same
+    same = case.history.usual.same
     return Finding(
         "baseline-best",
         {**base, **settings} | ({"within": within} if within > same else {}),
@@ -449,9 +437,9 @@ def _doubts(case: _Case) -> Iterator[Finding]:
     if outcome.chosen is None or outcome.is_conclusive:
         return
     other = outcome.runner_up if case.keeps_baseline else case.baseline
-    gain = gap(case.runs, outcome.chosen, other)
-    pairs = pairs_of(case.runs, outcome.chosen, other)
-    within = left_open(case.runs, outcome.chosen, other)
+    gain = case.history.gap(outcome.chosen, other)
+    pairs = len(case.history.pairs(outcome.chosen, other))
+    within = left_open(case.history, outcome.chosen, other)
     doubtful = outcome.learns is not None and outcome.learns.may_diverge
     if within:
         yield Finding("communication-decides", {"within": within})
@@ -471,7 +459,7 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     outcome, baseline = case.outcome, case.baseline
     if wrong := bad_data(trials):
         yield Finding("wrong-data", {"why": wrong})
-    same = usual(case.runs).same
+    same = case.history.usual.same
     if outcome.verdict == "same" and same > SAME:
         yield Finding("coarse-on-cpu", {"within": same})
     if why := outcome.memory_shortage.get(baseline):

@@ -20,7 +20,7 @@ OF_SETTING = ("ok", "oom", "nan")
 PASSING = ("throttled", "launch")
 """Outcomes that may differ the next time. The setting is tried once more at once, and
 they say nothing of other settings. The sampler, which imports nothing of this, has the
-same (``sampler/history.py``)."""
+same (``sampler/past.py``)."""
 HOPELESS = 2
 """If so many trials of a cell fail for what no batch changes and none runs, its other
 batches are not tried."""

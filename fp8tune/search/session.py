@@ -31,9 +31,9 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
-from fp8tune.search.budget import BadDuration
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.duration import BadDuration
 from fp8tune.search.linting import check_config
 from fp8tune.search.machine import (
     TrialMachine,

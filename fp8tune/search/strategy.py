@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from fp8tune.search.budget import typical_cost
 from fp8tune.search.choice import choose
+from fp8tune.search.history import History
 from fp8tune.search.plan import CannotPlan, Plan
 from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
-from fp8tune.search.runs import by_point, confirmed, speed_changed
 from fp8tune.search.sampler import (
     EarlierTrial,
     Expected,
@@ -22,7 +22,7 @@ from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.space import Point, Space, is_count
-from fp8tune.trials.trial import Trial, timed
+from fp8tune.trials.trial import Trial
 
 LITTLE = 0.01
 """Expected gain of what may not fit, from which the answer mentions it."""
@@ -125,11 +125,7 @@ def build_strategy(
 
 
 def untested_before_answer(
-    space: Space,
-    baseline: Point,
-    strategy: Strategy,
-    trials: Sequence[Trial],
-    left: float,
+    history: History, strategy: Strategy, left: float
 ) -> PlannedTrial | None:
     """Return the next of few untested settings if the baseline would be called best.
 
@@ -137,17 +133,16 @@ def untested_before_answer(
     both once more: else a sure answer would become inconclusive. None is tried on a
     machine that changed its speed: it would be compared with what ran before that.
     """
-    runs = by_point(space, trials)
-    if speed_changed(runs):
+    if history.speed_changed:
         return None
-    chosen = choose(space, baseline, trials)
-    if chosen.point != baseline or chosen.verdict != "same":
+    chosen = choose(history)
+    if chosen.point != history.baseline or chosen.verdict != "same":
         return None
-    planned = strategy.propose_untested(timed(trials))
+    planned = strategy.propose_untested(history.timed)
     if planned is None:
         return None
-    cost = typical_cost(space, timed(trials), planned.point)
-    repeats = len(confirmed(runs[baseline]))
+    cost = typical_cost(history, planned.point)
+    repeats = len(history.runs(history.baseline).confirmed)
     return planned if left > (1 + 2 * repeats) * cost else None
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.search.outcome import decide
-from tests.search.tries import BEST, GIVEN, SPACE, confirmed, ran, trials
+from tests.search.tries import BEST, GIVEN, confirmed, history_of, ran, trials
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_a_gain_on_a_cpu_must_be_larger(rehearsal, gain, verdict, within):
     more = {"rehearsal": rehearsal}
     pair = [ran(BEST, 100 * gain, more=more), ran(GIVEN, 100, more=more)]
     runs = trials(("baseline", pair[1]), *confirmed(*pair * 6))
-    found = decide(SPACE, GIVEN, runs, 99.0)
+    found = decide(history_of(runs), 99.0)
     assert found.verdict == verdict
     coarse = found.find("coarse-on-cpu")
     assert (coarse and coarse.facts["within"]) == within

@@ -4,22 +4,32 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.budget import (
-    BadDuration,
     deadline_while_stepping,
     is_cut_off,
     never_begins,
-    parse_duration,
-    show_duration,
     time_to_model,
     trial_deadline,
     typical_cost,
+    was_cut_short,
 )
+from fp8tune.search.duration import BadDuration, parse_duration, show_duration
+from fp8tune.search.history import History
 from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space
 from tests.search.test_coordinator import RECORDS, searched
-from tests.search.tries import BEST, CONFIG, GIVEN, KNOBS, SPACE, ran, trials
+from tests.search.tries import (
+    BEST,
+    CONFIG,
+    GIVEN,
+    KNOBS,
+    SPACE,
+    history,
+    history_of,
+    ran,
+    trials,
+)
 
 EAGER = (1, 1, 0, 1)
 HUNG = ran(GIVEN, outcome="hang")
@@ -46,13 +56,13 @@ HUNG = ran(GIVEN, outcome="hang")
 )
 def test_deadlines(records, left, seconds):
     tried = trials(*(("search", record) for record in records))
-    assert trial_deadline(SPACE, tried, BEST, left) == seconds
+    assert trial_deadline(history_of(tried), BEST, left) == seconds
 
 
 def test_while_nothing_has_run_a_trial_that_steps_may_go_on():
-    assert deadline_while_stepping([], 7200) == 7200
-    assert deadline_while_stepping(trials(("baseline", HUNG)), 7200) == 7200
-    assert deadline_while_stepping(trials(("baseline", ran(GIVEN))), 7200) == 0
+    assert deadline_while_stepping(history(), 7200) == 7200
+    assert deadline_while_stepping(history(("baseline", HUNG)), 7200) == 7200
+    assert deadline_while_stepping(history(("baseline", ran(GIVEN))), 7200) == 0
 
 
 def test_typical_costs():
@@ -61,16 +71,16 @@ def test_typical_costs():
         ("search", ran(GIVEN, cost_s=90.0)),
         ("search", ran(BEST, cost_s=400.0, outcome="oom")),
     )
-    assert typical_cost(SPACE, [], BEST) == 0
-    assert typical_cost(SPACE, tried, BEST) == 90
-    assert typical_cost(SPACE, tried, EAGER) == 30
-    assert typical_cost(SPACE, tried[:1], BEST) == 30
+    assert typical_cost(history(), BEST) == 0
+    assert typical_cost(history_of(tried), BEST) == 90
+    assert typical_cost(history_of(tried), EAGER) == 30
+    assert typical_cost(history_of(tried[:1]), BEST) == 30
 
 
 def test_without_a_knob_for_compile_all_trials_are_alike():
     space = Space(KNOBS[:2])
     tried = trials(("search", ran((0, 0), cost_s=50.0, space=space)))
-    assert trial_deadline(space, tried, (1, 1), 7200) == 150
+    assert trial_deadline(History(space, GIVEN, tried), (1, 1), 7200) == 150
 
 
 @pytest.mark.parametrize(
@@ -165,15 +175,14 @@ def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
     last = search.study.trials[-1]
     assert (stages[-1], last.cut_off) == (("confirm", BEST), True)
     assert (last.record.outcome, last.record.cost_s) == ("hang", 178.0)
-    assert len(search._counting) == len(stages)
-    search.limits = search.limits._replace(budget=7200.0)
-    assert len(search._counting) == len(stages) - 1
+    cut_short = [was_cut_short(last, budget) for budget in (330.0, 7200.0)]
+    assert cut_short == [False, True]
 
 
 def advised(known):
     """What is found beyond that no trial succeeded."""
     plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
-    found = with_config(decide(SPACE, GIVEN, known, 1.0), plan, known, 30.0)
+    found = with_config(decide(history_of(known), 1.0), plan, known, 30.0)
     return [(f.code, dict(f.facts)) for f in found.findings[1:]]
 
 

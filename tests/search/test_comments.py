@@ -4,6 +4,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.comments import choices, summary
+from fp8tune.search.history import History
 from fp8tune.search.outcome import decide
 from fp8tune.search.plan import read_config
 from fp8tune.search.recorded import plan_for_records
@@ -35,7 +36,7 @@ def search(*records, steps=4, gpus=0, repeats=2, aim="tokens-per-second"):
     tried = trials(
         *(("search", record) for record in whole), *confirmed(*whole * repeats)
     )
-    return plan, decide(plan.space, plan.baseline, tried, 60.0, aim)
+    return plan, decide(History(plan.space, plan.baseline, tried), 60.0, aim)
 
 
 VERSIONS = {"torchao": "0.18.0", "driver": "", "allocator": "default"}

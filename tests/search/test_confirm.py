@@ -3,6 +3,7 @@
 import pytest
 
 from fp8tune.search.confirm import MOST, again, settings
+from fp8tune.search.history import History
 from fp8tune.search.outcome import decide
 from fp8tune.trials.space import Space
 from tests.search.tries import (
@@ -13,6 +14,8 @@ from tests.search.tries import (
     OTHER,
     PRECISION,
     SPACE,
+    history,
+    history_of,
     ran,
     trials,
 )
@@ -27,7 +30,7 @@ def order(found, speeds, most=40):
     """The points that are asked for, where each runs at its speeds in turn."""
     asked, tried = [], list(found)
     while len(asked) < most:
-        point = again(SPACE, GIVEN, tried)
+        point = again(history_of(tried))
         if point is None:
             return asked
         turn = asked.count(point)
@@ -60,7 +63,7 @@ STEADY = {
 
 def test_the_best_one_the_given_one_a_twin_and_what_is_near_in_turn():
     once = [BEST, GIVEN, BEST_BF16, NEAR]
-    assert settings(SPACE, GIVEN, FOUND) == once
+    assert settings(history_of(FOUND)) == once
     asked = order(FOUND, STEADY)
     assert asked == [*once, NEAR_BF16, *once]
 
@@ -115,9 +118,9 @@ def test_a_larger_budget_confirms_all_anew():
         ("confirm", ran(BEST, 97, **later)),
     )
     stages = [*known, ("confirm", ran(BEST_BF16, 80, **later))]
-    assert again(SPACE, GIVEN, trials(*stages)) == GIVEN
+    assert again(history(*stages)) == GIVEN
     stages.append(("confirm", ran(GIVEN, 90, **later)))
-    found = decide(SPACE, GIVEN, trials(*stages), 1.0)
+    found = decide(history(*stages), 1.0)
     assert (found.speed.chosen.value, found.speed.baseline.value) == (97, 90)
 
 
@@ -144,20 +147,20 @@ def test_more_runs_while_it_is_unclear_which_is_faster():
     ],
 )
 def test_nothing_to_confirm(found):
-    assert again(SPACE, GIVEN, found) is None
+    assert again(history_of(found)) is None
 
 
 def test_the_given_one_alone_needs_no_confirmation():
     space = Space(KNOBS[:3])
     found = trials(("baseline", ran(GIVEN[:3], space=space)), space=space)
-    assert again(space, GIVEN[:3], found) is None
+    assert again(History(space, GIVEN[:3], found)) is None
 
 
 def test_a_given_one_that_hung_has_a_second_chance():
     found = trials(("baseline", ran(GIVEN, outcome="hang")), ("search", ran(BEST, 150)))
-    assert GIVEN in settings(SPACE, GIVEN, found)
+    assert GIVEN in settings(history_of(found))
     found = trials(("baseline", ran(GIVEN, outcome="oom")), ("search", ran(BEST, 150)))
-    assert GIVEN not in settings(SPACE, GIVEN, found)
+    assert GIVEN not in settings(history_of(found))
 
 
 CUT = {"more": {"censored": True}}
@@ -219,10 +222,10 @@ def test_the_only_other_setting_runs_once_more_where_there_is_no_bf16():
     speeds = {mine: 100, other: 103}
     pairs = [("baseline", ran(mine, 100, space=space))]
     pairs.append(("search", ran(other, 92, space=space, **CUT)))
-    while point := again(space, mine, trials(*pairs, space=space)):
+    while point := again(History(space, mine, trials(*pairs, space=space))):
         pairs.append(("confirm", ran(point, speeds[point], space=space)))
         assert len(pairs) < 40
-    found = decide(space, mine, trials(*pairs, space=space), 1.0)
+    found = decide(History(space, mine, trials(*pairs, space=space)), 1.0)
     assert (found.chosen, found.verdict) == (other, "faster")
 
 
@@ -253,7 +256,7 @@ def confirmed(bf16, found, given=2):
     known = [("baseline", ran(FP8[given], fp8[given]))]
     known += [("search", ran(FP8[batch], fp8[batch])) for batch in found]
     tried = trials(*known)
-    while (point := again(SPACE, FP8[given], tried)) is not None:
+    while (point := again(History(SPACE, FP8[given], tried))) is not None:
         batch = 2 ** point[0]
         speed = (fp8 if point[3] else bf16)[batch]
         stages = [(t.stage, t.record) for t in tried]
@@ -281,7 +284,7 @@ def test_bf16_is_measured_at_its_own_best_batch(bf16, found, tried, best):
     runs = [2 ** SPACE.point(t.record.knobs)[0] for t in after if is_bf16(t)]
     assert set(runs) == tried
     assert runs.count(best) == max(map(runs.count, runs)) >= 2
-    said = decide(SPACE, FP8[2], after, 0.0)
+    said = decide(History(SPACE, FP8[2], after), 0.0)
     assert (said.chosen, said.speed.bf16_baseline.value) == (FP8[8], bf16[best])
     assert said.speed.fp8_gain.value == pytest.approx(200.0 / bf16[best])
 

@@ -9,7 +9,7 @@ from fp8tune.search.outcome import decide
 from fp8tune.search.output import as_json, closing, progress
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.strategy import PlannedTrial
-from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
+from tests.search.tries import BEST, GIVEN, SPACE, history_of, ran, trials
 
 CONFIG = b"[train]\nbatch_size = 2\nmixed_precision = 'fp8'\n[scheduler]\n"
 HOW = "rank 0 of 16, plus 3.0 ms of communication a step by published bandwidths"
@@ -45,7 +45,7 @@ def known(error):
 )
 def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
     tried = known(error)
-    found = decide(SPACE, GIVEN, tried, 120.0)
+    found = decide(history_of(tried), 120.0)
     line = progress(Event(PlannedTrial(BEST, "search", "gain"), tried[1], 60.0), plan)
     assert line.strip() == short
     assert whole in closing(found, plan, "")
@@ -59,6 +59,6 @@ def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
 
 def test_a_measured_figure_is_not_marked(plan):
     tried = trials(("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 150)))
-    found = decide(SPACE, GIVEN, tried, 120.0)
+    found = decide(history_of(tried), 120.0)
     assert not any("extrapolated" in line for line in closing(found, plan, ""))
     assert as_json(found, plan, "", "s")["extrapolated"] is None

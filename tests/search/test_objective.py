@@ -18,7 +18,16 @@ from fp8tune.search.outcome import decide
 from fp8tune.search.plan import CannotPlan
 from fp8tune.search.session import this_machine
 from tests.runners.fake_nvml import install
-from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, confirmed, ran, trials
+from tests.search.tries import (
+    BEST,
+    GIVEN,
+    OTHER,
+    but,
+    confirmed,
+    history_of,
+    ran,
+    trials,
+)
 
 
 def efficient(point, speed, tokens_per_joule):
@@ -39,7 +48,7 @@ TRIED = trials(
     ("objective", "chosen", "speed"), [(SPEED, BEST, 150), (ENERGY, OTHER, 90)]
 )
 def test_the_objective_decides_and_speeds_stay_speeds(objective, chosen, speed):
-    found = decide(SPACE, GIVEN, TRIED, 1.0, objective)
+    found = decide(history_of(TRIED), 1.0, objective)
     assert (found.chosen, found.verdict) == (chosen, "faster")
     assert found.objective == objective
     assert (found.speed.chosen.value, found.speed.baseline.value) == (speed, 100)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fp8tune.search.choice import ranked
+from fp8tune.search.history import History
 from fp8tune.search.outcome import Ending, decide, failure
 from fp8tune.search.wording import MESSAGES
 from fp8tune.trials.space import Space
@@ -17,6 +17,8 @@ from tests.search.tries import (
     OTHER,
     SPACE,
     confirmed,
+    history,
+    history_of,
     ran,
     trials,
 )
@@ -25,7 +27,7 @@ NONE = (None, None)
 
 
 def said(*pairs, space=SPACE):
-    found = decide(space, GIVEN, trials(*pairs), 99.0)
+    found = decide(History(space, GIVEN, trials(*pairs)), 99.0)
     value = found.speed.chosen and found.speed.chosen.value
     return found.chosen, found.verdict, value
 
@@ -37,9 +39,7 @@ def codes(found):
 def test_the_whole_answer():
     best = SPACE.in_bf16(BEST)
     found = decide(
-        SPACE,
-        GIVEN,
-        trials(
+        history(
             ("baseline", ran(GIVEN)),
             ("bf16-baseline", ran(BF16, 80)),
             ("search", ran(OTHER, outcome="oom")),
@@ -146,7 +146,7 @@ def test_bf16_is_chosen_where_that_is_allowed():
         ("baseline", ran(GIVEN)),
         *confirmed(*[ran(BF16, 120), ran(GIVEN)] * 2),
     )
-    found = decide(free, GIVEN, trials(*pairs), 1.0)
+    found = decide(History(free, GIVEN, trials(*pairs)), 1.0)
     assert (found.chosen, found.verdict) == (BF16, "faster")
     assert found.speed.bf16_baseline == found.speed.chosen
     assert found.speed.fp8_gain.value == pytest.approx(100 / 120)
@@ -159,7 +159,7 @@ def test_without_the_chosen_ones_twin_the_given_ones_tells_what_fp8_gains():
         ("bf16-baseline", ran(BF16, 80)),
         ("search", ran(BEST, 160)),
     )
-    found = decide(SPACE, GIVEN, trials(*pairs), 1.0)
+    found = decide(history(*pairs), 1.0)
     assert (found.chosen, found.speed.pair) == (BEST, (GIVEN, BF16))
     assert (found.speed.bf16_baseline, found.speed.fp8_gain) == (
         (80.0, *NONE),
@@ -174,7 +174,7 @@ def test_luck_does_not_beat_a_confirmation():
         ("search", ran(OTHER, 100.2)),
         ("confirm", ran(BEST, 100)),
     )
-    assert ranked(SPACE, GIVEN, lucky) == [BEST, OTHER]
+    assert history_of(lucky).ranked == [BEST, OTHER]
 
 
 def test_a_gpu_that_slows_down_makes_nothing_faster():
@@ -187,14 +187,12 @@ def test_a_gpu_that_slows_down_makes_nothing_faster():
     )
     assert said(*slowed) == (GIVEN, "same", 95)
     failed = *slowed[:3], ("confirm", ran(BEST, outcome="oom")), slowed[-1]
-    assert ranked(SPACE, GIVEN, trials(*failed)) == [OTHER, GIVEN]
+    assert history(*failed).ranked == [OTHER, GIVEN]
 
 
 def test_only_bf16_that_ran_beside_fp8_is_its_reference():
     found = decide(
-        SPACE,
-        GIVEN,
-        trials(
+        history(
             ("baseline", ran(GIVEN, 100)),
             ("bf16-baseline", ran(BF16, 90)),
             ("search", ran(BEST, 120)),
@@ -220,16 +218,16 @@ def test_fp8_is_held_against_bf16_of_the_same_stage():
         ("confirm", ran(BEST, 96)),
         ("confirm", ran(GIVEN, 80)),
     )
-    found = decide(SPACE, GIVEN, trials(*slowed), 1.0)
+    found = decide(history(*slowed), 1.0)
     assert (found.speed.bf16_baseline.value, found.speed.pair) == (
         90,
         (GIVEN, BF16),
     )
     assert found.speed.fp8_gain.value == pytest.approx(100 / 90)
-    later = decide(SPACE, GIVEN, trials(*slowed, ("confirm", ran(BF16, 64))), 1.0)
+    later = decide(history(*slowed, ("confirm", ran(BF16, 64))), 1.0)
     assert (later.speed.bf16_baseline.value, later.speed.fp8_gain.value) == (64, 1.25)
     alone = trials(("baseline", ran(GIVEN, outcome="oom")), *slowed[1:2])
-    found = decide(SPACE, GIVEN, alone, 1.0)
+    found = decide(history_of(alone), 1.0)
     assert (found.speed.bf16_baseline.value, found.speed.fp8_gain) == (90, None)
     assert codes(found) == ["no-trial-succeeded", "fp8-not-compared"]
 
@@ -255,7 +253,7 @@ def test_a_verdict_takes_two_pairs_of_runs_and_says_what_would_settle_it(
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 120))
     later = [("confirm", record) for record in again]
     ending = Ending(settling_s=300.0)
-    found = decide(SPACE, GIVEN, trials(*known, *later), 1.0, ending=ending)
+    found = decide(history(*known, *later), 1.0, ending=ending)
     assert (found.chosen, found.verdict) == (BEST, verdict)
     doubts = [f for f in found.findings if "budget_s" in f.facts]
     assert [(f.code, f.facts["budget_s"]) for f in doubts] == (
@@ -270,7 +268,7 @@ def test_a_rehearsal_does_not_compare_fp8_with_bf16():
     known = trials(
         ("baseline", runs[1]), ("bf16-baseline", runs[2]), *confirmed(*runs * 3)
     )
-    found = decide(SPACE, GIVEN, known, 1.0)
+    found = decide(history_of(known), 1.0)
     assert (found.speed.fp8_gain, found.speed.bf16_baseline) == (None, None)
     assert codes(found) == ["faster", "rehearsal"]
 
@@ -278,7 +276,7 @@ def test_a_rehearsal_does_not_compare_fp8_with_bf16():
 def test_a_gain_is_of_runs_of_the_same_time():
     """The budget ended after the baseline was measured again, on a slower GPU."""
     known = ("baseline", ran(GIVEN, 100)), ("search", ran(BEST, 105))
-    found = decide(SPACE, GIVEN, trials(*known, ("confirm", ran(GIVEN, 50))), 1.0)
+    found = decide(history(*known, ("confirm", ran(GIVEN, 50))), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert (found.speed.chosen.value, found.speed.baseline.value) == (105, 100)
     assert found.speed.gain == (pytest.approx(1.05), *NONE)
@@ -287,9 +285,9 @@ def test_a_gain_is_of_runs_of_the_same_time():
 def test_a_rival_that_the_budget_cut_off_was_not_seen():
     cut = ran(BEST, outcome="hang", more={"budget_s": 60.0})
     known = ("baseline", ran(GIVEN)), ("search", cut), *confirmed(ran(GIVEN))
-    assert decide(SPACE, GIVEN, trials(*known), 1.0).verdict == "inconclusive"
+    assert decide(history(*known), 1.0).verdict == "inconclusive"
     later = *known, ("search", ran(BEST, 90))
-    assert decide(SPACE, GIVEN, trials(*later), 1.0).verdict == "same"
+    assert decide(history(*later), 1.0).verdict == "same"
 
 
 def test_one_bad_run_hides_no_gain():
@@ -297,7 +295,7 @@ def test_one_bad_run_hides_no_gain():
     best = [102.0, 102.3, 101.9, 91.8, 102.1, 102.2, 101.8, 102.0]
     turns = [ran(p, s) for b in best for p, s in ((GIVEN, 100), (BEST, b))]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 102))
-    found = decide(SPACE, GIVEN, trials(*known, *confirmed(*turns)), 1.0)
+    found = decide(history(*known, *confirmed(*turns)), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "faster")
     assert (found.pairs, found.outliers) == (7, 1)
     assert found.speed.gain.value == pytest.approx(1.02, abs=0.002)
@@ -321,16 +319,14 @@ def test_few_pairs_are_held_against_what_the_search_saw(before, turns, verdict):
     runs = [
         ran(p, v) for turn in turns for p, v in zip((GIVEN, BEST), turn, strict=True)
     ]
-    assert (
-        decide(SPACE, GIVEN, trials(*known, *confirmed(*runs)), 1.0).verdict == verdict
-    )
+    assert decide(history(*known, *confirmed(*runs)), 1.0).verdict == verdict
 
 
 def test_what_drifts_makes_no_gain():
     """The chosen one is measured on, while the GPU recovers."""
     turns = [(BEST, 95), (GIVEN, 95), (GIVEN, 97), (BEST, 97), (BEST, 100), (BEST, 100)]
     again = confirmed(*(ran(point, speed) for point, speed in turns))
-    found = decide(SPACE, GIVEN, trials(("baseline", ran(GIVEN)), *again), 1.0)
+    found = decide(history(("baseline", ran(GIVEN)), *again), 1.0)
     assert (found.chosen, found.verdict) == (GIVEN, "inconclusive")
 
 
@@ -343,7 +339,7 @@ def test_an_untuned_setting_is_held_against_bf16_of_its_own_kind():
         ("bf16-baseline", ran(BF16, 125)),
         ("search", ran(best, 300)),
     ]
-    found = decide(space, GIVEN, trials(*pairs), 99.0)
+    found = decide(History(space, GIVEN, trials(*pairs)), 99.0)
     assert (found.chosen, found.speed.pair) == (best, (GIVEN, BF16))
     assert found.speed.fp8_gain == (0.8, *NONE)
 

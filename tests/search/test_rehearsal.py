@@ -8,6 +8,7 @@ import pytest
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
 from fp8tune.search.comments import choices, summary
+from fp8tune.search.history import History
 from fp8tune.search.machine import environment
 from fp8tune.search.outcome import decide
 from fp8tune.search.plan import (
@@ -51,7 +52,7 @@ def test_whatever_is_chosen_lints_clean(plan, rules):
         tried = trials(
             ("baseline", ran(given, 1000, space=space)), ("search", fast), space=space
         )
-        found = decide(space, given, tried, 60.0)
+        found = decide(History(space, given, tried), 60.0)
         assert found.chosen == point
         block = summary(plan, found, "study-1")
         after = write_back(plan.config.data, choices(plan, found), block)

@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.search.confirm import again
 from fp8tune.search.outcome import decide
-from tests.search.tries import BEST, BF16, GIVEN, SPACE, but, ran, trials
+from tests.search.tries import BEST, BF16, GIVEN, SPACE, but, history_of, ran, trials
 
 EVEN = {GIVEN: 100.0, BEST: 100.3, SPACE.in_bf16(BEST): 80.0, BF16: 70.0}
 
@@ -21,10 +21,10 @@ def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts)
 
     tried = []
     stages = [("baseline", GIVEN), ("bf16-baseline", BF16), ("search", BEST)]
-    while stages or (point := again(SPACE, GIVEN, tried)) is not None:
+    while stages or (point := again(history_of(tried))) is not None:
         stage, point = stages.pop(0) if stages else ("confirm", point)
         more = {"searched_all": True} if stage == "confirm" else {}
         record = but(now(point), **more)
         tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
         assert len(tried) < 60
-    assert decide(SPACE, GIVEN, tried, 1.0).verdict == "same"
+    assert decide(history_of(tried), 1.0).verdict == "same"

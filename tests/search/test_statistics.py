@@ -35,9 +35,9 @@ from tests.search.tries import (
     BEST,
     BF16,
     GIVEN,
-    SPACE,
     but,
     confirmed,
+    history_of,
     ran,
     trials,
 )
@@ -257,7 +257,7 @@ def many(point, share, speed=10_000.0, error=1.0):
 
 
 def found(given, best):
-    return decide(SPACE, GIVEN, tried(given, best), 99.0)
+    return decide(history_of(tried(given, best)), 99.0)
 
 
 def tried(given, best):
@@ -302,7 +302,7 @@ def runs_to_the_end(more):
         record = many(points[0], *speeds.get(points[0], (0.03, 7_000)))
         stage = "search" if len(known) < len(speeds) else "confirm"
         known.append(Trial(len(known), stage, but(record, **more)))
-        points = points[1:] or list(filter(None, [again(SPACE, GIVEN, known)]))
+        points = points[1:] or list(filter(None, [again(history_of(known))]))
     return len(known)
 
 

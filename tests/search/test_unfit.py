@@ -3,7 +3,6 @@
 import pytest
 
 from fp8tune.job import Target
-from fp8tune.search.choice import ranked
 from fp8tune.search.comments import choices, summary
 from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
@@ -15,6 +14,8 @@ from tests.search.tries import (
     OTHER,
     SPACE,
     confirmed,
+    history,
+    history_of,
     ran,
     trials,
 )
@@ -27,13 +28,13 @@ def test_what_once_failed_for_good_is_not_chosen(outcome):
         ("confirm", ran(BEST, outcome=outcome)),
         ("baseline", ran(GIVEN)),
     )
-    assert ranked(SPACE, GIVEN, mixed) == [GIVEN]
+    assert history_of(mixed).ranked == [GIVEN]
     nothing = [*mixed, *trials(("confirm", ran(GIVEN, outcome=outcome)))]
-    found = decide(SPACE, GIVEN, nothing, 1.0)
+    found = decide(history_of(nothing), 1.0)
     assert (found.chosen, found.verdict) == (None, "inconclusive")
     assert found.broken == {BEST: outcome, GIVEN: outcome}
     passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
-    assert ranked(SPACE, GIVEN, passing) == [BEST]
+    assert history_of(passing).ranked == [BEST]
 
 
 PLAN = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
@@ -41,7 +42,7 @@ PLAN = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
 
 def whole(known):
     """The outcome of these trials, with its findings by code."""
-    found = with_config(decide(SPACE, GIVEN, known, 1.0), PLAN, known)
+    found = with_config(decide(history_of(known), 1.0), PLAN, known)
     return found, {finding.code: dict(finding.facts) for finding in found.findings}
 
 
@@ -59,7 +60,7 @@ def test_how_the_baseline_failed_is_a_finding(outcome):
     assert batch.reason == f"2 -> 4: your config failed: {how}"
     assert summary(PLAN, found, "s")[0] == f"120 tokens/s; your config failed: {how}"
     ran_once = [*tried, *trials(("baseline", ran(GIVEN)))]
-    assert decide(SPACE, GIVEN, ran_once, 1.0).baseline_outcome == ""
+    assert decide(history_of(ran_once), 1.0).baseline_outcome == ""
 
 
 FULL = {"reserved_gib": 130.0, "more": {"capacity_gib": 139.8}}
@@ -82,10 +83,10 @@ def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
         ("search", ran(BEST, 200, **fields)),
         *confirmed(*[ran(OTHER, 120), ran(GIVEN)] * 2),
     )
-    found = decide(SPACE, GIVEN, tried, 1.0)
+    found = decide(history_of(tried), 1.0)
     assert (found.chosen, found.verdict) == (OTHER, "faster")
     assert found.memory_shortage == {BEST: why}
-    assert BEST not in ranked(SPACE, GIVEN, tried)
+    assert BEST not in history_of(tried).ranked
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_setting_with_too_little_memory_left_is_not_chosen(fields, why):
 )
 def test_enough_memory_or_nothing_known_of_it(fields):
     pairs = ("baseline", ran(GIVEN)), ("search", ran(BEST, 200, **fields))
-    found = decide(SPACE, GIVEN, trials(*pairs), 1.0)
+    found = decide(history(*pairs), 1.0)
     assert (found.chosen, found.memory_shortage) == (BEST, {})
 
 
@@ -120,7 +121,7 @@ def test_enough_memory_or_nothing_known_of_it(fields):
     ],
 )
 def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected):
-    found = decide(SPACE, GIVEN, trials(("baseline", ran(GIVEN, **FULL)), *others), 1.0)
+    found = decide(history(("baseline", ran(GIVEN, **FULL)), *others), 1.0)
     assert (found.chosen, found.verdict) == expected
     assert GIVEN in found.memory_shortage
 
@@ -128,9 +129,7 @@ def test_a_given_setting_with_too_little_memory_left_gives_way(others, expected)
 def test_bf16_that_lacks_memory_is_no_reference():
     best = SPACE.in_bf16(BEST)
     found = decide(
-        SPACE,
-        GIVEN,
-        trials(
+        history(
             ("baseline", ran(GIVEN, more={"alloc_retries": 3})),
             ("bf16-baseline", ran(BF16, 120, more={"alloc_retries": 3})),
             ("confirm", ran(BEST, 110)),

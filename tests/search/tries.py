@@ -1,5 +1,6 @@
 """Spaces, records and trials as many tests of the search use them."""
 
+from fp8tune.search.history import History
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.record import Record, from_data
 from fp8tune.trials.space import Knob, Space
@@ -83,3 +84,13 @@ def space_of(records) -> Space:
     """The settings that were recorded."""
     space = Space(KNOBS)
     return Space(KNOBS, [space.point(record.knobs) for record in records])
+
+
+def history_of(trials_so_far):
+    """The history of a search from ``GIVEN``."""
+    return History(SPACE, GIVEN, trials_so_far)
+
+
+def history(*stages):
+    """The history of trials as ``trials`` makes them."""
+    return history_of(trials(*stages))

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fp8tune.search.sampler.history import PASSING, History, Run
+from fp8tune.search.sampler.candidates import Array, CandidateSpace, Mask, Point
 from fp8tune.search.sampler.memory import Expected, MemoryModel, normal_cdf
-from fp8tune.search.sampler.space import Array, Mask, Point, Space
+from fp8tune.search.sampler.past import PASSING, PastTrials, Run
 from fp8tune.search.sampler.speed import Features, SpeedModel, features
 from fp8tune.search.sampler.transfer import Earlier
 
@@ -30,7 +30,7 @@ FARTHER = 0.25
 class Known:
     """What is known of a search: its history, its memory model and its estimates."""
 
-    history: History
+    past: PastTrials
     memory: MemoryModel
     expected: Mapping[Point, Expected]
     earlier: Earlier
@@ -43,11 +43,11 @@ class Known:
     @property
     def has_run(self) -> bool:
         """Whether a trial succeeded."""
-        return any(run.ok for run in self.history.runs)
+        return any(run.ok for run in self.past.runs)
 
     def chance(self, points: Sequence[Point]) -> Array:
         """Return the chance that points run: that they fit, and nothing else fails."""
-        space, runs = self.history.space, self.history.runs
+        space, runs = self.past.space, self.past.runs
         return self.memory.fit(points).probability * chance_to_run(space, points, runs)
 
     def features(self, points: Sequence[Point]) -> Features:
@@ -56,7 +56,7 @@ class Known:
         if self.has_estimate:
             expected = np.log([self.expected[p].tokens_per_second for p in points])
         share = self.memory.fit(points).share
-        return features(self.history.space, points, share, expected)
+        return features(self.past.space, points, share, expected)
 
     def untried(self) -> list[Point]:
         """Return the candidates that a trial may tell something about.
@@ -64,7 +64,7 @@ class Known:
         Not those that were tried, unless the failure may pass; not a batch as large as
         one that did not fit in the same cell; nor what will fail for another reason.
         """
-        space, runs = self.history.space, self.history.runs
+        space, runs = self.past.space, self.past.runs
         tried: dict[Point, list[Run]] = defaultdict(list)
         limits: dict[Point, float] = defaultdict(lambda: math.inf)
         for run in runs:
@@ -76,7 +76,7 @@ class Known:
         def remains(point: Point) -> bool:
             own = tried[point]
             retry = len(own) == 1 and own[0].outcome in PASSING
-            if (own and not retry) or point in self.history.running:
+            if (own and not retry) or point in self.past.running:
                 return False
             return space.batch(point) < limits[space.cell(point)]
 
@@ -110,7 +110,7 @@ class Outlook(NamedTuple):
 
 def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
     """Predict untried candidates; at least one run must have succeeded."""
-    runs, space = known.history.runs, known.history.space
+    runs, space = known.past.runs, known.past.space
     logs: dict[Point, list[float]] = defaultdict(list)
     for run in runs:
         if run.ok:
@@ -137,7 +137,7 @@ def _models(
     One learns from this study alone, one from a similar study too. Each is as probable
     as it makes this study's trials, so a misleading study soon stops counting.
     """
-    space, has_estimate = known.history.space, known.has_estimate
+    space, has_estimate = known.past.space, known.has_estimate
     ours = known.features(seen)
     alone = SpeedModel(space, ours, logs, has_estimate=has_estimate)
     theirs, other_logs = known.earlier.measured(has_estimate=has_estimate)
@@ -155,8 +155,8 @@ def _models(
 
 def _best(known: Known, model: SpeedModel, seen: Sequence[Point], logs: Array) -> float:
     """Return log tokens/s of the best setting that may be chosen; low if none may."""
-    rejected = {run.point for run in known.history.runs if not run.may_be_chosen}
-    allowed = set(known.history.space.candidates) - rejected
+    rejected = {run.point for run in known.past.runs if not run.may_be_chosen}
+    allowed = set(known.past.space.candidates) - rejected
     points = [point for point in seen if point in allowed]
     if not points:
         return float(logs.min()) - 0.5
@@ -170,7 +170,9 @@ def _improvement(mean: Array, deviation: Array, best: float) -> Array:
     return np.asarray(deviation * (z * normal_cdf(z) + density))
 
 
-def chance_to_run(space: Space, points: Sequence[Point], runs: Sequence[Run]) -> Array:
+def chance_to_run(
+    space: CandidateSpace, points: Sequence[Point], runs: Sequence[Run]
+) -> Array:
     """Return the chance that nothing but memory stops each point.
 
     Failures and successes count by how near they are, in knobs other than the batch.

@@ -17,17 +17,17 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
 from fp8tune.search.sampler.acquisition import Known
-from fp8tune.search.sampler.history import history, is_timed
-from fp8tune.search.sampler.memory import Expected, MemoryModel
-from fp8tune.search.sampler.space import (
+from fp8tune.search.sampler.candidates import (
+    CandidateSpace,
     Grid,
     Params,
     Point,
     Roles,
-    Space,
     is_count,
     settings,
 )
+from fp8tune.search.sampler.memory import Expected, MemoryModel
+from fp8tune.search.sampler.past import is_timed, past_trials
 from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
 
 
@@ -114,7 +114,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         if not points or known.has_run:
             return self._choose(known, points) if points else None
         best = points[int(np.argmax(known.chance(points)))]
-        return Proposal(known.history.space.params(best), "nothing has run yet")
+        return Proposal(known.past.space.params(best), "nothing has run yet")
 
     @abc.abstractmethod
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
@@ -125,12 +125,12 @@ class ProposingSampler(BaseSampler, abc.ABC):
         if self.proposal(study) is None:
             study.stop()
 
-    def _space(self, tried: Iterable[Params]) -> Space:
-        return Space(self._settings, self._roles, tried)
+    def _space(self, tried: Iterable[Params]) -> CandidateSpace:
+        return CandidateSpace(self._settings, self._roles, tried)
 
     def _known(self, study: Study) -> Known:
         """Fit the memory model to a study's trials."""
-        past = history(study.get_trials(deepcopy=False), self._space, self._counts)
+        past = past_trials(study.get_trials(deepcopy=False), self._space, self._counts)
         space = past.space
         points = dict.fromkeys([*space.candidates, *past.tried])
         expected = {point: self._expect(space.params(point)) for point in points}
@@ -194,7 +194,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         return self._chosen[key]
 
     def _best_again(self, study: Study) -> dict[str, Any]:
-        past = self._known(study).history
+        past = self._known(study).past
         speeds = {run.point: run.tokens_per_second for run in past.runs if run.ok}
         best = max(past.space.candidates, key=lambda point: speeds.get(point, 0.0))
         return past.space.params(best)

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fp8tune.search.sampler.history import Run
-from fp8tune.search.sampler.space import Array, Point, Space
+from fp8tune.search.sampler.candidates import Array, CandidateSpace, Point
+from fp8tune.search.sampler.past import Run
 
 PRIOR_ERROR = 0.25
 """Relative error of an expected peak that no measured run has corrected."""
@@ -65,7 +65,7 @@ class MemoryModel:
 
     def __init__(
         self,
-        space: Space,
+        space: CandidateSpace,
         runs: Sequence[Run],
         capacity_gib: float = 0.0,
         expected: Mapping[Point, Expected] | None = None,
@@ -123,7 +123,7 @@ class _Peaks:
 
     def __init__(
         self,
-        space: Space,
+        space: CandidateSpace,
         runs: Sequence[Run],
         capacity: float,
         expected: Mapping[Point, Expected],
@@ -298,7 +298,9 @@ def _scaled(
     }
 
 
-def _ends_of_cells(space: Space, points: Mapping[Point, Expected]) -> list[Point]:
+def _ends_of_cells(
+    space: CandidateSpace, points: Mapping[Point, Expected]
+) -> list[Point]:
     """Return the smallest and the largest batch of each cell: they fix its line."""
     ordered = sorted(points, key=space.batch)
     smallest = {space.cell(point): point for point in reversed(ordered)}

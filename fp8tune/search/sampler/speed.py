@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fp8tune.search.sampler.space import Array, Point, Space
+from fp8tune.search.sampler.candidates import Array, CandidateSpace, Point
 
 AC_EFFECT = {"none": 0.0, "selective": -0.06, "full": -0.24}
 COMPILE_EFFECT: dict[Any, float] = {True: 0.14, False: 0.0}
@@ -91,7 +91,12 @@ class SpeedModel:
     """
 
     def __init__(
-        self, space: Space, seen: Features, logs: Array, *, has_estimate: bool = False
+        self,
+        space: CandidateSpace,
+        seen: Features,
+        logs: Array,
+        *,
+        has_estimate: bool = False,
     ) -> None:
         self._smooth = [space.is_smooth(place) for place in range(len(space.keys))]
         self._batch = space.place(space.roles.batch)
@@ -189,7 +194,7 @@ def _moved(kernel: Kernel, name: str | int, value: float) -> Kernel:
 
 
 def features(
-    space: Space, points: Sequence[Point], memory_share: Array, expected: Array
+    space: CandidateSpace, points: Sequence[Point], memory_share: Array, expected: Array
 ) -> Features:
     """Return the features of this study's points.
 

@@ -14,7 +14,7 @@ from fp8tune.search.sampler.acquisition import (
     outlook,
 )
 from fp8tune.search.sampler.base import Proposal, ProposingSampler
-from fp8tune.search.sampler.space import Point
+from fp8tune.search.sampler.candidates import Point
 
 ENOUGH, ENOUGH_EARLIER = 0.0005, 0.003
 """Expected gain of the most promising setting below which a search ends; the latter
@@ -79,7 +79,7 @@ def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
     reason = f"expected gain {100 * gain:.1f} %"
     if chance < 0.9:
         reason += f", fits with a chance of {100 * chance:.0f} %"
-    return Proposal(known.history.space.params(ahead.candidates[best]), reason, gain)
+    return Proposal(known.past.space.params(ahead.candidates[best]), reason, gain)
 
 
 def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
@@ -89,11 +89,11 @@ def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
     """
     best = ahead.best(~ahead.feasible)
     gain = float(ahead.gain[best])
-    failed = any(run.outcome == "oom" for run in known.history.runs)
+    failed = any(run.outcome == "oom" for run in known.past.runs)
     if failed or ahead.feasible.all() or gain < WORTH_A_RISK:
         return None
     reason = f"expected gain {100 * gain:.1f} %, may not fit"
-    return Proposal(known.history.space.params(ahead.candidates[best]), reason, gain)
+    return Proposal(known.past.space.params(ahead.candidates[best]), reason, gain)
 
 
 def _has_guide(ahead: Outlook) -> bool:
@@ -103,8 +103,8 @@ def _has_guide(ahead: Outlook) -> bool:
 
 def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
     """The best feasible setting with a value that no trial has had yet."""
-    space = known.history.space
-    tried = known.history.tried + (known.earlier.points if _has_guide(ahead) else [])
+    space = known.past.space
+    tried = known.past.tried + (known.earlier.points if _has_guide(ahead) else [])
     for place, key in enumerate(space.keys):
         if key == space.roles.batch or len(space.values[place]) > MOST_VALUES:
             continue
@@ -123,4 +123,4 @@ def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
     if _has_guide(ahead) or left > few or not ahead.feasible.any():
         return None
     best = ahead.candidates[ahead.best(ahead.feasible)]
-    return Proposal(known.history.space.params(best), "few are left")
+    return Proposal(known.past.space.params(best), "few are left")

@@ -12,8 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fp8tune.search.sampler.history import Run
-from fp8tune.search.sampler.space import Array, Params, Point, Space, is_count
+from fp8tune.search.sampler.candidates import (
+    Array,
+    CandidateSpace,
+    Params,
+    Point,
+    is_count,
+)
+from fp8tune.search.sampler.past import Run
 from fp8tune.search.sampler.speed import Features, features
 
 FAILURES_COUNT = 3
@@ -47,7 +53,7 @@ class _Placed(NamedTuple):
 class Earlier:
     """The trials of a similar study, as far as this space has their values."""
 
-    def __init__(self, space: Space, trials: Sequence[EarlierTrial]) -> None:
+    def __init__(self, space: CandidateSpace, trials: Sequence[EarlierTrial]) -> None:
         self._space = space
         placed = (_placed(space, trial) for trial in trials)
         self._placed = [one for one in placed if one is not None]
@@ -89,7 +95,7 @@ class Earlier:
         return found, np.array(logs, dtype=np.float64)
 
 
-def _placed(space: Space, trial: EarlierTrial) -> _Placed | None:
+def _placed(space: CandidateSpace, trial: EarlierTrial) -> _Placed | None:
     params, size, key = dict(trial.params), 0.0, space.roles.batch
     if key is not None:
         if not (space.has_batches and is_count(params.get(key))):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
+from fp8tune.search.history import History
 from fp8tune.search.plan import TrainConfig, warmup_names
 from fp8tune.search.stability.compare import (
     MAX_SEEDS,
@@ -35,7 +36,6 @@ from fp8tune.search.stability.findings import (
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial, timed
 
 FIRST_SEED = 42
 MIN_STEPS, MAX_STEPS = 24, 200  # of a run
@@ -193,21 +193,19 @@ class RunCost(NamedTuple):
         return self.start + steps * self.step
 
 
-def pair_cost(space: Space, point: Point, trials: Sequence[Trial]) -> RunCost | None:
+def pair_cost(history: History, point: Point) -> RunCost | None:
     """Return the mean cost of a run at an FP8 setting and its bf16 counterpart."""
-    settings = (in_precision(space, point, name) for name in ("fp8", "bf16"))
-    costs = [cost for p in settings if p and (cost := run_cost(space, p, trials))]
+    settings = (in_precision(history.space, point, name) for name in ("fp8", "bf16"))
+    costs = [cost for p in settings if p and (cost := run_cost(history, p))]
     return RunCost(*map(statistics.fmean, zip(*costs, strict=True))) if costs else None
 
 
-def run_cost(space: Space, point: Point, trials: Sequence[Trial]) -> RunCost | None:
+def run_cost(history: History, point: Point) -> RunCost | None:
     """Return the median cost of a run at one setting, by its timed trials."""
     records = [
         trial.record
-        for trial in timed(trials)
-        if trial.record.ok
-        and trial.record.step_ms
-        and space.point(trial.record.knobs) == point
+        for trial in history.runs(point)
+        if trial.record.ok and trial.record.step_ms
     ]
     if not records:
         return None

@@ -18,7 +18,6 @@ from fp8tune.search.sampler import (
     Expected,
     FeasibleSampler,
     ThroughputSampler,
-    history,
     library_sampler,
 )
 
@@ -358,4 +357,4 @@ def test_gp_without_scipy_says_what_to_install():
 
 def test_the_sampler_retries_what_a_search_retries():
     """It imports nothing of the search, so the outcomes are written twice."""
-    assert history.PASSING == retries.PASSING
+    assert package.past.PASSING == retries.PASSING

@@ -26,7 +26,7 @@ from tests.search.stability.runs import (
     climbing,
     curve,
 )
-from tests.search.tries import BEST, GIVEN, SPACE, ran, trials
+from tests.search.tries import BEST, GIVEN, SPACE, history, history_of, ran, trials
 
 CONDITIONS = Conditions(WARMUP)
 
@@ -161,11 +161,11 @@ TRIED = trials(
 
 def test_a_run_costs_what_trials_of_its_setting_did():
     fp8, bf16 = RunCost(5.0, 0.1), RunCost(3.0, 0.2)
-    assert run_cost(SPACE, BEST, TRIED) == pytest.approx(fp8)
-    assert run_cost(SPACE, BEST_BF16, TRIED) == pytest.approx(bf16)
-    assert pair_cost(SPACE, BEST, TRIED) == pytest.approx(RunCost(4.0, 0.15))
-    assert pair_cost(SPACE, BEST, TRIED[:2]) == pytest.approx(fp8)
-    assert pair_cost(SPACE, BEST, trials(("search", ran(BEST, outcome="oom")))) is None
+    assert run_cost(history_of(TRIED), BEST) == pytest.approx(fp8)
+    assert run_cost(history_of(TRIED), BEST_BF16) == pytest.approx(bf16)
+    assert pair_cost(history_of(TRIED), BEST) == pytest.approx(RunCost(4.0, 0.15))
+    assert pair_cost(history_of(TRIED[:2]), BEST) == pytest.approx(fp8)
+    assert pair_cost(history(("search", ran(BEST, outcome="oom"))), BEST) is None
 
 
 COST = RunCost(5.0, 0.2)

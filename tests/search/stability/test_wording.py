@@ -14,7 +14,16 @@ from fp8tune.search.writeback import write_back
 from tests.each import each
 from tests.report.studies import CONFIG, WHOLE, plan
 from tests.search.stability.runs import climbing, learned, seeds
-from tests.search.tries import BEST, BF16, GIVEN, SPACE, but, ran, trials
+from tests.search.tries import (
+    BEST,
+    BF16,
+    GIVEN,
+    but,
+    history,
+    history_of,
+    ran,
+    trials,
+)
 
 KEY = "scheduler.warmup_steps"
 
@@ -40,7 +49,7 @@ def lines(made, of=None):
 
 
 def found(*curves):
-    return decide(SPACE, GIVEN, study(*curves), 60.0)
+    return decide(history_of(study(*curves)), 60.0)
 
 
 INSIDE = found(*both(), *both(warmup=4, count=2), *both(0.5, warmup=2, count=2))
@@ -70,7 +79,7 @@ def test_a_rejected_setting_is_said_with_what_to_type():
 def test_synthetic_data_is_named():
     runs = (but(learned(run), synthetic_data=True) for run in both())
     tried = trials(*WHOLE, *(("stability", record) for record in runs))
-    last = list(findings.lines(decide(SPACE, GIVEN, tried, 60.0).learns, KEY))[-1]
+    last = list(findings.lines(decide(history_of(tried), 60.0).learns, KEY))[-1]
     assert last.endswith("; each run saw 32.8K tokens of synthetic data")
 
 
@@ -259,7 +268,7 @@ def test_json_has_it_as_a_field_of_its_own():
 
 
 TIED = plan(f"{CONFIG}[model]\ntie_embeddings = true\n")
-PLAIN = decide(SPACE, GIVEN, trials(*WHOLE), 60.0)
+PLAIN = decide(history(*WHOLE), 60.0)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +326,7 @@ def test_the_warmup_alone_may_change():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(BF16, 120))]
     same += [("confirm", ran(GIVEN, 150))] * 2
     runs = [*both(free=True), *both(warmup=4, count=2, free=True)]
-    made = decide(SPACE, GIVEN, trials(*same, *compared(runs)), 60.0)
+    made = decide(history(*same, *compared(runs)), 60.0)
     assert made.chosen == GIVEN
     (choice,) = choices(plan(), made)
     assert (choice.key, choice.value) == (KEY, 4)
@@ -327,5 +336,5 @@ def test_a_given_setting_that_stays_is_said_to_be_doubtful_first():
     same = [("baseline", ran(GIVEN, 150)), ("bf16-baseline", ran(BF16, 120))]
     same += [("confirm", ran(point, 150)) for point in (GIVEN, BF16) * 2]
     runs = compared(both(nan=True, given=2000))
-    made = decide(SPACE, GIVEN, trials(*same, *runs), 60.0)
+    made = decide(history(*same, *runs), 60.0)
     assert (made.chosen, lines(made)[0]) == (GIVEN, WARNING)

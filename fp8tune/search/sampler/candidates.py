@@ -34,7 +34,7 @@ class Roles(NamedTuple):
     compile: str | None = None
 
 
-class Space:
+class CandidateSpace:
     """The candidates of a search, and the values that its trials had besides.
 
     A trial may have a value that the search does not try, such as bf16 in a search for

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fp8tune.search.sampler.space import Params, Point, Space
+from fp8tune.search.sampler.candidates import CandidateSpace, Params, Point
 
 MAX_RESERVED = 0.92
 """Share of the GPU's memory that a setting may reserve to be chosen: beyond it
@@ -52,10 +52,10 @@ def is_timed(trial: FrozenTrial) -> bool:
     return bool(trial.user_attrs.get("stage") != "stability")
 
 
-class History(NamedTuple):
+class PastTrials(NamedTuple):
     """The trials of a study that count: finished runs, and what runs just now."""
 
-    space: Space
+    space: CandidateSpace
     runs: list[Run]
     running: frozenset[Point]
 
@@ -65,11 +65,11 @@ class History(NamedTuple):
         return [run.point for run in self.runs]
 
 
-def history(
+def past_trials(
     trials: Iterable[FrozenTrial],
-    build_space: Callable[[Iterable[Params]], Space],
+    build_space: Callable[[Iterable[Params]], CandidateSpace],
     counts: Callable[[FrozenTrial], bool] = is_timed,
-) -> History:
+) -> PastTrials:
     """Read trials; those that lack a knob of the space tell nothing."""
     counted = [trial for trial in trials if counts(trial)]
     space = build_space([trial.params for trial in counted])
@@ -82,7 +82,7 @@ def history(
             runs.append(_run(trial, point))
         elif trial.state == TrialState.RUNNING:
             running.add(point)
-    return History(space, runs, frozenset(running))
+    return PastTrials(space, runs, frozenset(running))
 
 
 def _run(trial: FrozenTrial, point: Point) -> Run:

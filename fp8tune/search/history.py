@@ -1,0 +1,438 @@
+"""What the trials of a search tell of each setting: speed, noise, memory, failures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from fp8tune.search.objective import by_objective
+from fp8tune.search.stability.findings import (
+    Stability,
+    loss_key,
+    stability_by_setting,
+)
+from fp8tune.search.statistics import (
+    FAR,
+    ON_CPU,
+    ON_GPU,
+    Speed,
+    Usual,
+    communication_error,
+    in_line,
+    paired,
+    paired_spread,
+    speed,
+    spread,
+    steps_spread,
+    wider,
+)
+from fp8tune.trials.record import Record
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import Trial, timed
+
+UNFIT = ("oom", "nan", "user", "compile")
+"""Outcomes that a setting never has where it is sound."""
+ENOUGH = 4
+"""Pairs of runs that tell by themselves how much pairs differ."""
+NEAR = 5
+"""Trials that neighbours may be apart: as many as one turn of a confirmation has."""
+DRIFTED = 0.03
+"""Change of speed between search and confirmation from which it counts as one."""
+
+
+class Runs(tuple[Trial, ...]):
+    """The timed trials of one setting, in their order."""
+
+    __slots__ = ()
+
+    @property
+    def ran(self) -> bool:
+        """Whether one of them succeeded."""
+        return any(trial.record.ok for trial in self)
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of them failed in a way that does not pass."""
+        return any(trial.record.outcome in UNFIT for trial in self)
+
+    @property
+    def failed_later(self) -> str:
+        """The outcome of a setting that ran and then failed for good; else ``""``."""
+        bad = (t.record.outcome for t in self if t.record.outcome in UNFIT)
+        return next(bad, "") if self.ran else ""
+
+    @property
+    def failed_always(self) -> str:
+        """The outcome of the last trial where none succeeded; else ``""``."""
+        own = [trial.record for trial in self if not trial.cut_off]
+        return own[-1].outcome if own and not self.ran else ""
+
+    @property
+    def memory_shortage(self) -> str:
+        """Why the setting leaves too little memory for a long run; ``""`` if not."""
+        return next(
+            (why for trial in self if (why := trial.record.memory_shortage)), ""
+        )
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether the setting failed for good, or leaves too little memory."""
+        return self.failed or bool(self.memory_shortage)
+
+    @property
+    def confirmed(self) -> list[Record]:
+        """The records of the confirmation that ran."""
+        return [t.record for t in self if t.stage == "confirm" and t.record.ok]
+
+    @property
+    def confirmations(self) -> int:
+        """How many trials of the confirmation there are, failed ones included."""
+        return sum(trial.stage == "confirm" for trial in self)
+
+    @property
+    def telling(self) -> list[Record]:
+        """The records that say how fast the setting is: confirmed ones, if any."""
+        return self.confirmed or [trial.record for trial in self]
+
+
+class History:
+    """The trials of a search that count, and what follows from them.
+
+    It does not change, so that each figure is computed once: a search makes a new one
+    after each trial. ``trials`` hold the objective in the field ``tokens_per_second``
+    (see ``by``).
+    """
+
+    def __init__(self, space: Space, baseline: Point, trials: Sequence[Trial]) -> None:
+        self.space = space
+        self.baseline = baseline
+        self.trials = trials
+
+    def by(self, objective: str) -> History:
+        """Return the history in an objective; this one is in tokens/s."""
+        trials = by_objective(self.trials, objective)
+        return self if trials is self.trials else self._of(trials)
+
+    def _of(self, trials: Sequence[Trial]) -> History:
+        return History(self.space, self.baseline, trials)
+
+    @cached_property
+    def timed(self) -> list[Trial]:
+        """The trials that measure speed."""
+        return timed(self.trials)
+
+    @cached_property
+    def before_confirmation(self) -> History:
+        """The history without the confirmation."""
+        return self._of([t for t in self.trials if t.stage != "confirm"])
+
+    @cached_property
+    def settings(self) -> Mapping[Point, Runs]:
+        """The timed trials by setting, in the order of the first ones.
+
+        Confirmations under a smaller budget ran another day: they count as the
+        search's.
+        """
+        runs: dict[Point, list[Trial]] = defaultdict(list)
+        last = max((t.budget_s for t in self.trials if t.stage == "confirm"), default=0)
+        for trial in self.timed:
+            old = trial.stage == "confirm" and trial.budget_s < last
+            own = trial._replace(stage="search") if old else trial
+            runs[self.point_of(trial)].append(own)
+        return {point: Runs(own) for point, own in runs.items()}
+
+    def point_of(self, trial: Trial) -> Point:
+        """Return the setting of a trial."""
+        return self.space.point(trial.record.knobs)
+
+    def runs(self, point: Point | None) -> Runs:
+        """Return the trials of a setting; none where it was not tried."""
+        return self.settings.get(point, Runs()) if point is not None else Runs()
+
+    def last(self, point: Point | None) -> Trial | None:
+        """Return the last trial of a setting that succeeded."""
+        measured = [trial for trial in self.runs(point) if trial.record.ok]
+        return measured[-1] if measured else None
+
+    @cached_property
+    def is_rehearsal(self) -> bool:
+        """Whether trials ran on a CPU."""
+        return any(trial.record.rehearsal for trial in self.timed)
+
+    @property
+    def usual(self) -> Usual:
+        """How runs differ on such a machine, and what counts as the same there."""
+        return ON_CPU if self.is_rehearsal else ON_GPU
+
+    @cached_property
+    def deviation(self) -> float:
+        """How runs of one setting differ; those of search and confirmation apart."""
+        pooled: dict[tuple[Point, bool], list[Record]] = defaultdict(list)
+        for point, own in self.settings.items():
+            for trial in own:
+                pooled[point, trial.stage == "confirm"].append(trial.record)
+        return spread(pooled.values(), self.usual.spread)
+
+    # What losses tell of settings.
+
+    @cached_property
+    def stability(self) -> dict[Point, Stability]:
+        """What is known of FP8's losses, by setting."""
+        return stability_by_setting(self.space, self.trials)
+
+    def is_rejected(self, point: Point) -> bool:
+        """Tell whether a setting must not be chosen, because FP8 diverges there."""
+        return loss_key(self.space, point) in self._rejected
+
+    @cached_property
+    def _rejected(self) -> set[Point]:
+        found = self.stability.items()
+        return {loss_key(self.space, p) for p, result in found if result.rejects}
+
+    # Speeds of settings, and how much faster one is than another.
+
+    def speed(self, point: Point | None) -> Speed | None:
+        """Return how fast a setting is: by its confirmation, if there was one."""
+        return speed(self.runs(point).telling, self.deviation)
+
+    @cached_property
+    def confirmed_speeds(self) -> dict[Point, Speed]:
+        """How fast settings were in the confirmation alone."""
+        return self._speeds(confirmation=True)
+
+    @cached_property
+    def searched_speeds(self) -> dict[Point, Speed]:
+        """How fast settings were before the confirmation."""
+        return self._speeds(confirmation=False)
+
+    def _speeds(self, *, confirmation: bool) -> dict[Point, Speed]:
+        records = {
+            point: [t.record for t in own if (t.stage == "confirm") == confirmation]
+            for point, own in self.settings.items()
+        }
+        speeds = {point: speed(own, self.deviation) for point, own in records.items()}
+        return {point: known for point, known in speeds.items() if known}
+
+    def speeds(
+        self, one: Point | None, other: Point | None
+    ) -> tuple[Speed | None, Speed | None]:
+        """Return how fast two settings are by runs of the same time, if they have such.
+
+        By the neighbouring runs that tell their gap, so that it agrees with it; else by
+        those before the confirmation: in between the GPU may have become slower.
+        """
+        if one and other and one != other:
+            if pairs := self.pairs(one, other):
+                mine, theirs = zip(*pairs, strict=True)
+                return speed(mine, self.deviation), speed(theirs, self.deviation)
+            before = self.searched_speeds
+            if one in before and other in before:
+                return before[one], before[other]
+        return self.speed(one), self.speed(other)
+
+    def gap(self, one: Point | None, other: Point | None) -> Speed | None:
+        """Return how much faster one setting is than another, as far as is known.
+
+        As ``measured_gap`` has it, and what predicted communication leaves open.
+        """
+        found = self.measured_gap(one, other)
+        return found and wider(found, self.communication_error(one, other))
+
+    def communication_error(self, one: Point | None, other: Point | None) -> float:
+        """Return what predicted communication leaves open of a gap (log)."""
+        mine, theirs = (
+            next((t.record for t in self.runs(point) if t.record.ok), None)
+            for point in (one, other)
+        )
+        return communication_error(mine, theirs) if mine and theirs else 0.0
+
+    def measured_gap(self, one: Point | None, other: Point | None) -> Speed | None:
+        """Return how much faster one setting ran than another, by neighbouring runs.
+
+        What drifts hits both of a pair, so that it neither makes a gain nor hides one.
+        Runs of the confirmation; where it has none of both, those before it, which are
+        apart: there all counts that runs of a setting differ by.
+        """
+        if one is None or other is None or one == other:
+            return None
+        if pairs := self.pairs(one, other):
+            ratios = _ratios(pairs)
+            least = self._pair_deviation(one, other)
+            return paired(ratios, max(least, self._since_before(one, other, ratios)))
+        before = self.searched_speeds
+        if one not in before or other not in before:
+            return None
+        every = ([trial.record for trial in own] for own in self.settings.values())
+        differ = max(
+            self._steps_deviation(one, other),
+            spread(every, self.usual.spread, math.inf),
+        )
+        return paired([before[one].value / before[other].value], differ)
+
+    def _since_before(self, one: Point, other: Point, ratios: Sequence[float]) -> float:
+        """How few pairs of two settings differ, with their ratio in the search as one.
+
+        A pair alone cannot tell that one of its runs is bad. What drifted since the
+        search and hits both is not in their ratio.
+        """
+        before = self.searched_speeds
+        if len(ratios) >= ENOUGH or one not in before or other not in before:
+            return 0.0
+        every = (*ratios, before[one].value / before[other].value)
+        return statistics.stdev(map(math.log, every)) / math.sqrt(2)
+
+    def _steps_deviation(self, one: Point, other: Point) -> float:
+        return steps_spread(t.record for p in (one, other) for t in self.runs(p))
+
+    def _pair_deviation(self, one: Point, other: Point) -> float:
+        """How runs of two settings differ at the least."""
+        return max(self._steps_deviation(one, other), self._paired_deviation)
+
+    @cached_property
+    def _paired_deviation(self) -> float:
+        """How neighbouring runs differ, beside the setting that was confirmed most.
+
+        Or how all runs of a setting do, if that is less: more of them tell it, but what
+        drifts is in it.
+        """
+        counts = {point: len(own.confirmed) for point, own in self.settings.items()}
+        most = max(counts, key=lambda point: counts[point])
+        found = (self.ratios(p, most) for p in self.settings if p != most)
+        before = self.usual.spread
+        apart = paired_spread((ratios for ratios in found if ratios), before)
+        every = (own.confirmed for own in self.settings.values())
+        return min(apart, spread(every, before))
+
+    def ratios(self, one: Point, other: Point, first: int = 0) -> list[float]:
+        """Return how much faster one setting ran, each time that both were confirmed.
+
+        Each run is compared with one near to it, the nearest first; trials before
+        number ``first`` do not count.
+        """
+        return _ratios(self.every_pair(one, other, first))
+
+    def pairs(
+        self, one: Point | None, other: Point | None
+    ) -> list[tuple[Record, Record]]:
+        """Return the neighbouring runs of two settings without outliers.
+
+        An outlier is a pair whose ratio is far off the others'.
+        """
+        pairs = self.every_pair(one, other)
+        if not pairs or one is None or other is None:
+            return []
+        differ = math.sqrt(2) * self._pair_deviation(one, other)
+        kept = in_line([math.log(ratio) for ratio in _ratios(pairs)], differ)
+        return list(itertools.compress(pairs, kept))
+
+    def every_pair(
+        self, one: Point | None, other: Point | None, first: int = 0
+    ) -> list[tuple[Record, Record]]:
+        """Return the neighbouring runs of two settings, outliers included."""
+        if one == other:
+            return []
+        mine, theirs = (
+            [
+                t
+                for t in self.runs(point)
+                if t.stage == "confirm" and t.record.ok and t.number >= first
+            ]
+            for point in (one, other)
+        )
+        near = sorted(
+            (abs(a.number - b.number), a.number, b.number, a.record, b.record)
+            for a, b in itertools.product(mine, theirs)
+            if abs(a.number - b.number) <= NEAR
+        )
+        pairs: list[tuple[Record, Record]] = []
+        used: set[int] = set()
+        for _, *numbers, a, b in near:
+            if used.isdisjoint(numbers):
+                used.update(numbers)
+                pairs.append((a, b))
+        return pairs
+
+    # How the machine changed between search and confirmation.
+
+    @cached_property
+    def drift(self) -> float:
+        """The median of confirmed speeds over those in the search; 1 if unknown."""
+        return statistics.median(self.changes or [1.0])
+
+    @property
+    def speed_changed(self) -> bool:
+        """Whether settings ran at another speed in the confirmation than before."""
+        return self.changed_apart or abs(self.drift - 1) > DRIFTED
+
+    @property
+    def changed_apart(self) -> bool:
+        """Whether the speeds of settings changed by more than chance, not all alike."""
+        changes = self.changes or [1.0]
+        return math.log(max(changes) / min(changes)) > 2 * FAR * self.deviation
+
+    @cached_property
+    def changes(self) -> list[float]:
+        """The confirmed speed of each setting over that in the search."""
+        changes = []
+        for own in self.settings.values():
+            before = speed([trial.record for trial in own if trial.stage != "confirm"])
+            after = speed(own.confirmed)
+            if before and after:
+                changes.append(after.value / before.value)
+        return changes
+
+    # Which settings may be chosen, and the best of them.
+
+    @cached_property
+    def eligible(self) -> list[Point]:
+        """The settings with a trial that may be chosen by what is known of them."""
+        return [
+            point
+            for point, own in self.settings.items()
+            if not own.failed
+            and (point == self.baseline or not own.memory_shortage)
+            and self.space.allows(point, self.baseline)
+            and not self.is_rejected(point)
+        ]
+
+    @cached_property
+    def ranked(self) -> list[Point]:
+        """The measured settings that may be chosen, the best first.
+
+        Once a setting other than the baseline was confirmed, the confirmed ones come
+        first: the others ran at another time, and the best of many looks better than it
+        is. The baseline comes last where it leaves too little memory.
+        """
+        values: dict[Point, tuple[bool, bool, float]] = {}
+        for point in self.eligible:
+            own = self.settings[point]
+            if found := speed(own.telling):
+                values[point] = not own.is_unfit, bool(own.confirmed), found.value
+        others = [known for p, known in values.items() if p != self.baseline]
+        if not any(fit and sure for fit, sure, _ in others):
+            before = self.searched_speeds
+            values = {
+                point: (fit, False, before[point].value if point in before else value)
+                for point, (fit, _, value) in values.items()
+            }
+        elif values.get(self.baseline, (False, False))[1]:
+            gains = {point: self.gap(point, self.baseline) for point in values}
+            values |= {
+                point: (values[point][0], True, found.value * values[self.baseline][2])
+                for point, found in gains.items()
+                if found and values[point][1]
+            }
+        return sorted(values, key=lambda point: values[point], reverse=True)
+
+    @property
+    def others(self) -> list[Point]:
+        """The settings of ``ranked`` without the baseline."""
+        return [point for point in self.ranked if point != self.baseline]
+
+
+def _ratios(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
+    return [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
