@@ -259,6 +259,22 @@ class Job(dict[str, Any]):
         target = self.target._replace(world_size=gpus)
         return self._like(self.given | changed, target)
 
+    def keep_tokens(self, changes: dict[str, Any]) -> "Job":
+        """The job with other values, accumulating so that a step has as many tokens.
+
+        As far as the micro-batch allows. Accumulation that ``changes`` names stays, and
+        so does the config's where the fields are not known.
+        """
+        changed, key = self.with_values(changes), self.words.renamed.get("grad_accum")
+        if key is None or not {key, "grad_accum"}.isdisjoint(changes):
+            return changed
+        try:
+            rows = self["micro_batch"] * self["grad_accum"]
+            accum = max(1, round(rows / changed["micro_batch"]))
+            return changed.with_values({key: accum})
+        except (ArithmeticError, TypeError, Unknown):
+            return changed
+
     def on_gpu(self, name: str) -> "Job":
         """The job of the same run on another GPU."""
         return self._like(self.given, self.target._replace(gpu=name))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fp8tune.job import Job, Unknown
-from fp8tune.search.plan import Plan, with_knobs
+from fp8tune.search.plan import Plan
 from fp8tune.trials.record import Record
 
 PUBLISHED = 10471.0
@@ -38,7 +38,7 @@ def compare(plan: Plan, records: Iterable[Record]) -> list[Compared]:
             fields = {
                 key: value for key, value in record.knobs.items() if key in names.keys
             }
-            job = with_knobs(plan.config.job, fields)
+            job = plan.config.job.keep_tokens(fields)
             found.append(
                 Compared(
                     record.knobs,

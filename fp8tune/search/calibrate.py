@@ -15,7 +15,6 @@ from fp8tune.facts.gpus import is_another
 from fp8tune.facts.runs import BadCalibration, Run, of_job
 from fp8tune.facts.stored import add, read
 from fp8tune.job import Job, Unknown
-from fp8tune.search.plan import with_knobs
 from fp8tune.trials.record import Record
 
 NAME = "calibration.jsonl"
@@ -43,11 +42,9 @@ def _runs(job: Job, record: Record) -> Iterator[Run]:
 
     Synthetic data routes tokens to other experts than the config's data do.
     """
-    key = job.words.renamed.get("grad_accum")
-    values = dict(record.knobs)
-    if key is not None and record.grad_accum:
-        values.setdefault(key, record.grad_accum)
-    changed, versions = with_knobs(job, values), _versions(record)
+    accumulation = {"grad_accum": record.grad_accum} if record.grad_accum else {}
+    changed = job.keep_tokens(accumulation | record.knobs)
+    versions = _versions(record)
     whole = record.ok and not record.extrapolated
     with contextlib.suppress(Unknown):
         whole = whole and not _is_elsewhere(job, record)

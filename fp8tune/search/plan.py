@@ -230,22 +230,9 @@ def role_of(known: Trainer, key: str) -> str:
     return {name: field for field, name in known.schema.job.items()}.get(key, "")
 
 
-def with_knobs(job: Job, knobs: dict[str, Any]) -> Job:
-    """Return the job with other values, its accumulation so that tokens/step stay."""
-    changed = job.with_values(knobs)
-    key = job.words.renamed.get("grad_accum")
-    if key is None or key in knobs:
-        return changed
-    try:
-        rows, batch = job["micro_batch"] * job["grad_accum"], changed["micro_batch"]
-        return job.with_values({**knobs, key: max(1, round(rows / batch))})
-    except (ArithmeticError, TypeError, Unknown):
-        return changed
-
-
 def rows_per_step(job: Job, knobs: dict[str, Any]) -> int:
     """Return the sequences per rank and optimizer step; 0 if unknown."""
-    changed = with_knobs(job, knobs)
+    changed = job.keep_tokens(knobs)
     try:
         return int(changed["micro_batch"] * changed["grad_accum"])
     except (TypeError, Unknown):

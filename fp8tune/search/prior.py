@@ -10,7 +10,6 @@ from typing import Any
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
 from fp8tune.job import Job, Unknown
-from fp8tune.search.plan import with_knobs
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
@@ -35,7 +34,7 @@ def prior_of_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
     """
 
     def expect(point: Point) -> Expected:
-        changed = with_knobs(job, space.values(point))
+        changed = job.keep_tokens(space.values(point))
         peak = _number(changed, "memory.peak_gib")
         expected = Expected(peak, _number(changed, "speed.tokens_per_second"))
         return _corrected(expected, changed, runs) if runs else expected

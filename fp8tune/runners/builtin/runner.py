@@ -110,14 +110,7 @@ class Builtin:
 
     def job(self, knobs: dict[str, Any]) -> Job:
         """The config's job with other knobs, and the tokens per step kept."""
-        values = {**self.loaded.values, **knobs}
-        given = self.trainer.job(self.loaded, self.target)
-        changed = self.trainer.job(self.loaded._replace(values=values), self.target)
-        rows = given["micro_batch"] * given["grad_accum"]
-        key = self.trainer.schema.job["grad_accum"]
-        if key not in knobs:
-            values[key] = max(1, round(rows / changed["micro_batch"]))
-        return self.trainer.job(self.loaded._replace(values=values), self.target)
+        return self.trainer.job(self.loaded, self.target).keep_tokens(knobs)
 
     def spec(self, knobs: dict[str, Any]) -> Spec:
         """Return what a trial of these knobs builds; raises ``CannotBuild``."""
