@@ -22,8 +22,6 @@ TRIES = 4
 """After so many trials in a row that built no model, none is expected to start."""
 FINAL_STAGES = ("confirm", "stability")
 """Stages after which the search proposes nothing new."""
-LATE = ("hang", "compile", "launch")
-"""How a trial ends that was not done by its deadline."""
 
 
 def trial_deadline(history: History, point: Point, left: float) -> float:
@@ -87,7 +85,7 @@ def counted_matmuls(history: History, point: Point) -> int:
 
 def is_cut_off(record: Record, left: float) -> bool:
     """Whether a trial took all ``left`` seconds of the budget and did not end."""
-    return record.outcome in LATE and record.cost_s >= left
+    return record.meaning.late and record.cost_s >= left
 
 
 def time_to_model(trials: Iterable[Trial]) -> float:

@@ -40,7 +40,6 @@ from fp8tune.search.outcome import (
     decide,
 )
 from fp8tune.search.retries import (
-    PASSING,
     last_process,
     trials_that_count,
     uncharged_seconds,
@@ -221,7 +220,7 @@ class Search:
     def _is_due(self, proposal: PlannedTrial) -> bool:
         trials = self._history.trials
         own = [trial.record for trial in trials if trial.stage == proposal.stage]
-        again = len(own) == 1 and own[0].outcome in PASSING
+        again = len(own) == 1 and own[0].meaning.may_pass
         return (not own or again) and not self._too_late
 
     def _searching(self) -> bool:

@@ -34,8 +34,6 @@ from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial, timed
 
-UNFIT = ("oom", "nan", "user", "compile")
-"""Outcomes that a setting never has where it is sound."""
 ENOUGH = 4
 """Pairs of runs that tell by themselves how much pairs differ."""
 NEAR = 5
@@ -57,12 +55,12 @@ class Runs(tuple[Trial, ...]):
     @property
     def failed(self) -> bool:
         """Whether one of them failed in a way that does not pass."""
-        return any(trial.record.outcome in UNFIT for trial in self)
+        return any(trial.record.meaning.unfit for trial in self)
 
     @property
     def failed_later(self) -> str:
         """The outcome of a setting that ran and then failed for good; else ``""``."""
-        bad = (t.record.outcome for t in self if t.record.outcome in UNFIT)
+        bad = (t.record.outcome for t in self if t.record.meaning.unfit)
         return next(bad, "") if self.ran else ""
 
     @property

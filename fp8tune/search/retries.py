@@ -15,12 +15,6 @@ from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
-OF_SETTING = ("ok", "oom", "nan")
-"""Outcomes that depend on the setting: the machine did its part."""
-PASSING = ("throttled", "launch")
-"""Outcomes that may differ the next time. The setting is tried once more at once, and
-they say nothing of other settings. The sampler, which imports nothing of this, has the
-same (``sampler/past.py``)."""
 HOPELESS = 2
 """If so many trials of a cell fail for what no batch changes and none runs, its other
 batches are not tried."""
@@ -33,7 +27,7 @@ def trials_that_count(trials: Iterable[Trial], process: int) -> list[Trial]:
 
 def _is_lasting(trial: Trial) -> bool:
     """Whether a later process would see the same; the end of a budget is no fault."""
-    return trial.record.outcome in OF_SETTING or trial.cut_off
+    return trial.record.meaning.lasts or trial.cut_off
 
 
 def uncharged_seconds(trials: Sequence[Trial], process: int) -> float:
@@ -63,12 +57,12 @@ def without_repaired(trials: Sequence[Trial]) -> list[Trial]:
     last = {  # trials are in the order of their processes
         _setting(trial.record): trial.process
         for trial in trials
-        if trial.record.outcome in OF_SETTING
+        if trial.record.meaning.lasts
     }
     return [
         trial
         for trial in trials
-        if trial.record.outcome in OF_SETTING
+        if trial.record.meaning.lasts
         or trial.process >= last.get(_setting(trial.record), 0)
     ]
 
@@ -97,7 +91,7 @@ def needs_no_trial(
 
     def is_done(point: Point) -> bool:
         records = tried.get(point, [])
-        again = len(records) == 1 and records[0].outcome in PASSING
+        again = len(records) == 1 and records[0].meaning.may_pass
         if records and not again:
             return True
         cell = space.cell(point)
@@ -112,7 +106,7 @@ def _hopeless_cells(space: Space, runs: Sequence[tuple[Point, Record]]) -> set[P
     failures = Counter(
         space.cell(point)
         for point, record in runs
-        if not record.ok and record.outcome not in ("oom", *PASSING)
+        if not (record.ok or record.outcome == "oom" or record.meaning.may_pass)
     )
     cells = {cell for cell, count in failures.items() if count >= HOPELESS}
     return cells - ran if space.has_batches else set()

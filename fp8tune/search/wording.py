@@ -15,17 +15,12 @@ from fp8tune.search.outcome import (
     changes,
 )
 from fp8tune.search.plan import Plan
+from fp8tune.trials.record import OUTCOMES
 from fp8tune.trials.space import Point
 from fp8tune.trials.space import shown as value_shown
 
 FAILURES = {
-    "oom": "out of memory",
-    "hang": "hung",
-    "compile": "did not compile",
-    "nan": "lost its loss (NaN)",
-    "launch": "did not start",
-    "throttled": "the GPU did not run at its full speed",
-    "user": "the config's own code failed",
+    **{name: outcome.words for name, outcome in OUTCOMES.items() if name != "ok"},
     "cut-off": "cut off by the end of the budget",
     "does-not-count": "does not count",
     "died-in-its-steps": "died in its steps",

@@ -13,12 +13,37 @@ from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.trials.loss_run import LossRun, parse_loss_run
 
-OUTCOMES = ("ok", "oom", "hang", "compile", "nan", "launch", "throttled", "user")
-"""How a trial can end; all but ``ok`` say what went wrong.
 
-``launch``: it never reached its first step, or was ended in its steps by what may
-pass; ``user``: the user's own code raised.
-"""
+class TrialOutcome(NamedTuple):
+    """What it means that a trial ended in a certain way.
+
+    ``words`` say it to people. ``unfit``: the setting must not be chosen. ``lasts``: it
+    depends on the setting, so that any process would see the same; else it counts only
+    in the process that ran the trial. ``may_pass``: the setting is tried once more at
+    once, and nothing follows for others. ``late``: a trial that is stopped at its
+    deadline may end so.
+    """
+
+    words: str
+    unfit: bool = False
+    lasts: bool = False
+    may_pass: bool = False
+    late: bool = False
+
+
+OUTCOMES: Mapping[str, TrialOutcome] = {
+    "ok": TrialOutcome("ran", lasts=True),
+    "oom": TrialOutcome("out of memory", unfit=True, lasts=True),
+    "hang": TrialOutcome("hung", late=True),
+    "compile": TrialOutcome("did not compile", unfit=True, late=True),
+    "nan": TrialOutcome("lost its loss (NaN)", unfit=True, lasts=True),
+    # it made no step, or was ended in its steps by what may pass
+    "launch": TrialOutcome("did not start", may_pass=True, late=True),
+    "throttled": TrialOutcome("the GPU did not run at its full speed", may_pass=True),
+    "user": TrialOutcome("the config's own code failed", unfit=True),
+}
+"""How a trial can end. The sampler, which imports nothing of this, has the names of
+those that may pass once more (``search/sampler/past.py``)."""
 BEFORE_BUILD = ("start", "import", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """
@@ -132,6 +157,11 @@ class Record(NamedTuple):
     def ok(self) -> bool:
         """Whether the setting ran."""
         return self.outcome == "ok"
+
+    @property
+    def meaning(self) -> TrialOutcome:
+        """What its outcome means."""
+        return OUTCOMES[self.outcome]
 
     @property
     def never_began(self) -> bool:

@@ -42,7 +42,7 @@ NULL = dict.fromkeys(
 
 
 @pytest.mark.parametrize("figures", [{}, NULL])
-@pytest.mark.parametrize("outcome", OUTCOMES[1:])
+@pytest.mark.parametrize("outcome", [name for name in OUTCOMES if name != "ok"])
 def test_what_failed_needs_nothing_but_its_outcome(outcome, figures):
     record = parse(json.dumps({"knobs": {}, "outcome": outcome} | figures))
     assert record == but(Record({}, outcome))

@@ -148,7 +148,7 @@ RESERVED = {"stage", "process", "trial", "knobs", *Record._fields}
 )
 @given(
     st.sampled_from([GIVEN, BF16, BEST, OTHER, (0, 0, 0, 0)]),
-    st.sampled_from(OUTCOMES),
+    st.sampled_from(sorted(OUTCOMES)),
     st.sampled_from(STAGES),
     st.lists(NUMBERS, max_size=4),
     FIELDS,
