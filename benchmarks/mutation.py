@@ -62,7 +62,7 @@ SUBJECTS = {
         ),
     ),
     "peak-memory": Subject(
-        ("facts/peak.py", "facts/memory.py", "facts/bands.py"),
+        ("facts/memory/peak.py", "facts/memory/held.py", "facts/memory/fit.py"),
         ("tests/facts",),
     ),
 }

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from benchmarks import machine
 from benchmarks.estimates.peaks import Point
-from fp8tune.facts.bands import BANDS, CALIBRATED, band
+from fp8tune.facts.memory.verdict import BANDS, CALIBRATED, TOO_MUCH, band
 from fp8tune.facts.off import Measured, limited, parts
-from fp8tune.facts.verdict import TOO_MUCH
 
 TARGETS = {
     "FSDP and TP": 0.02,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from fp8tune.estimate import refusals
 from fp8tune.estimate.predict import Prediction, predict
 from fp8tune.estimate.refusals import Refusal
+from fp8tune.facts.memory.verdict import FITS
 from fp8tune.facts.runs import Run
-from fp8tune.facts.verdict import FITS
 from fp8tune.job import Job, Target, Unknown
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer

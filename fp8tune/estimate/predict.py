@@ -9,9 +9,9 @@ from fp8tune.estimate.refusals import Refusal
 from fp8tune.facts import calibration
 from fp8tune.facts.calibration import Band, Gain
 from fp8tune.facts.gaps import TOO_MUCH as DOES_NOT_FIT
-from fp8tune.facts.parts import EXACT
+from fp8tune.facts.memory.peak import EXACT
+from fp8tune.facts.memory.verdict import PLAIN, TOO_MUCH
 from fp8tune.facts.runs import Run
-from fp8tune.facts.verdict import PLAIN, TOO_MUCH
 from fp8tune.job import Job, Unknown
 
 T = TypeVar("T")

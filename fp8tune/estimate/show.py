@@ -11,7 +11,7 @@ from fp8tune.estimate.target import ASSUMED
 from fp8tune.estimate.whole import Estimate
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.gaps import why
-from fp8tune.facts.verdict import (
+from fp8tune.facts.memory.verdict import (
     FITS,
     FULLEST,
     MAY_NOT_FIT,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from fp8tune.estimate.grid import Cell
 from fp8tune.estimate.predict import Prediction
 from fp8tune.facts.gaps import why
-from fp8tune.facts.verdict import FITS, MAY_NOT_FIT, OUT, PROBABLY_OUT
+from fp8tune.facts.memory.verdict import FITS, MAY_NOT_FIT, OUT, PROBABLY_OUT
 
 WIDTH = 80
 FIT = {FITS: "", MAY_NOT_FIT: "?", PROBABLY_OUT: "x?", OUT: "x", "unknown": ""}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fp8tune.facts.bands import CALIBRATED
 from fp8tune.facts.gpus import find
+from fp8tune.facts.memory.verdict import CALIBRATED
 from fp8tune.facts.off import NOISE
 from fp8tune.facts.runs import MEMORY, BadCalibration, Run, of_job
 from fp8tune.job import Job

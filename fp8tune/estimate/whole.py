@@ -19,7 +19,7 @@ from fp8tune.estimate.target import assumed, by_gpu, by_world_size
 from fp8tune.facts.calibration import Band
 from fp8tune.facts.gaps import TOO_MUCH
 from fp8tune.facts.gpus import find, largest
-from fp8tune.facts.verdict import FITS, SEGMENTS
+from fp8tune.facts.memory.verdict import FITS, SEGMENTS
 from fp8tune.job import Job, Target, Unknown
 
 _GPU = ("gpu", "gpu.memory_gib")

@@ -1,29 +1,14 @@
 """Named quantities that follow from a job, without torch.
 
-Each public function of a module here is a fact named ``module.function``; its
-parameters are fields of the job or other facts (``memory.logits_gib`` is spelled
-``memory_logits_gib``). The docstring gives meaning, unit in brackets, and source.
+Each public function of these modules is a fact, such as ``memory.logits_gib``; its
+parameters are fields of the job or other facts, spelled ``memory_logits_gib``. The
+docstring gives meaning, unit in brackets, and source.
 """
 
 from __future__ import annotations
 
-from fp8tune.facts import (
-    backward,
-    experts,
-    fp8,
-    gemm,
-    gpu,
-    instead,
-    memory,
-    mixture,
-    params,
-    parts,
-    peak,
-    sizing,
-    speed,
-    step,
-    tables,
-)
+from fp8tune.facts import fp8, gemm, gpu, instead, params, speed, step
+from fp8tune.facts.memory import experts, fit, held, instants, peak, sizing
 from fp8tune.job import Source, sources
 
 FACTS: dict[str, Source] = {
@@ -31,13 +16,11 @@ FACTS: dict[str, Source] = {
     **sources(fp8, "fp8."),
     **sources(gpu, "gpu."),
     **sources(params, "params."),
-    **sources(memory, "memory."),
-    **sources(tables, "memory."),
-    **sources(backward, "memory."),
+    **sources(held, "memory."),
+    **sources(instants, "memory."),
     **sources(experts, "memory."),
-    **sources(mixture, "memory."),
     **sources(peak, "memory."),
-    **sources(parts, "memory."),
+    **sources(fit, "memory."),
     **sources(sizing, "memory."),
     **sources(gemm, "gemm."),
     **sources(speed, "speed."),

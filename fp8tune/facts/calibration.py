@@ -10,10 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.facts.bands import CALIBRATED
+from fp8tune.facts.memory.verdict import CALIBRATED, verdict
 from fp8tune.facts.off import Factors, Measured, limited, median, parts
 from fp8tune.facts.runs import MEMORY, OUT, SPEED, Run, config_of, family, of_family
-from fp8tune.facts.verdict import verdict
 from fp8tune.job import Job, Unknown
 
 WIDTHS = {MEMORY: CALIBRATED, SPEED: {"": (0.14, 0.10)}}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from fp8tune.facts.memory.verdict import FITS
 from fp8tune.facts.speed import NODE
-from fp8tune.facts.verdict import FITS
 from fp8tune.job import Job, Prose, Unknown, Words
 
 MOST = 256

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.facts.verdict import FITS, MAY_NOT_FIT, OUT, PROBABLY_OUT
+from fp8tune.facts.memory.verdict import FITS, MAY_NOT_FIT, OUT, PROBABLY_OUT
 from tests.estimate.configs import H200, JSON, SEVEN_B
 
 VERDICTS = (FITS, MAY_NOT_FIT, PROBABLY_OUT, OUT)

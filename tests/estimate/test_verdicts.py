@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.facts.verdict import SEGMENTS
+from fp8tune.facts.memory.verdict import SEGMENTS
 from tests.estimate.configs import H200, JSON, SEVEN_B, row
 
 EXPERTS = """[model]

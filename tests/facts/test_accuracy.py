@@ -7,10 +7,9 @@ import pytest
 from benchmarks.estimates import __main__ as report
 from benchmarks.estimates import memory, peaks, speed, speeds
 from fp8tune.facts import published
-from fp8tune.facts.bands import CALIBRATED, band
+from fp8tune.facts.memory.verdict import CALIBRATED, FULLEST, TOO_MUCH, band
 from fp8tune.facts.off import EXACT, NOISE, REST, Measured, limited, parts
 from fp8tune.facts.steptime import Rates
-from fp8tune.facts.verdict import FULLEST, TOO_MUCH
 from tests.each import each
 
 POINTS = peaks.points()

@@ -3,8 +3,8 @@
 import pytest
 
 from fp8tune.facts import calibration
-from fp8tune.facts.bands import CALIBRATED
 from fp8tune.facts.calibration import Band
+from fp8tune.facts.memory.verdict import CALIBRATED
 from fp8tune.facts.runs import BadCalibration, of_job
 from fp8tune.job import Unknown
 from tests.facts.calibrated import CONFIG, FULL

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fp8tune.facts import mixture, params
+from fp8tune.facts import params
+from fp8tune.facts.memory import experts
 from tests.each import each
 
 MODEL = """
@@ -86,7 +87,7 @@ def test_dense_models_have_none_of_these_instants(job):
 
 def test_blocks_that_are_there_at_each_place():
     """Of ten blocks the third, sixth and ninth have experts."""
-    found = mixture.expert_places(1, 3, 3)
+    found = experts.expert_places(1, 3, 3)
     assert {name: tuple(place.values()) for name, place in found.items()} == {
         "forward, first": (3, 1, pytest.approx(2 / 3)),
         "forward, last": (9, 3, 0),
@@ -100,8 +101,8 @@ def test_blocks_that_are_there_at_each_place():
 
 
 def test_a_model_with_one_block_of_experts_has_none_before_it():
-    assert set(mixture.expert_places(1, 2, 3)) - set(
-        mixture.expert_places(1, 1, 3)
+    assert set(experts.expert_places(1, 2, 3)) - set(
+        experts.expert_places(1, 1, 3)
     ) == {"next"}
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from fp8tune.facts.bands import band
+from fp8tune.facts.memory.verdict import band
 from tests.facts.shapes import INSTANTS
 
 STEPS = "benchmarks/results/step_memory.json"

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from fp8tune.facts.bands import BANDS, band
-from fp8tune.facts.verdict import verdict
+from fp8tune.facts.memory.verdict import BANDS, band, verdict
 from fp8tune.job import Unknown
 from tests.each import each
 from tests.facts.shapes import ANY, INSTANTS, built, degrees, gpus

@@ -1,15 +1,15 @@
 """What one rank holds in GPU memory, part by part.
 
-Every part is of rank 0: with a pipeline that is the first stage. The parts that stand
-at the same instant are summed in ``peak.py``. What a trainer keeps per parameter and
-per token is its adapter's to say.
+Every part is of rank 0: with a pipeline that is the first stage. What a trainer keeps
+per parameter and per token is its adapter's to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-GIB, MIB = 2**30, 2**20
+from fp8tune.facts.memory import GIB, MIB
+
 WORKSPACES = {9.0: 32 * MIB, 9.4: 128 * MIB}
 """Bytes of a cuBLAS workspace by compute capability (9.4: MI300X); else 8,519,680.
 

@@ -1,13 +1,21 @@
-"""Instants of a step at which embedding and head weigh most.
+"""Instants of a step, in its order, at which rank 0 may hold most.
 
-FSDP2 keeps both in the root group, which is gathered when the backward pass begins and
-reduced after all blocks. They are the peak where a micro-batch has few tokens against
-the vocabulary (``benchmarks/step_memory.py``).
+FSDP2 keeps embedding and head in the root group, which is gathered when the backward
+pass begins and reduced after all blocks. They are the peak where a micro-batch has few
+tokens against the vocabulary (``benchmarks/step_memory.py``). Blocks with experts have
+instants of their own (``experts.py``).
 """
 
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
+
+
+def init_gib(
+    pp: int, params_decoder: int, init_bytes: int, params_rank: float = 0.0
+) -> float:
+    """While the model is built, whole, before FSDP shards it [GiB]."""
+    return (params_decoder if pp == 1 else params_rank) * init_bytes / GIB
 
 
 def gather_gib(
@@ -52,6 +60,18 @@ def forward_gib(
     return held + memory_head_gib + logits + whole
 
 
+def loss_gib(
+    memory_state_gib: float,
+    memory_gradients_gib: float,
+    memory_activations_gib: float,
+    memory_head_gib: float,
+    memory_logits_gib: float,
+) -> float:
+    """While the loss is differentiated: all activations and all logits [GiB]."""
+    held = memory_state_gib + memory_gradients_gib
+    return held + memory_activations_gib + memory_head_gib + memory_logits_gib
+
+
 def regather_gib(
     memory_state_gib: float,
     memory_gradients_gib: float,
@@ -69,6 +89,90 @@ def regather_gib(
     whole = 2 * compute_bytes * params_root / GIB if reduce_bytes else 0
     held = memory_state_gib + memory_gradients_gib + memory_activations_gib
     return held + memory_head_gib + 2 * memory_held_logits_gib + whole
+
+
+def backward_gib(
+    memory_state_gib: float,
+    memory_gradients_gib: float,
+    memory_gathered_gib: float,
+    memory_activations_gib: float,
+    memory_queued_gib: float,
+    memory_held_logits_gib: float,
+    memory_recompute_gib: float,
+    moe_layers: int,
+) -> float:
+    """In the backward pass of the last block: all activations, one recomputed [GiB].
+
+    Of dense models: 0 in others.
+    """
+    if moe_layers:
+        return 0.0
+    held = memory_state_gib + memory_gradients_gib + memory_gathered_gib
+    kept = memory_activations_gib + memory_queued_gib + memory_held_logits_gib
+    return held + kept + memory_recompute_gib
+
+
+def late_gradients_gib(
+    sharded: bool,
+    pp: int,
+    compile: bool,  # noqa: A002
+    grad_accum: int,
+    params_rank: float,
+    params_root: float,
+    params_head_gradient: float,
+    params_block: float,
+    params_first_block: float,
+    gradient_bytes: int,
+    compute_bytes: int,
+    unsharded_gradient_bytes: int,
+    shards: int,
+    extra_parameters: int,
+    memory_gradients_gib: float,
+    memory_reduced_gradients_gib: float,
+    memory_added_gradients_gib: float,
+) -> float:
+    """Gradients in the backward pass of the first block [GiB].
+
+    While accumulating, of a micro-batch that is not reduced: all, from the third on;
+    before, without what this block and the root lack. Those of the last two blocks and
+    of the root are not there yet; runs of VLMs say that they hold as much. Without FSDP
+    all are whole, and a compiled graph returns new ones beside the accumulated. A
+    pipeline stage has gathered all its weights too.
+    """
+    if sharded and pp > 1:
+        return memory_gradients_gib + compute_bytes * params_rank / GIB
+    if sharded:
+        late = (params_root / 2 + params_block) * unsharded_gradient_bytes / GIB
+        lacking = late if grad_accum == 2 else 0.0
+        missing = params_root + 2 * params_first_block if not extra_parameters else 0
+        new = missing * gradient_bytes / shards / GIB
+        reduced = memory_reduced_gradients_gib - new
+        return max(reduced, memory_gradients_gib - lacking)
+    fresh = params_rank - params_root + params_head_gradient - params_block / 2
+    new = fresh * gradient_bytes / GIB - memory_added_gradients_gib
+    return memory_gradients_gib + (new if compile or grad_accum == 1 else 0.0)
+
+
+def backward_end_gib(
+    memory_state_gib: float,
+    memory_late_gradients_gib: float,
+    memory_gathered_gib: float,
+    memory_activations_gib: float,
+    stage_layers: int,
+    moe_layers: int,
+    memory_queued_gib: float,
+    memory_held_logits_gib: float,
+    memory_recompute_gib: float,
+) -> float:
+    """In the backward pass of the first block: all gradients, one activation [GiB].
+
+    Of dense models: 0 in others.
+    """
+    if moe_layers:
+        return 0.0
+    held = memory_state_gib + memory_late_gradients_gib + memory_gathered_gib
+    kept = memory_activations_gib / stage_layers + memory_queued_gib
+    return held + kept + memory_held_logits_gib + memory_recompute_gib
 
 
 def embedding_gib(
@@ -148,34 +252,14 @@ def reduce_gib(
     return held + memory_other_gradients_gib + most
 
 
-def table_parts(
-    memory_gradients_gib: float,
-    memory_other_gradients_gib: float,
-    memory_activations_gib: float,
-    memory_stacked_gib: float,
-    memory_head_gib: float,
+def optimizer_gib(
+    memory_state_gib: float,
+    memory_reduced_gradients_gib: float,
     memory_held_logits_gib: float,
-    memory_new_logits_gib: float,
     memory_routers_gib: float,
-) -> dict[str, dict[str, float]]:
-    """What is held at each of these instants beside embedding and head [GiB]."""
-    late = {
-        "gradients": memory_other_gradients_gib,
-        "logits": memory_held_logits_gib,
-        "kept by routers": memory_routers_gib,
-    }
-    early = {
-        "gradients": memory_gradients_gib,
-        "activations": memory_activations_gib - memory_stacked_gib + memory_head_gib,
-        "copies of experts": memory_stacked_gib,
-        "logits": 2 * memory_held_logits_gib,
-    }
-    logits = memory_held_logits_gib + memory_new_logits_gib
-    first = {"gradients": memory_gradients_gib, "logits": memory_held_logits_gib}
-    return {
-        "gathering of the first block": first,
-        "end of the forward pass": early | {"logits": logits},
-        "gathering of embedding and head": early,
-        "backward of the embedding": late,
-        "reduction of embedding and head": late,
-    }
+    optimizer_temporary_bytes: float,
+) -> float:
+    """In the optimizer's step [GiB]."""
+    temporary = optimizer_temporary_bytes / GIB
+    held = memory_state_gib + memory_reduced_gradients_gib + temporary
+    return held + memory_held_logits_gib + memory_routers_gib

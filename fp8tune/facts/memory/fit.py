@@ -1,102 +1,10 @@
-"""Peak memory of rank 0: the largest of its instants, with a band from measured runs.
-
-``docs/accuracy.md`` compares with every published run that we hold.
-"""
+"""Whether the peak fits the GPU: its band by measured runs, and the verdict."""
 
 from __future__ import annotations
 
-from fp8tune.facts.bands import band
 from fp8tune.facts.memory import GIB
-from fp8tune.facts.verdict import FULLEST, RAN_OUT, too_much, verdict
-from fp8tune.job import Job, Prose, Words
-
-
-def init_gib(
-    pp: int, params_decoder: int, init_bytes: int, params_rank: float = 0.0
-) -> float:
-    """While the model is built, whole, before FSDP shards it [GiB]."""
-    return (params_decoder if pp == 1 else params_rank) * init_bytes / GIB
-
-
-def loss_gib(
-    memory_state_gib: float,
-    memory_gradients_gib: float,
-    memory_activations_gib: float,
-    memory_head_gib: float,
-    memory_logits_gib: float,
-) -> float:
-    """While the loss is differentiated: all activations and all logits [GiB]."""
-    held = memory_state_gib + memory_gradients_gib
-    return held + memory_activations_gib + memory_head_gib + memory_logits_gib
-
-
-def optimizer_gib(
-    memory_state_gib: float,
-    memory_reduced_gradients_gib: float,
-    memory_held_logits_gib: float,
-    memory_routers_gib: float,
-    optimizer_temporary_bytes: float,
-) -> float:
-    """In the optimizer's step [GiB]."""
-    temporary = optimizer_temporary_bytes / GIB
-    held = memory_state_gib + memory_reduced_gradients_gib + temporary
-    return held + memory_held_logits_gib + memory_routers_gib
-
-
-def peak_gib(
-    memory_init_gib: float,
-    memory_gather_gib: float,
-    memory_forward_gib: float,
-    memory_loss_gib: float,
-    memory_regather_gib: float,
-    memory_backward_gib: float,
-    memory_backward_end_gib: float,
-    memory_experts_gib: float,
-    memory_embedding_gib: float,
-    memory_reduce_gib: float,
-    memory_optimizer_gib: float,
-) -> float:
-    """Most memory that rank 0 has allocated at any instant [GiB].
-
-    As ``torch.cuda.max_memory_allocated`` counts it. The CUDA context, NCCL's buffers
-    and what the allocator reserves beyond it come on top, several GiB; with a pipeline
-    the last stage, which has the logits, holds more than this.
-    """
-    blocks = max(memory_backward_gib, memory_backward_end_gib, memory_experts_gib)
-    tables = max(memory_regather_gib, memory_embedding_gib, memory_reduce_gib)
-    begin = max(memory_init_gib, memory_gather_gib, memory_forward_gib)
-    return max(begin, memory_loss_gib, blocks, tables, memory_optimizer_gib)
-
-
-def peak_at(
-    memory_peak_gib: float,
-    memory_init_gib: float,
-    memory_gather_gib: float,
-    memory_forward_gib: float,
-    memory_loss_gib: float,
-    memory_regather_gib: float,
-    memory_embedding_gib: float,
-    memory_reduce_gib: float,
-    memory_optimizer_gib: float,
-    memory_state_gib: float,
-    memory_expert_instants: dict[str, dict[str, float]],
-) -> str:
-    """The instant of the peak: init, loss, a part of the backward pass, or the step."""
-    experts = {
-        memory_state_gib + sum(parts.values()): name
-        for name, parts in memory_expert_instants.items()
-    }
-    instants = experts | {
-        memory_reduce_gib: "reduction of embedding and head",
-        memory_embedding_gib: "backward of the embedding",
-        memory_regather_gib: "gathering of embedding and head",
-        memory_optimizer_gib: "optimizer step",
-        memory_gather_gib: "gathering of the first block",
-        memory_forward_gib: "end of the forward pass",
-        memory_loss_gib: "loss",
-        memory_init_gib: "init",
-    }
-    return Words(instants.get(memory_peak_gib, "backward"))
+from fp8tune.facts.memory.verdict import FULLEST, RAN_OUT, band, too_much, verdict
+from fp8tune.job import Job, Prose
 
 
 def low_gib(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.facts.gpus import largest
-from fp8tune.facts.verdict import FITS, MAY_NOT_FIT, TOO_MUCH
+from fp8tune.facts.memory.verdict import FITS, MAY_NOT_FIT, TOO_MUCH
 from fp8tune.job import Job, Prose, Unknown
 
 FACTORS = (2, 4, 8, 16, 32, 64)

@@ -1,10 +1,69 @@
-"""What the peak is made of."""
+"""Peak memory of rank 0: the largest of its instants, and what it is made of.
+
+``docs/accuracy.md`` compares with every published run that we hold.
+"""
 
 from __future__ import annotations
 
 from fp8tune.facts.memory import GIB
-from fp8tune.facts.sums import COPIES, GATHERED, PADDING, RECOMPUTED, Parts
+from fp8tune.facts.memory.sums import COPIES, GATHERED, PADDING, RECOMPUTED, Parts
 from fp8tune.job import Words
+
+
+def peak_gib(
+    memory_init_gib: float,
+    memory_gather_gib: float,
+    memory_forward_gib: float,
+    memory_loss_gib: float,
+    memory_regather_gib: float,
+    memory_backward_gib: float,
+    memory_backward_end_gib: float,
+    memory_experts_gib: float,
+    memory_embedding_gib: float,
+    memory_reduce_gib: float,
+    memory_optimizer_gib: float,
+) -> float:
+    """Most memory that rank 0 has allocated at any instant [GiB].
+
+    As ``torch.cuda.max_memory_allocated`` counts it. The CUDA context, NCCL's buffers
+    and what the allocator reserves beyond it come on top, several GiB; with a pipeline
+    the last stage, which has the logits, holds more than this.
+    """
+    blocks = max(memory_backward_gib, memory_backward_end_gib, memory_experts_gib)
+    tables = max(memory_regather_gib, memory_embedding_gib, memory_reduce_gib)
+    begin = max(memory_init_gib, memory_gather_gib, memory_forward_gib)
+    return max(begin, memory_loss_gib, blocks, tables, memory_optimizer_gib)
+
+
+def peak_at(
+    memory_peak_gib: float,
+    memory_init_gib: float,
+    memory_gather_gib: float,
+    memory_forward_gib: float,
+    memory_loss_gib: float,
+    memory_regather_gib: float,
+    memory_embedding_gib: float,
+    memory_reduce_gib: float,
+    memory_optimizer_gib: float,
+    memory_state_gib: float,
+    memory_expert_instants: dict[str, dict[str, float]],
+) -> str:
+    """The instant of the peak: init, loss, a part of the backward pass, or the step."""
+    experts = {
+        memory_state_gib + sum(parts.values()): name
+        for name, parts in memory_expert_instants.items()
+    }
+    instants = experts | {
+        memory_reduce_gib: "reduction of embedding and head",
+        memory_embedding_gib: "backward of the embedding",
+        memory_regather_gib: "gathering of embedding and head",
+        memory_optimizer_gib: "optimizer step",
+        memory_gather_gib: "gathering of the first block",
+        memory_forward_gib: "end of the forward pass",
+        memory_loss_gib: "loss",
+        memory_init_gib: "init",
+    }
+    return Words(instants.get(memory_peak_gib, "backward"))
 
 
 def block_parts(
@@ -50,6 +109,39 @@ def block_parts(
             "kept by routers": memory_routers_gib,
             "temporaries of the step": optimizer_temporary_bytes / GIB,
         },
+    }
+
+
+def table_parts(
+    memory_gradients_gib: float,
+    memory_other_gradients_gib: float,
+    memory_activations_gib: float,
+    memory_stacked_gib: float,
+    memory_head_gib: float,
+    memory_held_logits_gib: float,
+    memory_new_logits_gib: float,
+    memory_routers_gib: float,
+) -> dict[str, Parts]:
+    """What is held at each of these instants beside embedding and head [GiB]."""
+    late = {
+        "gradients": memory_other_gradients_gib,
+        "logits": memory_held_logits_gib,
+        "kept by routers": memory_routers_gib,
+    }
+    early = {
+        "gradients": memory_gradients_gib,
+        "activations": memory_activations_gib - memory_stacked_gib + memory_head_gib,
+        COPIES: memory_stacked_gib,
+        "logits": 2 * memory_held_logits_gib,
+    }
+    logits = memory_held_logits_gib + memory_new_logits_gib
+    first = {"gradients": memory_gradients_gib, "logits": memory_held_logits_gib}
+    return {
+        "gathering of the first block": first,
+        "end of the forward pass": early | {"logits": logits},
+        "gathering of embedding and head": early,
+        "backward of the embedding": late,
+        "reduction of embedding and head": late,
     }
 
 
