@@ -20,7 +20,6 @@ from fp8tune.search.choice import (
     is_enough,
     left_open,
 )
-from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.history import History
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
 from fp8tune.search.plan import Plan, rows_per_step, warmup_key
@@ -489,7 +488,7 @@ def _of_record(record: Record) -> Iterator[Finding]:
     """Yield how the chosen setting was measured."""
     if record.rehearsal:
         yield Finding("rehearsal")
-    if found := extrapolation(record):
+    if found := record.extrapolation:
         yield Finding("extrapolated", found)
     if record.synthetic_data:
         yield Finding("synthetic-data")

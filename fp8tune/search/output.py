@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TextIO
 from fp8tune.lint.wording import plain
 from fp8tune.search.coordinator import Event
 from fp8tune.search.duration import show_duration
-from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.objective import (
     ENERGY,
     SPEED,
@@ -196,7 +195,7 @@ def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, 
             {"knobs": space.values(point), "why": why}
             for point, why in outcome.memory_shortage.items()
         ],
-        "extrapolated": extrapolation(outcome.record),
+        "extrapolated": outcome.record.extrapolation if outcome.record else None,
         "synthetic_data": outcome.record and outcome.record.synthetic_data,
         "stability": stability.as_json(
             outcome.learns or next(iter(outcome.rejected.values()), None),

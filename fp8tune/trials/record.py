@@ -169,6 +169,16 @@ class Record(NamedTuple):
         return self.stage_reached in BEFORE_BUILD
 
     @property
+    def extrapolation(self) -> dict[str, Any] | None:
+        """How its figures were extrapolated, and their relative error if known.
+
+        ``None`` where they were measured as they are.
+        """
+        if not self.extrapolated:
+            return None
+        return {"how": self.extrapolated, "error": self.extrapolation_error}
+
+    @property
     def relative_error(self) -> float:
         """Half of the 95 % interval of its tokens/s (log), by its steps; 0: unknown."""
         match self.median_step_ms_95:
