@@ -40,7 +40,7 @@ from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import plain_config
 from fp8tune.lint.needs import needs
-from fp8tune.lint.rewrite import ignore, mend
+from fp8tune.lint.rewrite import apply_fixes, ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
@@ -372,9 +372,9 @@ def linted(data: bytes, number: int) -> str:
     _shown(report, list(FORMATS)[number % len(FORMATS)])
     match number % REWRITTEN:
         case 0:
-            new = mend(data, look, unsafe=False).data
+            new = apply_fixes(data, look, unsafe=False).data
         case 1:
-            new = mend(data, look, unsafe=True).data
+            new = apply_fixes(data, look, unsafe=True).data
         case 2:
             new = ignore(data, look, " until=2099-12-31 -- why").data
         case _:

@@ -28,7 +28,7 @@ from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check
-from fp8tune.lint.rewrite import mend
+from fp8tune.lint.rewrite import apply_fixes
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import InvalidToml, parse
 from fp8tune.toml.edit import Edit, in_order
@@ -86,7 +86,7 @@ def outcomes(configs: list[Broken], option: str) -> Iterator[Outcome]:
         twice = on_disk(Path(folder), once, option)
     for config, data, again in zip(configs, once, twice, strict=True):
         unsafe = option == "--unsafe-fixes"
-        expected = mend(config.data, look, unsafe=unsafe)
+        expected = apply_fixes(config.data, look, unsafe=unsafe)
         stray = replayed(config.data, expected.passes) != data
         try:
             parse(data)

@@ -189,7 +189,7 @@ def _job(fields: dict[str, Any]) -> Job:
 def _block_bytes(
     model: dict[str, Any], ac: str, saves_attention: bool
 ) -> tuple[float, float]:
-    """Bytes per token that a block keeps, and that it has when computed anew.
+    """Bytes per token that a block keeps, and that it has when computed again.
 
     Full AC keeps the input. Selective AC "op" also every second product and attention
     (torchtitan, parallelize_llama.py): of the queries, values, gate and down.

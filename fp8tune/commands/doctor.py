@@ -1,4 +1,4 @@
-"""``fp8tune doctor``: what this machine can do, and what mends what is missing."""
+"""``fp8tune doctor``: what this machine can do, and how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _lines(checks: list[Check]) -> Iterator[str]:
     width = max(len(check.name) for check in checks)
     for check in checks:
         yield plain(f"{check.state:8}{check.name:{width}}  {check.value}")
-        for note in filter(None, (check.why, check.mend and f"-> {check.mend}")):
+        for note in filter(None, (check.why, check.fix and f"-> {check.fix}")):
             yield plain(f"{'':8}{'':{width}}  {note}")
 
 

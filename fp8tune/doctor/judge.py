@@ -26,14 +26,14 @@ class Check(NamedTuple):
     """One line of the report.
 
     ``state`` is ``ok``, ``missing`` where a search cannot run without it, ``warning``
-    where it can, ``info``; ``why`` and ``mend`` are for what is not in order.
+    where it can, ``info``; ``why`` and ``fix`` are for what is not in order.
     """
 
     name: str
     state: str
     value: str
     why: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 def judge(machine: Machine, device: str) -> list[Check]:
@@ -58,8 +58,8 @@ def _driver(machine: Machine) -> Iterator[Check]:
         yield Check("gpu", "missing", "unknown", machine.failed, DRIVER)
         return
     if not gpu.name:
-        mend = JOB if machine.slurm == "no job" else NODE
-        yield Check("gpu", "missing", "none", "no NVIDIA GPU found here", mend)
+        fix = JOB if machine.slurm == "no job" else NODE
+        yield Check("gpu", "missing", "none", "no NVIDIA GPU found here", fix)
         return
     memory = f", {gpu.memory_gib:.1f} GiB" if gpu.memory_gib else ""
     yield Check("gpu", "ok", f"{gpu.name}{memory}")
@@ -79,10 +79,10 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
     for name in ("torch", "torchao", "numpy", "optuna"):
         found = machine.packages.get(name, "")
         if not found:
-            yield Check(name, "missing", "not installed", mend=INSTALL)
+            yield Check(name, "missing", "not installed", fix=INSTALL)
         elif stage == name or (name == "torch" and stage == "start"):
-            mend = f"pip install --force-reinstall {name}"
-            yield Check(name, "missing", found, f"import {name}: {how}", mend)
+            fix = f"pip install --force-reinstall {name}"
+            yield Check(name, "missing", found, f"import {name}: {how}", fix)
         else:
             yield Check(name, "ok", found)
     without = {"rich": "no live table"}
@@ -91,8 +91,8 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
     for name, what in without.items():
         found = machine.packages.get(name, "")
         state = "ok" if found else "warning"
-        why, mend = ("", "") if found else (what, INSTALL)
-        yield Check(name, state, found or "not installed", why, mend)
+        why, fix = ("", "") if found else (what, INSTALL)
+        yield Check(name, state, found or "not installed", why, fix)
     if device == "cuda" and "torch" in machine.probe:
         yield _cuda(machine)
 
@@ -131,13 +131,13 @@ def _around(machine: Machine) -> Iterator[Check]:
         yield Check("c++ compiler", "ok", machine.compiler)
     else:
         why = "torch.compile needs one"
-        mend = "install g++, or load the cluster's gcc module"
-        yield Check("c++ compiler", "warning", "none", why, mend)
+        fix = "install g++, or load the cluster's gcc module"
+        yield Check("c++ compiler", "warning", "none", why, fix)
     if machine.gpu.name:
         triton = machine.packages.get("triton", "")
-        why, mend = ("", "") if triton else ("compile on a GPU needs it", PIP_TORCH)
+        why, fix = ("", "") if triton else ("compile on a GPU needs it", PIP_TORCH)
         state = "ok" if triton else "warning"
-        yield Check("triton", state, triton or "not installed", why, mend)
+        yield Check("triton", state, triton or "not installed", why, fix)
     if machine.allocator:
         yield Check("allocator", "info", machine.allocator)
     yield Check("slurm", "info", machine.slurm or "none")

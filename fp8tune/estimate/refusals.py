@@ -105,9 +105,9 @@ def _origins(rule: Rule, job: Job) -> set[str]:
 
 
 def _voids(rule: Rule, job: Job) -> bool:
-    """Whether only what memory rests on can mend it, or the loader refuses.
+    """Whether only what memory rests on can fix it, or the loader refuses.
 
-    What other data or another optimizer would mend leaves the figures as they are.
+    What other data or another optimizer would fix leaves the figures as they are.
     """
     rests = {"gpu", *job.words.origins("memory.peak_gib")}
     return rule.category == "rejected" or _origins(rule, job) <= rests

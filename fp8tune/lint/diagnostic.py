@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """What mends a finding, all edits or none.
+    """What fixes a finding, all edits or none.
 
     ``safety`` is ``safe`` (the run stays what it was, or only one was meant) or
     ``unsafe``; then ``changes`` says what becomes of the run. ``reads_on`` tells that
@@ -86,7 +86,7 @@ class Report(NamedTuple):
     - ``skipped``: what the file is, when it is no train config
     - ``lines``: the source lines that the findings point at
     - ``suppressed``: findings that a comment or the baseline holds back
-    - ``fixed``: findings that were mended, or commented away
+    - ``fixed``: findings that were fixed, or commented away
     - ``patch``: the diff that would do so; ``text``: the new text of stdin
     - ``baseline``: the file with findings to live with
     - ``applied``: the rules selected; ``known``: all rules that there are

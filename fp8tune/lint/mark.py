@@ -33,7 +33,7 @@ MAX_COMMENTS = 200
 
 
 class Mistake(NamedTuple):
-    """What is wrong with a comment; ``end`` and ``meant`` if that can be mended.
+    """What is wrong with a comment; ``end`` and ``meant`` if that can be fixed.
 
     ``meant`` is the comment as it was meant: the text up to ``end`` is another.
     """

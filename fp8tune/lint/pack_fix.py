@@ -28,7 +28,7 @@ def mistakes(rule: Rule, entry: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         yield (), "an unsafe fix says in `changes` what becomes of the run"
     named = [(verb, name) for verb in VERBS for name in entry.get(verb, {})]
     removed = list(enumerate(entry.get("remove", ())))
-    if not named and not removed and rule.fault not in faults.MENDED:
+    if not named and not removed and rule.fault not in faults.FIXABLE:
         yield (), "a fix has `set`, `rename`, `move`, `header` or `remove`"
     for verb, name in named:
         if wrong := _wrong(rule, name):

@@ -13,7 +13,7 @@ VERBS = ("set", "rename", "move", "header")
 
 
 class Repair(NamedTuple):
-    """What mends a finding: one ``[[fix]]`` of a rule, compiled.
+    """What fixes a finding: one ``[[fix]]`` of a rule, compiled.
 
     The verbs map a key, a job's field or ``fault`` to its new value, its new name,
     its new place (``section.key``), and the section that belongs above it.

@@ -1,4 +1,4 @@
-"""Apply fixes to a file: in memory until nothing is left to mend, then at once."""
+"""Apply fixes to a file: in memory until nothing is left to fix, then at once."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Look = Callable[[bytes], Report]
 """Checks the bytes of one file."""
 
 
-class Mended(NamedTuple):
-    """The bytes after all fixes, what is still found in them, and what was mended.
+class Rewritten(NamedTuple):
+    """The bytes after all fixes, what is still found in them, and what was fixed.
 
-    ``passes`` are the findings that were mended together, each in the text before.
+    ``passes`` are the findings that were fixed together, each in the text before.
     """
 
     data: bytes
@@ -39,39 +39,39 @@ class Mended(NamedTuple):
 
     @property
     def fixed(self) -> tuple[Diagnostic, ...]:
-        """All findings that were mended, in order."""
+        """All findings that were fixed, in order."""
         return tuple(found for together in self.passes for found in together)
 
 
 def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report:
-    """Mend a file, or show how, or comment its findings away; raises ``CannotRead``."""
+    """Fix a file, or show how, or comment its findings away; raises ``CannotRead``."""
     if options.add_ignore:
-        mended = ignore(data, look, options.ignore_words)
+        result = ignore(data, look, options.ignore_words)
     else:
-        mended = mend(data, look, unsafe=options.unsafe_fixes)
-    report = mended.report._replace(fixed=mended.fixed)
+        result = apply_fixes(data, look, unsafe=options.unsafe_fixes)
+    report = result.report._replace(fixed=result.fixed)
     if options.diff:
         from fp8tune.toml.diff import unified_diff
 
-        patch = unified_diff(report.path, data, mended.data)
-        return look(data)._replace(fixed=mended.fixed, patch=patch)
+        patch = unified_diff(report.path, data, result.data)
+        return look(data)._replace(fixed=result.fixed, patch=patch)
     if found.path == "-":
-        return report._replace(text=mended.data)
-    if mended.data != data:
+        return report._replace(text=result.data)
+    if result.data != data:
         try:
-            replace(found.path, data, mended.data)
+            replace(found.path, data, result.data)
         except (OSError, Changed) as error:
             reason = getattr(error, "strerror", "") or "it was changed meanwhile"
             raise CannotRead(f"{found.path}: not written: {reason}") from None
     return report
 
 
-def mend(data: bytes, look: Look, *, unsafe: bool) -> Mended:
+def apply_fixes(data: bytes, look: Look, *, unsafe: bool) -> Rewritten:
     """Apply fixes until none is left, stage by stage.
 
     Fixes that go in circles, or find no end, leave the file as it was.
     """
-    start = now = Mended(data, look(data))
+    start = now = Rewritten(data, look(data))
     seen = {data}
     for _ in range(MAX_PASSES):
         stages = (_pass(now, look, stage) for stage in range(4 if unsafe else 2))
@@ -91,27 +91,27 @@ UNIGNORABLE = frozenset(
 """Rules whose findings no comment can silence."""
 
 
-def ignore(data: bytes, look: Look, words: str) -> Mended:
+def ignore(data: bytes, look: Look, words: str) -> Rewritten:
     """Put an ignore comment above each finding; ``words`` follow the rule's name."""
     from fp8tune.lint.ignores import with_ignores
 
     report = look(data)
     chosen = [f for f in report.diagnostics if f.rule not in UNIGNORABLE]
     if not chosen:
-        return Mended(data, report)
+        return Rewritten(data, report)
     document = parse(data)
     text = apply(document.text, with_ignores(document, chosen, words))
     after = f"{chr(0xFEFF) * document.bom}{text}".encode()
     if parse(after).values != document.values:
-        return Mended(data, report)
+        return Rewritten(data, report)
     seen = look(after)
     left = _tally(seen.diagnostics)
     silent = tuple(found for found in chosen if not left[(found.rule, found.key)])
-    return Mended(after, seen, (silent,))
+    return Rewritten(after, seen, (silent,))
 
 
 def _stage(rule: str, fix: Fix) -> int:
-    """When a fix has its turn, so that nothing is mended that should be left alone.
+    """When a fix has its turn, so that nothing is fixed that should be left alone.
 
     Names in ignore comments, safe ones, what lets the trainer read on, the rest.
     """
@@ -120,7 +120,7 @@ def _stage(rule: str, fix: Fix) -> int:
     return 2 if fix.reads_on else 3
 
 
-def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
+def _pass(now: Rewritten, look: Look, stage: int) -> Rewritten | None:
     """As many fixes of a report at once as hold together; none if none does."""
     waiting = [
         found
@@ -138,7 +138,7 @@ def _pass(now: Mended, look: Look, stage: int) -> Mended | None:
     return None
 
 
-def _needed(now: Mended, chosen: list[Diagnostic], look: Look) -> list[Diagnostic]:
+def _needed(now: Rewritten, chosen: list[Diagnostic], look: Look) -> list[Diagnostic]:
     """Those fixes that change the run and whose findings the others leave there."""
     kept = chosen
     for found in reversed(chosen):
@@ -150,7 +150,7 @@ def _needed(now: Mended, chosen: list[Diagnostic], look: Look) -> list[Diagnosti
 
 
 def _seen(
-    now: Mended, chosen: list[Diagnostic], look: Look
+    now: Rewritten, chosen: list[Diagnostic], look: Look
 ) -> tuple[bytes, Report] | None:
     """The file after these fixes and what is found in it; none if they break it."""
     try:
@@ -161,7 +161,7 @@ def _seen(
         return None
 
 
-def _largest(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
+def _largest(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten | None:
     """The file after these fixes, or after the first half of them that holds."""
     after = _applied(now, chosen, look)
     if after is not None or len(chosen) == 1:
@@ -183,7 +183,7 @@ def _apart(wanted: Iterable[Diagnostic]) -> list[Diagnostic]:
     return chosen
 
 
-def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None:
+def _applied(now: Rewritten, chosen: list[Diagnostic], look: Look) -> Rewritten | None:
     """The file after these fixes, if it is better for each of them.
 
     The text must still parse, each finding must be gone, and no error may come in its
@@ -198,10 +198,12 @@ def _applied(now: Mended, chosen: list[Diagnostic], look: Look) -> Mended | None
     gone = _tally(now.report.diagnostics) - _tally(report.diagnostics)
     if _tally(chosen) - gone or _worse(now, data, report, chosen):
         return None
-    return Mended(data, report, (*now.passes, tuple(chosen)))
+    return Rewritten(data, report, (*now.passes, tuple(chosen)))
 
 
-def _worse(now: Mended, data: bytes, report: Report, chosen: list[Diagnostic]) -> bool:
+def _worse(
+    now: Rewritten, data: bytes, report: Report, chosen: list[Diagnostic]
+) -> bool:
     """Whether the fixes bring in errors."""
     before, after = _tally(_errors(now.report)), _tally(_errors(report))
     new = after - before

@@ -59,14 +59,14 @@ FACTS: dict[str, tuple[str, ...]] = {
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
 
-MENDED = (
+FIXABLE = (
     "byte-order-mark",
     "bad-ignore",
     "unknown-ignore",
     "unused-ignore",
     "expired-ignore",
 )
-"""The kinds whose faults know the edits that mend them."""
+"""The kinds whose faults know the edits that fix them."""
 
 
 class Fault(NamedTuple):
@@ -74,7 +74,7 @@ class Fault(NamedTuple):
 
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given
-    where there is no path, ``edits`` where the fault knows what mends it.
+    where there is no path, ``edits`` where the fault knows what fixes it.
     """
 
     kind: str

@@ -45,7 +45,7 @@ def test_a_node_that_has_everything():
 
 
 @each(
-    ("machine", "name", "why", "mend"),
+    ("machine", "name", "why", "fix"),
     [
         (NODE._replace(gpu=Gpu()), "gpu", "no NVIDIA GPU found", "GPU node"),
         (NODE._replace(gpu=Gpu(), slurm="no job"), "gpu", "no NV", "srun --gpus=1"),
@@ -99,12 +99,12 @@ def test_a_node_that_has_everything():
         ),
     ],
 )
-def test_what_is_missing(machine, name, why, mend):
+def test_what_is_missing(machine, name, why, fix):
     assert not can_search(judge(machine, "cuda"))
     (found,) = missing(machine)
     assert found.name == name
     assert why in found.why
-    assert mend in found.mend
+    assert fix in found.fix
 
 
 @each(
@@ -123,7 +123,7 @@ def test_what_a_search_can_do_without(machine, name):
     (found,) = missing(machine, state="warning")
     assert found.name == name
     assert found.why
-    assert found.mend
+    assert found.fix
 
 
 def test_a_rehearsal_needs_no_gpu():

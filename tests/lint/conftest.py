@@ -14,7 +14,7 @@ from fp8tune.lint.ruleset import Rules
 from tests.lint.results import FP8
 from tests.sample import NO_PIPELINE
 
-FIX = '[[fix]]\nsafety = "{}"\ntitle = "mend"\nchanges = "much"\n{}\n'
+FIX = '[[fix]]\nsafety = "{}"\ntitle = "repair"\nchanges = "much"\n{}\n'
 
 
 def fix(body: str, safety: str = "safe") -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.broken_configs import broken_configs
 from benchmarks.fixes import looker, refusals, replayed
-from fp8tune.lint.rewrite import mend
+from fp8tune.lint.rewrite import apply_fixes
 from fp8tune.toml.document import parse
 
 CONFIGS = list(broken_configs(150, seed=5))
@@ -21,10 +21,10 @@ def test_the_generator_repeats_itself_and_breaks_things():
 def test_fixes_keep_their_promises(unsafe):
     look, fixed = looker(), 0
     for config in CONFIGS:
-        made = mend(config.data, look, unsafe=unsafe)
+        made = apply_fixes(config.data, look, unsafe=unsafe)
         assert replayed(config.data, made.passes) == made.data
         parse(made.data)
-        assert mend(made.data, look, unsafe=unsafe).passes == ()
+        assert apply_fixes(made.data, look, unsafe=unsafe).passes == ()
         assert made.data == config.data or made.fixed
         fixed += len(made.fixed)
         if not any(found.fix.reads_on for found in made.fixed):

@@ -165,7 +165,7 @@ def test_lint_example(rules):
     ]
 
 
-MENDED = "[distributed]\npp = 1\n"
+REPAIRED = "[distributed]\npp = 1\n"
 
 
 def becomes(text):
@@ -175,10 +175,10 @@ def becomes(text):
 @each(
     ("body", "fixed", "reasons"),
     [
-        ('set = { pp = "1" }', MENDED, []),
-        ('set = { pp = "3" }', MENDED, ["still fires after its fix"]),
-        ('set = { tp = "1" }', MENDED, ["still fires after its fix"]),
-        ('set = { pp = "world_size" }', MENDED, ["offers no fix"]),
+        ('set = { pp = "1" }', REPAIRED, []),
+        ('set = { pp = "3" }', REPAIRED, ["still fires after its fix"]),
+        ('set = { tp = "1" }', REPAIRED, ["still fires after its fix"]),
+        ('set = { pp = "world_size" }', REPAIRED, ["offers no fix"]),
         (
             "set = { pp = \"'x'\" }",
             '[distributed]\npp = "x"\n',
@@ -189,7 +189,7 @@ def becomes(text):
             "[distributed]\nx = 2\n",
             ["also fires unknown-key after its fix"],
         ),
-        ('set = { pp = "1" }', f"{MENDED}# more\n", [becomes(MENDED)]),
+        ('set = { pp = "1" }', f"{REPAIRED}# more\n", [becomes(REPAIRED)]),
     ],
 )
 def test_a_fix_is_shown(failures, body, fixed, reasons):
@@ -203,7 +203,7 @@ def test_every_rule_with_fixes_shows_one(failures):
     )
     assert said == [
         Failure("no-pipeline", "", "shows no fix: give a [[bad]] its `fixed`"),
-        Failure("no-pipeline", "bad 1", becomes(MENDED)),
+        Failure("no-pipeline", "bad 1", becomes(REPAIRED)),
     ]
 
 

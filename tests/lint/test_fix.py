@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.lint.diagnostic import Change, Region
-from fp8tune.lint.rewrite import fixed_bytes, mend
+from fp8tune.lint.rewrite import apply_fixes, fixed_bytes
 from tests.each import each
 from tests.lint.conftest import fix
 
@@ -24,7 +24,7 @@ def offered(a_rule, looks):
 
 def test_what_a_fix_holds(offered):
     body = 'set = { pp = "1" }'
-    made, _ = offered(PP, fix(body, "unsafe").replace('"mend"', '"was {pp}"'))
+    made, _ = offered(PP, fix(body, "unsafe").replace('"repair"', '"was {pp}"'))
     change = Change(19, 20, "1", Region(2, 6, 2, 7))
     assert made == ("unsafe", "was 2", "much", (change,), False)
 
@@ -87,8 +87,8 @@ def test_no_fix(offered, body):
 @pytest.mark.parametrize("place", ["title", "changes"])
 def test_no_fix_without_its_words(offered, place):
     text = fix('set = { pp = "1" }')
-    for word in ("mend", "much"):
-        if (word == "mend") == (place == "title"):
+    for word in ("repair", "much"):
+        if (word == "repair") == (place == "title"):
             text = text.replace(word, "{world_size}")
     assert offered(PP, text)[0] is None
     assert offered(PP, text, world_size=2)[1] == "[distributed]\npp = 1\n"
@@ -149,7 +149,7 @@ def test_a_fault_may_know_its_edits(offered):
         "\ufeff[train]\n", fix(""), fault="byte-order-mark", category="rejected"
     )
     edits = (Change(-1, 0, "", Region(1, 1, 1, 1)),)
-    assert made == ("safe", "mend", "much", edits, True)
+    assert made == ("safe", "repair", "much", edits, True)
 
 
 BETAS = """\
@@ -176,7 +176,7 @@ mot_modalities = [
 
 
 def test_only_the_item_of_an_array_changes(builtin, looks):
-    said = mend(BETAS.encode(), looks(*builtin), unsafe=True).data.decode()
+    said = apply_fixes(BETAS.encode(), looks(*builtin), unsafe=True).data.decode()
     assert said == BETAS.replace("0.999", "0.95")
 
 

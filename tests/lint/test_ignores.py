@@ -1,4 +1,4 @@
-"""Ignore comments taken out of a config, or mended: the comment alone changes."""
+"""Ignore comments taken out of a config, or fixed: the comment alone changes."""
 
 import tomllib
 
@@ -6,13 +6,13 @@ import pytest
 
 from fp8tune.lint.ignores import renamed, without
 from fp8tune.lint.mark import read_ignores
-from fp8tune.lint.rewrite import mend
+from fp8tune.lint.rewrite import apply_fixes
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 from tests.each import each
 
 
-def mended(text, edit, *arguments):
+def fixed(text, edit, *arguments):
     (ignore,) = read_ignores(parse(text.encode()))
     return apply(text, [edit(ignore, *arguments)])
 
@@ -47,13 +47,13 @@ def mended(text, edit, *arguments):
     ],
 )
 def test_without(text, index, after):
-    assert mended(text, lambda ignore: without(text, ignore, index)) == after
+    assert fixed(text, lambda ignore: without(text, ignore, index)) == after
     assert tomllib.loads(after) == tomllib.loads(text)
 
 
 def test_renamed():
     text = "a = 1 # fp8tune: ignore[x, y ] until=2030-01-01 -- why\n"
-    assert mended(text, renamed, 1, "zz") == text.replace("y ]", "zz ]")
+    assert fixed(text, renamed, 1, "zz") == text.replace("y ]", "zz ]")
 
 
 ONE, TWO, THREE = "fp8-without-compile", "gpu-without-fp8", "fp8-with-tensor-parallel"
@@ -79,7 +79,7 @@ def test_what_is_left_of_a_comment(builtin, looks, comment, safe, after):
     """Nothing is wrong here but the comment; without a GPU one rule is not judged."""
     text = '[train]\nmixed_precision = "fp8"  # fp8tune: ignore{}\n'
     before = text.format(comment)
-    said = mend(before.encode(), looks(*builtin), unsafe=not safe).data.decode()
+    said = apply_fixes(before.encode(), looks(*builtin), unsafe=not safe).data.decode()
     bare = '[train]\nmixed_precision = "fp8"\n'
     assert said == (text.format(after) if after else bare)
 
@@ -87,7 +87,7 @@ def test_what_is_left_of_a_comment(builtin, looks, comment, safe, after):
 def test_an_expired_comment_goes_and_its_finding_shows(builtin, looks):
     config = '[train]\nmixed_precision = "fp8"\ncompile_model = false'
     text = f"{config} # fp8tune: ignore[{ONE}] until=2020-01-01 -- why\n"
-    said = mend(text.encode(), looks(*builtin), unsafe=False)
+    said = apply_fixes(text.encode(), looks(*builtin), unsafe=False)
     assert said.data.decode() == f"{config}\n"
     assert [found.rule for found in said.report.diagnostics] == [ONE]
 
@@ -101,10 +101,10 @@ def test_a_finding_that_a_comment_is_meant_to_silence_is_not_mended(
     builtin, looks, comment, unsafe
 ):
     text = f"[train]\nbatch_size = 3.9  {comment}\n"
-    said = mend(text.encode(), looks(*builtin), unsafe=unsafe).data.decode()
+    said = apply_fixes(text.encode(), looks(*builtin), unsafe=unsafe).data.decode()
     assert said == text.replace(comment, "# fp8tune: ignore[value-truncated]")
 
 
 def test_a_finding_that_a_comment_silences_is_not_mended(builtin, looks):
     text = b"[model]\nnum_experts = -1 # fp8tune: ignore[negative-expert-count]\n"
-    assert mend(text, looks(*builtin), unsafe=True).data == text
+    assert apply_fixes(text, looks(*builtin), unsafe=True).data == text

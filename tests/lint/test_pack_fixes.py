@@ -6,7 +6,7 @@ from fp8tune.lint.packs import read_pack
 from tests.each import each
 from tests.lint.pack import GOOD, reason
 
-FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "mend"\nset = { tp = "1" }\n'
+FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "repair"\nset = { tp = "1" }\n'
 """The fix begins on line 13."""
 
 
@@ -20,7 +20,7 @@ FIXABLE = GOOD + '[[fix]]\nsafety = "safe"\ntitle = "mend"\nset = { tp = "1" }\n
         FIXABLE.replace('"1"', "\"fp8.kv_size if defined(world_size) else 'x'\""),
         FIXABLE.replace("tp = ", "micro_batch = "),
         FIXABLE + "when = 'written(tp) and world_size > 1'\n",
-        FIXABLE.replace("mend", "{tp} of {world_size}"),
+        FIXABLE.replace("repair", "{tp} of {world_size}"),
         FIXABLE.replace("[[at]]", 'trainer = "kempnerforge"\n[[at]]').replace(
             "{ tp", '{ "train.seq_len"'
         ),
@@ -50,14 +50,14 @@ CHANGES = "an unsafe fix says in `changes` what becomes of the run"
     [
         ("[[fix]]", "[fix]", f":13:2: {SHAPES}"),
         ('safety = "safe"\n', "", ":13:3: [[fix]] lacks `safety`"),
-        ('title = "mend"\n', "", ":13:3: [[fix]] lacks `title`"),
+        ('title = "repair"\n', "", ":13:3: [[fix]] lacks `title`"),
         ('"safe"', '"saef"', ":14:1: safety is safe or unsafe; did you mean `safe`?"),
         ('"safe"', '"never"', ":14:1: safety is safe or unsafe"),
         ('"safe"', "true", ":14:1: safety is a string"),
         ('"safe"', '"unsafe"', f":13:3: {CHANGES}"),
         ('"safe"', '"unsafe"\nchanges = " "', f":13:3: {CHANGES}"),
-        ('"mend"', '" "', ":15:1: title is empty"),
-        ('"mend"', "1", ":15:1: title is a string"),
+        ('"repair"', '" "', ":15:1: title is empty"),
+        ('"repair"', "1", ":15:1: title is a string"),
         ("title = ", "titel = ", ":15:1: unknown key `titel`; did you mean `title`?"),
         ('set = { tp = "1" }\n', "", f":13:3: {NOTHING}"),
         ('{ tp = "1" }', "{}", f":13:3: {NOTHING}"),
@@ -105,11 +105,11 @@ CHANGES = "an unsafe fix says in `changes` what becomes of the run"
             ":17:7: unknown name `tpp`; did you mean `tp`?",
         ),
         (
-            '"mend"',
+            '"repair"',
             '"set {tpp}"',
             ":15:15: unknown name `tpp`; did you mean `tp`?",
         ),
-        ('"mend"', '"set {tp"', ":15:14: a lone brace; write {{ or }}"),
+        ('"repair"', '"set {tp"', ":15:14: a lone brace; write {{ or }}"),
         (
             "set = {",
             'when = "tpp > 1"\nset = {',

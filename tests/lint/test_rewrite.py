@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.lint.rewrite import MAX_PASSES, fixed_bytes, mend
+from fp8tune.lint.rewrite import MAX_PASSES, apply_fixes, fixed_bytes
 from fp8tune.toml.document import MAX_BYTES
 from fp8tune.toml.literal import CannotEdit
 from tests.each import each
@@ -15,17 +15,17 @@ def names(found):
     return [diagnostic.rule for diagnostic in found]
 
 
-def mended(data, look, *, unsafe=False):
-    """The bytes after all fixes and the rules that mended; twice changes nothing."""
-    once = mend(data, look, unsafe=unsafe)
-    again = mend(once.data, look, unsafe=unsafe)
+def fixed(data, look, *, unsafe=False):
+    """The bytes after all fixes and the rules that fixed; twice changes nothing."""
+    once = apply_fixes(data, look, unsafe=unsafe)
+    again = apply_fixes(once.data, look, unsafe=unsafe)
     assert (again.data, again.fixed) == (once.data, ())
     assert once.report == look(once.data)
     return once.data, names(once.fixed)
 
 
 def test_nothing_to_mend(a_rule, looks):
-    assert mended(b"[distributed]\r\npp = 1", looks(a_rule())) == (
+    assert fixed(b"[distributed]\r\npp = 1", looks(a_rule())) == (
         b"[distributed]\r\npp = 1",
         [],
     )
@@ -33,8 +33,8 @@ def test_nothing_to_mend(a_rule, looks):
 
 def test_only_safe_ones_unless_asked(a_rule, looks):
     look = looks(a_rule(fix('set = { pp = "1" }', "unsafe")))
-    assert mended(PP, look) == (PP, [])
-    assert mended(PP, look, unsafe=True) == (b"[distributed]\npp = 1\n", ["a-rule"])
+    assert fixed(PP, look) == (PP, [])
+    assert fixed(PP, look, unsafe=True) == (b"[distributed]\npp = 1\n", ["a-rule"])
 
 
 def test_safe_ones_come_first(a_rule, looks):
@@ -43,15 +43,15 @@ def test_safe_ones_come_first(a_rule, looks):
         a_rule(fix('set = { pp = "0" }'), name="z-safe"),
     )
     after = (b"[distributed]\npp = 0\n", ["z-safe"])
-    assert mended(PP, look, unsafe=True) == after
+    assert fixed(PP, look, unsafe=True) == after
 
 
 def test_what_the_trainer_refuses_to_read_comes_before_other_unsafe_ones(
     looks, builtin
 ):
-    """Else the default warmup would be mended, in the way of the given one."""
+    """Else the default warmup would be fixed, in the way of the given one."""
     data = b"[train]\nmax_steps = 1000\nwarmup_steps = 9\n"
-    assert mended(data, looks(*builtin), unsafe=True) == (
+    assert fixed(data, looks(*builtin), unsafe=True) == (
         b"[train]\nmax_steps = 1000\n\n[scheduler]\nwarmup_steps = 9\n",
         ["unknown-key"],
     )
@@ -62,7 +62,7 @@ def test_edits_that_overlap_are_not_applied_together(a_rule, looks):
         a_rule(fix('set = { pp = "3" }'), name="a-rule", when="pp == 2"),
         a_rule(fix('set = { pp = "1" }'), name="b-rule", when="pp > 1"),
     )
-    assert mended(PP, look) == (b"[distributed]\npp = 1\n", ["a-rule", "b-rule"])
+    assert fixed(PP, look) == (b"[distributed]\npp = 1\n", ["a-rule", "b-rule"])
 
 
 def test_equal_edits_of_two_rules_mend_both(a_rule, looks):
@@ -70,7 +70,7 @@ def test_equal_edits_of_two_rules_mend_both(a_rule, looks):
         a_rule(fix('set = { pp = "1" }'), name="a-rule"),
         a_rule(fix('set = { pp = "1" }'), name="b-rule"),
     )
-    assert mended(PP, look) == (b"[distributed]\npp = 1\n", ["a-rule"])
+    assert fixed(PP, look) == (b"[distributed]\npp = 1\n", ["a-rule"])
 
 
 @pytest.mark.parametrize("others", [0, 1, 7])
@@ -86,13 +86,13 @@ def test_one_fix_that_does_not_hold_keeps_back_no_other(a_rule, looks, others):
         "data.datasets.x = 1\n[distributed]\npp = 2\ntp = 2\ncp = 2\nep = 2\n"
         "dp_replicate = 2\n[train]\ngrad_accum_steps = 2\nmax_steps = 2\n"
     )
-    data, by = mended(text.encode(), looks(*good[:3], bad, *good[3:]))
+    data, by = fixed(text.encode(), looks(*good[:3], bad, *good[3:]))
     assert sorted(by) == sorted(rule.name for rule in good)
     assert b"pp = 2" in data
 
 
 def test_a_fix_that_does_not_silence_its_rule_is_not_applied(a_rule, looks):
-    assert mended(PP, looks(a_rule(fix('set = { tp = "1" }')))) == (PP, [])
+    assert fixed(PP, looks(a_rule(fix('set = { tp = "1" }')))) == (PP, [])
 
 
 def test_circles_leave_the_file_as_it_was(a_rule, looks):
@@ -101,7 +101,7 @@ def test_circles_leave_the_file_as_it_was(a_rule, looks):
         a_rule(fix('set = { pp = "2" }'), name="b-rule", when="pp == 3"),
     )
     for data in (PP, PP.replace(b"2", b"3")):
-        assert mended(data, look) == (data, [])
+        assert fixed(data, look) == (data, [])
 
 
 def test_what_finds_no_end_leaves_the_file_as_it_was(a_rule, looks):
@@ -109,7 +109,7 @@ def test_what_finds_no_end_leaves_the_file_as_it_was(a_rule, looks):
         a_rule(fix('set = { pp = "pp + 1" }'), name=f"r-{r}", when=f"pp % 2 == {r}")
         for r in (0, 1)
     ]
-    assert mended(PP, looks(*rules)) == (PP, [])
+    assert fixed(PP, looks(*rules)) == (PP, [])
 
 
 def test_a_long_way_that_ends_is_gone(a_rule, looks):
@@ -121,7 +121,7 @@ def test_a_long_way_that_ends_is_gone(a_rule, looks):
         )
         for r in (0, 1)
     ]
-    data, by = mended(PP, looks(*rules))
+    data, by = fixed(PP, looks(*rules))
     assert data == f"[distributed]\npp = {MAX_PASSES}\n".encode()
     assert len(by) == MAX_PASSES - 2
 
@@ -135,7 +135,7 @@ def test_errors_may_not_grow(a_rule, looks):
         a_rule(name="b-rule", when="pp == 1", **ERRORS),
         a_rule(name="c-rule", when="pp < 2", **ERRORS),
     )
-    assert mended(PP, look, unsafe=True) == (PP, [])
+    assert fixed(PP, look, unsafe=True) == (PP, [])
 
 
 def test_no_error_comes_for_another(a_rule, looks):
@@ -143,7 +143,7 @@ def test_no_error_comes_for_another(a_rule, looks):
         a_rule(fix('set = { pp = "1" }', "unsafe"), **ERRORS),
         a_rule(name="b-rule", when="pp == 1", **ERRORS),
     )
-    assert mended(PP, look, unsafe=True) == (PP, [])
+    assert fixed(PP, look, unsafe=True) == (PP, [])
 
 
 def test_a_fix_that_another_one_spares_is_not_made(a_rule, looks):
@@ -151,7 +151,7 @@ def test_a_fix_that_another_one_spares_is_not_made(a_rule, looks):
         a_rule(fix('set = { pp = "1" }', "unsafe"), name="a", when="pp > 1"),
         a_rule(fix('set = { tp = "4" }', "unsafe"), name="b", when="pp > 1 and tp < 4"),
     )
-    assert mended(PP, look, unsafe=True) == (PP.replace(b"2", b"1"), ["a"])
+    assert fixed(PP, look, unsafe=True) == (PP.replace(b"2", b"1"), ["a"])
 
 
 @each(
@@ -167,14 +167,14 @@ def test_a_fix_that_another_one_spares_is_not_made(a_rule, looks):
     ],
 )
 def test_no_key_gets_a_value_of_another_type(looks, builtin, line):
-    assert mended(line.encode(), looks(*builtin), unsafe=True) == (line.encode(), [])
+    assert fixed(line.encode(), looks(*builtin), unsafe=True) == (line.encode(), [])
 
 
 def test_behind_what_the_trainer_refuses_errors_may_show(looks, builtin):
     data = b"dim = 1000\nn_heads = 64\nn_kv_heads = 7\n"
-    assert mended(data, looks(*builtin)) == (b"[model]\n" + data, ["missing-header"])
+    assert fixed(data, looks(*builtin)) == (b"[model]\n" + data, ["missing-header"])
     named = b"[modl]\n" + data
-    assert mended(named, looks(*builtin), unsafe=True) == (
+    assert fixed(named, looks(*builtin), unsafe=True) == (
         b"[model]\n" + data,
         ["unknown-key"],
     )
@@ -182,22 +182,22 @@ def test_behind_what_the_trainer_refuses_errors_may_show(looks, builtin):
 
 def test_behind_what_the_trainer_lets_pass_they_may_not(looks, builtin):
     data = b'[eval]\nenabled = "on"\n'
-    assert mended(data, looks(*builtin), unsafe=True) == (data, [])
+    assert fixed(data, looks(*builtin), unsafe=True) == (data, [])
 
 
 def test_behind_a_mistyped_value_one_error_may_show(looks, builtin):
     """A mistyped optimizer fails; so does the one that was meant, under a warmup."""
     data = b'[train]\ncompile_model = true\n[optimizer]\nname = "schedulefree_adamw"\n'
     meant = data.replace(b"schedulefree", b"schedule_free")
-    assert mended(data, looks(*builtin)) == (meant, ["unknown-optimizer"])
-    both = mend(data, looks(*builtin), unsafe=True)
+    assert fixed(data, looks(*builtin)) == (meant, ["unknown-optimizer"])
+    both = apply_fixes(data, looks(*builtin), unsafe=True)
     assert not [f for f in both.report.diagnostics if f.severity == "error"]
 
 
 def test_a_file_may_not_become_too_large(a_rule, looks):
     look = looks(a_rule(fix('set = { pp = "1", tp = "2" }')))
     data = PP + b"#" * (MAX_BYTES - len(PP))
-    assert mended(data, look) == (data, [])
+    assert fixed(data, look) == (data, [])
 
 
 @pytest.mark.parametrize(
@@ -210,19 +210,17 @@ def test_a_file_may_not_become_too_large(a_rule, looks):
 )
 def test_only_edited_bytes_change(a_rule, looks, data):
     look = looks(a_rule(fix('set = { pp = "1" }')))
-    assert mended(data, look) == (data.replace(b"= 2", b"= 1"), ["a-rule"])
+    assert fixed(data, look) == (data.replace(b"= 2", b"= 1"), ["a-rule"])
 
 
 def test_a_byte_order_mark_goes_with_other_edits(looks, builtin):
     data = b"\xef\xbb\xbf[model]\r\nnum_experts = -1 # none\r\n"
-    assert mended(data, looks(*builtin))[0] == (
-        b"[model]\r\nnum_experts = 0 # none\r\n"
-    )
+    assert fixed(data, looks(*builtin))[0] == (b"[model]\r\nnum_experts = 0 # none\r\n")
 
 
 @pytest.mark.parametrize("data", [b"a = \xff\n[train]\n", b"[train\n"])
 def test_what_is_no_toml_is_left_alone(looks, builtin, data):
-    assert mended(data, looks(*builtin), unsafe=True) == (data, [])
+    assert fixed(data, looks(*builtin), unsafe=True) == (data, [])
 
 
 def test_overlapping_edits_of_findings_are_refused(a_rule, looks):

@@ -15,7 +15,7 @@ from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import plain_config
-from fp8tune.lint.rewrite import fixed_bytes, mend
+from fp8tune.lint.rewrite import apply_fixes, fixed_bytes
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import parse
@@ -105,9 +105,9 @@ def test_only_edited_bytes_change(rule, example):
 @each(("rule", "example"), FIXED)
 def test_all_fixes_together_come_to_an_end(rule, example):
     case = Case("", plain_config(example))
-    once = mend(case.text.encode(), case.look, unsafe=True)
+    once = apply_fixes(case.text.encode(), case.look, unsafe=True)
     assert once.fixed
-    assert mend(once.data, case.look, unsafe=True).fixed == ()
+    assert apply_fixes(once.data, case.look, unsafe=True).fixed == ()
 
 
 NO_LAYOUT = {
@@ -225,7 +225,7 @@ def test_no_advice_contradicts_another(unsafe):
     for case in CORPUS:
         if not any(d.fix for d in case.look(case.text.encode()).diagnostics):
             continue
-        end = mend(case.text.encode(), case.look, unsafe=unsafe)
+        end = apply_fixes(case.text.encode(), case.look, unsafe=unsafe)
         for found in end.report.diagnostics:
             if found.fix and (unsafe or found.fix.safety == "safe"):
                 after = case.look(fixed_bytes(end.data, [found]))

@@ -177,7 +177,7 @@ def recompute_gib(
     params_block: float,
     other_instants: Sequence[tuple[float, float]] = (),
 ) -> float:
-    """What one dense block computes anew in its backward pass, with gradients [GiB].
+    """What one dense block computes again in its backward pass, with gradients [GiB].
 
     And how much more there is at another instant of it, of tokens and weights.
     """

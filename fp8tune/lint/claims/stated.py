@@ -23,7 +23,7 @@ _OF_ALL = (
 )
 _SHARE = r"(?<![0-9] )(?<![0-9]-)\b(?:gpu|rank|device|card|node|expert|stage)\b"
 _ITEM = r"\n[ \t]*#+[ \t]*[A-Z]"
-"""A line that begins anew."""
+"""A line that begins a new sentence."""
 
 
 class Stated:

@@ -65,11 +65,11 @@ def test_nesting_of_any_depth(opening, closing):
     assert {end.code for end in ended.values()} == {1}
 
 
-MENDED = ("utf-8-bom", "all-bytes", "hashes", "stray-keys")
+REPAIRED = ("utf-8-bom", "all-bytes", "hashes", "stray-keys")
 
 
 @pytest.mark.parametrize("option", ["--fix", "--unsafe-fixes"])
-@pytest.mark.parametrize("name", MENDED)
+@pytest.mark.parametrize("name", REPAIRED)
 def test_bytes_are_mended(name, option, folder):
     (folder / "a.toml").write_bytes(BYTES[name])
     with soon(60):

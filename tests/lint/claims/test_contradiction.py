@@ -138,12 +138,12 @@ def test_the_edit_makes_the_number_right(kempnerforge):
         return list(contradictions(document, kempnerforge, loaded, directive))
 
     edits = [edit for fault in faults(text) for edit in fault.edits]
-    mended = apply(text, edits)
+    fixed = apply(text, edits)
     assert (
-        mended.split("\n")[2]
+        fixed.split("\n")[2]
         == "# ~1.0M tokens/step, 256 seqs/step, effective batch 256"
     )
-    assert faults(mended) == []
+    assert faults(fixed) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fp8tune.runners.process import WorkerResult
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Run the worker of a trial here. Importing torch anew takes most of a trial.
+    """Run the worker of a trial here. Importing torch again takes most of a trial.
 
     What depends on a process is not tested so: deadlines, crashes, what it leaves.
     """

@@ -88,7 +88,7 @@ def test_a_micro_batch_goes_on_in_the_next_file(tmp_path):
     stream = batches(made)
     rows = ids.reshape(3, 33)[:, :-1].tolist()
     assert next(stream)[0].tolist() == rows[:2]
-    assert next(stream)[0].tolist() == rows[:2], "the next pass begins anew"
+    assert next(stream)[0].tolist() == rows[:2], "the next pass begins again"
 
 
 def test_an_id_that_the_model_does_not_have_is_said(tmp_path):

@@ -27,7 +27,7 @@ def kept(job, ac, *, compiled=True, **keys):
     return job(config(**keys), world_size=32)["activation_bytes"]
 
 
-def anew(job, ac, **keys):
+def recomputed(job, ac, **keys):
     keys |= {"train_activation_checkpointing": ac, "train_compile_model": False}
     return job(config(**keys), world_size=32)["recompute_bytes"]
 
@@ -133,7 +133,7 @@ TIED = {"model_tie_embeddings": True}
 )
 def test_what_an_eager_block_computes_anew(job, tp, keys, bytes_):
     """Its FFN differentiated; its norm; with sequence parallelism what it gathers."""
-    assert anew(job, "full", distributed_tp=tp, **keys) == bytes_
+    assert recomputed(job, "full", distributed_tp=tp, **keys) == bytes_
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_an_eager_block_computes_anew(job, tp, keys, bytes_):
     ],
 )
 def test_what_an_eager_block_adds_that_kept_all(job, tp, keys, bytes_):
-    assert anew(job, "none", distributed_tp=tp, **keys) == bytes_
+    assert recomputed(job, "none", distributed_tp=tp, **keys) == bytes_
 
 
 @each(
