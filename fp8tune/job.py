@@ -224,6 +224,8 @@ class Job(dict[str, Any]):
     the name that is missing.
     """
 
+    __slots__ = ("bounded", "given", "lacking", "target", "words", "written")
+
     def __init__(
         self,
         words: Vocabulary,
