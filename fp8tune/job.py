@@ -182,12 +182,12 @@ def _with_what_is_known(
     source: Source, required: list[str], key: Callable[[str], str]
 ) -> Plan:
     """Return the plan of a function that has defaults for what is unknown."""
-    call, values = source.call, _getter(required)
+    call, of_job, values = source.call, source.of_job, _getter(required)
     defaults = call.__defaults__ or ()
     optional = [*zip(map(key, source.optional), defaults, strict=True)]
 
     def plan(job: "Job") -> Any:
-        arguments = [job] if source.of_job else []
+        arguments = [job] if of_job else []
         arguments += values(job)
         for name, default in optional:
             try:
@@ -224,7 +224,7 @@ class Job(dict[str, Any]):
     the name that is missing.
     """
 
-    __slots__ = ("bounded", "given", "lacking", "target", "words", "written")
+    __slots__ = ("bounded", "given", "lacking", "plans", "target", "words", "written")
 
     def __init__(
         self,
@@ -236,6 +236,7 @@ class Job(dict[str, Any]):
         super().__init__(values)
         self.given = values
         self.words = words
+        self.plans = words.plans
         self.written = written
         self.target = target
         self.bounded: list[str] | None = None
@@ -250,7 +251,7 @@ class Job(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         if name in self.lacking:
             raise Unknown(self.lacking[name])
-        plan = self.words.plans.get(name) or self.words.plan(name)
+        plan = self.plans.get(name) or self.words.plan(name)
         try:
             value = plan(self)
         except Unknown as missing:
