@@ -44,8 +44,7 @@ class Trainer:
     def __init__(self, name: str) -> None:
         self.name = name
         self.schema = schema.read(name)
-        self._loader = self._module("loader")
-        self._defaults = self._loader.defaults(self.schema)
+        self._loader = self._module("loader").Loader(self.schema)
 
     def _module(self, name: str) -> ModuleType:
         return import_module(f"fp8tune.trainers.{self.name}.{name}")
@@ -77,7 +76,7 @@ class Trainer:
 
     def load(self, values: dict[str, Any]) -> Loaded:
         """The config as the trainer would hold it, and what it refuses."""
-        loaded: Loaded = self._loader.load(values, self.schema, self._defaults)
+        loaded: Loaded = self._loader.load(values)
         return loaded
 
     def job(self, loaded: Loaded, target: Target) -> Job:
