@@ -18,15 +18,15 @@ from fp8tune.trainers.faults import Loaded
 NAMES = ("kempnerforge",)
 """Trainers that are known; each is a folder beside this file."""
 
-FOREIGN: dict[str, tuple[str, ...]] = {
-    "a Python project file": ("build-system", "project", "tool"),
-    "a Cargo manifest": ("package", "dependencies", "workspace"),
-    "a torchtitan config": (
+FOREIGN = {
+    "a Python project file": {"build-system", "project", "tool"},
+    "a Cargo manifest": {"package", "dependencies", "workspace"},
+    "a torchtitan config": {
         "training",
         "parallelism",
         "lr_scheduler",
         "activation_checkpoint",
-    ),
+    },
 }
 """Top-level tables by which other TOML files are known."""
 
@@ -44,8 +44,7 @@ class Trainer:
     def __init__(self, name: str) -> None:
         self.name = name
         self.schema = schema.read(name)
-        self._loader = self._module("loader")
-        self._defaults = self._loader.defaults(self.schema)
+        self._loader = self._module("loader").Loader(self.schema)
 
     def _module(self, name: str) -> ModuleType:
         return import_module(f"fp8tune.trainers.{self.name}.{name}")
@@ -77,7 +76,7 @@ class Trainer:
 
     def load(self, values: dict[str, Any]) -> Loaded:
         """The config as the trainer would hold it, and what it refuses."""
-        loaded: Loaded = self._loader.load(values, self.schema, self._defaults)
+        loaded: Loaded = self._loader.load(values)
         return loaded
 
     def job(self, loaded: Loaded, target: Target) -> Job:
@@ -118,7 +117,7 @@ def may_be_config(text: str, *, explicit: bool) -> bool:
     """
     names = set(re.findall(_HEADER, text))
     mine = max(len(names & trainer(name).schema.sections.keys()) for name in NAMES)
-    foreign = any(names.intersection(tables) for tables in FOREIGN.values())
+    foreign = any(names & tables for tables in FOREIGN.values())
     return mine > 1 or (explicit and (mine > 0 or not foreign))
 
 
@@ -142,17 +141,17 @@ def recognise(values: dict[str, Any], *, explicit: bool = False) -> Kind:
     are a trainer's, another one if half are.
     """
     for description, tables in FOREIGN.items():
-        hits = sum(name in values for name in tables)
+        hits = len(tables.intersection(values))
         if hits > 1 or (hits and hits == len(values)):
             return Kind("", False, description)
     description = "no table that a known trainer reads"
     for name in NAMES:
-        if values.keys() & trainer(name).schema.sections.keys():
-            title = trainer(name).schema.title
-            description = f"most of it is not {title}'s (--trainer {name} checks it)"
         kind = _kind(trainer(name), values, EXPLICIT if explicit else FOUND)
         if kind:
             return kind
+        if values.keys() & trainer(name).schema.sections.keys():
+            title = trainer(name).schema.title
+            description = f"most of it is not {title}'s (--trainer {name} checks it)"
     return Kind("", False, description)
 
 
@@ -188,14 +187,15 @@ def _misspelt(candidate: Trainer, values: dict[str, Any]) -> bool:
 
 def _familiar(candidate: Trainer, values: dict[str, Any], share: int) -> bool:
     """Whether one in ``share`` of the keys, or of the tables, is the trainer's."""
+    sections = candidate.section_keys
     known = total = 0
     for section, table in values.items():
-        mine = section in candidate.schema.sections
+        keys = sections.get(section)
         if isinstance(table, dict):
             total += len(table)
-            known += len(candidate.section_keys[section] & table.keys()) if mine else 0
+            known += 0 if keys is None else len(keys.intersection(table))
         else:
             total += 1
-            known += mine
-    tables = sum(name in candidate.schema.sections for name in values)
+            known += keys is not None
+    tables = len(sections.keys() & values.keys())
     return known * share >= total or tables * share > len(values)

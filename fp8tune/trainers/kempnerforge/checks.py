@@ -6,11 +6,13 @@ an odd type passes or fails as it does there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, dotted
+from fp8tune.trainers.kempnerforge.coercion import LARGEST, PLAIN
 from fp8tune.trainers.schema import IN_WORDS, Key, Schema
 
 Check = Callable[[dict[str, Any], Path, object], Iterator[Fault]]
@@ -38,9 +40,34 @@ def out_of_range(spec: Key, value: Any) -> Iterable[Problem]:
     return _number(spec, value)
 
 
-def fits(spec: Key, value: Any) -> bool:
-    """Whether the value of a number is one, and in its range."""
-    return isinstance(value, (int, float)) and _inside(spec, value)
+class Usual(NamedTuple):
+    """Values of a key that are taken as they are: of one type, and within bounds.
+
+    Of texts the ``allowed`` ones, if there are any. All other values are looked at.
+    """
+
+    type: type | None
+    low: Any
+    high: Any
+    allowed: list[Any] | None
+
+
+def usual(spec: Key) -> Usual:
+    """Return the values of a key that no check refuses and no coercion changes."""
+    kind = str if spec.allowed else PLAIN.get(spec.base)
+    if kind is str:
+        return Usual(kind, "", "\U0010ffff", spec.allowed or None)
+    if kind is bool:
+        return Usual(kind, low=False, high=True, allowed=None)
+    low, high = -float(LARGEST), float(LARGEST)
+    if spec.within:
+        low, high = map(float, spec.within[1:-1].split(","))
+    if spec.above is not None:
+        low = spec.above
+    if spec.min is not None:
+        low = 0.0 if spec.nonzero else math.nextafter(spec.min, -math.inf)
+    inside = math.nextafter(low, math.inf), math.nextafter(high, -math.inf)
+    return Usual(kind, *inside, allowed=None)
 
 
 def _number(spec: Key, value: Any) -> tuple[Problem, ...]:

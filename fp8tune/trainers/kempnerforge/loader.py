@@ -11,13 +11,13 @@ Source: kempnerforge/config/loader.py at commit 5666d0d.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fp8tune.toml import Path
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge import checks, coercion, freeze
-from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, PLAIN, oddities
+from fp8tune.trainers.kempnerforge.coercion import COERCIONS, NOTES, oddities
 from fp8tune.trainers.kempnerforge.hints import Hints
 from fp8tune.trainers.meant import key_meant, value_meant
 from fp8tune.trainers.schema import Key, Schema
@@ -31,14 +31,34 @@ _FAULTY = object()
 _NUMBERS = ("int", "float")
 
 
-def load(raw: dict[str, Any], schema: Schema, defaults: dict[str, Any]) -> Loaded:
-    """Hold parsed TOML as the trainer would.
+class Loader:
+    """Holds configs of one schema as the trainer would."""
 
-    ``defaults`` are what :func:`defaults` gives for the schema.
-    """
-    loader = _Loader(schema, dict(defaults))
-    loader.sections(raw)
-    return Loaded(loader.values, loader.written, loader.faults)
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.defaults = defaults(schema)
+        self._usual: dict[str, dict[str, checks.Usual]] = {}
+        self._names: dict[tuple[str, str], dict[str, str]] = {}
+
+    def load(self, raw: dict[str, Any]) -> Loaded:
+        """Hold parsed TOML as the trainer would."""
+        config = _Config(self)
+        config.sections(raw)
+        return Loaded(config.values, config.written, config.faults)
+
+    def usual(self, name: str) -> dict[str, checks.Usual]:
+        """The usual values of the keys of a class."""
+        if name not in self._usual:
+            keys = self.schema.classes[name]
+            self._usual[name] = {key: checks.usual(keys[key]) for key in keys}
+        return self._usual[name]
+
+    def names(self, prefix: str, name: str) -> dict[str, str]:
+        """The dotted names of the keys of a class, below a section or key."""
+        if (prefix, name) not in self._names:
+            keys = self.schema.classes[name]
+            self._names[prefix, name] = {key: f"{prefix}.{key}" for key in keys}
+        return self._names[prefix, name]
 
 
 def defaults(schema: Schema) -> dict[str, Any]:
@@ -58,13 +78,14 @@ def defaults(schema: Schema) -> dict[str, Any]:
     return found
 
 
-class _Loader:
-    def __init__(self, schema: Schema, values: dict[str, Any]) -> None:
-        self.schema = schema
-        self.values = values
+class _Config:
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+        self.schema = loader.schema
+        self.values = dict(loader.defaults)
         self.written: set[str] = set()
         self.faults: list[Fault] = []
-        self.hints = Hints(schema)
+        self.hints = Hints(loader.schema)
 
     def fault(self, kind: str, path: Path, **facts: Any) -> None:
         """Note a fault; of more than a thousand the rest is dropped."""
@@ -105,27 +126,35 @@ class _Loader:
             name = self._variant(name, table)
             self._fill(section, self.schema.classes[name])
         self.written.add(section)
-        self._keep(section, name, self.table(name, table, (section,)))
+        values, odd = self._table(name, table, (section,))
+        self._keep(section, name, values, odd)
 
     def _fill(self, prefix: str, keys: dict[str, Key]) -> None:
         for key, spec in keys.items():
             self.values[f"{prefix}.{key}"] = spec.effective_default
 
-    def _keep(self, prefix: str, name: str, values: dict[str, Any]) -> None:
-        """Keep a table's values under dotted names; faulty and odd ones are unknown."""
-        names = [f"{prefix}.{key}" for key in values]
-        self.written.update(names)
-        self.values.update(zip(names, values.values(), strict=True))
-        for key, value in values.items():
-            if not coercion.plain(value):
-                self._keep_odd(f"{prefix}.{key}", self.schema.classes[name][key], value)
+    def _keep(
+        self, prefix: str, name: str, values: dict[str, Any], odd: Iterable[str]
+    ) -> None:
+        """Keep a table's values under dotted names.
+
+        Those of ``odd`` keys are looked at: what is faulty or odd is unknown.
+        """
+        names = self.loader.names(prefix, name)
+        dotted = [names[key] for key in values]
+        self.written.update(dotted)
+        self.values.update(zip(dotted, values.values(), strict=True))
+        for key in odd:
+            if not coercion.plain(values[key]):
+                spec = self.schema.classes[name][key]
+                self._keep_odd(names[key], spec, values[key])
 
     def _keep_odd(self, name: str, spec: Key, value: Any) -> None:
         """Keep a table, a list, or what cannot be worked with."""
         keys = self.schema.classes.get(spec.base)
         if keys is not None and isinstance(value, dict):
             self._fill(name, keys)
-            self._keep(name, spec.base, value)
+            self._keep(name, spec.base, value, value)
         if value is _FAULTY or (spec.base in _NUMBERS and not coercion.usable(value)):
             del self.values[name]
 
@@ -142,6 +171,9 @@ class _Loader:
 
     def _not_tables(self, raw: dict[str, Any]) -> None:
         """Fault the sections that are no tables, by when the trainer reads them."""
+        sections = self.schema.sections
+        if all(isinstance(raw[name], dict) for name in raw if name in sections):
+            return
         vlm = "vlm" in raw
         tokens = self.values.get("vision_encoder.num_tokens", 0)
         counted = vlm and isinstance(tokens, int) and tokens > 0
@@ -162,29 +194,41 @@ class _Loader:
 
     def table(self, name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
         """Coerce and check one table; faulty values come back as ``_FAULTY``."""
-        keys = self.schema.classes[name]
+        return self._table(name, table, path)[0]
+
+    def _table(
+        self, name: str, table: dict[str, Any], path: Path
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Coerce and check one table; also the keys whose values are not as usual."""
+        usual = self.loader.usual(name)
         values = {}
-        checked = []
+        odd = []
         for key, raw in table.items():
-            spec = keys.get(key)
-            if spec is not None:
-                if type(raw) is PLAIN.get(spec.base) and raw == raw:  # not nan
-                    value = raw
+            if key in usual:
+                kind, low, high, allowed = usual[key]
+                if (
+                    type(raw) is kind
+                    and low <= raw <= high
+                    and (allowed is None or raw in allowed)
+                ):
+                    values[key] = raw
                 else:
-                    value = self.value(spec, raw, (*path, key))
-                values[key] = value
-                if spec.checked and value is not _FAULTY:
-                    checked.append((key, spec))
+                    spec = self.schema.classes[name][key]
+                    values[key] = self.value(spec, raw, (*path, key))
+                    odd.append(key)
             elif not self.hints.in_some_variant(name, key, table):
+                keys = self.schema.classes[name]
                 self.unknown((*path, key), f"[{dotted(path)}]", keys, raw)
         for key in self.schema.required[name]:
             if key not in table:
                 self.fault("missing-key", path, key=f"{dotted(path)}.{key}", name=key)
-        for key, spec in checked:
-            if not spec.only_if or self._active(keys, spec, values):
+        for key in odd:
+            spec = self.schema.classes[name][key]
+            checked = spec.checked and values[key] is not _FAULTY
+            if checked and (not spec.only_if or self._active(name, spec, values)):
                 self.check(spec, values, (*path, key), table[key])
         self._cross_check(name, values, path)
-        return values
+        return values, odd
 
     def unknown(
         self, path: Path, table: str, keys: Mapping[str, Key], value: Any
@@ -203,8 +247,9 @@ class _Loader:
         spec = dict(self.schema.dotted_keys())[home]
         return spec.takes(value) and not self.schema.optional(home.partition(".")[0])
 
-    def _active(self, keys: dict[str, Key], spec: Key, values: dict[str, Any]) -> bool:
+    def _active(self, name: str, spec: Key, values: dict[str, Any]) -> bool:
         """Whether the switch of a conditional check is on."""
+        keys = self.schema.classes[name]
         state = values.get(spec.only_if, keys[spec.only_if].default)
         return isinstance(state, int) and state > 0
 
@@ -270,8 +315,6 @@ class _Loader:
         """
         key = str(here[-1])
         value = values[key]
-        if spec.base in _NUMBERS and checks.fits(spec, value):
-            return
         if spec.base == "str":
             if spec.allowed and not self._allowed(spec, value, here):
                 values[key] = _FAULTY
