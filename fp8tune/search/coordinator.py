@@ -65,8 +65,12 @@ class Limits(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a display hears: a proposal that starts, or the trial that it became."""
+    """What a display hears: a proposal that starts, or the trial that it became.
 
+    ``number`` is the trial's own, ``left`` what is left of the budget [s].
+    """
+
+    number: int
     proposal: PlannedTrial
     trial: Trial | None
     left: float
@@ -275,9 +279,9 @@ class Search:
 
     def _try(self, proposal: PlannedTrial) -> None:
         left = self.left
-        self.watch(Event(proposal, None, left))
         number = self.study.ask(proposal.stage, proposal.point)
         try:
+            self.watch(Event(number, proposal, None, left))
             record, limit = self._run(proposal, left)
         except BaseException:
             self.study.lose(number)
@@ -292,7 +296,7 @@ class Search:
             searched_all=self._has_seen_all() if ends else None,
         )
         self._take_up(self.study.process)
-        self.watch(Event(proposal, trial, self.left))
+        self.watch(Event(number, proposal, trial, self.left))
 
     def _has_seen_all(self) -> bool | None:
         """Whether all that promises something was seen; ``None`` where time ended it.

@@ -399,6 +399,7 @@ def _print_outcome(
     if options.as_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
         data["starts_from"] = prepared.start.study or None
+        data["replay"] = prepared.machine is None
         if prepared.machine:  # whether or not a trial ended
             data["synthetic_data"] = bool(prepared.synthetic_data)
         print(json.dumps(data, indent=2))

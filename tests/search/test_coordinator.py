@@ -193,8 +193,9 @@ def test_a_search_goes_on_where_it_was_killed(kept):
     found = run(whole)
     resumed = Study(SPACE)
     resumed.trials = whole.trials[:kept]
-    assert run(resumed) == found
-    assert resumed.trials == whole.trials
+    assert run(resumed)._replace(numbers=()) == found._replace(numbers=())
+    trials = [[t._replace(number=0) for t in s.trials] for s in (resumed, whole)]
+    assert trials[0] == trials[1]
 
 
 def resumed(study, budget, records=RECORDS, points=(OTHER, BEST)):

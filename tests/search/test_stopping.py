@@ -276,7 +276,7 @@ def test_what_the_machine_lacks_is_tried_again_by_each_command(tmp_path):
     (tmp_path / "broken" / "torch" / "__init__.py").write_text("raise ImportError\n")
     for _ in range(2):
         out, _ = command.start().communicate(timeout=PATIENCE_S)
-        assert out.count("\ntrying ") == 4
+        assert out.count("\ntrial ") == 4
         doctor = "fp8tune doctor --device cpu says what is missing on this machine\n"
         assert doctor in out
         assert "run the same command again: it retries your config\n" in out
