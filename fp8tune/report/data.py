@@ -240,7 +240,7 @@ def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
     counted = History(plan.space, plan.baseline, trials_that_count(trials, process))
     outcome = decide(counted, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
-    return with_config(outcome, plan, trials, spent)
+    return with_config(outcome, plan, trials)
 
 
 def _ending(about: Mapping[str, Any]) -> Ending:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
+from fp8tune.search.budget import budget_for_longer_trial
 from fp8tune.search.choice import (
     PAIRS,
     Chosen,
@@ -206,13 +207,11 @@ def decide(
     return outcome._replace(findings=tuple(_findings(case, trials)))
 
 
-def with_config(
-    outcome: Outcome, plan: Plan, trials: Sequence[Trial], budget_s: float = 0.0
-) -> Outcome:
+def with_config(outcome: Outcome, plan: Plan, trials: Sequence[Trial]) -> Outcome:
     """Add the findings that need the config itself, and why no trial succeeded."""
     more = [*_config_findings(outcome, plan)]
     if outcome.chosen is None and trials and not outcome.rejected:
-        more += _failures(outcome, plan, trials, budget_s)
+        more += _failures(outcome, plan, trials)
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
@@ -376,7 +375,7 @@ def _fp8(case: _Case) -> Iterator[Finding]:
             "at": _place(case, measured.pair),
         }
         if code == "fp8-inconclusive" and outcome.is_conclusive:
-            facts |= _budget(outcome)
+            facts |= settling_budget(outcome)
         yield Finding(code, facts)
 
 
@@ -392,7 +391,7 @@ def _place(case: _Case, pair: Fp8Pair) -> str:
     return "chosen" if own in (None, pair.fp8) else "baseline"
 
 
-def _budget(outcome: Outcome) -> dict[str, Any]:
+def settling_budget(outcome: Outcome) -> dict[str, Any]:
     """Return what would tell more: the same command, or a budget [s]."""
     step, seconds = outcome.ending.next_step, outcome.ending.settling_s
     if step == LARGER_BUDGET and seconds:
@@ -454,11 +453,11 @@ def _doubts(case: _Case) -> Iterator[Finding]:
     elif not case.chosen.searched_all and (gain is None or case.keeps_baseline):
         step = outcome.ending.next_step
         code = "untested-settings" if step else "untested-memory"
-        yield Finding(code, {"untested": outcome.untried, **_budget(outcome)})
+        yield Finding(code, {"untested": outcome.untried, **settling_budget(outcome)})
     elif gain and not doubtful:
         code = "more-pairs-needed" if pairs else "not-confirmed"
         code = "one-pair-only" if 0 < pairs < PAIRS else code
-        facts = {"pairs": pairs, "needed": PAIRS, **_budget(outcome)}
+        facts = {"pairs": pairs, "needed": PAIRS, **settling_budget(outcome)}
         yield Finding(code, facts)
 
 
@@ -588,24 +587,34 @@ def is_untied(outcome: Outcome, plan: Plan) -> bool:
 
 
 def _failures(
-    outcome: Outcome, plan: Plan, trials: Sequence[Trial], budget_s: float
+    outcome: Outcome, plan: Plan, trials: Sequence[Trial]
 ) -> Iterator[Finding]:
     """Yield how the trials failed, and what to do about it."""
     failed = [trial for trial in trials if not trial.record.ok]
     for how, count in Counter(map(failure, failed)).most_common():
         yield Finding("failed-trials", {"how": how, "count": count})
-    now = last_process(trials)
+    process = last_process(trials)
+    latest = [trial for trial in trials if trial.process == process]
     if not any(True for _ in plan.space.points(plan.baseline)):
         yield Finding("frozen-knobs-not-recorded", {"text": "; ".join(plan.notes)})
-    elif all(trial.is_of_budget for trial in trials if trial.process == now):
-        on_cpu = any(trial.record.rehearsal for trial in trials)
-        yield Finding("no-trial-ended", {"budget_s": budget_s, "rehearsal": on_cpu})
+    elif all(trial.is_of_budget for trial in latest):
+        yield Finding("no-trial-ended", _more_time(plan, latest))
     elif any(trial.record.outcome == "oom" for trial in failed):
         yield Finding("try-less-memory", {"options": _smaller(plan)})
     if count := count_without_value(
         outcome.objective, (trial.record for trial in trials)
     ):
         yield Finding("watts-unknown", {"count": count})
+
+
+def _more_time(plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return how long no trial ended, and a budget that gives one more time [s]."""
+    history = History(plan.space, plan.baseline, trials)
+    return {
+        "within_s": max(t.budget_s if t.cut_off else t.record.cost_s for t in trials),
+        "budget_s": budget_for_longer_trial(history, plan.baseline),
+        "rehearsal": history.is_rehearsal,
+    }
 
 
 def _smaller(plan: Plan) -> list[str]:

@@ -213,9 +213,10 @@ def _extrapolated(facts: Facts) -> str:
 
 
 def _no_trial_ended(facts: Facts) -> str:
-    ended = f"no trial ended within {show_duration(facts['budget_s'])}"
-    small = ", or rehearse a model of the size of configs/rehearsal_cpu.toml"
-    return f"{ended}; give a larger --budget{small if facts['rehearsal'] else ''}"
+    ended = f"no trial ended within {show_duration(facts['within_s'])}"
+    small = "; or rehearse a model of the size of configs/rehearsal_cpu.toml"
+    longer = _next(facts, "gives one twice as long or more")
+    return f"{ended}{longer}{small if facts['rehearsal'] else ''}"
 
 
 def _pairs_left_out(facts: Facts) -> str:
@@ -368,8 +369,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "after you fix the machine, run the same command again: it retries your config"
     ),
     "failed-before": lambda facts: (
-        f"{counted(facts['count'], 'setting')} failed before; a larger --budget may "
-        "retry them"
+        f"{counted(facts['count'], 'setting')} failed before"
+        f"{_next(facts, 'may retry them') or '; a larger --budget may retry them'}"
     ),
 }
 """What each code says."""
