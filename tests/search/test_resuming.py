@@ -17,6 +17,7 @@ from tests.search.tries import (
     AC,
     BATCH,
     COMPILE,
+    without_numbers,
 )
 
 MEASURED_IN = re.compile("from trials? [0-9, and]+ of")
@@ -37,11 +38,10 @@ def big():
 
 def trials_of(study):
     """The trials of a folder without their numbers, which count the lost ones too."""
-    trials = look(str(study))[1] if described(str(study)) else []
-    return [trial._replace(number=0) for trial in trials]
+    return without_numbers(look(str(study))[1] if described(str(study)) else [])
 
 
-def without_numbers(answer):
+def comparable(answer):
     """An answer without the numbers of trials."""
     code, said = answer
     return code, said | {"chosen_trials": len(said["chosen_trials"])}
@@ -103,22 +103,22 @@ def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
     replay, big, tmp_path
 ):
     records, config = big
-    first = without_numbers(answered(replay, records, config=config))
+    first = comparable(answered(replay, records, config=config))
     (study,) = (tmp_path / ".fp8tune").iterdir()
     whole, trials = (study / "study.journal").read_bytes(), trials_of(study)
     draw = random.Random(1)
     for cut in [0, 1, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(12))]:
         (study / "study.journal").write_bytes(whole[:cut])
         again = answered(replay, records, config=config)
-        assert without_numbers(again) == first
+        assert comparable(again) == first
         assert trials_of(study) == trials
     shutil.rmtree(study)
-    assert without_numbers(answered(replay, records, config=config)) == first
+    assert comparable(answered(replay, records, config=config)) == first
 
 
 def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypatch):
     records, config = big
-    expected = without_numbers(answered(replay, records, config=config))
+    expected = comparable(answered(replay, records, config=config))
     tuned = MEASURED_IN.sub("", (tmp_path / "a.tuned.toml").read_text())
     (study,) = (tmp_path / ".fp8tune").iterdir()
     whole = trials_of(study)
@@ -145,6 +145,6 @@ def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypa
         if known == whole:  # it was done: once more
             shutil.rmtree(study)
             known = []
-    assert without_numbers(answered(replay, records, config=config)) == expected
+    assert comparable(answered(replay, records, config=config)) == expected
     assert trials_of(study) == whole
     assert MEASURED_IN.sub("", (tmp_path / "a.tuned.toml").read_text()) == tuned
