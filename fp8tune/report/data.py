@@ -15,7 +15,6 @@ from fp8tune.report.text import (
     capital,
     clean,
     gib,
-    number,
     plural,
     setting_label,
 )
@@ -42,7 +41,7 @@ from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
-from fp8tune.search.wording import FAILURES, change, describe, message, messages
+from fp8tune.search.wording import FAILURES, describe, message, messages
 from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, timed
@@ -241,7 +240,7 @@ def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
     counted = History(plan.space, plan.baseline, trials_that_count(trials, process))
     outcome = decide(counted, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
-    return with_config(outcome, plan, trials, spent)
+    return with_config(outcome, plan, trials)
 
 
 def _ending(about: Mapping[str, Any]) -> Ending:
@@ -448,7 +447,7 @@ def sentences(report: Report) -> Iterator[str]:
         findings += machine_findings(study.trials, on_cpu=report.is_rehearsal)
     title = None if outcome.find("fp8-may-diverge") else _answer(report)
     yield from map(_sentence, messages(each for each in findings if each != title))
-    chosen, runner_up = report.with_role("chosen"), report.with_role("runner-up")
+    chosen = report.with_role("chosen")
     if chosen is None:
         return
     if chosen.peak_gib:
@@ -456,12 +455,6 @@ def sentences(report: Report) -> Iterator[str]:
         of = f" of {capacity:.1f}" if capacity else ""
         where = "of the process" if report.is_rehearsal else "allocated"
         yield f"Peak memory {gib(chosen.peak_gib)}{of} GiB {where}."
-    if runner_up and outcome.runner_up_gain and not outcome.find("runner-up"):
-        yield (
-            f"Runner-up: {runner_up.label}, {number(runner_up.key_value)} "
-            f"{report.unit}: {change(outcome.runner_up_gain)} compared with the chosen "
-            "one."
-        )
     known = outcome.learns or outcome.ending.unchecked or report.is_replay
     if not known and chosen.precision == "fp8":
         yield "Stability was not checked: no run compares FP8's losses with bf16's."

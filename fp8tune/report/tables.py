@@ -59,7 +59,7 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
     joules = tokens_per_joule(record)
     matmuls = record.float8_matmuls
     return (
-        str(trial.number + 1),
+        str(trial.number),
         trial.stage,
         setting_label(space.knobs, space.point(record.knobs)),
         CUT_OFF if trial.cut_off else record.outcome,

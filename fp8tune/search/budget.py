@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fp8tune.search.duration import MAX_S, whole_budget
 from fp8tune.search.history import History
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
@@ -18,6 +19,8 @@ SLACK = 3.0
 """A trial gets so many times what the longest one like it took."""
 LEAST_S = 60.0
 """Every trial gets at least this [s]."""
+WRITE_S = 2.0
+"""The part of a budget that is kept for the answer [s]."""
 TRIES = 4
 """After so many trials in a row that built no model, none is expected to start."""
 FINAL_STAGES = ("confirm", "stability")
@@ -44,6 +47,20 @@ def trial_deadline(history: History, point: Point, left: float) -> float:
         patience = max(LONGEST_S, PART * left) * 2**hung
         allowed = min(max(left / 3, SHORT_S), patience)
     return min(left, allowed)
+
+
+def budget_for_longer_trial(history: History, point: Point) -> float:
+    """Return a budget [s] that gives a first trial twice as long as any trial had.
+
+    No trial has ended, so nothing tells how long one takes. 0 if no budget is enough.
+    """
+    fresh = History(history.space, history.baseline, ())
+    longest = max(trial.record.cost_s for trial in history.trials)
+    budgets = [t.budget_s for t in history.trials if t.is_of_budget]
+    budget = whole_budget(max(budgets, default=0.0) + 1)
+    while trial_deadline(fresh, point, budget - WRITE_S) < 2 * longest:
+        budget = whole_budget(budget + 1)
+    return budget if budget <= MAX_S else 0.0
 
 
 def deadline_while_stepping(history: History, left: float) -> float:

@@ -115,9 +115,10 @@ def left_open(history: History, one: Point | None, other: Point | None) -> float
 def compare_fp8(history: History, chosen: Point | None) -> Fp8Comparison:
     """Compare FP8 with bf16 at the chosen setting, else at the baseline.
 
-    At the chosen setting bf16 has its own best batch. The baseline is compared with its
-    own bf16 version, because neither is tuned. Both ran in the confirmation, or both
-    before it: in between the GPU may have become slower.
+    The chosen setting is compared with the fastest bf16 setting that ran, if its own
+    bf16 version ran too. The baseline is compared with its own bf16 version, because
+    neither is tuned. Both ran in the confirmation, or both before it: in between the
+    GPU may have become slower.
     """
     space, baseline = history.space, history.baseline
     points = [chosen, baseline] if chosen else [baseline]
@@ -127,11 +128,9 @@ def compare_fp8(history: History, chosen: Point | None) -> Fp8Comparison:
         for speeds in (history.confirmed_speeds, history.searched_speeds):
             if fp8 is None or fp8 not in speeds or same not in speeds:
                 continue
+            every = [p for p in speeds if space.value(p, "precision") == "bf16"]
             of_chosen = place == 0 and chosen is not None
-            mine = in_bf16 if place == 0 else [same]
-            if speeds is history.confirmed_speeds and of_chosen:
-                mine = [p for p in speeds if space.value(p, "precision") == "bf16"]
-            bf16 = _fastest(history, [p for p in mine if p in speeds], speeds)
+            bf16 = _fastest(history, every if of_chosen else [same], speeds)
             assert bf16 is not None
             _, at_that_time = history.speeds(fp8, bf16)
             gain = history.gap(fp8, bf16)

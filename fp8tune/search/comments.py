@@ -13,7 +13,7 @@ from fp8tune.search.wording import (
     FAILURES,
     change,
     counted,
-    describe,
+    listed,
     messages,
     percent,
     unit,
@@ -53,10 +53,11 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     """
     findings = outcome.findings
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
-    first = (*VERDICTS, "baseline-not-measured", *WHY, "communication-decides")
+    doubts = (*WHY, "communication-decides", "pairs-left-out")
+    first = (*VERDICTS, "baseline-not-measured", *doubts)
     lines = (
         (*messages(findings, *first), *messages(findings, "other-objective")),
-        (*_memory(outcome), *_runner_up(plan, outcome)),
+        (*_memory(outcome), *messages(findings, "runner-up")),
         messages(fp8, *FP8, "fp8-inconclusive"),
         _learning(plan, outcome),
         _environment(outcome),
@@ -93,13 +94,6 @@ def _memory(outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
 
 
-def _runner_up(plan: Plan, outcome: Outcome) -> Iterator[str]:
-    if outcome.runner_up is not None and outcome.chosen != plan.baseline:
-        gain = outcome.runner_up_gain if outcome.is_conclusive else None
-        slower = f", {change(gain)}" if gain else ""
-        yield f"runner-up: {describe(plan, outcome.runner_up)}{slower}"
-
-
 def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
     """Yield how FP8 learns compared with bf16."""
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
@@ -123,10 +117,9 @@ def _environment(outcome: Outcome) -> Iterator[str]:
 
 
 def _study(plan: Plan, outcome: Outcome, study: str) -> Iterator[str]:
-    number = f"trial {outcome.number + 1} of " if outcome.number is not None else ""
-    count = f"{outcome.trials}" if number else f"{outcome.trials} trials"
     gpus = plan.config.job.target.world_size
-    yield f"{study}, {number}{count}" + f", for {counted(gpus, 'GPU')}" * bool(gpus)
+    on = f", for {counted(gpus, 'GPU')}" * bool(gpus)
+    yield f"from {listed('trial', outcome.numbers)} of {study}{on}"
     yield from messages(outcome.findings, "synthetic-data")
 
 

@@ -1,8 +1,8 @@
 """Which settings are measured again at the end, and in what order.
 
 In fresh processes and in turn, so that what drifts hits all alike: the best settings,
-the user's own, and the best one's counterpart in bf16 at bf16's own best batch, or in
-FP8.
+the user's own, and the best one's counterpart in bf16, or the fastest bf16 setting that
+ran, or the counterpart in FP8.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _in_turn(history: History, points: list[Point]) -> Point | None:
         if turn == 1 and in_bf16 and (probe := _bf16_probe(history, best)):
             return probe
         if turn == 1:
-            points = [_at_own_best(history, point, best) for point in points]
+            other = history.space.in_bf16(best)
+            points = [_fastest_bf16(history, p) if p == other else p for p in points]
         for point in points:
             own = history.runs(point)
             if own.confirmations <= turn and not _lost(history, point):
@@ -99,7 +100,7 @@ def _bf16_probe(history: History, best: Point) -> Point | None:
     bf16 = space.in_bf16(best)
     if bf16 is None:
         return None
-    fastest = _at_own_best(history, bf16, best)
+    fastest = _fastest_of(history, _beside(history, bf16)) or bf16
     ran = _beside(history, best)
     batches = sorted({space.batch(point) for point in ran})
     if space.batch(fastest) not in batches:
@@ -110,23 +111,28 @@ def _bf16_probe(history: History, best: Point) -> Point | None:
     return next((p for p in in_bf16 if p and not history.runs(p)), None)
 
 
-def _at_own_best(history: History, point: Point, best: Point) -> Point:
-    """Return the best setting in bf16 with the batch that suits bf16; others as is."""
-    if point != history.space.in_bf16(best):
-        return point
-    beside = _beside(history, point)
-    speeds = {p: known.value for p in beside if (known := history.speed(p))}
-    return max(speeds, key=lambda p: speeds[p], default=point)
+def _fastest_bf16(history: History, point: Point) -> Point:
+    """Return the fastest bf16 setting that ran; ``point`` if none did."""
+    space = history.space
+    in_bf16 = [p for p in _sound(history) if space.value(p, "precision") == "bf16"]
+    return _fastest_of(history, in_bf16) or point
+
+
+def _fastest_of(history: History, points: Sequence[Point]) -> Point | None:
+    speeds = {p: known.value for p in points if (known := history.speed(p))}
+    return max(speeds, key=lambda p: speeds[p], default=None)
 
 
 def _beside(history: History, point: Point) -> list[Point]:
     """Return the sound settings that differ from a point in the batch at most."""
     cell = history.space.cell
-    return [
-        other
-        for other, own in history.settings.items()
-        if own.ran and not own.is_unfit and cell(other) == cell(point)
-    ]
+    return [other for other in _sound(history) if cell(other) == cell(point)]
+
+
+def _sound(history: History) -> list[Point]:
+    """Return the settings that ran, did not fail for good and leave enough memory."""
+    runs = history.settings.items()
+    return [point for point, own in runs if own.ran and not own.is_unfit]
 
 
 def _in_fp8(history: History, point: Point) -> Point | None:
@@ -225,18 +231,18 @@ def _alternate(history: History, one: Point, other: Point, times: int) -> Point 
         return one if runs[one].confirmations < times else None
     if max(own.confirmations for own in runs.values()) >= 2 * MOST:
         return None
-    numbers = {
-        point: [trial.number for trial in own if trial.stage == "confirm"]
+    positions = {
+        point: [trial.position for trial in own if trial.stage == "confirm"]
         for point, own in runs.items()
     }
-    if missing := [point for point in numbers if not numbers[point]]:
+    if missing := [point for point in positions if not positions[point]]:
         return missing[0]
-    both = max(min(own) for own in numbers.values())
-    before = max(n for own in numbers.values() for n in own if n < both)
+    both = max(min(own) for own in positions.values())
+    before = max(n for own in positions.values() for n in own if n < both)
     first = before if both - before <= NEAR else both
     if len(history.every_pair(one, other, first)) >= times:
         return None
-    turns = sorted((n, p) for p, own in numbers.items() for n in own if n >= first)
+    turns = sorted((n, p) for p, own in positions.items() for n in own if n >= first)
     last = [point for _, point in turns[-2:]]
     if len(set(last)) == 2:
         return last[0] if len(turns) < 2 * ROUNDS else last[-1]

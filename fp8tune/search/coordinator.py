@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fp8tune.search.budget import (
     FINAL_STAGES,
+    WRITE_S,
     counted_matmuls,
     deadline_while_stepping,
     has_ended,
@@ -28,6 +29,7 @@ from fp8tune.search.budget import (
 )
 from fp8tune.search.choice import PAIRS, choose
 from fp8tune.search.confirm import again, reason, settings
+from fp8tune.search.duration import whole_budget
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED
 from fp8tune.search.outcome import (
@@ -61,12 +63,16 @@ class Limits(NamedTuple):
     """
 
     budget: float
-    write: float = 2.0
+    write: float = WRITE_S
 
 
 class Event(NamedTuple):
-    """What a display hears: a proposal that starts, or the trial that it became."""
+    """What a display hears: a proposal that starts, or the trial that it became.
 
+    ``number`` is the trial's own, ``left`` what is left of the budget [s].
+    """
+
+    number: int
     proposal: PlannedTrial
     trial: Trial | None
     left: float
@@ -176,8 +182,7 @@ class Search:
         history, spent = self._history, self._spent
         each = sum(typical_cost(history, point) for point in settings(history))
         needed = max(spent, self.limits.budget) + (2 * PAIRS + 1) * each
-        minutes = math.ceil(needed / 60)
-        return 60.0 * (minutes if minutes < 10 else 5 * math.ceil(minutes / 5))
+        return whole_budget(needed)
 
     def _may_go_on(self, _proposal: PlannedTrial) -> bool:
         """Whether no trial has shown that every other fails of the data alike."""
@@ -275,9 +280,9 @@ class Search:
 
     def _try(self, proposal: PlannedTrial) -> None:
         left = self.left
-        self.watch(Event(proposal, None, left))
         number = self.study.ask(proposal.stage, proposal.point)
         try:
+            self.watch(Event(number, proposal, None, left))
             record, limit = self._run(proposal, left)
         except BaseException:
             self.study.lose(number)
@@ -292,7 +297,7 @@ class Search:
             searched_all=self._has_seen_all() if ends else None,
         )
         self._take_up(self.study.process)
-        self.watch(Event(proposal, trial, self.left))
+        self.watch(Event(number, proposal, trial, self.left))
 
     def _has_seen_all(self) -> bool | None:
         """Whether all that promises something was seen; ``None`` where time ended it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 MAX_S = 30 * 24 * 3600.0
@@ -26,6 +27,12 @@ def parse_duration(text: str) -> float:
     if not 0 < seconds <= MAX_S:
         raise BadDuration(f"{text!r}: more than nothing and at most 30 days")
     return seconds
+
+
+def whole_budget(seconds: float) -> float:
+    """Return a budget of so many seconds or more, in minutes; from ten on in fives."""
+    minutes = math.ceil(seconds / 60)
+    return 60.0 * (minutes if minutes < 10 else 5 * math.ceil(minutes / 5))
 
 
 def show_duration(seconds: float) -> str:

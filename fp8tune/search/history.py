@@ -84,7 +84,12 @@ class Runs(tuple[Trial, ...]):
     @property
     def confirmed(self) -> list[Record]:
         """The records of the confirmation that ran."""
-        return [t.record for t in self if t.stage == "confirm" and t.record.ok]
+        return records_of(self.confirmed_trials)
+
+    @property
+    def confirmed_trials(self) -> list[Trial]:
+        """The trials of the confirmation that ran."""
+        return [t for t in self if t.stage == "confirm" and t.record.ok]
 
     @property
     def confirmations(self) -> int:
@@ -92,9 +97,9 @@ class Runs(tuple[Trial, ...]):
         return sum(trial.stage == "confirm" for trial in self)
 
     @property
-    def telling(self) -> list[Record]:
-        """The records that say how fast the setting is: confirmed ones, if any."""
-        return self.confirmed or [trial.record for trial in self]
+    def telling(self) -> list[Trial]:
+        """The trials that say how fast the setting is: confirmed ones, if any."""
+        return self.confirmed_trials or list(self)
 
 
 class History:
@@ -136,12 +141,18 @@ class History:
         search's.
         """
         runs: dict[Point, list[Trial]] = defaultdict(list)
-        last = max((t.budget_s for t in self.trials if t.stage == "confirm"), default=0)
+        old = {trial.position for trial in self._confirmed_earlier}
         for trial in self.timed:
-            old = trial.stage == "confirm" and trial.budget_s < last
-            own = trial._replace(stage="search") if old else trial
+            own = trial._replace(stage="search") if trial.position in old else trial
             runs[self.point_of(trial)].append(own)
         return {point: Runs(own) for point, own in runs.items()}
+
+    @cached_property
+    def _confirmed_earlier(self) -> list[Trial]:
+        """The confirmations under a smaller budget than that of the last ones."""
+        again = [trial for trial in self.trials if trial.stage == "confirm"]
+        last = max((trial.budget_s for trial in again), default=0.0)
+        return [trial for trial in again if trial.budget_s < last]
 
     def point_of(self, trial: Trial) -> Point:
         """Return the setting of a trial."""
@@ -151,9 +162,9 @@ class History:
         """Return the trials of a setting; none where it was not tried."""
         return self.settings.get(point, Runs()) if point is not None else Runs()
 
-    def last(self, point: Point | None) -> Trial | None:
-        """Return the last trial of a setting that succeeded."""
-        measured = [trial for trial in self.runs(point) if trial.record.ok]
+    def last(self, point: Point | None) -> Record | None:
+        """Return the record of the last trial of a setting that succeeded."""
+        measured = [trial.record for trial in self.runs(point) if trial.record.ok]
         return measured[-1] if measured else None
 
     @cached_property
@@ -195,7 +206,10 @@ class History:
 
     def speed(self, point: Point | None) -> Speed | None:
         """Return how fast a setting is: by its confirmation, if there was one."""
-        return speed(self.runs(point).telling, self.deviation)
+        return self._speed(self.runs(point).telling)
+
+    def _speed(self, trials: Sequence[Trial]) -> Speed | None:
+        return speed(records_of(trials), self.deviation)
 
     @cached_property
     def confirmed_speeds(self) -> dict[Point, Speed]:
@@ -218,19 +232,37 @@ class History:
     def speeds(
         self, one: Point | None, other: Point | None
     ) -> tuple[Speed | None, Speed | None]:
-        """Return how fast two settings are by runs of the same time, if they have such.
+        """Return how fast two settings are, by runs of one time if there are such."""
+        mine, theirs = self._runs_of_one_time(one, other)
+        return self._speed(mine), self._speed(theirs)
 
-        By the neighbouring runs that tell their gap, so that it agrees with it; else by
-        those before the confirmation: in between the GPU may have become slower.
+    def numbers(self, one: Point | None, other: Point | None) -> tuple[int, ...]:
+        """Return the numbers of the trials that give the first of ``speeds``."""
+        ran = [t for t in self._runs_of_one_time(one, other)[0] if t.record.ok]
+        if not ran:
+            return ()
+        logs = [math.log(trial.record.tokens_per_second) for trial in ran]
+        kept = itertools.compress(ran, in_line(logs, self.deviation))
+        return tuple(sorted(trial.number for trial in kept))
+
+    def _runs_of_one_time(
+        self, one: Point | None, other: Point | None
+    ) -> tuple[Sequence[Trial], Sequence[Trial]]:
+        """Return the trials by which the speeds of two settings compare.
+
+        The neighbouring runs that tell their gap, so that the speeds agree with it;
+        else those before the confirmation: in between the GPU may have become slower.
         """
-        if one and other and one != other:
+        mine, theirs = self.runs(one), self.runs(other)
+        if one != other:
             if pairs := self.pairs(one, other):
-                mine, theirs = zip(*pairs, strict=True)
-                return speed(mine, self.deviation), speed(theirs, self.deviation)
-            before = self.searched_speeds
-            if one in before and other in before:
-                return before[one], before[other]
-        return self.speed(one), self.speed(other)
+                return [a for a, _ in pairs], [b for _, b in pairs]
+            before = [
+                [t for t in own if t.stage != "confirm"] for own in (mine, theirs)
+            ]
+            if all(any(trial.record.ok for trial in own) for own in before):
+                return before[0], before[1]
+        return mine.telling, theirs.telling
 
     def gap(self, one: Point | None, other: Point | None) -> Speed | None:
         """Return how much faster one setting is than another, as far as is known.
@@ -308,14 +340,14 @@ class History:
     def ratios(self, one: Point, other: Point, first: int = 0) -> list[float]:
         """Return how much faster one setting ran, each time that both were confirmed.
 
-        Each run is compared with one near to it, the nearest first; trials before
-        number ``first`` do not count.
+        Each run is compared with one near to it, the nearest first; trials before the
+        position ``first`` do not count.
         """
         return _ratios(self.every_pair(one, other, first))
 
     def pairs(
         self, one: Point | None, other: Point | None
-    ) -> list[tuple[Record, Record]]:
+    ) -> list[tuple[Trial, Trial]]:
         """Return the neighbouring runs of two settings without outliers.
 
         An outlier is a pair whose ratio is far off the others'.
@@ -329,30 +361,30 @@ class History:
 
     def every_pair(
         self, one: Point | None, other: Point | None, first: int = 0
-    ) -> list[tuple[Record, Record]]:
+    ) -> list[tuple[Trial, Trial]]:
         """Return the neighbouring runs of two settings, outliers included."""
         if one == other:
             return []
         mine, theirs = (
-            [
-                t
-                for t in self.runs(point)
-                if t.stage == "confirm" and t.record.ok and t.number >= first
-            ]
+            [t for t in self.runs(point).confirmed_trials if t.position >= first]
             for point in (one, other)
         )
-        near = sorted(
-            (abs(a.number - b.number), a.number, b.number, a.record, b.record)
-            for a, b in itertools.product(mine, theirs)
-            if abs(a.number - b.number) <= NEAR
-        )
-        pairs: list[tuple[Record, Record]] = []
+        pairs: list[tuple[Trial, Trial]] = []
         used: set[int] = set()
-        for _, *numbers, a, b in near:
-            if used.isdisjoint(numbers):
-                used.update(numbers)
+        for a, b in sorted(itertools.product(mine, theirs), key=_apart):
+            positions = {a.position, b.position}
+            if _apart((a, b)) <= NEAR and used.isdisjoint(positions):
+                used |= positions
                 pairs.append((a, b))
         return pairs
+
+    def earlier_pairs(self, one: Point, other: Point) -> int:
+        """Count the pairs of two settings that ran under a smaller budget."""
+        if not self._confirmed_earlier:
+            return 0
+        earlier = self._of(self._confirmed_earlier)
+        pairs = len(earlier.every_pair(one, other))
+        return pairs + earlier.earlier_pairs(one, other)
 
     # How the machine changed between search and confirmation.
 
@@ -408,7 +440,7 @@ class History:
         values: dict[Point, tuple[bool, bool, float]] = {}
         for point in self.eligible:
             own = self.settings[point]
-            if found := speed(own.telling):
+            if found := speed(records_of(own.telling)):
                 values[point] = not own.is_unfit, bool(own.confirmed), found.value
         others = [known for p, known in values.items() if p != self.baseline]
         if not any(fit and sure for fit, sure, _ in others):
@@ -432,5 +464,16 @@ class History:
         return [point for point in self.ranked if point != self.baseline]
 
 
-def _ratios(pairs: Sequence[tuple[Record, Record]]) -> list[float]:
-    return [a.tokens_per_second / b.tokens_per_second for a, b in pairs]
+def records_of(trials: Sequence[Trial]) -> list[Record]:
+    """Return the records of some trials."""
+    return [trial.record for trial in trials]
+
+
+def _apart(pair: tuple[Trial, Trial]) -> int:
+    """Return how many trials later one of two trials ran."""
+    return abs(pair[0].position - pair[1].position)
+
+
+def _ratios(pairs: Sequence[tuple[Trial, Trial]]) -> list[float]:
+    speeds = [[trial.record.tokens_per_second for trial in pair] for pair in pairs]
+    return [mine / theirs for mine, theirs in speeds]

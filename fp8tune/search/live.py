@@ -83,8 +83,10 @@ class Board:
             table.add_column(name, justify=side, no_wrap=True, ratio=share)
         rows = max(1, console.size.height - AROUND)
         history = self._history(self.study.trials)
-        for trial in history.trials[-rows:]:
-            table.add_row(*self._row(trial, history))
+        trials = zip(self.study.trials, history.trials, strict=True)
+        for measured, trial in list(trials)[-rows:]:
+            row = self._row(measured, trial, history)
+            table.add_row(str(trial.number), *row)
         if self._running:
             table.add_row(*self._waiting(self._running))
         yield table
@@ -96,24 +98,25 @@ class Board:
         plan = self.plan
         return History(plan.space, plan.baseline, trials).by(self._objective)
 
-    def _row(self, trial: Trial, history: History) -> list[RenderableType]:
+    def _row(
+        self, measured: Trial, trial: Trial, history: History
+    ) -> list[RenderableType]:
+        """What a trial measured, and in the objective, without its number."""
         record, point = trial.record, self.plan.space.point(trial.record.knobs)
         name = describe(self.plan, point)
         name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
         cost = show_duration(record.cost_s)
         if not record.ok:
-            ran = self.study.trials[trial.number].record.ok
-            word = "watts unknown" if ran else FAILURES[failure(trial)]
+            word = "watts unknown" if measured.record.ok else FAILURES[failure(trial)]
             how = Text(word, style="" if trial.cut_off else "red")
-            return [str(trial.number + 1), plain(name), "", "", how, cost]
+            return [plain(name), "", "", how, cost]
         if trial.stage == "stability":
             loss = Text(trial_result(trial).rpartition(",")[0])
-            return [str(trial.number + 1), plain(name), "", "", loss, cost]
+            return [plain(name), "", "", loss, cost]
         mark = "~" if record.extrapolated else ""
         rate = f"{mark}{show_value(record.tokens_per_second, self._objective)}"
-        number = str(trial.number + 1)
         change = self._change(trial, history)
-        return [number, plain(name), rate, _memory(record), change, cost]
+        return [plain(name), rate, _memory(record), change, cost]
 
     def _change(self, trial: Trial, history: History) -> Text:
         """How a trial compares with the baseline; one run gives no verdict.
@@ -140,7 +143,7 @@ class Board:
         point = event.proposal.point
         since = show_duration(self._now() - self._heard_at)
         name = plain(describe(self.plan, point))
-        return [str(len(self.study.trials) + 1), name, "", "", self._doing, since]
+        return [str(event.number), name, "", "", self._doing, since]
 
     def _best(self, history: History) -> str:
         counting = trials_that_count(self.study.trials, self.study.process)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
+from fp8tune.search.budget import budget_for_longer_trial
 from fp8tune.search.choice import (
     PAIRS,
     Chosen,
@@ -100,12 +101,12 @@ class Ending(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of a search.
 
-    ``chosen`` is ``None`` where no setting that may be chosen ran. ``record`` and
-    ``number`` are those of its last trial. ``pairs`` of interleaved runs compare it
-    with the baseline, ``outliers`` more are left out. ``tried`` of the settings that
-    may be chosen had a trial, ``untried`` had none. ``memory_shortage`` says why
-    settings leave too little memory, ``broken`` how some failed that had run before.
-    ``stability`` compares what FP8 and bf16 learn, by setting.
+    ``chosen`` is ``None`` where no setting that may be chosen ran. ``record`` is that
+    of its last trial, ``numbers`` are those of the trials that give its value. It is
+    compared with the baseline by ``pairs`` of interleaved runs. ``tried`` of the
+    settings that may be chosen had a trial, ``untried`` had none. ``memory_shortage``
+    says why settings leave too little memory, ``broken`` how some failed that had run
+    before. ``stability`` compares what FP8 and bf16 learn, by setting.
     """
 
     chosen: Point | None
@@ -116,9 +117,8 @@ class Outcome(NamedTuple):
     runner_up: Point | None
     runner_up_gain: Estimate | None
     record: Record | None
-    number: int | None
+    numbers: tuple[int, ...]
     pairs: int
-    outliers: int
     tried: int
     untried: int
     trials: int
@@ -171,8 +171,7 @@ def decide(
     wanted, trials, baseline = history.by(objective), history.trials, history.baseline
     chosen = choose(wanted)
     allowed = set(history.space.points(baseline))
-    last, tried = history.last(chosen.point), wanted.settings.keys()
-    pairs = len(wanted.pairs(chosen.point, baseline))
+    tried = wanted.settings.keys()
     outcome = Outcome(
         chosen=chosen.point,
         verdict=chosen.verdict,
@@ -181,10 +180,9 @@ def decide(
         energy=_measured(history.by(ENERGY), chosen.point),
         runner_up=chosen.runner_up,
         runner_up_gain=gain_of(wanted, chosen.runner_up, chosen.point),
-        record=last.record if last else None,
-        number=last.number if last else None,
-        pairs=pairs,
-        outliers=len(wanted.every_pair(chosen.point, baseline)) - pairs,
+        record=history.last(chosen.point),
+        numbers=wanted.numbers(chosen.point, baseline),
+        pairs=len(wanted.pairs(chosen.point, baseline)),
         tried=len(allowed & tried),
         untried=len(allowed - tried),
         trials=len(trials),
@@ -208,13 +206,11 @@ def decide(
     return outcome._replace(findings=tuple(_findings(case, trials)))
 
 
-def with_config(
-    outcome: Outcome, plan: Plan, trials: Sequence[Trial], budget_s: float = 0.0
-) -> Outcome:
+def with_config(outcome: Outcome, plan: Plan, trials: Sequence[Trial]) -> Outcome:
     """Add the findings that need the config itself, and why no trial succeeded."""
     more = [*_config_findings(outcome, plan)]
     if outcome.chosen is None and trials and not outcome.rejected:
-        more += _failures(outcome, plan, trials, budget_s)
+        more += _failures(outcome, plan, trials)
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
@@ -265,7 +261,7 @@ def _measured(history: History, chosen: Point | None) -> Measured:
 
 
 def _count(history: History, point: Point | None) -> int:
-    return sum(record.ok for record in history.runs(point).telling)
+    return sum(trial.record.ok for trial in history.runs(point).telling)
 
 
 def _fp8_verdict(gain: Speed | None, pairs: int, same: float) -> str:
@@ -320,6 +316,11 @@ class _Case(NamedTuple):
             and own.ran
         ]
 
+    @property
+    def compared_with(self) -> Point | None:
+        """The setting that the chosen one is compared with."""
+        return self.outcome.runner_up if self.keeps_baseline else self.baseline
+
     def changes(self, point: Point) -> dict[str, Any]:
         return changes(self.space, self.baseline, point)
 
@@ -336,6 +337,7 @@ def _findings(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     yield from first
     yield _verdict(case)
     yield from _doubts(case)
+    yield from _pairs_left_out(case)
     yield from _caveats(case, trials)
     yield from (each for each in fp8 if each not in first)
     yield from _otherwise(case)
@@ -368,11 +370,17 @@ def _fp8(case: _Case) -> Iterator[Finding]:
             "pairs": measured.fp8_pairs,
             "fp8": case.changes(measured.pair.fp8),
             "bf16": case.changes(measured.pair.bf16),
+            "bf16_differs": _other_knobs(case.space, measured.pair),
             "at": _place(case, measured.pair),
         }
         if code == "fp8-inconclusive" and outcome.is_conclusive:
-            facts |= _budget(outcome)
+            facts |= settling_budget(outcome)
         yield Finding(code, facts)
+
+
+def _other_knobs(space: Space, pair: Fp8Pair) -> dict[str, Any]:
+    """Return the knobs beyond precision in which the bf16 setting differs."""
+    return changes(space, space.in_bf16(pair.fp8) or pair.fp8, pair.bf16)
 
 
 def _place(case: _Case, pair: Fp8Pair) -> str:
@@ -382,7 +390,7 @@ def _place(case: _Case, pair: Fp8Pair) -> str:
     return "chosen" if own in (None, pair.fp8) else "baseline"
 
 
-def _budget(outcome: Outcome) -> dict[str, Any]:
+def settling_budget(outcome: Outcome) -> dict[str, Any]:
     """Return what would tell more: the same command, or a budget [s]."""
     step, seconds = outcome.ending.next_step, outcome.ending.settling_s
     if step == LARGER_BUDGET and seconds:
@@ -396,12 +404,11 @@ def _verdict(case: _Case) -> Finding:
     base: dict[str, Any] = {"chosen": measured.chosen, "objective": outcome.objective}
     if outcome.record and outcome.record.extrapolated:
         base["extrapolation_error"] = outcome.record.extrapolation_error
-    pairs = {"pairs": outcome.pairs, "outliers": outcome.outliers}
     if outcome.chosen is None:
         return Finding(_nothing_chosen(outcome))
     if not case.keeps_baseline and measured.gain and measured.baseline:
         compared = {"baseline": measured.baseline, "gain": measured.gain}
-        return Finding(outcome.verdict, {**base, **compared, **pairs})
+        return Finding(outcome.verdict, {**base, **compared, "pairs": outcome.pairs})
     if not case.keeps_baseline and outcome.baseline_outcome:
         return Finding("baseline-failed", {**base, "outcome": outcome.baseline_outcome})
     if not case.keeps_baseline:
@@ -435,7 +442,7 @@ def _doubts(case: _Case) -> Iterator[Finding]:
     outcome = case.outcome
     if outcome.chosen is None or outcome.is_conclusive:
         return
-    other = outcome.runner_up if case.keeps_baseline else case.baseline
+    other = case.compared_with
     gain = case.history.gap(outcome.chosen, other)
     pairs = len(case.history.pairs(outcome.chosen, other))
     within = left_open(case.history, outcome.chosen, other)
@@ -445,12 +452,27 @@ def _doubts(case: _Case) -> Iterator[Finding]:
     elif not case.chosen.searched_all and (gain is None or case.keeps_baseline):
         step = outcome.ending.next_step
         code = "untested-settings" if step else "untested-memory"
-        yield Finding(code, {"untested": outcome.untried, **_budget(outcome)})
+        yield Finding(code, {"untested": outcome.untried, **settling_budget(outcome)})
     elif gain and not doubtful:
         code = "more-pairs-needed" if pairs else "not-confirmed"
         code = "one-pair-only" if 0 < pairs < PAIRS else code
-        facts = {"pairs": pairs, "needed": PAIRS, **_budget(outcome)}
+        facts = {"pairs": pairs, "needed": PAIRS, **settling_budget(outcome)}
         yield Finding(code, facts)
+
+
+def _pairs_left_out(case: _Case) -> Iterator[Finding]:
+    """Yield how many pairs of runs do not count, of the verdict and of FP8 vs bf16."""
+    compared = case.outcome.chosen, case.compared_with
+    for one, other in dict.fromkeys((compared, case.outcome.measured.pair or compared)):
+        if one is None or other is None or one == other:
+            continue
+        every = len(case.history.every_pair(one, other))
+        outliers = every - len(case.history.pairs(one, other))
+        earlier = case.history.earlier_pairs(one, other)
+        if outliers or earlier:
+            settings = [case.changes(one), case.changes(other)]
+            facts = {"outliers": outliers, "pairs": every, "earlier": earlier}
+            yield Finding("pairs-left-out", {**facts, "settings": settings})
 
 
 def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
@@ -465,11 +487,29 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
         yield Finding("memory-shortage", {"why": why})
     if how := outcome.broken.get(baseline):
         yield Finding("baseline-unreliable", {"outcome": how})
-    if case.keeps_baseline and outcome.runner_up and outcome.runner_up_gain:
+    if outcome.runner_up not in (None, baseline) and outcome.runner_up_gain:
         facts: dict[str, Any] = {"objective": outcome.objective}
         facts["gain"] = outcome.runner_up_gain
         facts["setting"] = case.changes(outcome.runner_up)
         yield Finding("runner-up", facts)
+    if short := _without_memory(case):
+        yield Finding("too-little-memory", {"settings": short})
+
+
+def _without_memory(case: _Case) -> list[dict[str, Any]]:
+    """Return the settings but the baseline that ran out of memory or leave too little.
+
+    The findings on the baseline say it of the baseline.
+    """
+    short = dict(case.outcome.memory_shortage)
+    for point, own in case.history.settings.items():
+        if any(trial.record.outcome == "oom" for trial in own):
+            short[point] = "out of memory"
+    return [
+        {"setting": case.changes(point), "why": why}
+        for point, why in short.items()
+        if point != case.baseline
+    ]
 
 
 def _otherwise(case: _Case) -> Iterator[Finding]:
@@ -546,24 +586,34 @@ def is_untied(outcome: Outcome, plan: Plan) -> bool:
 
 
 def _failures(
-    outcome: Outcome, plan: Plan, trials: Sequence[Trial], budget_s: float
+    outcome: Outcome, plan: Plan, trials: Sequence[Trial]
 ) -> Iterator[Finding]:
     """Yield how the trials failed, and what to do about it."""
     failed = [trial for trial in trials if not trial.record.ok]
     for how, count in Counter(map(failure, failed)).most_common():
         yield Finding("failed-trials", {"how": how, "count": count})
-    now = last_process(trials)
+    process = last_process(trials)
+    latest = [trial for trial in trials if trial.process == process]
     if not any(True for _ in plan.space.points(plan.baseline)):
         yield Finding("frozen-knobs-not-recorded", {"text": "; ".join(plan.notes)})
-    elif all(trial.is_of_budget for trial in trials if trial.process == now):
-        on_cpu = any(trial.record.rehearsal for trial in trials)
-        yield Finding("no-trial-ended", {"budget_s": budget_s, "rehearsal": on_cpu})
+    elif all(trial.is_of_budget for trial in latest):
+        yield Finding("no-trial-ended", _more_time(plan, latest))
     elif any(trial.record.outcome == "oom" for trial in failed):
         yield Finding("try-less-memory", {"options": _smaller(plan)})
     if count := count_without_value(
         outcome.objective, (trial.record for trial in trials)
     ):
         yield Finding("watts-unknown", {"count": count})
+
+
+def _more_time(plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return how long no trial ended, and a budget that gives one more time [s]."""
+    history = History(plan.space, plan.baseline, trials)
+    return {
+        "within_s": max(t.budget_s if t.cut_off else t.record.cost_s for t in trials),
+        "budget_s": budget_for_longer_trial(history, plan.baseline),
+        "rehearsal": history.is_rehearsal,
+    }
 
 
 def _smaller(plan: Plan) -> list[str]:

@@ -102,10 +102,10 @@ def _notes() -> Callable[[Event], None]:
 
 def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
     """Return one line for an event: what starts, or what came of it."""
-    what = describe(plan, event.proposal.point)
+    what = f"trial {event.number}: {describe(plan, event.proposal.point)}"
     if event.trial is None:
         left = show_duration(max(0.0, event.left))
-        return f"trying {what} ({event.proposal.reason}; {left} left)"
+        return f"{what} ({event.proposal.reason}; {left} left)"
     record = event.trial.record
     joules = tokens_per_joule(record) if objective == ENERGY else 0.0
     more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
@@ -148,10 +148,8 @@ def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
 
 def counts(outcome: Outcome) -> str:
     """Return how many trials there were, and how long they took."""
-    little = len(outcome.memory_shortage)
-    more = f", {counted(little, 'setting')} with too little memory left" * bool(little)
     trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
-    return f"{trials}{more}, {show_duration(outcome.seconds)}"
+    return f"{trials}, {show_duration(outcome.seconds)}"
 
 
 def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, Any]:
@@ -168,6 +166,7 @@ def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, 
         "fp8_gain_interval": _estimate(measured.fp8_gain),
         "fp8_gain_of": pair and {n: space.values(p) for n, p in pair._asdict().items()},
         "trials": outcome.trials,
+        "chosen_trials": list(outcome.numbers),
         "oom_trials": outcome.oom_trials,
         "seconds": round(outcome.seconds, 3),
         "output": output or None,

@@ -45,7 +45,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
         try:
             plan.space.point(trial.record.knobs)
         except KeyError as error:
-            where = f"{place}: trial {trial.number + 1}"
+            where = f"{place}: trial {trial.number}"
             raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
     return SavedStudy(folder, about, plan, trials)
 

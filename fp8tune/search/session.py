@@ -46,7 +46,13 @@ from fp8tune.search.machine import (
 )
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import CannotSearch, SearchOptions
-from fp8tune.search.outcome import Finding, Outcome, machine_findings, with_config
+from fp8tune.search.outcome import (
+    Finding,
+    Outcome,
+    machine_findings,
+    settling_budget,
+    with_config,
+)
 from fp8tune.search.output import as_json, closing, display
 from fp8tune.search.plan import (
     CannotPlan,
@@ -178,7 +184,7 @@ def _search(
             conditions=prepared.conditions,
         ).run()
     stop.searching, stopped = False, stop.asked
-    outcome = _with_findings(options, prepared, outcome, stopped=stopped)
+    outcome = _with_findings(prepared, outcome, stopped=stopped)
     output = unwritten = ""
     try:
         output = write_tuned(options, plan, outcome, study.name, out)
@@ -359,27 +365,25 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
         yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
-def _with_findings(
-    options: SearchOptions, prepared: Prepared, outcome: Outcome, *, stopped: bool
-) -> Outcome:
+def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Outcome:
     """Add the findings that need the config, and what to do where nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
     trials, machine = prepared.study.trials, prepared.machine
-    outcome = with_config(outcome, prepared.plan, trials, options.budget_s)
+    outcome = with_config(outcome, prepared.plan, trials)
     more: list[Finding] = []
     if outcome.chosen is None and machine:
         more += machine_findings(trials, on_cpu=machine.device == "cpu")
     if outcome.chosen is not None and not stopped:
-        more += _failed_before(prepared.study)
+        more += _failed_before(prepared.study, outcome)
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def _failed_before(study: Study) -> Iterator[Finding]:
+def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
     """Yield how many settings are not retried because they failed before."""
     count = count_retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
-        yield Finding("failed-before", {"count": count})
+        yield Finding("failed-before", {"count": count, **settling_budget(outcome)})
 
 
 def _print_outcome(
@@ -399,6 +403,7 @@ def _print_outcome(
     if options.as_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
         data["starts_from"] = prepared.start.study or None
+        data["replay"] = prepared.machine is None
         if prepared.machine:  # whether or not a trial ended
             data["synthetic_data"] = bool(prepared.synthetic_data)
         print(json.dumps(data, indent=2))

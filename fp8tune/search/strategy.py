@@ -98,8 +98,7 @@ class Strategy:
 
     def _count(self, trials: Sequence[Trial]) -> None:
         """Let the sampler see these trials alone."""
-        numbers = self._study.optuna_numbers
-        self._counted = frozenset(numbers[trial.number] for trial in trials)
+        self._counted = frozenset(trial.number for trial in trials)
 
     def _planned(self, proposal: Proposal | None) -> PlannedTrial | None:
         if proposal is None:

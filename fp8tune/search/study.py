@@ -58,9 +58,8 @@ VALUE = {"tokens-per-joule": "tokens_per_joule"}
 class Study:
     """The study of one search, in memory if it has no folder.
 
-    ``trials`` are those that ended, without the stale ones, ``optuna_numbers`` their
-    numbers in Optuna; ``process`` is the number of the process that runs now, for the
-    trials that it adds.
+    ``trials`` are those that ended, without the stale ones; ``process`` is the number
+    of the process that runs now, for the trials that it adds.
     """
 
     def __init__(self, space: Space, folder: str = "", url: str = "") -> None:
@@ -79,9 +78,7 @@ class Study:
             name = self.optuna.study_name
             self._id = self._storage.get_study_id_from_name(name)
             self._end_stale()
-        pairs = _trials(self.optuna, self.place)
-        self.trials = [trial for _, trial in pairs]
-        self.optuna_numbers = [number for number, _ in pairs]
+        self.trials = _trials(self.optuna, self.place)
 
     @property
     def name(self) -> str:
@@ -121,7 +118,7 @@ class Study:
             self.optuna.set_user_attr(ENDED, ended)
 
     def ask(self, stage: str, point: Point) -> int:
-        """Start a trial of a setting; the Optuna number of the RUNNING trial.
+        """Start a trial of a setting; the number of the RUNNING trial.
 
         It is written at once, with all its parameters: a process that is killed leaves
         a trial without a result and nothing else.
@@ -144,7 +141,8 @@ class Study:
         """
         frozen = self._frozen(number)
         stage, process = (frozen.user_attrs[name] for name in ("stage", TAKEN_UP))
-        trial = Trial(len(self.trials), stage, record, process, **place)
+        position = len(self.trials)
+        trial = Trial(number, stage, record, process, position=position, **place)
         fields = json.loads(json.dumps(trial.data(), allow_nan=False))
         del fields["knobs"], fields["trial"]
         state, value = _state(trial, self.about.get("objective", ""))
@@ -158,7 +156,6 @@ class Study:
             )
             self.optuna.tell(number, value, state=state)
         self.trials.append(trial)
-        self.optuna_numbers.append(number)
         return trial
 
     def lose(self, number: int) -> None:
@@ -218,7 +215,7 @@ def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Stu
             space.point(trial.record.knobs)
         except KeyError as error:
             what = f"no setting of this search ({error}); remove the study"
-            where = f"{study.place}: trial {trial.number + 1}"
+            where = f"{study.place}: trial {trial.number}"
             raise BadStudy(f"{where}: {what}") from None
     return study
 
@@ -236,7 +233,7 @@ def look(
     if study is None:
         hint = "" if url else "; one that lies in a database needs --storage URL"
         raise BadStudy(f"{without_password(place)}: no study of a search{hint}")
-    return _about(study), [trial for _, trial in _trials(study, place)]
+    return _about(study), _trials(study, place)
 
 
 def described(folder: str, url: str = "") -> dict[str, Any] | None:
@@ -295,33 +292,32 @@ def _about(study: optuna.Study) -> dict[str, Any]:
     return {**about, **(ended if isinstance(ended, dict) else {})}
 
 
-def _trials(study: optuna.Study, place: str) -> list[tuple[int, Trial]]:
-    """The trials that count, each with its number in Optuna."""
+def _trials(study: optuna.Study, place: str) -> list[Trial]:
+    """The trials that count."""
     with errors_of(place):
         every = study.get_trials(deepcopy=False)
-    return list(_counted(every, place))
+    trials = enumerate(_counted(every, place))
+    return [trial._replace(position=position) for position, trial in trials]
 
 
-def _counted(trials: Iterable[FrozenTrial], place: str) -> Iterator[tuple[int, Trial]]:
-    number = 0
+def _counted(trials: Iterable[FrozenTrial], place: str) -> Iterator[Trial]:
     for trial in trials:
         if not trial.state.is_finished() or trial.system_attrs.get(STALE):
             continue
         try:
-            yield trial.number, _trial(number, trial)
+            yield _trial(trial)
         except (BadRecord, TypeError, ValueError) as error:
             where = f"{without_password(place)}: trial {trial.number}"
             raise BadStudy(f"{where}: no trial of a search ({error})") from None
-        number += 1
 
 
-def _trial(number: int, trial: FrozenTrial) -> Trial:
+def _trial(trial: FrozenTrial) -> Trial:
     stage, process = trial.user_attrs.get("stage"), trial.user_attrs.get(TAKEN_UP, 0)
     if stage not in STAGES or type(process) is not int:
         raise BadRecord(f"no stage {stage!r}")
     knobs = {key: value for key, value in trial.params.items() if value is not None}
     # as text: it leaves out NaN and numbers that no record holds
-    return parse_trial(number, json.dumps({"knobs": knobs, **trial.user_attrs}))
+    return parse_trial(trial.number, json.dumps({"knobs": knobs, **trial.user_attrs}))
 
 
 def _state(trial: Trial, objective: str) -> tuple[TrialState, float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fp8tune.search.duration import show_duration, typed
@@ -99,10 +99,15 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
+def listed(what: str, numbers: Sequence[int]) -> str:
+    """Return ``trial 3``, ``trials 3 and 7``, ``trials 3, 7 and 8``."""
+    *first, last = map(str, numbers)
+    return f"{what}s {', '.join(first)} and {last}" if first else f"{what} {last}"
+
+
 def _pairs(facts: Facts) -> str:
-    pairs, out = facts["pairs"], facts.get("outliers", 0)
-    count = f"{pairs or 'no'} pair{'s' * (pairs > 1)} of runs"
-    return count + f", {out} left out as outlier{'s' * (out > 1)}" * bool(out)
+    pairs = facts["pairs"]
+    return f"{pairs or 'no'} pair{'s' * (pairs > 1)} of runs"
 
 
 def _speeds(facts: Facts) -> str:
@@ -178,13 +183,12 @@ def _fp8_at(facts: Facts) -> str:
 
 
 def _fp8_compared(facts: Facts, verdict: str = "FP8 vs bf16") -> str:
-    """Return FP8's gain over bf16, which may be at a batch of its own."""
-    fp8, bf16 = facts["fp8"], facts["bf16"]
-    other = {key for key in {*fp8, *bf16} if fp8.get(key) != bf16.get(key)}
-    best = f" at its best ({setting(bf16)})" if len(other) > 1 else ""
+    """Return FP8's gain over bf16, and the bf16 setting where other knobs differ."""
+    differs = facts["bf16_differs"]
+    own = f" with {setting(differs)}" if differs else ""
     gain = change(facts["gain"], unit(facts["objective"]))
     speed = show_value(facts["bf16_baseline"].value, facts["objective"])
-    return f"{verdict}{_fp8_at(facts)}: {gain}, bf16{best} reaches {speed}"
+    return f"{verdict}{_fp8_at(facts)}: {gain}, bf16 reaches {speed}{own}"
 
 
 def _fp8_alike(facts: Facts) -> str:
@@ -209,9 +213,29 @@ def _extrapolated(facts: Facts) -> str:
 
 
 def _no_trial_ended(facts: Facts) -> str:
-    ended = f"no trial ended within {show_duration(facts['budget_s'])}"
-    small = ", or rehearse a model of the size of configs/rehearsal_cpu.toml"
-    return f"{ended}; give a larger --budget{small if facts['rehearsal'] else ''}"
+    ended = f"no trial ended within {show_duration(facts['within_s'])}"
+    small = "; or rehearse a model of the size of configs/rehearsal_cpu.toml"
+    longer = _next(facts, "gives one twice as long or more")
+    return f"{ended}{longer}{small if facts['rehearsal'] else ''}"
+
+
+def _pairs_left_out(facts: Facts) -> str:
+    of = " and ".join(map(setting, facts["settings"]))
+    parts = []
+    if outliers := facts["outliers"]:
+        far = "more than 3 standard deviations from their median"
+        parts.append(f"{outliers} of {counted(facts['pairs'], 'pair')}, {far}")
+    if earlier := facts["earlier"]:
+        early = "under a smaller budget, at another time"
+        parts.append(f"{counted(earlier, 'pair')} that ran {early}")
+    return f"left out of the comparison of {of}: {'; '.join(parts)}"
+
+
+def _too_little_memory(facts: Facts) -> str:
+    settings = facts["settings"]
+    shown = [f"{setting(each['setting'])} ({each['why']})" for each in settings[:3]]
+    more = [f"and {len(settings) - 3} more"] * (len(settings) > 3)
+    return f"too little memory: {'; '.join(shown + more)}"
 
 
 def _options(facts: Facts) -> str:
@@ -265,6 +289,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "untested-memory": (
         "other settings may be faster, but are likely to run out of memory, as many did"
     ),
+    "pairs-left-out": _pairs_left_out,
     # what else speaks for or against a setting
     "wrong-data": lambda facts: (
         f"ended, as no trial can train on the data of [data]: {facts['why']}"
@@ -275,6 +300,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "memory-shortage": lambda facts: (
         f"your config leaves too little memory for a long run: {facts['why']}"
     ),
+    "too-little-memory": _too_little_memory,
     "baseline-unreliable": lambda facts: (
         f"your config ran once and failed in another run: {FAILURES[facts['outcome']]}"
     ),
@@ -343,8 +369,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "after you fix the machine, run the same command again: it retries your config"
     ),
     "failed-before": lambda facts: (
-        f"{counted(facts['count'], 'setting')} failed before; a larger --budget may "
-        "retry them"
+        f"{counted(facts['count'], 'setting')} failed before"
+        f"{_next(facts, 'may retry them') or '; a larger --budget may retry them'}"
     ),
 }
 """What each code says."""

@@ -16,6 +16,10 @@ confirmation at its end, or to compare what FP8 and bf16 learn."""
 class Trial(NamedTuple):
     """A record with its place in the study.
 
+    ``number`` is the trial's number in Optuna, from 0, by which it is shown; a lost
+    trial leaves a gap. ``position`` counts the trials before it that ended: runs are
+    near each other by it, so that a lost trial changes no decision.
+
     ``process`` counts the processes that had taken the study up before the one that ran
     the trial. A trial that took all the time that was left and did not end is
     ``cut_off``: it tells nothing of its setting. ``budget_s`` is the budget [s] of the
@@ -31,6 +35,7 @@ class Trial(NamedTuple):
     cut_off: bool = False
     budget_s: float = math.inf
     searched_all: bool | None = None
+    position: int = 0
 
     @property
     def is_of_budget(self) -> bool:
@@ -40,7 +45,7 @@ class Trial(NamedTuple):
     def data(self) -> dict[str, Any]:
         """Return the trial's JSON object: its record and its place in the study."""
         fields = self._asdict()
-        del fields["record"], fields["number"]
+        del fields["record"], fields["number"], fields["position"]
         place = {
             name: value
             for name, value in fields.items()
@@ -70,6 +75,7 @@ def trial_from_data(number: int, fields: dict[str, Any]) -> Trial:
         cut_off is True,
         float(budget) if plain else math.inf,
         searched_all if isinstance(searched_all, bool) else None,
+        position=number,
     )
 
 

@@ -161,7 +161,7 @@ def test_frontier(whole, settings, front):
 def test_every_trial(whole):
     table = trial_table(whole)
     assert table.rows[0] == (
-        "3",
+        "2",
         "search",
         "batch 4, AC full, compiled, FP8",
         "ok",

@@ -64,7 +64,7 @@ def test_a_study_that_runs(folder, fp8tune, tmp_path):
     assert fp8tune("report", "a-1").code == 0
     assert journal.read_bytes() == cut
     page = (tmp_path / folder / "report.html").read_text()
-    assert f"as of trial {len(WHOLE) - 1}." in page
+    assert f"as of {len(WHOLE) - 1} trials." in page
     assert "The search was cut off before its end. The answer may" in page
 
 

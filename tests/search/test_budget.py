@@ -182,17 +182,35 @@ def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
 def advised(known):
     """What is found beyond that no trial succeeded."""
     plan = Plan(read_config("a.toml", CONFIG.encode(), Target()), SPACE, GIVEN)
-    found = with_config(decide(history_of(known), 1.0), plan, known, 30.0)
+    found = with_config(decide(history_of(known), 1.0), plan, known)
     return [(f.code, dict(f.facts)) for f in found.findings[1:]]
 
 
-MORE_TIME = ("no-trial-ended", {"budget_s": 30.0, "rehearsal": False})
+def more_time(within, budget):
+    facts = {"within_s": within, "budget_s": budget, "rehearsal": False}
+    return "no-trial-ended", facts
 
 
 def test_where_no_trial_ended_more_time_is_advised():
     search, _, _ = searched(budget=30.0)
     cut = ("failed-trials", {"how": "cut-off", "count": 1})
-    assert advised(search.study.trials) == [cut, MORE_TIME]
+    assert advised(search.study.trials) == [cut, more_time(30.0, 60.0)]
+
+
+@pytest.mark.parametrize(
+    ("budget", "within", "advice"),
+    [
+        (200.0, 200.0, 1200.0),  # a third of it is for the first trial
+        (7200.0, 1800.0, 29100.0),  # then an eighth; the second was given up at 30 min
+    ],
+)
+def test_a_budget_that_gives_the_first_trial_twice_the_time(budget, within, advice):
+    slow = [record._replace(cost_s=1e6) for record in RECORDS]
+    search, _, _ = searched(slow, budget=budget)
+    assert advised(search.study.trials)[-1] == more_time(within, advice)
+    longest = search.study.trials[-1].record.cost_s
+    again, _, _ = searched(slow, budget=advice)
+    assert again.study.trials[0].record.cost_s >= 2 * longest
 
 
 def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
@@ -201,7 +219,7 @@ def test_what_the_last_of_several_processes_was_cut_off_by_is_advised():
         ("baseline", ran(GIVEN, outcome="compile")),
         ("baseline", ran(GIVEN, outcome="compile", more=late)),
     )
-    assert advised(tried)[-1] == MORE_TIME
+    assert advised(tried)[-1] == more_time(30.0, 180.0)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_whole_reason():
         "peak memory 80.7 of 139.8 GiB; runner-up: batch_size = 4, "
         "-20.0 % (-21.0 to -19.0)",
         "H200, torch 2.13, torchao 0.18.0",
-        "study a-1, trial 9 of 9, for 16 GPUs",
+        "from trials 5 and 8 of study a-1, for 16 GPUs",
     ]
 
 

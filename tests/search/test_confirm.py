@@ -37,7 +37,7 @@ def order(found, speeds, most=40):
         asked.append(point)
         values = speeds[point]
         record = values[turn % len(values)]
-        tried += [t._replace(number=len(tried)) for t in trials(("confirm", record))]
+        tried += [t._replace(position=len(tried)) for t in trials(("confirm", record))]
     raise AssertionError("it never ends")
 
 

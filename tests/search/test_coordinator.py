@@ -20,6 +20,7 @@ from tests.search.tries import (
     InOrder,
     ran,
     space_of,
+    without_numbers,
 )
 
 BEST_BF16 = (2, 1, 1, 0)
@@ -193,8 +194,8 @@ def test_a_search_goes_on_where_it_was_killed(kept):
     found = run(whole)
     resumed = Study(SPACE)
     resumed.trials = whole.trials[:kept]
-    assert run(resumed) == found
-    assert resumed.trials == whole.trials
+    assert run(resumed)._replace(numbers=()) == found._replace(numbers=())
+    assert without_numbers(resumed.trials) == without_numbers(whole.trials)
 
 
 def resumed(study, budget, records=RECORDS, points=(OTHER, BEST)):

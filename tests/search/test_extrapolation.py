@@ -46,7 +46,8 @@ def known(error):
 def test_it_is_said_wherever_the_figure_is(plan, error, short, whole):
     tried = known(error)
     found = decide(history_of(tried), 120.0)
-    line = progress(Event(PlannedTrial(BEST, "search", "gain"), tried[1], 60.0), plan)
+    planned = PlannedTrial(BEST, "search", "gain")
+    line = progress(Event(1, planned, tried[1], 60.0), plan)
     assert line.strip() == short
     assert whole in closing(found, plan, "")
     assert as_json(found, plan, "", "s")["extrapolated"] == {

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.search.replayed import RECORDS, answered
-from tests.search.tries import PRECISION
+from tests.search.tries import AC, BATCH, COMPILE, PRECISION, ran
 
 
 def findings(said):
@@ -66,3 +66,39 @@ def test_bf16_that_is_more_efficient_comes_first(replay):
     ]
     gains = [f["gain"]["value"] for f in said["findings"][:3]]
     assert gains == pytest.approx([0.625, 1.2, 1.25])
+
+
+@pytest.mark.parametrize(
+    ("allow", "gain", "differs", "speed"),
+    [
+        ((), 15 / 12.5, {BATCH: 2}, "12,500 with batch_size = 2"),
+        (
+            ("--allow", "precision"),
+            15 / 13.5,
+            {BATCH: 2, AC: "full"},
+            "13,500 with batch_size = 2, activation_checkpointing = full",
+        ),
+    ],
+)
+def test_fp8_is_compared_with_the_fastest_bf16_that_ran(
+    replay, allow, gain, differs, speed
+):
+    """Which is named where it is not the chosen setting in bf16."""
+    fp8 = {(1, 1): 10_000, (2, 1): 11_000, (1, 0): 14_000, (2, 0): 15_000}
+    bf16 = {(1, 1): 13_500, (2, 1): 9_000, (1, 0): 12_500, (2, 0): 12_000}
+    _, said = answered(
+        replay,
+        [
+            ran((batch, ac, 1, precision), rate)
+            for precision, rates in ((1, fp8), (0, bf16))
+            for (batch, ac), rate in rates.items()
+        ],
+        *allow,
+    )
+    finding = next(f for f in said["findings"] if f["code"] == "fp8-faster-than-bf16")
+    chosen = {BATCH: 4, AC: "none", COMPILE: True, PRECISION: "fp8"}
+    assert said["knobs"] == said["fp8_gain_of"]["fp8"] == chosen
+    assert said["fp8_gain_of"]["bf16"] == {**chosen, PRECISION: "bf16", **differs}
+    assert said["fp8_gain"] == finding["gain"]["value"] == pytest.approx(gain)
+    assert finding["bf16_differs"] == differs
+    assert finding["message"].endswith(f", bf16 reaches {speed}")

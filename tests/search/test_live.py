@@ -34,6 +34,8 @@ TRIALS = trials(
     ("search", ran(BEST, 15_000, peak_gib=35.0)),
     ("confirm", ran(BEST, 14_900)),
 )
+BASELINE = PlannedTrial(GIVEN, "baseline", "baseline")
+CONFIRMATION = PlannedTrial(GIVEN, "confirm", "confirmation run")
 
 
 @pytest.fixture
@@ -57,18 +59,18 @@ def drawn(board, width=100, height=40):
 def test_the_whole_table(plan):
     clock = iter([0.0, 10.0, *[52.0] * 9])
     board = Board(plan, study_of(TRIALS), lambda: next(clock))
-    board.take(Event(PlannedTrial(GIVEN, "confirm", "confirmation run"), None, 3600.0))
+    board.take(Event(7, CONFIRMATION, None, 3600.0))
     board.hear({"stage": "first_step"})
     board.hear({"step": 3, "ms": 1.0})
     lines = [" ".join(line.split()) for line in drawn(board)]
     assert lines == [
         "setting tokens/s memory vs baseline time",
-        "1 your config 10,000 20.0/79 GiB baseline 60 s",
-        "2 mixed_precision = bf16 9,000 20.0 GiB -10.0 % 60 s",
-        "3 activation_checkpointing = none out of memory 30 s",
-        "4 batch_size = 4 15,000 35.0 GiB +50.0 % 60 s",
-        "5 batch_size = 4 (confirm) 14,900 60 s",
-        "6 your config step 3 42 s",
+        "0 your config 10,000 20.0/79 GiB baseline 60 s",
+        "1 mixed_precision = bf16 9,000 20.0 GiB -10.0 % 60 s",
+        "2 activation_checkpointing = none out of memory 30 s",
+        "3 batch_size = 4 15,000 35.0 GiB +50.0 % 60 s",
+        "4 batch_size = 4 (confirm) 14,900 60 s",
+        "7 your config step 3 42 s",
         "best so far: batch_size = 4, 15,000 tokens/s, +50.0 %",
         "59 min left; trying: confirmation run",
     ]
@@ -77,7 +79,7 @@ def test_the_whole_table(plan):
 @pytest.mark.parametrize("stage", ["convert", "compile"])
 def test_the_stage_of_the_running_trial_is_shown(plan, stage):
     board = Board(plan, study_of(TRIALS))
-    board.take(Event(PlannedTrial(GIVEN, "confirm", "confirmation run"), None, 3600.0))
+    board.take(Event(7, CONFIRMATION, None, 3600.0))
     board.hear({"stage": stage})
     assert any(f"your config {stage} " in " ".join(x.split()) for x in drawn(board))
 
@@ -122,9 +124,9 @@ def test_the_table_by_tokens_per_joule(plan):
     lines = [" ".join(line.split()) for line in drawn(board)]
     assert lines[:5] == [
         "setting tokens/J memory vs baseline time",
-        "1 your config 20.0 baseline 60 s",
-        "2 batch_size = 4 10.0 -50.0 % 60 s",
-        "3 activation_checkpointing = none watts unknown 60 s",
+        "0 your config 20.0 baseline 60 s",
+        "1 batch_size = 4 10.0 -50.0 % 60 s",
+        "2 activation_checkpointing = none watts unknown 60 s",
         "best so far: your config, 20.0 tokens/J",
     ]
 
@@ -152,11 +154,9 @@ def test_plain_lines_without_a_terminal(
     study = Study(SPACE)
     with display(plan, study, out) as watch:
         watch.line({"stage": "import"})
-        watch.event(Event(PlannedTrial(GIVEN, "baseline", "your config"), None, 60.0))
+        watch.event(Event(0, BASELINE, None, 60.0))
         for _ in range(2):  # what is noted once is not noted again
-            watch.event(
-                Event(PlannedTrial(GIVEN, "baseline", "your config"), trial, 60.0)
-            )
+            watch.event(Event(0, BASELINE, trial, 60.0))
     assert len(out.getvalue().splitlines()) == lines
     assert capsys.readouterr().err.splitlines() == [
         "note: on the GPU besides: python (pid 7, 1.0 GiB); figures may be low",
@@ -167,7 +167,7 @@ def test_plain_lines_without_a_terminal(
 
 def test_plain_lines_tell_the_tokens_per_joule(plan, tmp_path):
     out = io.StringIO()
-    event = Event(PlannedTrial(GIVEN, "baseline", "your config"), None, 60.0)
+    event = Event(0, BASELINE, None, 60.0)
     (known,) = trials(("baseline", ran(GIVEN, 10_000, more={"tokens_per_joule": 20.0})))
     with display(plan, Study(SPACE), out, "tokens-per-joule") as watch:
         watch.event(event._replace(trial=known))

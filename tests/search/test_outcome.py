@@ -6,15 +6,17 @@ import pytest
 
 from fp8tune.search.history import History
 from fp8tune.search.outcome import Ending, decide, failure
-from fp8tune.search.wording import MESSAGES
+from fp8tune.search.wording import MESSAGES, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
 from tests.search.tries import (
+    BATCH,
     BEST,
     BF16,
     GIVEN,
     KNOBS,
     OTHER,
+    PRECISION,
     SPACE,
     confirmed,
     history,
@@ -61,10 +63,10 @@ def test_the_whole_answer():
         2,
         (BEST, best),
     )
-    assert (found.runner_up, found.pairs, found.outliers) == (GIVEN, 2, 0)
+    assert (found.runner_up, found.pairs) == (GIVEN, 2)
     assert found.record == ran(BEST, 120)
     assert (found.trials, found.oom_trials, found.seconds) == (10, 1, 99.0)
-    assert codes(found) == ["faster", "fp8-faster-than-bf16"]
+    assert codes(found) == ["faster", "too-little-memory", "fp8-faster-than-bf16"]
 
 
 @pytest.mark.parametrize(
@@ -279,6 +281,7 @@ def test_a_gain_is_of_runs_of_the_same_time():
     found = decide(history(*known, ("confirm", ran(GIVEN, 50))), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
     assert (found.speed.chosen.value, found.speed.baseline.value) == (105, 100)
+    assert found.numbers == (1,)
     assert found.speed.gain == (pytest.approx(1.05), *NONE)
 
 
@@ -297,10 +300,39 @@ def test_one_bad_run_hides_no_gain():
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 102))
     found = decide(history(*known, *confirmed(*turns)), 1.0)
     assert (found.chosen, found.verdict) == (BEST, "faster")
-    assert (found.pairs, found.outliers) == (7, 1)
+    assert found.pairs == 7
+    assert found.find("pairs-left-out").facts == {
+        "outliers": 1,
+        "pairs": 8,
+        "earlier": 0,
+        "settings": [{BATCH: 4}, {}],
+    }
+    assert found.numbers == (3, 5, 7, 11, 13, 15, 17)  # 9 is the bad run
     assert found.speed.gain.value == pytest.approx(1.02, abs=0.002)
     assert found.speed.chosen.value == pytest.approx(102, abs=0.2)
     assert found.speed.gain.high - found.speed.gain.low < 0.024
+
+
+def test_every_pair_that_does_not_count_is_said():
+    """Of a config that stays and of FP8 vs bf16 too, and what ran before a resume."""
+    turns = [
+        ("confirm", ran(point, speed, more={"budget_s": budget}))
+        for budget, shares in ((600.0, [1]), (7200.0, [0.9, 1, 1, 1, 1, 1, 1]))
+        for share in shares
+        for point, speed in ((GIVEN, 100), (BEST, 95 * share), (BF16, 80 * share))
+    ]
+    known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 95))
+    found = decide(history_of(trials(*known, *turns)), 1.0)
+    left_out = [f for f in found.findings if f.code == "pairs-left-out"]
+    assert [f.facts for f in left_out] == [
+        {"outliers": 1, "pairs": pairs, "earlier": 1, "settings": [{}, other]}
+        for pairs, other in ((7, {BATCH: 4}), (6, {PRECISION: "bf16"}))
+    ]
+    assert message(left_out[0]) == (
+        "left out of the comparison of your config and batch_size = 4: 1 of 7 pairs, "
+        "more than 3 standard deviations from their median; 1 pair that ran under a "
+        "smaller budget, at another time"
+    )
 
 
 @pytest.mark.parametrize(

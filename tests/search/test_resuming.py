@@ -1,6 +1,7 @@
 """Searches that find a study: finished, damaged, cut off, killed."""
 
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,10 @@ from tests.search.tries import (
     AC,
     BATCH,
     COMPILE,
+    without_numbers,
 )
+
+MEASURED_IN = re.compile("from trials? [0-9, and]+ of")
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +37,14 @@ def big():
 
 
 def trials_of(study):
-    """The trials of a folder, where a search got as far as its study."""
-    return look(str(study))[1] if described(str(study)) else []
+    """The trials of a folder without their numbers, which count the lost ones too."""
+    return without_numbers(look(str(study))[1] if described(str(study)) else [])
+
+
+def comparable(answer):
+    """An answer without the numbers of trials."""
+    code, said = answer
+    return code, said | {"chosen_trials": len(said["chosen_trials"])}
 
 
 def test_a_finished_study_answers_at_once(replay, big, tmp_path):
@@ -84,7 +94,7 @@ def test_a_study_with_a_setting_that_is_none(replay, tmp_path):
     path.write_text(text)
     done = replay()
     assert (done.code, done.out) == (2, "")
-    assert "study.journal: trial 1: no setting of this search" in done.err
+    assert "study.journal: trial 0: no setting of this search" in done.err
     assert done.err.count("\n") == 1
     assert path.read_text() == text
 
@@ -93,22 +103,23 @@ def test_a_study_that_was_cut_off_anywhere_ends_with_the_same_answer(
     replay, big, tmp_path
 ):
     records, config = big
-    first = answered(replay, records, config=config)
+    first = comparable(answered(replay, records, config=config))
     (study,) = (tmp_path / ".fp8tune").iterdir()
     whole, trials = (study / "study.journal").read_bytes(), trials_of(study)
     draw = random.Random(1)
     for cut in [0, 1, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(12))]:
         (study / "study.journal").write_bytes(whole[:cut])
-        assert answered(replay, records, config=config) == first
+        again = answered(replay, records, config=config)
+        assert comparable(again) == first
         assert trials_of(study) == trials
     shutil.rmtree(study)
-    assert answered(replay, records, config=config) == first
+    assert comparable(answered(replay, records, config=config)) == first
 
 
 def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypatch):
     records, config = big
-    expected = answered(replay, records, config=config)
-    tuned = (tmp_path / "a.tuned.toml").read_bytes()
+    expected = comparable(answered(replay, records, config=config))
+    tuned = MEASURED_IN.sub("", (tmp_path / "a.tuned.toml").read_text())
     (study,) = (tmp_path / ".fp8tune").iterdir()
     whole = trials_of(study)
     shutil.rmtree(study)
@@ -134,6 +145,6 @@ def test_a_search_that_is_killed_again_and_again(replay, big, tmp_path, monkeypa
         if known == whole:  # it was done: once more
             shutil.rmtree(study)
             known = []
-    assert answered(replay, records, config=config) == expected
+    assert comparable(answered(replay, records, config=config)) == expected
     assert trials_of(study) == whole
-    assert (tmp_path / "a.tuned.toml").read_bytes() == tuned
+    assert MEASURED_IN.sub("", (tmp_path / "a.tuned.toml").read_text()) == tuned

@@ -93,7 +93,7 @@ def test_no_journal(tmp_path, text):
 def test_a_trial_of_another_search(tmp_path):
     folder = study(tmp_path / "s", [])
     Study(Space([Knob("x", (1, 2))]), folder).add("search", Record({"x": 1}, "oom"))
-    with pytest.raises(BadStudy, match=r"study\.journal: trial 1: no knob or value"):
+    with pytest.raises(BadStudy, match=r"study\.journal: trial 0: no knob or value"):
         load_study(folder)
 
 

@@ -25,6 +25,6 @@ def test_a_gpu_that_is_slow_for_a_few_trials_makes_nothing_faster(begins, lasts)
         stage, point = stages.pop(0) if stages else ("confirm", point)
         more = {"searched_all": True} if stage == "confirm" else {}
         record = but(now(point), **more)
-        tried += [t._replace(number=len(tried)) for t in trials((stage, record))]
+        tried += [t._replace(position=len(tried)) for t in trials((stage, record))]
         assert len(tried) < 60
     assert decide(history_of(tried), 1.0).verdict == "same"

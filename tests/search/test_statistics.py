@@ -301,7 +301,8 @@ def runs_to_the_end(more):
     while points and len(known) < 60:
         record = many(points[0], *speeds.get(points[0], (0.03, 7_000)))
         stage = "search" if len(known) < len(speeds) else "confirm"
-        known.append(Trial(len(known), stage, but(record, **more)))
+        place = len(known)
+        known.append(Trial(place, stage, but(record, **more), position=place))
         points = points[1:] or list(filter(None, [again(history_of(known))]))
     return len(known)
 

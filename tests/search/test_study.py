@@ -331,7 +331,10 @@ def test_a_trial_that_was_interrupted_never_counts(tmp_path):
         ("FAIL", "launch"),
         ("FAIL", "launch"),
     ]
-    assert again.add("search", ran(OTHER)).number == len(TRIALS)
+    added = again.add("search", ran(OTHER))
+    assert (added.number, added.position) == (len(TRIALS) + 3, len(TRIALS))
+    assert look(str(tmp_path / "s"))[1] == [*TRIALS, added]
+    assert added.data()["trial"] == added.number
 
 
 @pytest.mark.parametrize(

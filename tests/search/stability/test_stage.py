@@ -21,6 +21,7 @@ from tests.search.tries import (
     InOrder,
     ran,
     space_of,
+    without_numbers,
 )
 
 STEP_MS = (500.0,) * 5
@@ -113,7 +114,7 @@ def space_point(trial):
 
 def test_speeds_are_those_of_a_search_without_it():
     with_it, without = searched()[0], searched(conditions=None)[0]
-    names = ("chosen", "verdict", "speed", "record", "number")
+    names = ("chosen", "verdict", "speed", "record", "numbers")
     for name in names:
         assert getattr(with_it, name) == getattr(without, name), name
     assert without.stability == {}
@@ -162,8 +163,9 @@ def test_a_search_goes_on_where_it_was_killed(uncut, kept):
     found, whole = uncut
     resumed = Study(SPACE)
     resumed.trials = whole.trials[:kept]
-    assert searched(study=resumed)[0] == found
-    assert resumed.trials == whole.trials
+    again = searched(study=resumed)[0]
+    assert again._replace(numbers=()) == found._replace(numbers=())
+    assert without_numbers(resumed.trials) == without_numbers(whole.trials)
 
 
 def test_divergence_rejects_the_candidate_and_all_that_learn_as_it_does():
