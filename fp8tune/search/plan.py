@@ -53,6 +53,12 @@ class Plan(NamedTuple):
     baseline: Point
     notes: tuple[str, ...] = ()
 
+    @property
+    def free_keys(self) -> set[str]:
+        """The keys that the search may change, gradient accumulation among them."""
+        free = {knob.key for knob in self.space.knobs if not knob.frozen}
+        return {*free, self.config.trainer.schema.job.get("grad_accum", "")}
+
     def about(self, **more: Any) -> dict[str, Any]:
         """Return what tells two searches apart, as their studies keep it.
 
