@@ -95,7 +95,7 @@ def _memory(outcome: Outcome) -> Iterator[str]:
 
 def _runner_up(plan: Plan, outcome: Outcome) -> Iterator[str]:
     if outcome.runner_up is not None and outcome.chosen != plan.baseline:
-        gain = outcome.runner_up_gain if outcome.is_conclusive else None
+        gain = None if outcome.find("inconclusive") else outcome.runner_up_gain
         slower = f", {change(gain)}" if gain else ""
         yield f"runner-up: {describe(plan, outcome.runner_up)}{slower}"
 

@@ -332,11 +332,12 @@ def _findings(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
         yield Finding("fp8-may-diverge", {"text": doubt})
     if outcome.rejected and outcome.chosen is not None:
         yield Finding("fp8-rejected")
-    fp8 = list(_fp8(case))
+    doubts = list(_doubts(case))
+    fp8 = list(_fp8(case, names_budget=not doubts))
     first = [each for each in fp8 if each.code in DOES_NOT_PAY]
     yield from first
     yield _verdict(case)
-    yield from _doubts(case)
+    yield from doubts
     yield from _caveats(case, trials)
     yield from (each for each in fp8 if each not in first)
     yield from _otherwise(case)
@@ -348,8 +349,11 @@ DOES_NOT_PAY = ("fp8-slower-than-bf16", "fp8-as-fast-as-bf16")
 """Findings that begin an answer: the FP8 that was asked for does not pay."""
 
 
-def _fp8(case: _Case) -> Iterator[Finding]:
-    """Yield how FP8 compares with bf16, in the objective and in tokens/s."""
+def _fp8(case: _Case, *, names_budget: bool) -> Iterator[Finding]:
+    """Yield how FP8 compares with bf16, in the objective and in tokens/s.
+
+    ``names_budget``: no other finding says which budget would settle more.
+    """
     outcome = case.outcome
     objectives = [(outcome.measured, outcome.objective)]
     if outcome.objective != SPEED:
@@ -371,7 +375,7 @@ def _fp8(case: _Case) -> Iterator[Finding]:
             "bf16": case.changes(measured.pair.bf16),
             "at": _place(case, measured.pair),
         }
-        if code == "fp8-inconclusive" and outcome.is_conclusive:
+        if code == "fp8-inconclusive" and names_budget:
             facts |= _budget(outcome)
         yield Finding(code, facts)
 

@@ -234,9 +234,12 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "same": lambda facts: _compared(facts, "same"),
     "inconclusive": _inconclusive,
     "baseline-failed": lambda facts: (
-        f"{_chosen(facts)}; your config failed: {FAILURES[facts['outcome']]}"
+        f"your config failed: {FAILURES[facts['outcome']]}; the chosen setting "
+        f"reaches {_chosen(facts)}"
     ),
-    "baseline-not-measured": lambda facts: f"{_chosen(facts)}; your config did not run",
+    "baseline-not-measured": lambda facts: (
+        f"your config did not run; the chosen setting reaches {_chosen(facts)}"
+    ),
     "baseline-best": _baseline_best,
     "baseline-kept": _baseline_kept,
     "no-other-setting-ran": lambda facts: (

@@ -241,7 +241,7 @@ STAYS = [("baseline", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
         (WHOLE[:3], "Inconclusive (no pair of runs): 100 -> 152 tokens/s"),
         (
             [("baseline", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
-            "50 tokens/s; your config failed: out of memory",
+            "Your config failed: out of memory; the chosen setting reaches 50 tokens/s",
         ),
     ],
 )
