@@ -19,7 +19,6 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search.comments import choices, summary
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
@@ -43,7 +42,6 @@ from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
 from fp8tune.search.wording import FAILURES, change, describe, message, messages
-from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, timed
 
@@ -192,17 +190,6 @@ class Report:
         is_open = not self.outcome.is_conclusive or self.output is None
         next_step = self.outcome.ending.next_step
         return bool(next_step) and is_open and not self.fp8_diverges
-
-    @property
-    def changes(self) -> Sequence[Choice]:
-        """The keys that the tuned config changes."""
-        return choices(self.plan, self.outcome)
-
-    @property
-    def comment(self) -> Sequence[str]:
-        """What the tuned config says of the search, the verdict first."""
-        kind = "replay" if self.is_replay else "study"
-        return summary(self.plan, self.outcome, f"{kind} {self.study.name}")
 
     def with_role(self, role: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
