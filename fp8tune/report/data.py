@@ -318,7 +318,11 @@ def _on_one_scale(
 
     The machine may have changed between the search and the confirmation. A setting
     that was only measured before it is scaled by how the chosen one has changed since.
+    In a rehearsal each setting keeps what its own runs measured: runs on a CPU differ
+    too much for such a scale.
     """
+    if history.is_rehearsal:
+        chosen = None
     before = history.searched_speeds
     mine = decided.get(chosen) if chosen else None
     scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
