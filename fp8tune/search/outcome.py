@@ -23,7 +23,7 @@ from fp8tune.search.choice import (
 from fp8tune.search.extrapolation import extrapolation
 from fp8tune.search.history import History
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
-from fp8tune.search.plan import Plan, rows_per_step, warmup_key
+from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step, warmup_key
 from fp8tune.search.retries import last_process, retries_all
 from fp8tune.search.stability import findings as losses
 from fp8tune.search.stability.findings import Stability
@@ -511,11 +511,22 @@ def _config_findings(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
         )
         if same and outcome.baseline_outcome == "nan":
             yield Finding("may-end-in-nan")
-        before = rows_per_step(plan.config.job, {})
-        after = rows_per_step(plan.config.job, space.values(chosen))
-        if before and after and before != after:
-            yield Finding("other-tokens-per-step", {"before": before, "after": after})
+        yield from _other_tokens(plan, space.values(chosen))
     yield from _learning(outcome, plan)
+
+
+def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:
+    """Yield that a setting changes the tokens of a step; the GPUs may be unknown."""
+    for unit, of_step in (
+        ("tokens", tokens_per_step),
+        ("sequences per rank", rows_per_step),
+    ):
+        before, after = of_step(plan.config.job, {}), of_step(plan.config.job, knobs)
+        if before and after:
+            if before != after:
+                facts = {"before": before, "after": after, "unit": unit}
+                yield Finding("other-tokens-per-step", facts)
+            return
 
 
 def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:

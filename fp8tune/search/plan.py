@@ -245,6 +245,14 @@ def rows_per_step(job: Job, knobs: dict[str, Any]) -> int:
         return 0
 
 
+def tokens_per_step(job: Job, knobs: dict[str, Any]) -> int:
+    """Return the tokens per optimizer step over all GPUs; 0 if unknown."""
+    try:
+        return int(job.keep_tokens(knobs)["step.tokens"])
+    except (TypeError, Unknown):
+        return 0
+
+
 def why_synthetic_data(config: TrainConfig) -> str:
     """Say why trials train on synthetic data; ``""`` if they read the config's data.
 

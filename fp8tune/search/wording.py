@@ -288,8 +288,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "the config's loss ended in NaN, and this setting learns alike: watch it"
     ),
     "other-tokens-per-step": lambda facts: (
-        f"{facts['before']} -> {facts['after']} sequences per rank and optimizer step: "
-        "the learning rate and its schedule were not meant for that"
+        f"each optimizer step has {facts['after']:,} {facts['unit']}, not "
+        f"{facts['before']:,}: the learning rate and its schedule were set for those"
     ),
     # FP8 against bf16
     "fp8-faster-than-bf16": _fp8_compared,

@@ -260,12 +260,37 @@ def test_faults_everywhere(replay, seed, budget):
     assert said["knobs"][PRECISION] == "fp8"
 
 
-def test_a_step_of_other_tokens_is_said(replay):
-    config = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")
-    _, said = answered(replay, RECORDS, config=config)
-    finding = next(f for f in said["findings"] if f["code"] == "other-tokens-per-step")
-    assert (finding["before"], finding["after"]) == (2, 4)
-    assert "other-tokens-per-step" not in codes(answered(replay, RECORDS)[1])
+ONE_MICRO_BATCH = CONFIG.replace("grad_accum_steps = 8", "grad_accum_steps = 1")
+SHARDED = f"# fp8tune: gpu=h100 world-size=16\n{CONFIG}"
+OVER_TP = [
+    ran(GIVEN, speed)._replace(knobs={BATCH: 2, "distributed.tp": degree})
+    for degree, speed in ((1, 100), (2, 150))
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "config", "steps"),
+    [
+        (RECORDS, CONFIG, None),
+        (RECORDS, ONE_MICRO_BATCH, (2, 4, "sequences per rank")),
+        (OVER_TP, SHARDED.replace('fp8"', 'bf16"'), (524_288, 262_144, "tokens")),
+    ],
+)
+def test_a_step_of_other_tokens_is_said_in_the_file_too(
+    replay, tmp_path, records, config, steps
+):
+    """The batch is larger than a step, or tensor parallelism leaves fewer ranks."""
+    _, said = answered(replay, records, config=config)
+    known = {each["code"]: each for each in said["findings"]}
+    finding = known.get("other-tokens-per-step")
+    written = (tmp_path / "a.tuned.toml").read_text()
+    if steps is None:
+        assert finding is None
+        assert "each optimizer step has" not in written
+    else:
+        assert (finding["before"], finding["after"], finding["unit"]) == steps
+        line = f"each optimizer step has {steps[1]:,} {steps[2]}, not {steps[0]:,}: "
+        assert f"# fp8tune search: {line}" in written
 
 
 def test_knobs_that_only_some_records_name(replay, fp8tune):
