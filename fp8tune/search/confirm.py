@@ -37,7 +37,7 @@ def unconfirmed(history: History) -> Point | None:
     """Return the next point that the choice rests on; ``None`` if that is settled."""
     points = settings(history.before_confirmation)
     rival = overlooked(history, points)
-    if not points or (points == [history.baseline] and rival is None):
+    if points == [history.baseline] and rival is None:
         return None
     rivals = _rivals(history.before_confirmation)
     turns_with_bf16 = len(rivals) == 1 and points != rivals
@@ -214,9 +214,11 @@ def _doubtful(history: History) -> Point | None:
     if not ours or not confirmed or _lost(history, baseline):
         return None
     gain, same = history.measured_gap(ours[0], baseline), history.usual.same
-    confirmed = history.runs(ours[0]).confirmations
-    left = not confirmed and gain and verdict(gain, same) == "slower"
-    if left or (gain and settled(gain, same)):
+    slower = gain is not None and verdict(gain, same) == "slower"
+    if slower and not history.runs(ours[0]).confirmations:
+        return None
+    enough = slower or len(history.every_pair(ours[0], baseline)) >= ROUNDS
+    if gain and enough and settled(gain, same):
         return None
     return _alternate(history, ours[0], baseline, MOST)
 

@@ -60,9 +60,9 @@ def test_the_whole_answer(replay, tmp_path):
         "memory_shortage": [],
         "pairs": 2,
         "settings": {"tried": 3, "untried": 0},
-        "trials": 10,
+        "trials": 11,
         "oom_trials": 1,
-        "seconds": 570.0,
+        "seconds": 630.0,
         "output": "a.tuned.toml",
         "extrapolated": None,
         "synthetic_data": None,
@@ -81,7 +81,7 @@ def test_the_whole_answer(replay, tmp_path):
         "report.html",
         "lock",
     }
-    assert len((folder / "trials.jsonl").read_text().splitlines()) == 10
+    assert len((folder / "trials.jsonl").read_text().splitlines()) == 11
 
 
 def codes(said):
