@@ -31,10 +31,11 @@ FIRST, COUNT = 660_000, 60
 """Evaluation seeds; no tuning used them."""
 MINUTES = (20, 120)
 HEAD = (
-    "| budget [min] | n | median | mean | worst | below 0.9 | over after [min], median "
+    "| budget [min] | n | median | mean | worst | below 0.9 | with a verdict "
+    "| over after [min], median "
     "| out of memory, mean | most | trials, median |"
 )
-RULE = "| ---: " * 10 + "|"
+RULE = "| ---: " * 11 + "|"
 ESTIMATES = {"wrong by 25 % per cell": 0.25, "none": 0.0}
 
 
@@ -103,6 +104,7 @@ def line(rows: Sequence[dict[str, Any]]) -> str:
         f"{statistics.fmean(fractions):.3f}",
         f"{min(fractions):.3f}",
         str(sum(each < 0.9 for each in fractions)),
+        str(sum(row["verdict"] != "inconclusive" for row in rows)),
         f"{statistics.median(row['ended_after'] for row in rows):.1f}",
         f"{statistics.fmean(row['oom'] for row in rows):.2f}",
         str(max(row["oom"] for row in rows)),

@@ -18,7 +18,6 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search.comments import choices, summary
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
@@ -42,7 +41,6 @@ from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
 from fp8tune.search.wording import FAILURES, describe, message, messages
-from fp8tune.search.writeback import Choice
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial, timed
 
@@ -192,17 +190,6 @@ class Report:
         next_step = self.outcome.ending.next_step
         return bool(next_step) and is_open and not self.fp8_diverges
 
-    @property
-    def changes(self) -> Sequence[Choice]:
-        """The keys that the tuned config changes."""
-        return choices(self.plan, self.outcome)
-
-    @property
-    def comment(self) -> Sequence[str]:
-        """What the tuned config says of the search, the verdict first."""
-        kind = "replay" if self.is_replay else "study"
-        return summary(self.plan, self.outcome, f"{kind} {self.study.name}")
-
     def with_role(self, role: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
         return next((s for s in self.settings if role in s.roles), None)
@@ -330,7 +317,11 @@ def _on_one_scale(
 
     The machine may have changed between the search and the confirmation. A setting
     that was only measured before it is scaled by how the chosen one has changed since.
+    In a rehearsal each setting keeps what its own runs measured: runs on a CPU differ
+    too much for such a scale.
     """
+    if history.is_rehearsal:
+        chosen = None
     before = history.searched_speeds
     mine = decided.get(chosen) if chosen else None
     scale = mine.value / before[chosen].value if mine and chosen in before else 1.0

@@ -21,10 +21,17 @@ from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import clean
+from fp8tune.search.options import tuned
 from fp8tune.search.saved import load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.tuned_config import CannotPut, check_apart, check_place, is_same
-from fp8tune.search.writeback import CannotWrite, write_back
+from fp8tune.search.tuned_config import (
+    CannotPut,
+    check_apart,
+    check_place,
+    is_same,
+    tuned_bytes,
+)
+from fp8tune.search.writeback import CannotWrite
 from fp8tune.toml.diff import unified_diff
 
 NAME = "report.html"
@@ -135,13 +142,16 @@ def _finalize(value: Any) -> Any:
 
 def _diff(report: Report) -> tuple[list[DiffLine], str]:
     """Return the diff of the config, or why there is none."""
-    config = report.plan.config
-    if not report.changes:
-        return [], "Nothing: no other values are proposed."
+    config, study = report.plan.config, report.study.name
+    path = report.output or tuned(config.path)
     try:
-        after = write_back(config.data, report.changes, report.comment)
+        after = tuned_bytes(
+            report.plan, report.outcome, study, path, is_replay=report.is_replay
+        )
     except CannotWrite as error:
         return [], f"It cannot be written: {error}"
+    if not after:
+        return [], "Nothing: no other values are proposed."
     text = unified_diff(config.path, config.data, after)
     return list(_marked(text)), ""
 

@@ -155,12 +155,11 @@ def _best(history: History) -> tuple[Point | None, str]:
         return None, "inconclusive"
     if best[0] == baseline:
         return baseline, "same"
-    unfit = history.is_rejected(baseline) or history.runs(baseline).is_unfit
     gain = history.gap(best[0], baseline)
     if gain is None:
-        never_ran = unfit and history.speed(baseline) is None
-        return best[0], "faster" if never_ran else "inconclusive"
+        return best[0], "inconclusive"
     likely = verdict(gain, history.usual.same)
+    unfit = history.is_rejected(baseline) or history.runs(baseline).is_unfit
     if likely in ("same", "slower") and not unfit:
         return baseline, "same"
     known = is_enough(gain, len(history.pairs(best[0], baseline)))

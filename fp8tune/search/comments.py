@@ -95,7 +95,8 @@ def _memory(outcome: Outcome) -> Iterator[str]:
 
 
 def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
-    """Yield how FP8 learns compared with bf16."""
+    """Yield what changes the learning, and how FP8 learns compared with bf16."""
+    yield from messages(outcome.findings, "other-tokens-per-step")
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
     if outcome.learns and not outcome.find("fp8-may-diverge"):
         two = " (FP8 unties the embeddings: two models)" * is_untied(outcome, plan)

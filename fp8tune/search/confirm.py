@@ -1,8 +1,8 @@
 """Which settings are measured again at the end, and in what order.
 
-In fresh processes and in turn, so that what drifts hits all alike: the best settings,
-the user's own, and the best one's counterpart in bf16, or the fastest bf16 setting that
-ran, or the counterpart in FP8.
+In fresh processes and in turn, so that what drifts hits all alike: first the best
+settings and the baseline, until the verdict is settled; then the chosen one and its
+counterpart in bf16, then the fastest bf16 setting that ran, or the one in FP8.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ def unconfirmed(history: History) -> Point | None:
     """Return the next point that the choice rests on; ``None`` if that is settled."""
     points = settings(history.before_confirmation)
     rival = overlooked(history, points)
-    if not points or (points == [history.baseline] and rival is None):
+    if points == [history.baseline] and rival is None:
         return None
+    rivals = _rivals(history.before_confirmation)
+    turns_with_bf16 = len(rivals) == 1 and points != rivals
     return (
-        _in_turn(history, points)
+        _in_turn(history, rivals, 1 if turns_with_bf16 else ROUNDS)
         or _once_more(history, rival)
         or _passed_over(history, rival)
         or _doubtful(history)
@@ -48,20 +50,13 @@ def unconfirmed(history: History) -> Point | None:
     )
 
 
-def _in_turn(history: History, points: list[Point]) -> Point | None:
-    """The next of some points, the first of which has its counterpart among them.
+def _in_turn(history: History, points: list[Point], rounds: int) -> Point | None:
+    """The next of the settings that are compared, each so many times.
 
     Each turn in the same order: back again, a GPU that is slow for two or three trials
     would hit both runs of one and none of another, and nothing would show it.
     """
-    best = points[0]
-    for turn in range(ROUNDS):
-        in_bf16 = history.space.in_bf16(best) in points
-        if turn == 1 and in_bf16 and (probe := _bf16_probe(history, best)):
-            return probe
-        if turn == 1:
-            other = history.space.in_bf16(best)
-            points = [_fastest_bf16(history, p) if p == other else p for p in points]
+    for turn in range(rounds):
         for point in points:
             own = history.runs(point)
             if own.confirmations <= turn and not _lost(history, point):
@@ -70,7 +65,18 @@ def _in_turn(history: History, points: list[Point]) -> Point | None:
 
 
 def settings(history: History) -> list[Point]:
-    """Return the points to confirm after a search with these trials, by importance."""
+    """Return the points to confirm after a search with these trials, by importance.
+
+    The best one in the other precision comes last: the verdict does not need it.
+    """
+    points = _rivals(history)
+    if points and (other := _other_precision(history, points[0])):
+        return list(dict.fromkeys([*points, other]))
+    return points
+
+
+def _rivals(history: History) -> list[Point]:
+    """Return the best setting, the baseline, and what was about as fast."""
     best = history.ranked
     if not best:
         return []
@@ -81,10 +87,8 @@ def settings(history: History) -> list[Point]:
         if (gain := history.measured_gap(point, best[0]))
         and verdict(gain, same) != "slower"
     ]
-    other = _other_precision(history, best[0])
     has = history.space.has(baseline) and not _lost(history, baseline)
-    mine, others = [baseline] if has else [], [other] if other else []
-    return list(dict.fromkeys([best[0], *mine, *others, *near]))
+    return list(dict.fromkeys([best[0], *([baseline] if has else []), *near]))
 
 
 def _other_precision(history: History, point: Point) -> Point | None:
@@ -178,11 +182,17 @@ def _beside_baseline(
 
 
 def _counterpart(history: History) -> Point | None:
-    """A run of what is chosen in the other precision, where that was not confirmed."""
+    """A run of what is chosen in the other precision, in turns; bf16 at its best."""
     chosen = choose(history).point
     other = chosen and _other_precision(history, chosen)
     if not chosen or other in (None, chosen) or not history.runs(chosen).confirmations:
         return None
+    if not (history.runs(other).confirmations or _lost(history, other)):
+        return other
+    if probe := _bf16_probe(history, chosen):
+        return probe
+    if other == history.space.in_bf16(chosen):
+        other = _fastest_bf16(history, other)
     return _alternate(history, other, chosen, ROUNDS)
 
 
@@ -210,9 +220,11 @@ def _doubtful(history: History) -> Point | None:
     if not ours or not confirmed or _lost(history, baseline):
         return None
     gain, same = history.measured_gap(ours[0], baseline), history.usual.same
-    confirmed = history.runs(ours[0]).confirmations
-    left = not confirmed and gain and verdict(gain, same) == "slower"
-    if left or (gain and settled(gain, same)):
+    slower = gain is not None and verdict(gain, same) == "slower"
+    if slower and not history.runs(ours[0]).confirmations:
+        return None
+    enough = slower or len(history.every_pair(ours[0], baseline)) >= ROUNDS
+    if gain and enough and settled(gain, same):
         return None
     return _alternate(history, ours[0], baseline, MOST)
 

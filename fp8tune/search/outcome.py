@@ -23,7 +23,7 @@ from fp8tune.search.choice import (
 )
 from fp8tune.search.history import History
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
-from fp8tune.search.plan import Plan, rows_per_step, warmup_key
+from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step, warmup_key
 from fp8tune.search.retries import last_process, retries_all
 from fp8tune.search.stability import findings as losses
 from fp8tune.search.stability.findings import Stability
@@ -332,11 +332,12 @@ def _findings(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
         yield Finding("fp8-may-diverge", {"text": doubt})
     if outcome.rejected and outcome.chosen is not None:
         yield Finding("fp8-rejected")
-    fp8 = list(_fp8(case))
+    doubts = list(_doubts(case))
+    fp8 = list(_fp8(case, names_budget=not doubts))
     first = [each for each in fp8 if each.code in DOES_NOT_PAY]
     yield from first
     yield _verdict(case)
-    yield from _doubts(case)
+    yield from doubts
     yield from _pairs_left_out(case)
     yield from _caveats(case, trials)
     yield from (each for each in fp8 if each not in first)
@@ -349,8 +350,11 @@ DOES_NOT_PAY = ("fp8-slower-than-bf16", "fp8-as-fast-as-bf16")
 """Findings that begin an answer: the FP8 that was asked for does not pay."""
 
 
-def _fp8(case: _Case) -> Iterator[Finding]:
-    """Yield how FP8 compares with bf16, in the objective and in tokens/s."""
+def _fp8(case: _Case, *, names_budget: bool) -> Iterator[Finding]:
+    """Yield how FP8 compares with bf16, in the objective and in tokens/s.
+
+    ``names_budget``: no other finding says which budget would settle more.
+    """
     outcome = case.outcome
     objectives = [(outcome.measured, outcome.objective)]
     if outcome.objective != SPEED:
@@ -373,7 +377,7 @@ def _fp8(case: _Case) -> Iterator[Finding]:
             "bf16_differs": _other_knobs(case.space, measured.pair),
             "at": _place(case, measured.pair),
         }
-        if code == "fp8-inconclusive" and outcome.is_conclusive:
+        if code == "fp8-inconclusive" and names_budget:
             facts |= settling_budget(outcome)
         yield Finding(code, facts)
 
@@ -546,11 +550,22 @@ def _config_findings(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
         )
         if same and outcome.baseline_outcome == "nan":
             yield Finding("may-end-in-nan")
-        before = rows_per_step(plan.config.job, {})
-        after = rows_per_step(plan.config.job, space.values(chosen))
-        if before and after and before != after:
-            yield Finding("other-tokens-per-step", {"before": before, "after": after})
+        yield from _other_tokens(plan, space.values(chosen))
     yield from _learning(outcome, plan)
+
+
+def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:
+    """Yield that a setting changes the tokens of a step; the GPUs may be unknown."""
+    for unit, of_step in (
+        ("tokens", tokens_per_step),
+        ("sequences per rank", rows_per_step),
+    ):
+        before, after = of_step(plan.config.job, {}), of_step(plan.config.job, knobs)
+        if before and after:
+            if before != after:
+                facts = {"before": before, "after": after, "unit": unit}
+                yield Finding("other-tokens-per-step", facts)
+            return
 
 
 def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:

@@ -53,6 +53,12 @@ class Plan(NamedTuple):
     baseline: Point
     notes: tuple[str, ...] = ()
 
+    @property
+    def free_keys(self) -> set[str]:
+        """The keys that the search may change, gradient accumulation among them."""
+        free = {knob.key for knob in self.space.knobs if not knob.frozen}
+        return {*free, self.config.trainer.schema.job.get("grad_accum", "")}
+
     def about(self, **more: Any) -> dict[str, Any]:
         """Return what tells two searches apart, as their studies keep it.
 
@@ -235,6 +241,14 @@ def rows_per_step(job: Job, knobs: dict[str, Any]) -> int:
     changed = job.keep_tokens(knobs)
     try:
         return int(changed["micro_batch"] * changed["grad_accum"])
+    except (TypeError, Unknown):
+        return 0
+
+
+def tokens_per_step(job: Job, knobs: dict[str, Any]) -> int:
+    """Return the tokens per optimizer step over all GPUs; 0 if unknown."""
+    try:
+        return int(job.keep_tokens(knobs)["step.tokens"])
     except (TypeError, Unknown):
         return 0
 

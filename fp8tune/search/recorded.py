@@ -79,7 +79,7 @@ def plan_replay(
             raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
     keys = {knob.key for knob in plan.space.knobs}
-    notes += [*refusals(config, keys), *refused, *plan.notes]
+    notes += [*refusals(config, plan.free_keys), *refused, *plan.notes]
     if not learned and warmup_key(config.trainer) not in keys:
         why = "no record is of a run for its losses, so no warmup is tried"
         names = {*warmup_names(config.trainer)}.intersection(allow)

@@ -285,8 +285,10 @@ def _prepare_replay(options: SearchOptions, held: ExitStack) -> Prepared:
     gpu = named_gpu(options.gpu, None).gpu
     config = _read_config(options, gpu, "--gpu" if gpu else "", world_size=0)
     replay = plan_replay(config, options.records, options.allow, options.objective)
-    plan, about = replay.plan, {"records": replay.digest, "budget": options.budget}
-    study, start, strategy = _open_study(options, plan, about, held)
+    plan = replay.plan
+    study, start, strategy = _open_study(
+        options, plan, {"records": replay.digest}, held
+    )
     card = card_gib(config.job)
     runner = Replay(replay.speeds, plan.space, replay.learned, card)
     for trial in timed(study.trials):

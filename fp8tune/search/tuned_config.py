@@ -100,6 +100,21 @@ def is_same(path: str, other: str) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
+def tuned_bytes(
+    plan: Plan, outcome: Outcome, study: str, path: str, *, is_replay: bool
+) -> bytes:
+    """Return the bytes of the tuned config that will stand at ``path``.
+
+    ``study`` is the study's name. ``b""`` where no key changes. Raises ``CannotWrite``.
+    """
+    config, chosen = plan.config, choices(plan, outcome)
+    if not chosen:
+        return b""
+    name = f"{'replay' if is_replay else 'study'} {study}"
+    after = write_back(config.data, chosen, summary(plan, outcome, name))
+    return with_measured(path, after, outcome.record, config.job.target)
+
+
 def write_tuned(
     options: SearchOptions, plan: Plan, outcome: Outcome, study: str, out: TextIO
 ) -> str:
@@ -108,15 +123,13 @@ def write_tuned(
     ``""`` if none was. Raises ``CannotSearch`` and ``CannotWrite``.
     """
     config, path = plan.config, options.tuned_path
-    chosen = choices(plan, outcome)
-    named = f"{'replay' if options.runner == 'replay' else 'study'} {study}"
-    if not chosen:
+    is_replay = options.runner == "replay"
+    after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
+    if not after:
         if not (options.diff or is_same(path, config.path)) and os.path.isfile(path):
             left = f"{path} was there before and is not the answer of this run"
             _note(f"{left}, which writes none")
         return ""
-    after = write_back(config.data, chosen, summary(plan, outcome, named))
-    after = with_measured(path, after, outcome.record, config.job.target)
     own = is_same(path, config.path) and not options.diff
     edited = own and _was_edited(config)
     if edited:
@@ -126,7 +139,7 @@ def write_tuned(
     if edited:
         left = f"{config.path} was changed during the search and is left alone"
         _note(f"{left}: see {path}")
-    for line in notes(path, config, after, chosen):
+    for line in notes(path, config, after, choices(plan, outcome)):
         _note(line)
     if options.diff:
         out.write(unified_diff(config.path, config.data, after))

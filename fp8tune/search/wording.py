@@ -258,9 +258,12 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "same": lambda facts: _compared(facts, "same"),
     "inconclusive": _inconclusive,
     "baseline-failed": lambda facts: (
-        f"{_chosen(facts)}; your config failed: {FAILURES[facts['outcome']]}"
+        f"your config failed: {FAILURES[facts['outcome']]}; the chosen setting "
+        f"reaches {_chosen(facts)}"
     ),
-    "baseline-not-measured": lambda facts: f"{_chosen(facts)}; your config did not run",
+    "baseline-not-measured": lambda facts: (
+        f"your config did not run; the chosen setting reaches {_chosen(facts)}"
+    ),
     "baseline-best": _baseline_best,
     "baseline-kept": _baseline_kept,
     "no-other-setting-ran": lambda facts: (
@@ -311,8 +314,8 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "the config's loss ended in NaN, and this setting learns alike: watch it"
     ),
     "other-tokens-per-step": lambda facts: (
-        f"{facts['before']} -> {facts['after']} sequences per rank and optimizer step: "
-        "the learning rate and its schedule were not meant for that"
+        f"each optimizer step has {facts['after']:,} {facts['unit']}, not "
+        f"{facts['before']:,}: the learning rate and its schedule were set for those"
     ),
     # FP8 against bf16
     "fp8-faster-than-bf16": _fp8_compared,

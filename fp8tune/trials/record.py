@@ -1,4 +1,4 @@
-"""The record of a trial: one line of JSON, which replay can read.
+"""The record of a trial: one line of JSON, which replay can read (docs/records.md).
 
 Input from workers and files is checked here, once. A known field of the wrong type
 counts as missing; unknown fields are kept in ``extra``.

@@ -28,7 +28,7 @@ from tests.report.studies import (
     told,
 )
 from tests.search.stability.runs import learned, seeds
-from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, ran
+from tests.search.tries import BEST, BF16, GIVEN, KNOBS, OTHER, but, ran
 
 FULL4, FULL2, NONE2 = "batch 4, AC full", "batch 2, AC full", "batch 2, AC none"
 
@@ -54,11 +54,16 @@ SLOWED = [
 """A machine that became slower after the search."""
 
 
-def test_settings_are_on_the_scale_of_the_confirmation(tmp_path):
-    """What was measured only before it is scaled as the chosen setting changed."""
-    report = report_of(tmp_path / "s", SLOWED)
+@pytest.mark.parametrize(("rehearsal", "scale"), [(False, 130 / 152), (True, 1.0)])
+def test_settings_are_on_the_scale_of_the_confirmation(tmp_path, rehearsal, scale):
+    """What was measured only before it is scaled as the chosen setting changed.
+
+    A rehearsal shows what was measured.
+    """
+    trials = [(stage, but(r, rehearsal=rehearsal)) for stage, r in SLOWED]
+    report = report_of(tmp_path / "s", trials)
     values = {s.point: round(s.key_value, 1) for s in report.settings}
-    scale = 130 / 152
+    assert ("are scaled by" in draw_plots(report)[0].note) != rehearsal
     assert values == {
         GIVEN: 88.0,
         BF16: round(90 * scale, 1),
@@ -241,7 +246,7 @@ STAYS = [("baseline", MINE), ("search", told(OTHER, 50)), *confirmed(MINE)]
         (WHOLE[:3], "Inconclusive (no pair of runs): 100 -> 152 tokens/s"),
         (
             [("baseline", ran(GIVEN, outcome="oom")), ("search", told(OTHER, 50))],
-            "50 tokens/s; your config failed: out of memory",
+            "Your config failed: out of memory; the chosen setting reaches 50 tokens/s",
         ),
     ],
 )

@@ -97,7 +97,7 @@ def test_values_that_the_trainer_does_not_take_are_left_out(replay):
         for text in ("2.5", "2.0", '"2"', "true", "0")
     ]
     assert (done.code, done.err.splitlines()) == (0, notes)
-    assert "10 trials, 1 out of memory, 10 min" in done.out
+    assert "11 trials, 1 out of memory, 10 min" in done.out
     done = replay(more)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "the records hold no trial to replay: 1 record is left out: `" in done.err

@@ -8,6 +8,7 @@ from fp8tune.search.linting import aftermath, check_config, refusals
 from fp8tune.search.plan import CannotPlan, free_keys, read_config
 from fp8tune.search.writeback import Choice, write_back
 from tests.sample import SMALL_MODEL
+from tests.search.replayed import CONFIG as REPLAYED
 from tests.search.replayed import RECORDS
 
 CONFIG = """\
@@ -156,17 +157,33 @@ def test_the_first_is_said_and_how_many_more():
         check_config(config, ())
 
 
-def test_nothing_is_tried(project, fp8tune):
-    folder = project({"a.toml": LONG})
-    done = fp8tune("search", "a.toml", "--device", "cpu", "--budget", "9s")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "[seq-len-above-max-seq-len]" in done.err
-    assert not list(folder.glob(".fp8tune*"))
+REFUSED = f'{LONG}compile_model = true\nactivation_checkpointing = "full"\n'
+TENSOR_PARALLEL = REPLAYED + "[distributed]\ntp = 2\n"
+"""The trainer refuses FP8 with it; the precision is a knob, but a frozen one."""
 
 
-def test_a_replay_costs_nothing_and_goes_on(replay):
-    ac = 'activation_checkpointing = "full"\n'
-    done = replay(RECORDS, config=f"{LONG}{ac}compile_model = true\n")
-    assert done.code == 0
-    assert done.err.startswith("note: a.toml:")
-    assert "[seq-len-above-max-seq-len]; KempnerForge refuses this config\n" in done.err
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        (REFUSED, "seq-len-above-max-seq-len"),
+        (TENSOR_PARALLEL, "fp8-with-tensor-parallel"),
+    ],
+)
+def test_real_trials_and_replays_say_the_same_of_a_config(
+    replay, fp8tune, tmp_path, config, rule
+):
+    """Real trials end there; a replay costs nothing and goes on."""
+    replayed = replay(RECORDS, config=config)
+    command = ("search", "a.toml", "--device", "cpu", "--studies", "none")
+    real = fp8tune(*command, "--budget", "9s")
+    (note,) = (line for line in replayed.err.splitlines() if rule in line)
+    refusal = note.removeprefix("note: ")
+    assert refusal.endswith(f" [{rule}]; KempnerForge refuses this config")
+    assert real.err.startswith(f"fp8tune: {refusal}; fix that first, ")
+    assert (replayed.code, real.code, real.out) == (0, 2, "")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_replay_that_may_change_the_precision_does_not_refuse_it(replay):
+    done = replay(RECORDS, "--allow", "precision", config=TENSOR_PARALLEL)
+    assert (done.code, "refuses this config" in done.err) == (0, False)

@@ -56,8 +56,17 @@ def test_a_finished_study_answers_at_once(replay, big, tmp_path):
     said = f"goes on with study {study.name}, which has {first[1]['trials']} trials\n"
     assert replay(records, config=config).out.startswith(said)
     assert trials_of(study) == before
-    other = answered(replay, records, budget="1h", config=config)
-    assert other[1]["study"] != first[1]["study"]
+
+
+def test_a_larger_budget_goes_on_with_the_study(replay, tmp_path):
+    small = answered(replay, RECORDS, budget="4m")[1]
+    study = tmp_path / small["study"]
+    before = trials_of(study)
+    done = replay(RECORDS, "--output-format", "json", budget="2h")
+    assert f"goes on with study {study.name}, which has {len(before)} tri" in done.err
+    assert trials_of(study)[: len(before)] == before
+    assert (small["verdict"], done.json["verdict"]) == ("inconclusive", "faster")
+    assert small["study"] == done.json["study"]
 
 
 def test_another_storage_and_an_export(replay, fp8tune, tmp_path):

@@ -6,6 +6,7 @@ from fp8tune.job import Target
 from fp8tune.search.comments import choices, summary
 from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
+from fp8tune.search.wording import FAILURES
 from tests.search.tries import (
     BEST,
     BF16,
@@ -46,19 +47,22 @@ def whole(known):
     return found, {finding.code: dict(finding.facts) for finding in found.findings}
 
 
-@pytest.mark.parametrize("outcome", ["oom", "nan"])
-def test_how_the_baseline_failed_is_a_finding(outcome):
+@pytest.mark.parametrize("outcome", ["oom", "nan", "hang"])
+def test_nothing_is_faster_than_a_baseline_that_never_ran(outcome):
+    """How it failed is said first; what runs is chosen and written all the same."""
     tried = trials(
         ("baseline", ran(GIVEN, outcome=outcome)), ("search", ran(BEST, 120))
     )
     found, findings = whole(tried)
-    assert (found.chosen, found.verdict) == (BEST, "faster")
+    assert (found.chosen, found.verdict) == (BEST, "inconclusive")
+    assert next(iter(findings)) == "baseline-failed"
     assert findings["baseline-failed"]["outcome"] == outcome
     assert ("may-end-in-nan" in findings) == (outcome == "nan")
-    how = {"oom": "out of memory", "nan": "lost its loss (NaN)"}[outcome]
+    how = FAILURES[outcome]
     (batch, *_) = choices(PLAN, found)
     assert batch.reason == f"2 -> 4: your config failed: {how}"
-    assert summary(PLAN, found, "s")[0] == f"120 tokens/s; your config failed: {how}"
+    said = f"your config failed: {how}; the chosen setting reaches 120 tokens/s"
+    assert summary(PLAN, found, "s")[0] == said
     ran_once = [*tried, *trials(("baseline", ran(GIVEN)))]
     assert decide(history_of(ran_once), 1.0).baseline_outcome == ""
 

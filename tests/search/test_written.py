@@ -1,5 +1,6 @@
 """What ``fp8tune search`` writes into which file, and what it leaves alone."""
 
+import html
 import re
 import tomllib
 
@@ -7,6 +8,8 @@ import pytest
 
 from fp8tune.runners.replay import Replay
 from fp8tune.search.writeback import MARK
+from fp8tune.toml.diff import unified_diff
+from tests.sample import LLAMA_8B
 from tests.search.replayed import CONFIG, RECORDS, answered
 from tests.search.tries import (
     AC,
@@ -40,6 +43,30 @@ def test_the_report_names_the_file_that_was_written(replay, tmp_path):
         replay(RECORDS, *options)
         page = next(tmp_path.glob(".fp8tune/*/report.html")).read_text()
         assert f"fp8tune lint {written}\n</pre>" in page
+
+
+MEASURED = (
+    "# fp8tune: ignore[out-of-memory] -- fp8tune search measured 71.0 of 79.1 GiB"
+)
+
+
+@pytest.mark.parametrize("option", ["--output", "--diff"])
+def test_the_page_shows_the_diff_of_what_is_written(replay, tmp_path, option):
+    """Also the line that says which prediction a trial has refuted."""
+    config = f"# fp8tune: gpu=h100 world-size=1\n{LLAMA_8B}{CONFIG}"
+    fits = {"peak_gib": 71.0, "more": {"capacity_gib": 79.1}}
+    records = [ran(GIVEN, 100, **fits), ran(BEST, 150, **fits)]
+    options = [option, "b.toml"] if option == "--output" else [option]
+    done = replay(records, *options, config=config)
+    page = next(tmp_path.glob(".fp8tune/*/report.html")).read_text()
+    shown = page.partition('aria-label="diff">\n')[2].partition("</pre>")[0]
+    shown = html.unescape(re.sub(r"</?(?:ins|del|span)>", "", shown)).rstrip()
+    if option == "--diff":
+        assert shown in done.out
+    else:
+        after = (tmp_path / "b.toml").read_bytes()
+        assert shown == unified_diff("a.toml", config.encode(), after).rstrip()
+    assert "] -- fp8tune search measured 71.0 of 79.1 GiB\n" in shown
 
 
 def test_diff_and_in_place_and_output(replay, tmp_path):

@@ -102,7 +102,7 @@ def test_the_chosen_setting_is_compared_after_its_confirmation():
         "",
         {},
     )
-    assert stages(study) == (7, 10)
+    assert stages(study) == (8, 10)
     assert [t.stage for t in study.trials[-10:]] == ["stability"] * 10
     first = [(space_point(t), t.record.loss_run.seed) for t in study.trials[-10:]]
     assert first[:2] == [(BEST_BF16, FIRST_SEED), (BEST, FIRST_SEED)]
@@ -227,17 +227,17 @@ def test_divergence_under_a_harsher_warmup_alone_makes_it_unsure():
         True,
         "inside",
     )
-    assert stages(study) == (7, 12)
+    assert stages(study) == (8, 12)
     assert searched(conditions=LONG)[0].verdict == "faster"
-    assert stages(searched(conditions=LONG)[1]) == (7, 6)
+    assert stages(searched(conditions=LONG)[1]) == (8, 6)
 
 
 def test_without_time_for_the_first_steps_it_says_what_to_type():
     made, budget = runner(nan=range(2000), cost_s=150.0), 1700.0
     found, study = searched(made, budget, LONG)
     assert (found.chosen, found.verdict) == (BEST, "inconclusive")
-    assert stages(study) == (7, 7)
-    assert found.ending.unchecked == "no time to end; give --budget 51m or more"
+    assert stages(study) == (8, 7)
+    assert found.ending.unchecked == "no time to end; give --budget 53m or more"
     longer = searched(made, 51 * 60.0, LONG, study=study)[0]
     assert (longer.ending.unchecked, longer.learns.first_steps.verdict) == (
         "",
@@ -257,7 +257,7 @@ def test_outside_is_said_and_not_rejected():
 @pytest.mark.parametrize(("outcome", "count"), [("oom", 1), ("launch", 2)])
 def test_runs_that_fail_are_not_tried_for_ever(outcome, count):
     found, study = searched(runner(outcome=outcome))
-    assert stages(study) == (7, count)
+    assert stages(study) == (8, count)
     assert found.ending.unchecked == f"a run ended with `{outcome}`: as told"
     assert found.chosen == BEST
 
