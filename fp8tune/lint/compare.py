@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from fp8tune.lint.diagnostic import Report
 
 
 def conflicts(reports: Iterable[Report]) -> dict[str, dict[str, str]]:
     """By path, the rules on two files that fire there, each with the other path."""
-    groups: dict[tuple[str, str, str], dict[str, str]] = {}
+    groups: dict[tuple[str, str, str], dict[str, bytes]] = {}
     for report in reports:
         for rule, (same, differs) in report.compared.items():
             place = _place(same, report.path)
@@ -35,7 +36,12 @@ def _place(same: str, path: str) -> str:
     ``same`` is the ``repr`` of a value; one that begins with a slash is absolute.
     """
     absolute = same.strip("['\"").startswith("/")
-    return "" if absolute else os.path.dirname(os.path.abspath(path))
+    return "" if absolute else _absolute(os.path.dirname(path))
+
+
+@cache
+def _absolute(folder: str) -> str:
+    return os.path.abspath(folder)
 
 
 def merged(reports: list[Report], again: Iterable[Report]) -> Iterator[Report]:

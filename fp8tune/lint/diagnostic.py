@@ -108,6 +108,6 @@ class Report(NamedTuple):
     baseline: str = ""
     applied: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
-    compared: dict[str, tuple[str, str]] = {}
+    compared: dict[str, tuple[str, bytes]] = {}
     gaps: dict[str, tuple[str, str]] = {}
     fail_on: str = "error"

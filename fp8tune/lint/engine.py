@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import marshal
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -59,6 +60,9 @@ def check(
     return _Case(path, document, trainer(name), rules, target, others or {}).report()
 
 
+UNSHARED = 2
+"""Version of marshal that writes equal values alike: later ones refer back."""
+
 ESTIMATED = {"memory": "memory", "slow": "speed"}
 """What rules of these categories judge, by estimates that do not cover every config."""
 
@@ -75,7 +79,7 @@ class _Case:
     ) -> None:
         self.path = path
         self.others = others
-        self.compared: dict[str, tuple[str, str]] = {}
+        self.compared: dict[str, tuple[str, bytes]] = {}
         self.document = document
         self.rules = rules
         directive = read_directive(document.text)
@@ -174,9 +178,10 @@ class _Case:
 
     def _compares(self, rule: Rule) -> bool:
         """Note what a rule on two files compares; whether it fires beside another."""
-        with suppress(Unknown, ValueError, RecursionError):  # repr of what is odd
-            same, differs = (repr(e.evaluate(self.job)) for e in rule.compared)
-            self.compared[rule.name] = same, differs
+        with suppress(Unknown, ValueError, RecursionError):  # values that are odd
+            same, differs = (e.evaluate(self.job) for e in rule.compared)
+            # marshal is exact about types too, and takes a fifth of the time of repr
+            self.compared[rule.name] = repr(same), marshal.dumps(differs, UNSHARED)
         return rule.name in self.others
 
     def _held(self, rule: Rule) -> bool | None:

@@ -187,8 +187,8 @@ def model_shape(job: Job) -> tuple[Any, ...]:
 
 def recipe(job: Job) -> tuple[Any, ...]:
     """What two runs of one model may be compared by: how they learn, and from what."""
-    named = _recipe_keys(job.words.keys)
-    return tuple((key, job[key]) for key in named if key in job.given)
+    named, given = _recipe_keys(job.words.keys), job.given
+    return tuple([(key, given[key]) for key in named if key in given])
 
 
 @cache
