@@ -139,7 +139,7 @@ def table(columns):
 def test_the_page_has_each_field_of_a_record_and_of_its_place_in_a_study():
     known = get_type_hints(Record) | get_type_hints(Trial)
     names = [*Record._fields, "trial", *Trial._fields]
-    for name in ("extra", "number", "record"):
+    for name in ("extra", "number", "position", "record"):
         names.remove(name)
     known["trial"] = known["number"]
     rows = table(4)
