@@ -1,4 +1,4 @@
-"""The README says what fp8tune does, word for word."""
+"""README and guides say what fp8tune does, word for word."""
 
 import re
 import shlex
@@ -9,10 +9,16 @@ import pytest
 from fp8tune.program import main
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    path: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md")))
+}
+TEXT = "\n".join(PAGES.values())
 EXAMPLES = re.findall(
-    r"<!-- example: fp8tune (.*?) -->\n```\n(.*?)```", README, re.DOTALL
+    r"<!-- example(|, first lines): fp8tune (.*?) -->\n```\n(.*?)```", TEXT, re.DOTALL
 )
+LONGEST = 200
+"""Lines that a README may have."""
 
 
 def run(arguments, capsys):
@@ -27,16 +33,18 @@ def _in_the_repository(monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
-@pytest.mark.parametrize(("command", "output"), EXAMPLES)
-def test_example_prints_what_the_readme_shows(command, output, capsys):
-    assert run(shlex.split(command), capsys)[1] == output
+@pytest.mark.parametrize(("begins", "command", "output"), sorted(set(EXAMPLES)))
+def test_example_prints_what_the_page_shows(begins, command, output, capsys):
+    printed = run(shlex.split(command), capsys)[1]
+    assert (printed[: len(output)] if begins else printed) == output
 
 
-def test_there_are_examples():
-    assert len(EXAMPLES) > 0
+def test_there_are_examples_and_a_short_readme():
+    assert len(EXAMPLES) >= 7
+    assert len(PAGES[ROOT / "README.md"].splitlines()) <= LONGEST
 
 
-CI_COMMANDS = re.findall(r"^ +- (?:run: )?fp8tune (lint .*)$", README, re.MULTILINE)
+CI_COMMANDS = re.findall(r"^ +- (?:run: )?fp8tune (lint .*)$", TEXT, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", CI_COMMANDS)
@@ -68,8 +76,8 @@ def test_bad_config_shows_eight_problems(capsys):
     assert "6 errors, 2 warnings in 1 of 1 file" in output.splitlines()
 
 
-def test_rule_of_the_readme_passes_its_own_examples(tmp_path, capsys):
-    text = re.search(r"```toml\n# lint-rules/(\S+)\n(.*?)```", README, re.DOTALL)
+def test_rule_of_the_guide_passes_its_own_examples(tmp_path, capsys):
+    text = re.search(r"```toml\n# lint-rules/(\S+)\n(.*?)```", TEXT, re.DOTALL)
     path = tmp_path / text[1]
     path.parent.mkdir()
     path.write_text(text[2], encoding="utf-8")
@@ -81,10 +89,10 @@ def test_rule_of_the_readme_passes_its_own_examples(tmp_path, capsys):
 
 def test_category_table_names_every_folder_of_rules():
     folders = {path.name for path in (ROOT / "rules").iterdir()}
-    assert folders == set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
+    assert folders == set(re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE))
 
 
-def test_links_lead_to_files():
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "docs").glob("*.md"))])
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
