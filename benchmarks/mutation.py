@@ -61,6 +61,24 @@ SUBJECTS = {
             "tests/toml/test_edit_generated.py",
         ),
     ),
+    "statistics": Subject(
+        ("search/statistics.py",),
+        (
+            "tests/search/test_statistics.py",
+            "tests/search/test_alike.py",
+            "tests/search/test_outcome.py",
+        ),
+    ),
+    "confirmation": Subject(
+        ("search/confirm.py", "search/choice.py", "search/history.py"),
+        (
+            "tests/search/test_confirm.py",
+            "tests/search/test_outcome.py",
+            "tests/search/test_unfit.py",
+            "tests/search/test_slow_spell.py",
+            "tests/search/test_fp8_gain.py",
+        ),
+    ),
     "peak-memory": Subject(
         ("facts/memory/peak.py", "facts/memory/held.py", "facts/memory/fit.py"),
         ("tests/facts",),
