@@ -6,8 +6,8 @@ was stopped goes on. With ``--record`` the rows and a table are written to
 ``benchmarks/results``. Every third landscape has optimizer steps of 10 to 60 s.
 
 A trial's simulated time is its cost: start, compile, and the steps that it runs by the
-rule of real trials (``runners/sampling.py``). What is measured best after 20, 30 and 60 minutes counts as it truly
-is. No arm confirms, and none measures the bf16 baseline.
+rule of real trials (``runners/sampling.py``). What is measured best after 20, 30 and 60
+minutes counts as it truly is. No arm confirms, and none measures the bf16 baseline.
 """
 
 from __future__ import annotations
