@@ -60,6 +60,14 @@ def check(
     return _Case(path, document, trainer(name), rules, target, others or {}).report()
 
 
+def _exactly(value: Any) -> bytes:
+    """Return bytes that are equal for equal values of the same types alone."""
+    try:
+        return marshal.dumps(value, UNSHARED)  # much faster than repr
+    except ValueError:  # a word of a fact, a date
+        return repr(value).encode(errors="backslashreplace")
+
+
 UNSHARED = 2
 """Version of marshal that writes equal values alike: later ones refer back."""
 
@@ -178,10 +186,9 @@ class _Case:
 
     def _compares(self, rule: Rule) -> bool:
         """Note what a rule on two files compares; whether it fires beside another."""
-        with suppress(Unknown, ValueError, RecursionError):  # values that are odd
+        with suppress(Unknown, ValueError, RecursionError):  # repr of what is odd
             same, differs = (e.evaluate(self.job) for e in rule.compared)
-            # marshal is exact about types too, and takes a fifth of the time of repr
-            self.compared[rule.name] = repr(same), marshal.dumps(differs, UNSHARED)
+            self.compared[rule.name] = repr(same), _exactly(differs)
         return rule.name in self.others
 
     def _held(self, rule: Rule) -> bool | None:

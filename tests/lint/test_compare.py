@@ -2,6 +2,7 @@
 
 import pytest
 
+from fp8tune.lint.packs import read_rule
 from fp8tune.lint.run import run
 from fp8tune.lint.settings import Options
 
@@ -97,3 +98,18 @@ def test_a_fix_of_another_finding_is_written_once(findings, tmp_path):
 def test_it_can_be_left_out_of_the_selection(findings):
     files = {"a.toml": config("runs", SMALL), "b.toml": config("runs", LARGE)}
     assert findings(files, ignore=(MODEL,)) == []
+
+
+def test_a_word_of_a_fact_is_compared_as_any_value(a_rule, looks, tmp_path):
+    """Facts have words of a class of their own."""
+    path = tmp_path / "a-rule.toml"
+    a_rule(when="tp == 1")
+    text = path.read_text().replace(
+        "when =", "same = 'tp'\ndiffers = 'memory.peak_at'\nwhen ="
+    )
+    path.write_text(text)
+    look = looks(read_rule(str(path), "silent"), world_size=1)
+    configs = (b"[train]\nbatch_size = 64\n", b"[train]\nbatch_size = 1\n")
+    told = [look(config).compared["a-rule"] for config in configs]
+    assert [same for same, _ in told] == ["1", "1"]
+    assert told[0] != told[1], "the peak stands at the loss, and in the step"

@@ -49,7 +49,7 @@ def test_safe_ones_come_first(a_rule, looks):
 def test_what_the_trainer_refuses_to_read_comes_before_other_unsafe_ones(
     looks, builtin
 ):
-    """Else the default warmup would be fixed, in the way of the given one."""
+    """Else the default warmup is fixed, and the written one can no longer be."""
     data = b"[train]\nmax_steps = 1000\nwarmup_steps = 9\n"
     assert fixed(data, looks(*builtin), unsafe=True) == (
         b"[train]\nmax_steps = 1000\n\n[scheduler]\nwarmup_steps = 9\n",
