@@ -35,7 +35,11 @@ class Choice(click.Choice[str]):
 
 
 text_or_json = click.option(
-    "--output-format", type=Choice(["text", "json"]), default="text", show_default=True
+    "--output-format",
+    type=Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for programs.",
 )
 """The option of every command that speaks to people or to programs."""
 
@@ -44,9 +48,34 @@ calibration_file = click.option(
     default=".fp8tune/calibration.jsonl",
     show_default=True,
     metavar="FILE",
-    help="Where measured runs are kept.",
+    help="File of measured runs.",
 )
 """The option of every command whose figures measured runs correct."""
+
+gpu_option = click.option(
+    "--gpu", default="", metavar="NAME", help="GPU of the run, e.g. h100 or h200."
+)
+world_size_option = click.option(
+    "--world-size",
+    type=click.IntRange(1, 10**7),
+    metavar="N",
+    help="Number of GPUs of the run, e.g. 16.",
+)
+gpus_per_node_option = click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 10**7),
+    metavar="N",
+    help="GPUs of one machine, e.g. 4; 8 by default.",
+)
+"""The target of a run, for every command that reads a config."""
+
+studies_option = click.option(
+    "--studies",
+    default=".fp8tune",
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the studies.",
+)
 
 
 class Group(click.Group):
@@ -102,7 +131,14 @@ def read_config(
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fp8tune")
 def cli() -> None:
-    """Check and tune FP8 training configs for Hopper GPUs."""
+    """Check and tune FP8 training configs for Hopper GPUs.
+
+    \b
+    Start with:
+      fp8tune lint configs            what breaks, or silently is not FP8
+      fp8tune estimate train.toml     memory and speed, without a GPU
+      fp8tune search train.toml --budget 2h
+    """
 
 
 def run(arguments: list[str]) -> int:

@@ -14,19 +14,23 @@ if TYPE_CHECKING:
     from fp8tune.doctor.judge import Check
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Check whether a search can run here.")
 @click.option(
     "--device",
     type=Choice(["cuda", "cpu"]),
     default="cuda",
     show_default=True,
-    help="Where trials would run; cpu judges a rehearsal.",
+    help="Where trials would run; cpu checks for a rehearsal.",
 )
 @text_or_json
 def command(device: str, output_format: str) -> int:
-    """Say whether `fp8tune search` can run here, and what to install if not.
+    """Check whether `fp8tune search` can run here, and say what to install if not.
 
-    Exit code 0: a search on this DEVICE can run; 1: something is missing.
+    Exit code 0: a search on this device can run. 1: something is missing.
+
+    \b
+    Example:
+      fp8tune doctor --device cpu
     """
     from fp8tune.doctor.judge import can_search, judge
     from fp8tune.doctor.machine import look

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
+from fp8tune.cli import (
+    Failure,
+    calibration_file,
+    gpu_option,
+    gpus_per_node_option,
+    read_config,
+    text_or_json,
+    world_size_option,
+)
 
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
@@ -29,36 +37,35 @@ MAX_RECORDS = 1 << 24
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
-@click.command("estimate")
+@click.command("estimate", short_help="Predict memory and speed of a config.")
 @click.argument("config", metavar="CONFIG")
-@click.option("--gpu", default="", help="GPU that the run is for, e.g. h100 or h200.")
-@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
-@click.option(
-    "--gpus-per-node",
-    type=click.IntRange(1, 10**7),
-    help="GPUs of one machine, 8 if not said.",
-)
+@gpu_option
+@world_size_option
+@gpus_per_node_option
 @click.option(
     "--measured",
     type=POSITIVE,
     metavar="GIB",
-    help="The most that CONFIG had allocated per GPU when it ran: is kept, and "
-    "corrects this estimate and those of configs like it.",
+    help="Peak memory per GPU that torch had allocated when CONFIG ran, e.g. 74.1. "
+    "It calibrates this estimate and those of similar configs.",
 )
 @click.option(
     "--measured-speed",
     type=POSITIVE,
     metavar="TOKENS",
-    help="The same with its tokens/s over all GPUs.",
+    help="Tokens/s over all GPUs when CONFIG ran, e.g. 38983.",
 )
 @click.option(
     "--measured-torch",
     default="",
     metavar="VERSION",
-    help="The version of torch that it was measured with, e.g. 2.9.1.",
+    help="Version of torch of the measured run, e.g. 2.9.1.",
 )
 @click.option(
-    "--study", default="", metavar="DIR", help="The same with a search's trials."
+    "--study",
+    default="",
+    metavar="DIR",
+    help="Calibrate with the trials of a search, e.g. .fp8tune/NAME.",
 )
 @calibration_file
 @text_or_json
@@ -76,8 +83,15 @@ def command(
 ) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
-    Every figure comes with the range that measured runs justify. `fp8tune explain
-    memory.peak_gib CONFIG` shows how one comes about. Exit code 1: CONFIG fails.
+    Every figure has the range that measured runs justify. `fp8tune explain
+    memory.peak_gib CONFIG` derives one. Exit code 1: CONFIG cannot run, or does not
+    fit.
+
+    \b
+    Examples:
+      fp8tune estimate train.toml
+      fp8tune estimate train.toml --gpu h200 --world-size 16
+      fp8tune estimate train.toml --measured 74.1 --measured-speed 38983
     """
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.refusals import placed

@@ -7,41 +7,52 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune.cli import Failure, calibration_file, read_config, text_or_json
+from fp8tune.cli import (
+    Failure,
+    calibration_file,
+    gpu_option,
+    gpus_per_node_option,
+    read_config,
+    text_or_json,
+    world_size_option,
+)
 
 if TYPE_CHECKING:
     from fp8tune.lint.explain import Page
 
 
-@click.command("explain")
+@click.command("explain", short_help="Explain a rule, a config key or a fact.")
 @click.argument("name", metavar="RULE|KEY|FACT")
 @click.argument("config", required=False)
-@click.option("--gpu", help="GPU that the run is for, e.g. h100 or h200.")
-@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
+@gpu_option
+@world_size_option
+@gpus_per_node_option
 @click.option(
-    "--gpus-per-node",
-    type=click.IntRange(1, 10**7),
-    help="GPUs of one machine, 8 if not said.",
+    "--all", "whole", is_flag=True, help="Derive a value down to the config keys."
 )
-@click.option("--all", "whole", is_flag=True, help="Derive a value down to the keys.")
 @calibration_file
 @text_or_json
 def command(
     name: str,
     config: str | None,
-    gpu: str | None,
+    gpu: str,
     world_size: int | None,
     gpus_per_node: int | None,
     whole: bool,
     calibration: str,
     output_format: str,
 ) -> None:
-    """Explain a rule (name or code), a config key, a fact or a myth.
+    """Explain a rule (name or code), a config key, a fact or a common claim.
 
-    With a CONFIG (- for stdin): what the rule says of it, or how the value comes about,
-    on the GPUs and by the measured runs that `fp8tune estimate` takes. A section, a
-    category of rules, a group of facts and `myths` are listed. For any other word the
-    pages are listed whose summaries have it.
+    With CONFIG (- for stdin) it says whether the rule fires there, or derives the
+    value. A section, a category of rules, a group of facts or `myths` is listed. Any
+    other word lists the pages that contain it.
+
+    \b
+    Examples:
+      fp8tune explain fp8-without-compile
+      fp8tune explain train.batch_size
+      fp8tune explain memory.peak_gib train.toml
     """
     from fp8tune.lint.explain import explain, nearest, search
 

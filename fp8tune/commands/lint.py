@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fp8tune.cli import Choice, Failure
+from fp8tune.cli import Choice, Failure, gpu_option, world_size_option
 
 if TYPE_CHECKING:
     from fp8tune.lint.settings import Options
@@ -15,60 +15,103 @@ LEVELS = ("error", "warning", "note", "never")
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
-@click.command("lint")
+@click.command("lint", short_help="Check train configs.")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option("--gpu", default="", help="GPU that the run is for, e.g. h100 or h200.")
-@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
+@gpu_option
+@world_size_option
 @click.option(
-    "--trainer", default="", help="Take every file for a config of this trainer."
+    "--trainer",
+    default="",
+    metavar="NAME",
+    help="Check every file as a config of this trainer, e.g. kempnerforge.",
 )
 @click.option(
     "--output-format",
     type=Choice(FORMATS),
-    show_default="full; github under GitHub Actions",
+    help="How findings are printed; concise is one line each. By default full, or "
+    "github under GitHub Actions.",
 )
 @click.option(
     "--output-file", default="", metavar="FILE", help="Write the findings to FILE."
 )
-@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
+@click.option(
+    "--statistics", is_flag=True, help="Add a table of findings and files per rule."
+)
 @click.option(
     "--fail-on",
     type=Choice(LEVELS),
-    show_default="error",
-    help="Exit with 1 on a finding of this level or above.",
+    help="Exit with 1 if there is a finding of this level (by default error) or above.",
 )
 @click.option(
-    "--select", multiple=True, help="Only these rules (name, code, category)."
+    "--select",
+    multiple=True,
+    metavar="RULES",
+    help="Check only these rules: names, codes or categories, e.g. slow,FP8101. "
+    "Repeatable.",
 )
-@click.option("--ignore", multiple=True, help="Not these rules (name, code, category).")
 @click.option(
-    "--rules", "packs", multiple=True, help="A folder with rules of your own."
+    "--ignore",
+    multiple=True,
+    metavar="RULES",
+    help="Do not check these rules, e.g. fp8-without-compile. Repeatable.",
 )
-@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
+@click.option(
+    "--rules",
+    "packs",
+    multiple=True,
+    metavar="DIR",
+    help="Also check the rules in this folder, e.g. lint-rules. Repeatable.",
+)
+@click.option(
+    "--fix", is_flag=True, help="Write the safe fixes: the run stays the same."
+)
 @click.option(
     "--unsafe-fixes",
     is_flag=True,
-    help="Fix also what changes the run (each finding says how); implies --fix.",
+    help="Also write fixes that change the run; each finding says how. Implies --fix.",
 )
-@click.option("--diff", is_flag=True, help="Show what --fix would do; write nothing.")
-@click.option("--add-ignore", is_flag=True, help="Write an ignore comment per finding.")
-@click.option("--reason", default="", help="Reason in the comments of --add-ignore.")
-@click.option("--until", default="", help="Their last day, YYYY-MM-DD.")
-@click.option("--baseline", default="", help="A file of findings to live with for now.")
 @click.option(
-    "--update-baseline", is_flag=True, help="Write what is found into the baseline."
+    "--diff", is_flag=True, help="Show what --fix would write, and write nothing."
 )
-@click.option("--stdin-filename", default="-", help="Name of what is read from `-`.")
+@click.option(
+    "--add-ignore", is_flag=True, help="Write an ignore comment above each finding."
+)
+@click.option(
+    "--reason",
+    default="",
+    metavar="TEXT",
+    help='Reason in the comments of --add-ignore, e.g. "debugging".',
+)
+@click.option(
+    "--until",
+    default="",
+    metavar="DAY",
+    help="Last day of the comments of --add-ignore, e.g. 2027-01-31.",
+)
+@click.option(
+    "--baseline",
+    default="",
+    metavar="FILE",
+    help="Findings to accept for now, e.g. fp8tune-baseline.json.",
+)
+@click.option(
+    "--update-baseline", is_flag=True, help="Write all findings to the --baseline file."
+)
+@click.option(
+    "--stdin-filename",
+    default="-",
+    metavar="NAME",
+    help="Name of the config that is read from `-`, e.g. train.toml.",
+)
 @click.option(
     "--force-exclude",
     is_flag=True,
-    help="Take files named here as those of a folder: skip what is excluded or no "
-    "train config.",
+    help="Skip a named file that is excluded or no train config, as in a folder.",
 )
 @click.option(
-    "--require-configs", is_flag=True, help="Exit with 2 if there is no train config."
+    "--require-configs", is_flag=True, help="Exit with 2 if no train config is found."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but the findings.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the findings only.")
 def command(
     paths: tuple[str, ...],
     output_format: str | None,
@@ -77,10 +120,16 @@ def command(
     quiet: bool,
     **asked: Any,
 ) -> int:
-    """Check train configs: files, folders (searched for *.toml), or - for stdin.
+    """Check train configs: files, folders (searched for TOML files), or - for stdin.
 
-    Exit code 0: nothing at or above --fail-on; 1: something; 2: fp8tune could not
-    do its work.
+    Exit code 0: no finding at or above --fail-on. 1: at least one. 2: fp8tune could
+    not do its work.
+
+    \b
+    Examples:
+      fp8tune lint configs
+      fp8tune lint train.toml --gpu h100 --world-size 16
+      fp8tune lint configs --fix --diff
     """
     from fp8tune.lint.main import lint
     from fp8tune.lint.selection import Problem

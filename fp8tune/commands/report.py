@@ -6,20 +6,34 @@ import os
 
 import click
 
-from fp8tune.cli import Failure
+from fp8tune.cli import Failure, studies_option
 
 
-@click.command("report")
+@click.command("report", short_help="Write the report of a search.")
 @click.argument("study", metavar="STUDY")
-@click.option("--plots", is_flag=True, help="Write each plot as PNG and SVG beside it.")
-@click.option("--output", default="", metavar="FILE", help="Where to write the page.")
-@click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
-@click.option("--storage", default="", metavar="URL", help="Where search kept STUDY.")
+@click.option("--plots", is_flag=True, help="Also write each plot as PNG and SVG.")
+@click.option(
+    "--output",
+    default="",
+    metavar="FILE",
+    help="Where the page goes.  [default: STUDY/report.html]",
+)
+@studies_option
+@click.option(
+    "--storage",
+    default="",
+    metavar="URL",
+    help="The --storage of the search, e.g. sqlite:///x.db.",
+)
 def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
-    """Remake the report of STUDY: a folder, or a name within .fp8tune.
+    """Write the report of STUDY, a folder or the name of one in .fp8tune.
 
-    The study may be of a search that still runs; its trials are only read. The page is
-    one file without network, STUDY/report.html unless --output says otherwise.
+    The search may still run: its trials are only read. The page is one HTML file that
+    loads nothing from the network.
+
+    \b
+    Example:
+      fp8tune report rehearsal_cpu-2520e759 --plots
     """
     from fp8tune.search import load_numpy
 

@@ -1,4 +1,4 @@
-"""``fp8tune rules``: list the rules, run a pack's own examples, write the reference."""
+"""``fp8tune rules``: list the rules, and run the examples of a folder of rules."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from fp8tune.cli import Choice, Failure, Group, text_or_json
 from fp8tune.lint.rules import CATEGORIES
 
 
-@click.group("rules", cls=Group, invoke_without_command=True)
-@click.option(
-    "--category", type=Choice(CATEGORIES), help="Only rules of this category."
+@click.group(
+    "rules",
+    cls=Group,
+    invoke_without_command=True,
+    short_help="List the rules, or test your own.",
 )
+@click.option("--category", type=Choice(CATEGORIES), help="List only this category.")
 @text_or_json
 @click.pass_context
 def command(ctx: click.Context, category: str | None, output_format: str) -> None:
-    """List all rules; `rules test DIR` runs a rule pack's examples."""
+    """List the rules, or run the examples of your own.
+
+    \b
+    Examples:
+      fp8tune rules --category slow
+      fp8tune rules test lint-rules
+    """
     if ctx.invoked_subcommand is not None:
         return
     from fp8tune.lint.builtin import read_builtin
@@ -28,7 +37,7 @@ def command(ctx: click.Context, category: str | None, output_format: str) -> Non
 @command.command("test")
 @click.argument("folder", metavar="DIR")
 def test(folder: str) -> int:
-    """Run every example of the rules below DIR."""
+    """Run all examples of the rules in DIR. Exit code 1: one is not as expected."""
     from fp8tune.lint.builtin import read_builtin
     from fp8tune.lint.examples import run_examples
     from fp8tune.lint.packs import read_pack
@@ -54,14 +63,3 @@ def test(folder: str) -> int:
     what = f"{count(len(pack), 'rule')}, {count(examples, 'example')}"
     click.echo(f"{what}: {state}")
     return int(bool(failures))
-
-
-@command.command("docs")
-@click.argument("folder", metavar="DIR")
-def docs(folder: str) -> None:
-    """Write the reference below DIR: rules by category, keys, facts, myths."""
-    from fp8tune.lint.explain.reference import reference, write
-
-    pages = reference()
-    write(pages, folder)
-    click.echo(f"{len(pages)} pages in {folder}")

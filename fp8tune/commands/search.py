@@ -7,80 +7,118 @@ from typing import Any, TextIO
 
 import click
 
-from fp8tune.cli import Choice, Failure, text_or_json
+from fp8tune.cli import Choice, Failure, studies_option, text_or_json, world_size_option
 
 
-@click.command("search")
+@click.command("search", short_help="Search for a faster setting.")
 @click.argument("config", required=False, default="", metavar="[CONFIG]")
-@click.option("--budget", required=True, help="Wall time for everything: 90s, 30m, 2h.")
-@click.option("--gpu", default="", help="GPU that the run is for, if not this one.")
-@click.option("--world-size", type=click.IntRange(1, 10**7), help="GPUs of the run.")
-@click.option("--trainer", default="", help="The config's trainer, if not recognised.")
+@click.option(
+    "--budget",
+    required=True,
+    metavar="TIME",
+    help="Wall time for everything, e.g. 90s, 30m, 2h.",
+)
+@click.option(
+    "--gpu",
+    default="",
+    metavar="NAME",
+    help="GPU that the run is for, if it has more memory than this one, e.g. h200.",
+)
+@world_size_option
+@click.option(
+    "--trainer",
+    default="",
+    metavar="NAME",
+    help="Trainer of CONFIG, if it is not recognised, e.g. kempnerforge.",
+)
 @click.option(
     "--runner",
     type=Choice(["builtin", "replay"]),
     default="builtin",
     show_default=True,
-    help="What executes the trials.",
+    help="builtin runs trials here; replay reads them from --records.",
 )
 @click.option(
     "--device",
     type=Choice(["cuda", "cpu"]),
     default="cuda",
     show_default=True,
-    help="Where trials run; on a CPU they are a rehearsal.",
+    help="Where trials run; cpu is a rehearsal of a small model.",
 )
-@click.option("--records", default="", metavar="FILE", help="Trials to replay.")
 @click.option(
-    "--allow", multiple=True, help="A frozen knob to free: precision, warmup, ..."
+    "--records",
+    default="",
+    metavar="FILE",
+    help="Recorded trials for --runner replay, e.g. trials.jsonl.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="KNOB",
+    help="Also vary precision or warmup; in a replay any knob of its records. "
+    "Repeatable.",
 )
 @click.option(
     "--objective",
     type=Choice(["tokens-per-second", "tokens-per-joule"]),
     default="tokens-per-second",
     show_default=True,
-    help="What is maximised; tokens-per-joule needs the GPU's watts.",
+    help="What is maximised. tokens-per-joule needs a GPU that tells its watts.",
 )
 @click.option(
     "--sampler",
     type=Choice(["auto", "tpe", "gp", "random"]),
     default="auto",
     show_default=True,
-    help="What proposes settings: ours (auto), or one of Optuna's; all keep to what "
-    "fits. gp needs SciPy.",
+    help="What proposes settings: fp8tune's own sampler (auto) or one of Optuna's. "
+    "gp needs SciPy.",
 )
-@click.option("--output", default="", metavar="FILE", help="Where to write.")
+@click.option(
+    "--output",
+    default="",
+    metavar="FILE",
+    help="Where the tuned config goes.  [default: CONFIG.tuned.toml]",
+)
 @click.option("--in-place", is_flag=True, help="Write into CONFIG itself.")
-@click.option("--diff", is_flag=True, help="Show what would be written; write nothing.")
+@click.option("--diff", is_flag=True, help="Print the changes; write no config.")
 @click.option(
     "--start-from",
     default="",
     metavar="STUDY",
-    help="An earlier study to start from, or `none`; else the nearest finished one of "
-    "this machine and these versions, and none in replay.",
+    help="Study for a warm start, or `none`.  [default: the most similar finished "
+    "study of this machine and these versions; none in a replay]",
 )
-@click.option("--studies", default=".fp8tune", show_default=True, help="Their folder.")
+@studies_option
 @click.option(
     "--storage",
     default="",
     metavar="URL",
-    help="Keep the study there, e.g. sqlite:///x.db: any Optuna storage.  [default: "
+    help="Any Optuna storage for the study, e.g. sqlite:///x.db.  [default: "
     "study.journal in the study's folder]",
 )
 @click.option(
-    "--export", default="", metavar="FILE", help="Write the trials as JSON lines."
+    "--export",
+    default="",
+    metavar="FILE",
+    help="Also write the trials as JSON lines, e.g. trials.jsonl.",
 )
 @text_or_json
 def command(config: str, output_format: str, **asked: Any) -> int:
     """Search for a faster setting of CONFIG and write it to CONFIG.tuned.toml.
 
-    It changes micro-batch, gradient accumulation with it, activation checkpointing and
-    compile; with --allow precision also bf16 or FP8. A chunked loss is no knob: in
-    KempnerForge it saves no memory (fp8tune explain chunked-loss-saves-nothing).
+    A search varies micro-batch, activation checkpointing (AC) and compile; gradient
+    accumulation keeps the tokens of a step. Without CONFIG it takes the only train
+    config below this folder. The same command continues a search that was stopped.
 
-    Exit code 0: a config was written, or yours is the best; 1: no trial succeeded, or
-    none is surely faster and not all is known; 2: could not start; 130: interrupted
-    (the study is kept, the best so far is written).
+    Exit code 0: a config was written, or yours is the best. 1: no trial succeeded, or
+    no setting is surely faster. 2: the search could not start. 130: interrupted; the
+    study is kept, and the best setting so far is written.
+
+    \b
+    Examples:
+      fp8tune search train.toml --budget 2h
+      fp8tune search train.toml --budget 2h --allow precision
+      fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings
     from fp8tune.search import load_numpy

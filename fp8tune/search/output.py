@@ -153,7 +153,10 @@ def counts(outcome: Outcome) -> str:
 
 
 def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, Any]:
-    """Return the outcome as the one object that programs read (docs/search.md)."""
+    """Return the outcome as the one object that programs read.
+
+    ``docs/reference/json.md`` describes its fields.
+    """
     space, measured = plan.space, outcome.measured
     pair = measured.pair
     return {

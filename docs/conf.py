@@ -1,0 +1,47 @@
+"""Settings of the documentation: ``sphinx-build -W docs site`` builds it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+from generate import write  # noqa: E402 (a module of this folder)
+
+from fp8tune import __version__  # noqa: E402
+
+project = "fp8tune"
+release = version = __version__
+copyright = "the fp8tune developers"  # noqa: A001 (Sphinx's name)
+extensions = ["myst_parser", "sphinx_click", "sphinx_copybutton"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["site"]
+nitpicky = True
+html_theme = "furo"
+html_title = f"fp8tune {version}"
+html_static_path = ["images"]
+html_copy_source = False
+
+# The same links work in the repository and in the site.
+PLACES = [
+    (re.compile(r"\]\((?:\.\./)+benchmarks/results/(\w+)\.md"), r"](/evidence/\1.md"),
+    (re.compile(r"\]\((?:\.\./)+(CONTRIBUTING|CHANGELOG)\.md"), r"](/\1.md"),
+    (re.compile(r"\]\((?:\.\./)+benchmarks/README\.md"), r"](/evidence/index.md"),
+]
+
+
+def _site_links(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
+    for pattern, place in PLACES:
+        source[0] = pattern.sub(place, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Write the generated pages before Sphinx looks for sources."""
+    write(DOCS)
+    app.connect("source-read", _site_links)

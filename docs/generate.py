@@ -1,0 +1,300 @@
+"""The generated pages of the documentation: rules, keys, facts, myths, evidence.
+
+``conf.py`` calls ``write`` before Sphinx reads the sources. What `fp8tune explain`
+says of a thing is what its page says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fp8tune.facts import FACTS
+from fp8tune.fields import FIELDS
+from fp8tune.lint.explain import keys
+from fp8tune.lint.explain.fact import FactPage, fact_page
+from fp8tune.lint.explain.key import default, kind, takes
+from fp8tune.lint.explain.myths import Myth, myths
+from fp8tune.lint.explain.reads import builtin
+from fp8tune.lint.explain.rule import FixText, RulePage, rule_page
+from fp8tune.lint.rules import CONSEQUENCES
+from fp8tune.lint.wording import plain, shown
+from fp8tune.trainers.trainer import NAMES, trainer
+
+FOLDERS = ("rules", "facts", "evidence")
+"""Folders below ``docs/`` that hold generated pages alone."""
+
+EVIDENCE = {
+    "Lint": ("verdicts", "fixes", "lint_speed", "config_fuzz"),
+    "Rules": ("rule_evidence", "trainer_faults"),
+    "Memory": ("depths",),
+    "Search": ("budgets", "samplers", "search_recorded", "transfer", "verdicts_aa"),
+    "Stability": ("stability_aa", "warmups", "first_steps"),
+}
+"""Recorded results by subject; each is a page below ``benchmarks/results``."""
+
+TITLES = {
+    "lint_speed": "Speed of lint",
+    "config_fuzz": "Lint on a million mutated configs",
+}
+
+README_LINKS = (
+    (re.compile(r"\]\(docs/"), "]("),
+    (re.compile(r"\]\(benchmarks/results/(\w+)\.md"), r"](evidence/\1.md"),
+)
+
+
+def write(docs: Path) -> None:
+    """Write all generated pages below ``docs``, and remove those that are gone."""
+    found = pages(docs.parent)
+    for folder in FOLDERS:
+        for path in (docs / folder).glob("*.md"):
+            if path.relative_to(docs).as_posix() not in found:
+                path.unlink()
+        (docs / folder).mkdir(exist_ok=True)
+    for name, text in found.items():
+        path = docs / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def pages(repository: Path) -> dict[str, str]:
+    """The text of every generated page by its path below ``docs/``."""
+    found = {"rules/index.md": _text(_rules_index())}
+    for category in CONSEQUENCES:
+        rules = [rule_page(r) for r in builtin() if r.category == category]
+        found[f"rules/{category}.md"] = _text(_category(category, rules))
+        found |= {f"rules/{page.name}.md": _text(rule_text(page)) for page in rules}
+    found["keys.md"] = _text(_keys())
+    found |= {f"facts/{name}.md": _text(lines) for name, lines in _facts()}
+    found["myths.md"] = _text(_myths())
+    found |= _evidence(repository)
+    found["start.md"] = _start((repository / "README.md").read_text(encoding="utf-8"))
+    return found
+
+
+def _text(blocks: Iterable[str]) -> str:
+    return "\n\n".join(blocks) + "\n"
+
+
+def _start(readme: str) -> str:
+    """The README as a page: its links lead to pages of the site."""
+    for pattern, place in README_LINKS:
+        readme = pattern.sub(place, readme)
+    begin, end = readme.index("## Install"), readme.index("## Documentation")
+    return "# Get started\n\n" + readme[begin:end]
+
+
+def _rules_index() -> Iterator[str]:
+    yield "# Rules"
+    yield (
+        "Each rule is a page here and in `fp8tune explain RULE`. Its category says "
+        "what happens if you run the config."
+    )
+    yield _table(
+        ("Category", "Consequence"),
+        ((f"[{name}]({name}.md)", said) for name, said in CONSEQUENCES.items()),
+    )
+    yield _toctree(CONSEQUENCES)
+
+
+def _category(category: str, rules: list[RulePage]) -> Iterator[str]:
+    yield f"# {category.capitalize()}"
+    yield f"{_sentence(CONSEQUENCES[category])} {len(rules)} rules."
+    yield _table(
+        ("Rule", "Code", "Severity", "What it finds"),
+        ((f"[{p.name}]({p.name}.md)", p.code, p.severity, p.summary) for p in rules),
+    )
+
+
+def rule_text(page: RulePage) -> Iterator[str]:
+    """The page of a rule, block by block."""
+    whose = f"{page.trainer} configs" if page.trainer else "configs of every trainer"
+    status = "" if page.status == "stable" else f", {page.status}"
+    yield f"---\norphan: true\n---\n\n(rule-{page.name})="
+    yield f"# {page.name}"
+    yield f"{page.summary}."
+    yield (
+        f"`{page.code}`, [{page.category}]({page.category}.md), {page.severity}, "
+        f"confidence {page.confidence}, since {page.since}{status}; checks {whose}."
+    )
+    yield "## Why"
+    yield page.why
+    if page.bad:
+        yield "## Example"
+        yield _fence(page.bad[0].config, "toml")
+        yield f"Lint prints:\n\n{_fence(page.bad[0].finding)}"
+    if page.good:
+        yield f"It prints nothing for:\n\n{_fence(page.good[0], 'toml')}"
+    if page.fixes:
+        yield "## Fix"
+        yield "\n".join(_fix(fix) for fix in page.fixes)
+    if page.when:
+        yield f"## Condition\n\n{_fence(page.when)}"
+    for experiment in page.experiments:
+        yield from _experiment(experiment)
+    yield f"## Evidence\n\n{_listed(page.references)}"
+    if page.myths:
+        yield _claims(page.myths)
+
+
+def _fix(fix: FixText) -> str:
+    changes = f". It changes the run: {fix.changes}" if fix.changes else ""
+    option = "--fix" if fix.safety == "safe" else "--unsafe-fixes"
+    return f"- `{option}`: {fix.title}{changes}."
+
+
+def _experiment(experiment: dict[str, object]) -> Iterator[str]:
+    yield "## Experiment"
+    yield "`python -m benchmarks.rule_evidence` runs it with the trainer:"
+    for name, value in experiment.items():
+        if isinstance(value, str) and "\n" in value.strip():
+            yield f"{name}:\n\n{_fence(value.strip(), 'toml')}"
+        else:
+            yield f"{name}: `{value if isinstance(value, str) else shown(value)}`"
+
+
+def _keys() -> Iterator[str]:
+    yield "# Config keys"
+    for owner in NAMES:
+        schema = trainer(owner).schema
+        yield (
+            f"What [{schema.title}]({schema.source}) reads. `fp8tune explain KEY` adds "
+            "the rules that read a key and the facts that depend on it."
+        )
+        for section in schema.sections:
+            yield f"## [{section}]"
+            yield _table(
+                ("Key", "Type", "Default", "Takes", "Meaning", "Called elsewhere"),
+                (_key(name) for name in keys() if name.partition(".")[0] == section),
+            )
+
+
+def _key(name: str) -> tuple[str, ...]:
+    _, spec = keys()[name]
+    called = ", ".join(f"`{word}`" for word in spec.aka)
+    bare = name.partition(".")[2]
+    value = f"`{default(spec)}`" if not spec.required else default(spec)
+    return f"`{bare}`", kind(spec), value, takes(spec), spec.doc, called
+
+
+def _facts() -> Iterator[tuple[str, Iterable[str]]]:
+    """The name of each page of facts, and its blocks."""
+    groups: dict[str, list[str]] = {}
+    for name in FACTS:
+        groups.setdefault(name.partition(".")[0], []).append(name)
+    yield "index", _facts_index(groups)
+    yield "job", _job()
+    for group, names in groups.items():
+        pages = (fact_page(NAMES[0], name) for name in names)
+        yield group, (f"# {group}", *(block for p in pages for block in _fact(p)))
+
+
+def _facts_index(groups: dict[str, list[str]]) -> Iterator[str]:
+    yield "# Facts"
+    yield (
+        "Names that conditions of rules may use. `fp8tune explain NAME CONFIG` shows "
+        "how a value comes about in a config."
+    )
+    yield "- [job](job.md): the fields of a job, in words that every trainer shares"
+    yield "\n".join(
+        f"- [{group}]({group}.md): {', '.join(f'`{name}`' for name in names)}"
+        for group, names in groups.items()
+    )
+    yield _toctree(("job", *groups), hidden=True)
+
+
+def _job() -> Iterator[str]:
+    owner = NAMES[0]
+    title = trainer(owner).schema.title
+    fields = [fact_page(owner, name) for name in FIELDS]
+    yield "# job"
+    yield _table(
+        ("Field", "Meaning", title), ((p.name, p.meaning, _key_of(p)) for p in fields)
+    )
+    yield f"## Formulas of {title}"
+    own = (n for n in trainer(owner).vocabulary.computed if n not in {*FACTS, *FIELDS})
+    for page in (*fields, *(fact_page(owner, name) for name in own)):
+        if page.formula.lines:
+            yield from _fact(page)
+
+
+def _key_of(page: FactPage) -> str:
+    if page.formula.lines:
+        return f"[formula](#fact-{page.name})"
+    return f"`{page.said}`" if "." in page.said else page.said
+
+
+def _fact(page: FactPage) -> Iterator[str]:
+    yield f"(fact-{page.name})="
+    yield f"## {page.name}"
+    yield page.meaning
+    if page.details:
+        yield page.details.replace("``", "`")
+    yield _fence("\n".join((*page.formula.lines, *page.formula.where())))
+    if page.source and not page.trainer:
+        yield f"Source: {page.source}"
+    if page.rules:
+        links = (f"[{name}](#rule-{name})" for name in page.rules)
+        yield f"Rules that read it: {', '.join(links)}"
+    if page.myths:
+        yield _claims(page.myths)
+
+
+def _myths() -> Iterator[str]:
+    yield "# Common claims about FP8"
+    for myth in myths():
+        yield f"(myth-{myth.name})="
+        yield f'## "{myth.claim}"'
+        yield f"**{myth.verdict.capitalize()}.** {myth.answer.strip()}"
+        yield _listed(myth.sources)
+
+
+def _claims(said: Iterable[Myth]) -> str:
+    links = (f'["{m.claim}"](#myth-{m.name}) ({m.verdict})' for m in said)
+    return f"Common claims: {', '.join(links)}."
+
+
+def _evidence(repository: Path) -> dict[str, str]:
+    """The recorded results as pages, and the page that lists them."""
+    found = {}
+    blocks = ["# Recorded results", "Each page names its date, machine and versions."]
+    for subject, names in EVIDENCE.items():
+        blocks.append(f"## {subject}")
+        blocks.append(_toctree(names))
+        for name in names:
+            path = repository / "benchmarks" / "results" / f"{name}.md"
+            text = path.read_text(encoding="utf-8")
+            title = "" if text.startswith("# ") else f"# {TITLES[name]}\n\n"
+            found[f"evidence/{name}.md"] = title + text
+    found["evidence/index.md"] = _text(blocks)
+    return found
+
+
+def _toctree(names: Iterable[str], *, hidden: bool = False) -> str:
+    option = ":hidden:\n" if hidden else ":maxdepth: 1\n"
+    return "```{toctree}\n" + option + "\n".join(("", *names)) + "\n```"
+
+
+def _listed(addresses: Iterable[str]) -> str:
+    marks = (f"<{a}>" if a.startswith("http") else f"`{a}`" for a in addresses)
+    return "\n".join(f"- {mark}" for mark in marks)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _fence(body: str, language: str = "text") -> str:
+    lines = "\n".join(plain(line) for line in body.split("\n"))
+    return f"```{language}\n{lines}\n```"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,99 @@
+"""The generated pages of the documentation, and the words of the written ones.
+
+`.ci/run` builds the site, where a link that leads nowhere is an error.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.explain.rule import FixText, rule_page
+from tests.each import each
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def generate():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        import generate
+
+        yield generate
+
+
+@pytest.fixture(scope="module")
+def pages(generate):
+    return generate.pages(ROOT)
+
+
+def test_every_rule_has_a_page(pages):
+    for rule in read_builtin():
+        assert f"\n# {rule.name}\n" in pages[f"rules/{rule.name}.md"]
+        assert f"({rule.name}.md)" in pages[f"rules/{rule.category}.md"]
+
+
+def test_pages_hold_no_control_characters(pages):
+    for text in pages.values():
+        assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_links_between_generated_pages_have_a_target(pages):
+    text = "\n".join(pages.values())
+    targets = set(re.findall(r"^\(([\w.-]+)\)=$", text, re.MULTILINE))
+    links = set(re.findall(r"\]\(#((?:rule|fact|myth)-[\w.-]+)\)", text))
+    assert links - targets == set()
+
+
+def test_every_recorded_result_has_a_page(pages):
+    results = {path.stem for path in (ROOT / "benchmarks/results").glob("*.md")}
+    assert results == {
+        Path(name).stem for name in pages if name.startswith("evidence/")
+    } - {"index"}
+
+
+def test_a_rule_with_fix_and_experiment(generate):
+    page = rule_page(next(r for r in read_builtin() if r.name == "fp8-without-compile"))
+    page = page._replace(
+        fixes=[FixText("unsafe", "compile", "minutes of compiling")],
+        experiments=[
+            {"runs": 2, "expect": "a > b", "config": "[train]\nseq_len = 1\n"}
+        ],
+    )
+    text = "\n\n".join(generate.rule_text(page))
+    assert (
+        "\n- `--unsafe-fixes`: compile. It changes the run: minutes of compiling.\n"
+    ) in text
+    assert "\n\nruns: `2`\n\nexpect: `a > b`\n\nconfig:\n\n```toml\n" in text
+
+
+def test_pages_that_are_gone_are_removed(generate, tmp_path):
+    docs = tmp_path / "docs"
+    (docs / "rules").mkdir(parents=True)
+    (docs / "rules" / "gone.md").write_text("x")
+    (docs / "own.md").write_text("kept")
+    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
+    (tmp_path / "README.md").symlink_to(ROOT / "README.md")
+    generate.write(docs)
+    assert not (docs / "rules" / "gone.md").exists()
+    assert (docs / "own.md").read_text() == "kept"
+    assert (docs / "keys.md").exists()
+
+
+WORDS = re.compile(
+    r"\b(twins?|mend(s|ed|ing)?|made-up|anew|in vain|unsure|unjudged"
+    r"|nobody says|the given one|rivals?)\b",
+    re.IGNORECASE,
+)
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+WRITTEN += sorted((ROOT / "docs").glob("*.md"))
+for folder in ("guides", "concepts", "reference"):
+    WRITTEN += sorted((ROOT / "docs" / folder).glob("*.md"))
+
+
+@each("path", WRITTEN)
+def test_pages_use_the_words_of_the_field(path):
+    found = [match[0] for match in WORDS.finditer(path.read_text(encoding="utf-8"))]
+    assert found == []
