@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001 (Sphinx calls with all arguments)
 """Settings of the documentation: ``sphinx-build -W docs site`` builds it."""
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ html_theme = "furo"
 html_title = f"fp8tune {version}"
 html_static_path = ["images"]
 html_copy_source = False
+smartquotes = False
 
 # The same links work in the repository and in the site.
 PLACES = [
@@ -36,12 +38,26 @@ PLACES = [
 ]
 
 
-def _site_links(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
+def _site_links(app: Sphinx, docname: str, source: list[str]) -> None:
     for pattern, place in PLACES:
         source[0] = pattern.sub(place, source[0])
+
+
+def _examples_as_code(app: Sphinx, ctx: object, lines: list[str]) -> None:
+    """Show the examples of a help text as code, not as lines of text."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith("|   "):
+            found.append(line.removeprefix("|"))
+        elif line.startswith("| "):
+            found += ["", line.removeprefix("| ").rstrip(":") + "::", ""]
+        else:
+            found.append(line)
+    lines[:] = found
 
 
 def setup(app: Sphinx) -> None:
     """Write the generated pages before Sphinx looks for sources."""
     write(DOCS)
     app.connect("source-read", _site_links)
+    app.connect("sphinx-click-process-description", _examples_as_code)
