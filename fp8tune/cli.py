@@ -14,7 +14,16 @@ from fp8tune.program import fail
 if TYPE_CHECKING:
     from fp8tune.lint.config import Config
 
-COMMANDS = ("doctor", "estimate", "explain", "lint", "report", "rules", "search")
+COMMANDS = (
+    "doctor",
+    "estimate",
+    "explain",
+    "init",
+    "lint",
+    "report",
+    "rules",
+    "search",
+)
 
 
 class Failure(click.ClickException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from functools import cache, cached_property
@@ -57,6 +58,13 @@ class Trainer:
         for name in import_module(f"fp8tune.trainers.{self.name}").WORDS:
             computed |= sources(self._module(name))
         return vocabulary(keys | self.optional_sections, self.schema.job, computed)
+
+    @cached_property
+    def starter(self) -> str:
+        """The text of a config to start from, with fields to fill in."""
+        path = os.path.join(os.path.dirname(__file__), self.name, "starter.toml")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
 
     @cached_property
     def optional_sections(self) -> frozenset[str]:

@@ -1,0 +1,134 @@
+"""A config to start from: a published model, with the settings that surely fit."""
+
+from __future__ import annotations
+
+import os.path
+import textwrap
+import tomllib
+from functools import cache
+from typing import Any
+
+from fp8tune.estimate.grid import Cell, Variants
+from fp8tune.estimate.predict import Prediction
+from fp8tune.estimate.whole import Estimate, estimate
+from fp8tune.facts.gpus import find
+from fp8tune.job import Target
+from fp8tune.suggest import closest
+from fp8tune.trainers.trainer import Trainer
+
+STEP_TOKENS = 1 << 20
+"""Tokens of an optimizer step if no other number is asked for."""
+MOST_GPUS = 4096
+"""The largest number of GPUs that is tried to find one on which a model fits."""
+
+
+class CannotStart(Exception):
+    """There is no such config; says why and what to type."""
+
+
+@cache
+def models() -> dict[str, dict[str, Any]]:
+    """The published models by name; the fields are explained in ``models.toml``."""
+    path = os.path.join(os.path.dirname(__file__), "models.toml")
+    with open(path, "rb") as file:
+        return tomllib.load(file)
+
+
+def starter(
+    trainer: Trainer,
+    model: str,
+    target: Target,
+    seq_len: int = 4096,
+    step_tokens: int = STEP_TOKENS,
+) -> str:
+    """The text of a config for a model on the GPUs of ``target``.
+
+    Micro-batch, accumulation, AC and precision are those that `fp8tune estimate`
+    starts with. ``seq_len`` is in tokens, ``step_tokens`` over all GPUs. Raises
+    ``CannotStart``.
+    """
+    if model not in models():
+        near = closest(model, models())
+        hint = f"; did you mean {near}?" if near else f"; known: {', '.join(models())}"
+        raise CannotStart(f"no model named {model!r}{hint}")
+    if len(members := find(target.gpu).members) > 1:
+        raise CannotStart(f"--gpu {target.gpu}: name one of {', '.join(members)}")
+    rows = max(1, step_tokens // (seq_len * target.world_size))
+    fields = {**models()[model], "name": model, "seq_len": seq_len}
+    found = _estimate(trainer, fields, target, rows)
+    best = found.preferred or found.start
+    if best is None:
+        raise CannotStart(_too_large(trainer, fields, target, rows))
+    return _text(trainer, fields, target, best, why=_why(best, found.said))
+
+
+def _estimate(
+    trainer: Trainer, fields: dict[str, Any], target: Target, rows: int
+) -> Estimate:
+    """What is predicted of the model around one sequence at a time."""
+    first = Cell(1, rows, "full", "fp8", None)  # type: ignore[arg-type]
+    values = tomllib.loads(_text(trainer, fields, target, first))
+    return estimate(Variants(trainer, trainer.load(values), target))
+
+
+def _too_large(
+    trainer: Trainer, fields: dict[str, Any], target: Target, rows: int
+) -> str:
+    """Why no setting is sure to fit, and on how many GPUs one is."""
+    what = f"{fields['name']} does not surely fit on {target.world_size} x {target.gpu}"
+    size, least = target.world_size, ""
+    while size < MOST_GPUS:
+        size, rows = 2 * size, max(1, rows // 2)
+        found = _estimate(trainer, fields, target._replace(world_size=size), rows)
+        if found.start:
+            return f"{what}; --world-size {size} does"
+        if found.said.memory:
+            least = f" each needs {found.said.memory.value:.0f} GiB at the "
+            least += str(found.said.peak_at)
+    never = f"nor on more with FSDP alone (on {size}{least})"
+    return f"{what}, {never}; choose a GPU with more memory"
+
+
+def _text(
+    trainer: Trainer, fields: dict[str, Any], target: Target, cell: Cell, why: str = ""
+) -> str:
+    size = target.world_size
+    rows = cell.micro_batch * cell.grad_accum * size
+    return trainer.starter.format_map(
+        {
+            **fields,
+            "gpu": target.gpu,
+            "world_size": size,
+            "gpus": f"{size} {target.gpu.upper()} GPU{'s' * (size != 1)}",
+            "why": why,
+            "tokens": rows * fields["seq_len"],
+            "micro_batch": cell.micro_batch,
+            "grad_accum": cell.grad_accum,
+            "ac": cell.ac,
+            "precision": cell.precision,
+            "Precision": cell.precision.replace("fp", "FP"),
+            "qk_norm": str(fields["qk_norm"]).lower(),
+        }
+    )
+
+
+def _why(best: Cell, said: Prediction) -> str:
+    """Why these settings, as comment lines."""
+    memory, speed = best.prediction.memory, best.prediction.speed
+    assert memory is not None  # a setting that surely fits has a peak
+    parts = [
+        "`fp8tune estimate` predicts that these settings fit: "
+        f"{memory.value:.0f} GiB per GPU ({memory.low:.0f} to {memory.high:.0f})."
+    ]
+    if speed:
+        parts.append(
+            f"Of those that surely fit they are the fastest: {speed.value:,.0f} "
+            f"tokens/s ({speed.low:,.0f} to {speed.high:,.0f}), predicted."
+        )
+    gain = best.prediction.fp8_gain
+    if best.precision == "fp8" and gain:
+        parts.append(f"FP8 is predicted to run at {gain:.2f} times the speed of bf16.")
+    elif best.precision == "bf16" and said.pays == "no":
+        parts.append(f"FP8 does not pay here: {said.reasons[0]}.")
+    parts.append("`fp8tune search` measures it.")
+    return "\n# ".join(textwrap.wrap(" ".join(parts), 84))

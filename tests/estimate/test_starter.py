@@ -1,0 +1,77 @@
+"""A config to start from: sizes as published, no error or warning of lint."""
+
+import pytest
+
+from fp8tune.estimate.starter import CannotStart, models, starter
+from fp8tune.job import Target
+from fp8tune.toml.document import parse
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+KEMPNERFORGE = trainer("kempnerforge")
+
+
+def job(text):
+    values = parse(text.encode()).values
+    return KEMPNERFORGE.job(KEMPNERFORGE.load(values), Target("b200", 64))
+
+
+@each("model", models())
+def test_sizes_give_the_published_number_of_parameters(model):
+    text = starter(KEMPNERFORGE, model, Target("b200", 64))
+    found, fields = job(text), models()[model]
+    # params.count leaves out the norms of queries and keys, one weight per channel
+    norms = fields["qk_norm"] * 2 * found["head_dim"] * fields["layers"]
+    assert found["params.count"] + norms == fields["parameters"]
+
+
+TARGETS = [
+    (model, gpu, size, seq_len)
+    for model in models()
+    if "70b" not in model
+    for gpu in ("h100-sxm", "h200", "a100-80gb")
+    for size, seq_len in ((16, 2048), (32, 4096), (64, 8192))
+]
+
+
+@each(("model", "gpu", "size", "seq_len"), TARGETS)
+def test_lint_finds_no_error_and_no_warning(model, gpu, size, seq_len, fp8tune):
+    text = starter(KEMPNERFORGE, model, Target(gpu, size), seq_len)
+    code, *_ = fp8tune("lint", "-", "--fail-on", "warning", stdin=text.encode())
+    assert code == 0
+
+
+def test_a_gpu_on_which_fp8_does_not_run_gets_bf16():
+    text = starter(KEMPNERFORGE, "llama3-8b", Target("a100-80gb", 8))
+    assert job(text)["precision"] == "bf16"
+
+
+@each(
+    ("model", "target", "message"),
+    [
+        (
+            "llama3-7b",
+            Target("h200", 8),
+            "no model named 'llama3-7b'; did you mean llama3-70b?",
+        ),
+        (
+            "llama3-8b",
+            Target("h100-sxm", 1),
+            "llama3-8b does not surely fit on 1 x h100-sxm; --world-size 2 does",
+        ),
+        (
+            "llama3-8b",
+            Target("a100", 8),
+            "--gpu a100: name one of a100-40gb, a100-80gb",
+        ),
+    ],
+)
+def test_what_cannot_be_started(model, target, message):
+    with pytest.raises(CannotStart) as error:
+        starter(KEMPNERFORGE, model, target)
+    assert str(error.value) == message
+
+
+def test_a_model_that_never_fits_says_how_much_each_gpu_needs():
+    with pytest.raises(CannotStart, match=r"nor on more with FSDP alone .* GiB at the"):
+        starter(KEMPNERFORGE, "llama3-70b", Target("h100-sxm", 8))
