@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fp8tune.lint.config import Config
 
 COMMANDS = (
+    "compare",
     "doctor",
     "estimate",
     "explain",

@@ -1,0 +1,178 @@
+"""Two configs side by side: values, memory, speed, learning, findings of lint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.estimate.grid import Variants
+from fp8tune.estimate.predict import Prediction
+from fp8tune.estimate.target import assumed, by_world_size, titled
+from fp8tune.facts.calibration import Band
+from fp8tune.job import Unknown
+from fp8tune.lint.config import Config
+from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.wording import plain, shown
+
+TENTHS = 1000
+"""Predictions below this have one decimal."""
+ABSENT = "-"
+"""What stands for a value that a side does not have."""
+
+
+class Side(NamedTuple):
+    """One of the two configs, with what is predicted and found of it."""
+
+    config: Config
+    variants: Variants
+    predicted: Prediction
+    findings: list[Diagnostic]
+
+
+class Row(NamedTuple):
+    """One line of the comparison: what it is about, and its value on each side."""
+
+    name: str
+    first: Any
+    second: Any
+
+
+def side(config: Config, findings: list[Diagnostic]) -> Side:
+    """Predict one config, on the GPUs that it names or is assumed to have."""
+    loaded = config.trainer.load(config.document.values)
+    variants = Variants(config.trainer, loaded, config.job.target)
+    if not variants.target.world_size:
+        sizes = by_world_size(variants)
+        variants = assumed(variants, sizes, titled(config, loaded))
+    return Side(config, variants, variants.predict({}), findings)
+
+
+def keys(first: Side, second: Side) -> Iterator[Row]:
+    """Yield every config key whose value differs; ``None`` where it has none."""
+    a, b = (one.variants.loaded.values for one in (first, second))
+    for name in sorted({*a, *b}):
+        if a.get(name) != b.get(name) or type(a.get(name)) is not type(b.get(name)):
+            yield Row(name, a.get(name), b.get(name))
+
+
+def figures(first: Side, second: Side) -> Iterator[Row]:
+    """Yield what is predicted of each config, the same or not."""
+    columns = [dict(_figures(one)) for one in (first, second)]
+    for name in columns[0]:
+        yield Row(name, *(column[name] for column in columns))
+
+
+def findings(first: Side, second: Side) -> Iterator[Row]:
+    """Yield the rules that fire in one config, or not as often in the other."""
+    counts = [_rules(one.findings) for one in (first, second)]
+    for name in sorted({*counts[0], *counts[1]}):
+        if counts[0].get(name) != counts[1].get(name):
+            yield Row(name, *(count.get(name) for count in counts))
+
+
+def text(first: Side, second: Side) -> Iterator[str]:
+    """Yield the comparison in lines."""
+    for name, one in (("a", first), ("b", second)):
+        yield f"{name}: {plain(one.config.path)}"
+        for refusal in one.predicted.refused:
+            yield f"  cannot run: {plain(refusal.message)} ({refusal.rule})"
+    parts = (
+        ("values that differ", keys, "none"),
+        ("predicted", figures, "nothing"),
+        ("findings of lint that differ", findings, "none"),
+    )
+    tables = [[_cells(row) for row in rows(first, second)] for _, rows, _ in parts]
+    heads = [(title, "a", "b") for title, *_ in parts]
+    every = [row for table in tables for row in table] + heads
+    widths = [max(len(row[column]) for row in every) + 2 for column in (0, 1)]
+    for (title, _, nothing), head, table in zip(parts, heads, tables, strict=True):
+        yield ""
+        for row in (head, *table) if table else ():
+            yield f"{row[0]:{widths[0]}}{row[1]:{widths[1]}}{row[2]}"
+        if not table:
+            yield f"{title}: {nothing}"
+
+
+def as_json(first: Side, second: Side) -> dict[str, Any]:
+    """Return the comparison as one object."""
+    return {
+        "version": 1,
+        "paths": [first.config.path, second.config.path],
+        "values": [row._asdict() for row in keys(first, second)],
+        "predicted": [
+            {name: _plain_value(value) for name, value in row._asdict().items()}
+            for row in figures(first, second)
+        ],
+        "findings": [row._asdict() for row in findings(first, second)],
+    }
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Band):
+        return {"value": value.value, "low": value.low, "high": value.high}
+    return value
+
+
+def _figures(one: Side) -> Iterator[tuple[str, Any]]:
+    said = one.predicted
+    yield "GPUs", _gpus(one)
+    yield "memory per GPU [GiB]", said.memory
+    yield "fit", said.fit.replace("-", " ")
+    yield "tokens/s", said.speed
+    yield "FP8 speed / bf16 speed", said.fp8_gain and round(said.fp8_gain, 3)
+    names = {
+        "tokens per step": "step.tokens",
+        "steps": "max_steps",
+        "peak learning rate": "learning_rate",
+        "schedule": "schedule",
+        "warmup [steps]": "warmup_steps",
+    }
+    known = {name: _known(one, fact) for name, fact in names.items()}
+    yield from known.items()
+    step = known["tokens per step"]
+    for name, steps in (("warmup", "warmup [steps]"), ("training", "steps")):
+        both = step and isinstance(known[steps], int)
+        yield f"{name} [tokens]", step * known[steps] if both else None
+
+
+def _gpus(one: Side) -> str:
+    target = one.variants.target
+    return f"{target.world_size or '?'} x {target.gpu or 'unknown GPU'}"
+
+
+def _known(one: Side, fact: str) -> Any:
+    try:
+        return one.variants.job[fact]
+    except Unknown:
+        return None
+
+
+def _rules(found: list[Diagnostic]) -> dict[str, str]:
+    """How often each rule fires, and how severely."""
+    counts: dict[str, list[str]] = {}
+    for one in found:
+        counts.setdefault(one.rule, []).append(one.severity)
+    return {
+        name: said[0] if len(said) == 1 else f"{len(said)} x {said[0]}"
+        for name, said in counts.items()
+    }
+
+
+def _cells(row: Row) -> tuple[str, str, str]:
+    return plain(row.name), _cell(row.first), _cell(row.second)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ABSENT
+    if isinstance(value, Band):
+        digits = 1 if value.value < TENTHS else 0
+        low, mean, high = (
+            f"{x:,.{digits}f}" for x in (value.low, value.value, value.high)
+        )
+        return f"{mean} ({low} to {high})"
+    if isinstance(value, str):
+        return plain(value) or '""'
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return plain(shown(value))
