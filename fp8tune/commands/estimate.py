@@ -6,23 +6,23 @@ import contextlib
 import json
 import os
 import stat
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from fp8tune.cli import (
     Failure,
     calibration_file,
-    gpu_option,
     gpus_per_node_option,
     read_config,
     text_or_json,
-    world_size_option,
 )
 
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
     from fp8tune.facts.runs import Run
+    from fp8tune.lint.config import Config
     from fp8tune.trials.record import Record
 
 RAN_ON = {
@@ -34,13 +34,47 @@ RAN_ON = {
 
 MAX_RECORDS = 1 << 24
 """Largest study or file of records that is read [bytes]."""
+MAX_TABLE = 1000
+"""Most predictions of one table."""
 POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
+class Measured(NamedTuple):
+    """A run of the config by the user: peak [GiB], tokens/s, version of torch."""
+
+    peak_gib: float
+    tokens: float
+    torch: str
+
+
+def _sizes(
+    ctx: click.Context, param: click.Parameter, value: str
+) -> tuple[int | None, ...]:
+    """The numbers of GPUs that are asked for; one that is ``None`` if there is none."""
+    found = [part for part in value.split(",") if part]
+    if not all(part.isdecimal() and 0 < int(part) <= 10**7 for part in found):
+        reason = f"{value!r} is no number of GPUs, and no list of them like 8,16"
+        raise click.BadParameter(reason, ctx, param)
+    return tuple(int(part) for part in found) or (None,)
+
+
 @click.command("estimate", short_help="Predict memory and speed of a config.")
-@click.argument("config", metavar="CONFIG")
-@gpu_option
-@world_size_option
+@click.argument("configs", nargs=-1, required=True, metavar="CONFIG...")
+@click.option(
+    "--gpu",
+    "gpus",
+    default="",
+    metavar="NAMES",
+    help="GPU of the run, e.g. h100. Several, e.g. h100,h200,b200, make a table.",
+)
+@click.option(
+    "--world-size",
+    "sizes",
+    callback=_sizes,
+    default="",
+    metavar="N",
+    help="Number of GPUs of the run, e.g. 16. Several, e.g. 8,16,64, make a table.",
+)
 @gpus_per_node_option
 @click.option(
     "--measured",
@@ -70,9 +104,9 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 @calibration_file
 @text_or_json
 def command(
-    config: str,
-    gpu: str,
-    world_size: int | None,
+    configs: tuple[str, ...],
+    gpus: str,
+    sizes: tuple[int | None, ...],
     gpus_per_node: int | None,
     measured: float | None,
     measured_speed: float | None,
@@ -83,6 +117,8 @@ def command(
 ) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
+    Several configs, GPUs or numbers of GPUs make one table.
+
     Every figure has the range that measured runs justify. `fp8tune explain
     memory.peak_gib CONFIG` derives one. Exit code 1: CONFIG cannot run, or does not
     fit.
@@ -91,8 +127,32 @@ def command(
     Examples:
       fp8tune estimate train.toml
       fp8tune estimate train.toml --gpu h200 --world-size 16
+      fp8tune estimate configs/*.toml --gpu h100,h200 --world-size 8,16,64
       fp8tune estimate train.toml --measured 74.1 --measured-speed 38983
     """
+    if measured_torch and not (measured or measured_speed):
+        raise Failure("--measured-torch goes with --measured or --measured-speed")
+    names = [name for name in gpus.split(",") if name] or [""]
+    if len(configs) * len(names) * len(sizes) > 1:
+        if measured or measured_speed or study:
+            raise Failure("a measured run is of one config, one GPU and one world size")
+        targets = list(product(configs, names, sizes))
+        return _table(targets, gpus_per_node or 0, calibration, output_format)
+    (config,), (gpu,), (world_size,) = configs, names, sizes
+    known = read_config(config, gpu, world_size, gpus_per_node or 0)
+    measured_run = Measured(measured or 0.0, measured_speed or 0.0, measured_torch)
+    return _one(config, known, measured_run, study, calibration, output_format)
+
+
+def _one(
+    path: str,
+    known: Config,
+    measured: Measured,
+    study: str,
+    calibration: str,
+    output_format: str,
+) -> int:
+    """Print everything that is predicted of one config; 1 if it cannot run."""
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.refusals import placed
     from fp8tune.estimate.show import text
@@ -101,15 +161,10 @@ def command(
     from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
 
-    if measured_torch and not (measured or measured_speed):
-        raise Failure("--measured-torch goes with --measured or --measured-speed")
-    known = read_config(config, gpu, world_size, gpus_per_node or 0)
     loaded = known.trainer.load(known.document.values)
     variants = Variants(known.trainer, loaded, known.job.target)
     try:
-        versions = {"torch": measured_torch} if measured_torch else {}
-        typed = measured or 0.0, measured_speed or 0.0
-        new = _typed(variants, *typed, versions, calibration)
+        new = _typed(variants, measured, calibration)
         if study:
             new += _trials(variants, study)
         if new:
@@ -124,22 +179,49 @@ def command(
     if output_format == "json":
         click.echo(json.dumps(as_json(found), indent=2))
     else:
-        for line in text(config, found):
+        for line in text(path, found):
             click.echo(line)
     return int(bool(found.said.refused) or found.said.too_much)
 
 
-def _typed(
-    variants: Variants,
-    peak_gib: float,
-    tokens: float,
-    versions: dict[str, str],
+def _table(
+    targets: list[tuple[str, str, int | None]],
+    gpus_per_node: int,
     calibration: str,
-) -> list[Run]:
+    output_format: str,
+) -> int:
+    """Print what is predicted of each config on each target."""
+    from fp8tune.estimate.compare import side
+    from fp8tune.estimate.overview import Line, as_json, text
+    from fp8tune.facts.runs import BadCalibration
+    from fp8tune.facts.stored import read
+
+    if len(targets) > MAX_TABLE:
+        raise Failure(f"{len(targets)} predictions; a table has at most {MAX_TABLE}")
+    try:
+        runs = read(calibration)
+    except BadCalibration as error:
+        raise Failure(str(error)) from None
+    lines = []
+    for path, gpu, size in targets:
+        one = side(read_config(path, gpu, size, gpus_per_node), runs=runs)
+        target = one.variants.target
+        lines.append(Line(path, target.gpu, target.world_size, one))
+    if output_format == "json":
+        click.echo(json.dumps(as_json(lines), indent=2))
+    else:
+        for line in text(lines):
+            click.echo(line)
+    return 0
+
+
+def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run]:
     """What the user has measured of the config itself."""
     from fp8tune.estimate.typed import doubt, typed
     from fp8tune.job import Unknown
 
+    peak_gib, tokens, version = measured
+    versions = {"torch": version} if version else {}
     voids = [one.message for one in variants.refused if one.voids]
     if voids and (peak_gib or tokens):
         raise Failure(f"this cannot run, so nothing was measured of it: {voids[0]}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.estimate.grid import Variants
 from fp8tune.estimate.predict import Prediction
 from fp8tune.estimate.target import assumed, by_world_size, titled
 from fp8tune.facts.calibration import Band
+from fp8tune.facts.runs import Run
 from fp8tune.job import Unknown
 from fp8tune.lint.config import Config
 from fp8tune.lint.diagnostic import Diagnostic
@@ -26,7 +27,7 @@ class Side(NamedTuple):
     config: Config
     variants: Variants
     predicted: Prediction
-    findings: list[Diagnostic]
+    findings: Sequence[Diagnostic]
 
 
 class Row(NamedTuple):
@@ -37,10 +38,15 @@ class Row(NamedTuple):
     second: Any
 
 
-def side(config: Config, findings: list[Diagnostic]) -> Side:
-    """Predict one config, on the GPUs that it names or is assumed to have."""
+def side(
+    config: Config, findings: Sequence[Diagnostic] = (), runs: Sequence[Run] = ()
+) -> Side:
+    """Predict one config, on the GPUs that it names or is assumed to have.
+
+    ``runs`` are measured ones that correct the prediction.
+    """
     loaded = config.trainer.load(config.document.values)
-    variants = Variants(config.trainer, loaded, config.job.target)
+    variants = Variants(config.trainer, loaded, config.job.target, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)
         variants = assumed(variants, sizes, titled(config, loaded))
@@ -147,7 +153,7 @@ def _known(one: Side, fact: str) -> Any:
         return None
 
 
-def _rules(found: list[Diagnostic]) -> dict[str, str]:
+def _rules(found: Sequence[Diagnostic]) -> dict[str, str]:
     """How often each rule fires, and how severely."""
     counts: dict[str, list[str]] = {}
     for one in found:

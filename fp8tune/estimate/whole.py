@@ -180,8 +180,8 @@ def as_json(found: Estimate) -> dict[str, Any]:
         "version": 1,
         "target": _target(found.target),
         "refused": [refusal._asdict() for refusal in said.refused],
-        "memory": _memory(said),
-        "speed": _speed(said),
+        "memory": memory_json(said),
+        "speed": speed_json(said),
         "fit": said.fit,
         "fit_assumes": SEGMENTS if said.needs_segments else None,
         "fp8_pays": said.pays,
@@ -213,7 +213,8 @@ def _target(target: Target) -> dict[str, Any]:
     }
 
 
-def _memory(said: Prediction) -> dict[str, Any]:
+def memory_json(said: Prediction) -> dict[str, Any]:
+    """What is predicted of memory, as JSON has it."""
     memory = _band(said.memory)
     return {
         "peak_gib": memory["value"],
@@ -226,7 +227,8 @@ def _memory(said: Prediction) -> dict[str, Any]:
     }
 
 
-def _speed(said: Prediction) -> dict[str, Any]:
+def speed_json(said: Prediction) -> dict[str, Any]:
+    """What is predicted of speed, as JSON has it."""
     speed = _band(said.speed)
     return {
         "tokens_per_second": speed["value"],

@@ -41,20 +41,6 @@ def test_rules_of_a_category(fp8tune, builtin, category):
     assert fp8tune("rules", "--category", category).code == 0
 
 
-def test_rules_docs(fp8tune, project):
-    folder = project()
-    said = fp8tune("rules", "docs", "reference")
-    pages = list((folder / "reference").rglob("*.md"))
-    assert said == (0, f"{len(pages)} pages in reference\n", "")
-    assert {"keys.md", "facts.md", "myths.md", "slow.md"} <= {p.name for p in pages}
-
-
-def test_rules_docs_into_a_file(fp8tune, project):
-    project({"a.toml": GOOD})
-    said = fp8tune("rules", "docs", "a.toml")
-    assert (said.code, said.err.count("\n")) == (2, 1)
-
-
 def test_rules_as_json(fp8tune, builtin):
     listed = fp8tune("rules", "--output-format", "json").json
     assert listed["version"] == 1

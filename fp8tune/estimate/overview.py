@@ -1,0 +1,114 @@
+"""Several configs, GPUs and numbers of GPUs as one table: which GPUs, and how many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from fp8tune.estimate.compare import Side
+from fp8tune.estimate.whole import memory_json, speed_json
+from fp8tune.facts.calibration import Band
+from fp8tune.job import Unknown
+from fp8tune.lint.wording import plain
+
+HEAD = ("GPU", "GPUs", "GiB per GPU", "fit", "tokens/s", "per GPU", "FP8/bf16", "step")
+
+
+FEW_GIB = 10.0
+"""Memory below this has two decimals [GiB]."""
+
+
+class Line(NamedTuple):
+    """One config on one target."""
+
+    path: str
+    gpu: str
+    world_size: int
+    side: Side
+
+
+def text(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield the table, config by config."""
+    tables = [(path, list(group)) for path, group in groupby(lines, _path)]
+    cells = {path: [_cells(line) for line in group] for path, group in tables}
+    every = [HEAD, *(row for rows in cells.values() for row in rows)]
+    widths = [max(len(row[column]) for row in every) for column in range(len(HEAD))]
+    for path, group in tables:
+        yield plain(path)
+        yield _row(HEAD, widths)
+        yield from (_row(row, widths) for row in cells[path])
+        for reason in dict.fromkeys(_reasons(group)):
+            yield f"  {plain(reason)}"
+        yield ""
+    yield "step: thousand tokens of an optimizer step. fp8tune estimate CONFIG has the"
+    yield "range of every figure, and other settings that fit."
+
+
+def as_json(lines: Iterable[Line]) -> dict[str, Any]:
+    """Return the table as one object."""
+    return {
+        "version": 1,
+        "estimates": [
+            {
+                "path": line.path,
+                "gpu": line.gpu or None,
+                "world_size": line.world_size or None,
+                "memory": memory_json(line.side.predicted),
+                "speed": speed_json(line.side.predicted),
+                "fit": line.side.predicted.fit,
+                "tokens_per_step": _step(line.side),
+                "refused": [one.rule for one in line.side.predicted.refused],
+            }
+            for line in lines
+        ],
+    }
+
+
+def _path(line: Line) -> str:
+    return line.path
+
+
+def _reasons(group: list[Line]) -> Iterator[str]:
+    for line in group:
+        for one in line.side.predicted.refused:
+            yield f"cannot run: {one.message} ({one.rule})"
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    said, size = line.side.predicted, line.world_size
+    memory, speed, gain = said.memory, said.speed, said.fp8_gain
+    step = _step(line.side)
+    return (
+        line.gpu or "?",
+        str(size or "?"),
+        f"{memory.value:.0f} ({memory.low:.0f} to {memory.high:.0f})"
+        if memory
+        else "-",
+        "cannot run" if said.impossible else said.fit.replace("-", " "),
+        f"{speed.value:,.0f}" if speed else "-",
+        f"{speed.value / size:,.0f}" if speed and size else "-",
+        f"{gain:.2f}" if gain else "-",
+        f"{step / 1000:,.0f}" if step else "-",
+    )
+
+
+def _range(band: Band) -> str:
+    digits = 0 if band.value >= FEW_GIB else 2
+    low, mean, high = (f"{x:.{digits}f}" for x in (band.low, band.value, band.high))
+    return f"{mean} ({low} to {high})"
+
+
+def _row(cells: tuple[str, ...], widths: list[int]) -> str:
+    """One line: words to the left, numbers to the right."""
+    return "  " + "  ".join(
+        f"{cell:{width}}" if column in (0, 3) else f"{cell:>{width}}"
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+
+
+def _step(side: Side) -> int | None:
+    try:
+        return int(side.variants.job["step.tokens"])
+    except Unknown:
+        return None
