@@ -169,7 +169,10 @@ def summary(result: Result) -> Iterator[str]:
         hit = sum(bool(report.diagnostics) for report in checked)
         yield f"{words} in {hit} of {files}"
     elif checked:
-        yield f"no findings in {files}"
+        stale = len(result.stale)
+        entries = "entry is" if stale == 1 else "entries are"
+        old = f", but {stale} baseline {entries} stale" if stale else ""
+        yield f"no findings in {files}{old}"
     elif not result.unread:
         yield "no train configs found"
     yield from _skipped(result)

@@ -2,7 +2,7 @@
 
 from fp8tune.lint.rules import CATEGORIES
 from tests.each import each
-from tests.sample import GOOD, NO_PIPELINE
+from tests.sample import NO_PIPELINE
 
 RULE = (
     NO_PIPELINE

@@ -71,8 +71,8 @@ def try_repo(configs, published, home):
     shutil.copy(configs / "bad.toml", configs / "old")
     commit(configs)
 
-    def run(*files, hook="fp8tune"):
-        command = (PRE_COMMIT, "try-repo", published, hook, "--color", "never")
+    def run(*files):
+        command = (PRE_COMMIT, "try-repo", published, "fp8tune", "--color", "never")
         env = AUTHOR | {"PRE_COMMIT_HOME": home}
         return execute(*command, "--files", *files, folder=configs, **env)
 
@@ -88,14 +88,12 @@ def said(out):
 def test_manifest(hooks, repository, home):
     command = (PRE_COMMIT, "validate-manifest", ".pre-commit-hooks.yaml")
     must(*command, folder=repository, PRE_COMMIT_HOME=home)
-    assert {hook["id"]: hook["entry"] for hook in hooks} == {
-        "fp8tune": "fp8tune lint --force-exclude",
-        "fp8tune-fix": "fp8tune lint --fix --force-exclude",
-    }
-    for hook in hooks:
-        assert hook["language"] == "python"
-        assert hook["require_serial"] is True
-        assert hook["minimum_pre_commit_version"] == "2.9.2"
+    (hook,) = hooks
+    assert hook["id"] == "fp8tune"
+    assert hook["entry"] == "fp8tune lint --force-exclude"
+    assert hook["language"] == "python"
+    assert hook["require_serial"] is True
+    assert hook["minimum_pre_commit_version"] == "2.9.2"
 
 
 @each(
@@ -115,9 +113,9 @@ def test_manifest(hooks, repository, home):
     ],
 )
 def test_files(hooks, path, matches):
-    for hook in hooks:
-        typed = set(hook["types"]) <= tags_from_filename(path)
-        assert (typed and bool(re.search(hook["files"], path))) is matches
+    (hook,) = hooks
+    typed = set(hook["types"]) <= tags_from_filename(path)
+    assert (typed and bool(re.search(hook["files"], path))) is matches
 
 
 def test_passes_and_is_quiet(try_repo):
@@ -143,19 +141,33 @@ def test_fails_and_shows_the_finding(try_repo):
     assert "good.toml" not in shown
 
 
-def test_the_fix_hook_mends_fails_and_passes_the_second_time(try_repo, configs):
-    bad = configs / "bad.toml"
-    bad.write_text("[train]\r\nbatchsize = 8 # per GPU\r\n", newline="")
-    good = (configs / "good.toml").read_bytes()
-    ended = try_repo("good.toml", "bad.toml", "old/bad.toml", hook="fp8tune-fix")
+def test_with_fix_it_fixes_and_passes_the_second_time(
+    configs, published, home, repository
+):
+    """As the README configures it; each finding is shown once."""
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    text = re.search(r"```yaml\n(repos:\n.*?)```", readme, re.DOTALL)[1]
+    text = text.replace("ADDRESS-OR-PATH-OF-THIS-REPOSITORY", str(published))
+    commit_of_it = git(published, "rev-parse", "HEAD").strip()
+    text = re.sub(r"rev: \S+", f"rev: {commit_of_it}", text)
+    (configs / ".pre-commit-config.yaml").write_text(text)
+    (configs / "bad.toml").write_text(
+        "[train]\r\nbatchsize = 8 # per GPU\r\nseq_len = 4096\r\n", newline=""
+    )
+    commit(configs)
+
+    def run():
+        command = (PRE_COMMIT, "run", "--all-files", "--color", "never")
+        env = AUTHOR | {"PRE_COMMIT_HOME": home}
+        return execute(*command, folder=configs, **env)
+
+    ended = run()
     assert ended.code == 1, ended.out
-    first, *lines = said(ended.out)
-    assert first.startswith("fp8tune lint --fix...")
-    assert first.endswith("...Failed")
-    assert "- files were modified by this hook" in lines
-    assert "fixed 1 finding in 1 file" in lines
-    assert bad.read_bytes() == b"[train]\r\nbatch_size = 8 # per GPU\r\n"
-    assert (configs / "good.toml").read_bytes() == good
-    ended = try_repo("good.toml", "bad.toml", hook="fp8tune-fix")
+    assert "- files were modified by this hook" in ended.out
+    assert ended.out.count("fixed 1 finding in 1 file") == 1
+    assert ended.out.count("error[seq-len-above-max-seq-len]") == 1
+    fixed = b"[train]\r\nbatch_size = 8 # per GPU\r\nseq_len = 4096\r\n"
+    assert (configs / "bad.toml").read_bytes() == fixed
+    (configs / "bad.toml").write_bytes(fixed.replace(b"4096", b"2048"))
+    ended = run()
     assert ended.code == 0, ended.out
-    assert said(ended.out)[0].endswith("...Passed")

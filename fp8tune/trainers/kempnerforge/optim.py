@@ -13,6 +13,19 @@ import math
 from typing import Any
 
 from fp8tune.job import Unknown, Words, known
+from fp8tune.suggest import closest
+
+
+OPTIMIZERS = ("adamw", "lion", "schedule_free_adamw", "muon")
+"""Names in the trainer's registry of optimizers."""
+
+
+def optimizer_meant(optimizer: Any) -> Words:
+    """Optimizer of the trainer whose name is most like the config's."""
+    near = closest(optimizer, OPTIMIZERS) if isinstance(optimizer, str) else ""
+    if not near:
+        raise Unknown("optimizer_meant")
+    return Words(near)
 
 
 def state_dtype(precision: str) -> Words:
