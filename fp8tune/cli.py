@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fp8tune import __version__
+from fp8tune import __version__, completion
 from fp8tune.program import fail
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ calibration_file = click.option(
 """The option of every command whose figures measured runs correct."""
 
 gpu_option = click.option(
-    "--gpu", default="", metavar="NAME", help="GPU of the run, e.g. h100 or h200."
+    "--gpu",
+    default="",
+    metavar="NAME",
+    shell_complete=completion.gpus,
+    help="GPU of the run, e.g. h100 or h200.",
 )
 world_size_option = click.option(
     "--world-size",

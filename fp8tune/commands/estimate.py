@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from fp8tune import completion
 from fp8tune.cli import (
     Failure,
     calibration_file,
@@ -65,6 +66,7 @@ def _sizes(
     "gpus",
     default="",
     metavar="NAMES",
+    shell_complete=completion.gpus,
     help="GPU of the run, e.g. h100. Several, e.g. h100,h200,b200, make a table.",
 )
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fp8tune import completion
 from fp8tune.cli import (
     Failure,
     calibration_file,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain", short_help="Explain a rule, a config key or a fact.")
-@click.argument("name", metavar="RULE|KEY|FACT")
+@click.argument("name", metavar="RULE|KEY|FACT", shell_complete=completion.pages)
 @click.argument("config", required=False)
 @gpu_option
 @world_size_option

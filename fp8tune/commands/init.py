@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import click
 
+from fp8tune import completion
 from fp8tune.cli import Failure
 
 
 @click.command("init", short_help="Write a config to start from.")
 @click.option(
-    "--model", required=True, metavar="NAME", help="Published model, e.g. llama3-8b."
+    "--model",
+    required=True,
+    metavar="NAME",
+    shell_complete=completion.models,
+    help="Published model, e.g. llama3-8b.",
 )
-@click.option("--gpu", required=True, metavar="NAME", help="GPU, e.g. h100 or h200.")
+@click.option(
+    "--gpu",
+    required=True,
+    metavar="NAME",
+    shell_complete=completion.gpus,
+    help="GPU, e.g. h100 or h200.",
+)
 @click.option(
     "--world-size",
     required=True,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fp8tune import completion
 from fp8tune.cli import Choice, Failure, gpu_option, world_size_option
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option(
     "--select",
     multiple=True,
+    shell_complete=completion.rules,
     metavar="RULES",
     help="Check only these rules: names, codes or categories, e.g. slow,FP8101. "
     "Repeatable.",
@@ -52,6 +54,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option(
     "--ignore",
     multiple=True,
+    shell_complete=completion.rules,
     metavar="RULES",
     help="Do not check these rules, e.g. fp8-without-compile. Repeatable.",
 )

@@ -6,11 +6,12 @@ import os
 
 import click
 
+from fp8tune import completion
 from fp8tune.cli import Failure, studies_option
 
 
 @click.command("report", short_help="Write the report of a search.")
-@click.argument("study", metavar="STUDY")
+@click.argument("study", metavar="STUDY", shell_complete=completion.studies)
 @click.option("--plots", is_flag=True, help="Also write each plot as PNG and SVG.")
 @click.option(
     "--output",

@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 import click
 
+from fp8tune import completion
 from fp8tune.cli import Choice, Failure, studies_option, text_or_json, world_size_option
 
 
@@ -22,6 +23,7 @@ from fp8tune.cli import Choice, Failure, studies_option, text_or_json, world_siz
     "--gpu",
     default="",
     metavar="NAME",
+    shell_complete=completion.gpus,
     help="GPU that the run is for, if it has more memory than this one, e.g. h200.",
 )
 @world_size_option
@@ -85,6 +87,7 @@ from fp8tune.cli import Choice, Failure, studies_option, text_or_json, world_siz
     "--start-from",
     default="",
     metavar="STUDY",
+    shell_complete=completion.studies,
     help="Study for a warm start, or `none`.  [default: the most similar finished "
     "study of this machine and these versions; none in a replay]",
 )

@@ -15,7 +15,6 @@ from typing import Any
 from fp8tune.job import Unknown, Words, known
 from fp8tune.suggest import closest
 
-
 OPTIMIZERS = ("adamw", "lion", "schedule_free_adamw", "muon")
 """Names in the trainer's registry of optimizers."""
 
