@@ -9,6 +9,7 @@ a line through both, by the closed form of the facts, and by the larger of the t
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import itertools
 import json
@@ -17,17 +18,40 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+
 from benchmarks import machine
 from benchmarks.fake_mesh import reduce_without_temporaries
 from benchmarks.live_bytes import LiveBytes
 from benchmarks.process import RESULTS
-from benchmarks.step_case import FEW, Case, case
+from benchmarks.step_memory import Case
 from fp8tune.job import Job, Target
 
 MIB = 2**20
 DEPTHS = (2, 4, 8, 16)
 PAIRS = ((4, 8), (2, 4))
 """Depths from which the last one is extrapolated."""
+BASE: dict[str, dict[str, Any]] = {
+    "model": {
+        "dim": 256,
+        "n_layers": 4,
+        "n_heads": 16,
+        "n_kv_heads": 4,
+        "vocab_size": 2048,
+        "ffn_hidden_dim": 896,
+        "max_seq_len": 256,
+    },
+    "train": {
+        "batch_size": 2,
+        "seq_len": 256,
+        "grad_accum_steps": 1,
+        "compile_model": False,
+        "activation_checkpointing": "full",
+    },
+    "distributed": {"dp_shard": -1},
+}
+FEW = {"model.vocab_size": 8192, "train.batch_size": 1, "train.seq_len": 64}
+"""Few tokens against the vocabulary: embedding and head are the peak."""
 SHAPES: dict[str, dict[str, Any]] = {
     "base": {},
     "large vocabulary": {"model.vocab_size": 16384},
@@ -72,7 +96,11 @@ def cases() -> list[Case]:
         }
         many = f"{gpus} GPU{'s' * (gpus > 1)}"
         title = f"{name}, AC {ac}, accumulation {accumulated}, {many}"
-        found.append(case(title, change, gpus))
+        tables = copy.deepcopy(BASE)
+        for key, value in change.items():
+            section, _, inside = key.partition(".")
+            tables[section][inside] = value
+        found.append(Case(title, tomlkit.dumps(tables), gpus))
     return found
 
 

@@ -7,6 +7,9 @@ so that every term of the memory model can be told from the others. The recorded
 peaks are what the facts ``memory.*`` are checked against; that they are true of a
 GPU too is shown by the H200 runs of ``docs/accuracy.md``.
 
+The cases are those of the recorded file, which holds their configs. To add one, add its
+``name``, ``config`` and ``world_size`` there and run it with ``--only``.
+
 What a GPU does differently: compiled blocks (not run here) keep and recompute less,
 and an attention kernel may return its output in another layout (2 bytes per token
 and hidden unit).
@@ -23,7 +26,7 @@ from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.activation_bytes import describe
@@ -35,24 +38,33 @@ from benchmarks.fake_mesh import (
 from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
 from benchmarks.process import RESULTS
-from benchmarks.step_case import Case
-from benchmarks.step_cases import cases
 from benchmarks.train_steps import pipeline_steps, plain_steps
 
+RECORDED = RESULTS / "step_memory.json"
 PHASES = ("init", "forward", "loss", "backward", "optimizer")
 
 
+class Case(NamedTuple):
+    """A small config and the number of GPUs it is for."""
+
+    name: str
+    config: str
+    world_size: int
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run all cases, print their peaks and save them."""
+    """Run the recorded cases again, print their peaks and save them."""
     parser = for_checkout("step_memory", __doc__)
     parser.add_argument(
         "--only",
         default="",
-        help="cases whose name has this in it; the others stay as recorded",
+        help="cases whose name contains this; the others stay as recorded",
     )
-    parser.add_argument("--output", type=Path, default=RESULTS / "step_memory.json")
+    parser.add_argument("--output", type=Path, default=RECORDED)
     options = parser.parse_args(arguments)
-    chosen = [case for case in cases() if options.only in case.name]
+    recorded = json.loads(RECORDED.read_text())["cases"]
+    chosen = [Case(*map(row.get, Case._fields)) for row in recorded]
+    chosen = [case for case in chosen if options.only in case.name]
     rows = [
         {**case._asdict(), "peaks": peaks}
         for case, peaks in measured(options.checkout, chosen)
@@ -60,19 +72,13 @@ def main(arguments: list[str] | None = None) -> int:
     environment = describe(options.checkout, options.commit, "cpu")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(rows)}")
-    if options.only and options.output.exists():
-        rows = together(json.loads(options.output.read_text())["cases"], rows)
-    data = {"environment": environment, "cases": rows}
+    new = {row["name"]: row for row in rows}
+    data = {
+        "environment": environment,
+        "cases": [new.get(row["name"], row) for row in recorded],
+    }
     options.output.write_text(json.dumps(data, indent=1) + "\n")
     return 0
-
-
-def together(
-    recorded: list[dict[str, Any]], new: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """The cases that are still asked for, as measured last."""
-    rows = {row["name"]: row for row in recorded + new}
-    return [rows[case.name] for case in cases() if case.name in rows]
 
 
 def measured(checkout: Path, chosen: list[Case]) -> Iterator[tuple[Case, Any]]:

@@ -9,7 +9,6 @@ the best setting that may be chosen: one that leaves memory free. ``--record`` w
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from collections import Counter
@@ -17,8 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.process import RESULTS
 from benchmarks.search.landscape import World, estimate, world
+from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.prior import no_prior
@@ -31,11 +30,10 @@ FIRST, COUNT = 660_000, 60
 """Evaluation seeds; no tuning used them."""
 MINUTES = (20, 120)
 HEAD = (
-    "| budget [min] | n | median | mean | worst | below 0.9 | with a verdict "
-    "| over after [min], median "
-    "| out of memory, mean | most | trials, median |"
+    *("estimate", "steps", "budget [min]", "n", "median", "mean", "worst", "below 0.9"),
+    *("with a verdict", "over after [min], median", "out of memory, mean", "most"),
+    "trials, median",
 )
-RULE = "| ---: " * 11 + "|"
 ESTIMATES = {"wrong by 25 % per cell": 0.25, "none": 0.0}
 
 
@@ -79,7 +77,7 @@ def fraction(place: World, point: tuple[int, ...] | None) -> float:
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
     """Return a table with a line for each estimate, budget and weight of steps."""
-    lines = [f"| estimate | steps {HEAD}", f"| --- | --- {RULE}"]
+    lines = []
     for name, error in ESTIMATES.items():
         for minutes in MINUTES:
             for steps, heavy in (("all", None), ("of 10 to 60 s", True)):
@@ -90,15 +88,14 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
                     and heavy in (None, row["heavy"])
                 ]
                 if own:
-                    lines.append(f"| {name} | {steps} {line(own)}")
-    return "\n".join(lines)
+                    lines.append((name, steps, str(minutes), *_figures(own)))
+    return machine.table(lines, HEAD)
 
 
-def line(rows: Sequence[dict[str, Any]]) -> str:
+def _figures(rows: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """Return the figures of searches with one budget, as ``HEAD`` names them."""
     fractions = [row["fraction"] for row in rows]
-    cells = [
-        str(rows[0]["minutes"]),
+    return (
         str(len(rows)),
         f"{statistics.median(fractions):.3f}",
         f"{statistics.fmean(fractions):.3f}",
@@ -109,8 +106,7 @@ def line(rows: Sequence[dict[str, Any]]) -> str:
         f"{statistics.fmean(row['oom'] for row in rows):.2f}",
         str(max(row["oom"] for row in rows)),
         f"{statistics.median(sum(row['trials'].values()) for row in rows):.0f}",
-    ]
-    return f"| {' | '.join(cells)} |"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,11 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = page(rows)
     print(text)
     if options.record:
-        about = "; ".join(f"{key} {value}" for key, value in machine.describe().items())
-        head = f"# Whole searches within 20 minutes and two hours\n\n{NOTE}\n"
-        (RESULTS / "budgets.md").write_text(f"{head}\n{text}\n\n{about}\n", "utf-8")
-        lines = "".join(f"{json.dumps(row)}\n" for row in rows)
-        (RESULTS / "budgets.jsonl").write_text(lines, "utf-8")
+        title = "# Whole searches within 20 minutes and two hours"
+        record("budgets", rows, f"{title}\n\n{NOTE}\n\n{text}")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from typing import Any, TypeVar
@@ -25,44 +25,44 @@ def raced(
     run: Callable[[Name, int], Found],
     jobs: int,
 ) -> Iterator[tuple[Name, list[Found]]]:
-    """Each name with what ``run`` finds for it on every seed, one name at a time."""
+    """Yield each name with what ``run`` returns for it on every seed."""
     with ProcessPoolExecutor(jobs) as pool:
         for name in names:
             yield name, list(pool.map(run, repeat(name), seeds, chunksize=4))
 
 
 def of_seeds(first: int, count: int, tuned: Sequence[range]) -> str:
-    """Which seeds a table is of, and how many of these tuning has used."""
+    """Say which seeds a table is of, and how many of these tuning has used."""
     seeds = range(first, first + count)
     used = sum(seed in own for seed in seeds for own in tuned)
     return f"seeds {first} and up, {used or 'none'} of them used in tuning"
 
 
-def interval(differences: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and 95 % bootstrap interval of paired differences."""
+def interval(
+    values: Sequence[float], of: Callable[[Any], float] = statistics.fmean
+) -> tuple[float, float, float]:
+    """Return a statistic of values and its 95 % bootstrap interval."""
     draw = random.Random(1)  # noqa: S311
-    count = len(differences)
-    means = sorted(
-        statistics.fmean(draw.choices(differences, k=count)) for _ in range(DRAWS)
-    )
-    low, high = means[int(0.025 * DRAWS)], means[int(0.975 * DRAWS) - 1]
-    return round(statistics.fmean(differences), 4), round(low, 4), round(high, 4)
+    found = sorted(of(draw.choices(values, k=len(values))) for _ in range(DRAWS))
+    return of(values), found[int(0.025 * DRAWS)], found[int(0.975 * DRAWS) - 1]
 
 
 def record(
-    name: str, said: dict[str, Any], page: str, about: dict[str, str] | None = None
+    name: str,
+    figures: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    page: str,
+    about: Mapping[str, str] | None = None,
 ) -> None:
-    """Write figures and page to the recorded results, with date and machine."""
+    """Write figures and their page to the recorded results, with date and machine.
+
+    Rows are written as one JSON object a line, other figures as one object.
+    """
     about = about or machine.describe()
-    text = json.dumps({"about": about, **said}, indent=1)
-    (RESULTS / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+    if isinstance(figures, Mapping):
+        text = f"{json.dumps({'about': about, **figures}, indent=1)}\n"
+        (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+    else:
+        text = "".join(f"{json.dumps(row)}\n" for row in figures)
+        (RESULTS / f"{name}.jsonl").write_text(text, encoding="utf-8")
     dated = "; ".join(f"{key} {value}" for key, value in about.items())
     (RESULTS / f"{name}.md").write_text(f"{page}\n\n{dated}\n", encoding="utf-8")
-
-
-def told(name: str, rows: Sequence[dict[str, Any]], page: str, *, written: bool) -> int:
-    """Print the page of worlds, record it if asked; 1 where a figure is missed."""
-    print(page)
-    if written:
-        record(name, {"worlds": rows}, page)
-    return int(not all(row["reached"] for row in rows))

@@ -30,8 +30,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # as GPSampler's documentation as
 import optuna
 
 from benchmarks import machine
-from benchmarks.process import RESULTS
 from benchmarks.search.landscape import World, estimate, world
+from benchmarks.search.recording import interval, record
 from fp8tune.search import sampler as sampling
 from fp8tune.search.prior import Prior, no_prior
 from fp8tune.search.sampler import Expected
@@ -52,10 +52,8 @@ ESTIMATES = {
 The first has the right shape in each cell, as no real estimate has. In the second the
 speed is wrong by the batch to a power besides, whose standard deviation this is.
 """
-DRAWS = 2000
-
-Next = Callable[[Sequence[tuple[Point, Record]]], Point | None]
-"""Says what to try after these trials; ``None`` ends the search."""
+ARMS = {"ours": "ours", "TPE": "tpe", "GP": "gp", "random": "random"}
+"""What is raced: names in the tables, and of samplers."""
 
 
 class Case(NamedTuple):
@@ -88,9 +86,8 @@ def prior(place: World, case: Case) -> Prior:
     return expect
 
 
-def sampler(place: World, case: Case, name: str) -> Next:
-    """One of the samplers, on a study in memory."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+def sampler(place: World, case: Case, name: str) -> Any:
+    """Return one of the samplers, made for a landscape."""
     points = list(place.space.points(place.given))
     told = prior(place, case)
     options: dict[str, Any] = {
@@ -101,76 +98,56 @@ def sampler(place: World, case: Case, name: str) -> Next:
         "capacity_gib": place.capacity_gib,
         "expected": lambda p: sampling.Expected(*told(place.space.point(p))),
     }
-    chosen: Any = (
-        sampling.ThroughputSampler(**options)
-        if name == "ours"
-        else sampling.FeasibleSampler(
-            sampling.library_sampler(name), seed=case.seed, **options
-        )
-    )
-    study = optuna.create_study(sampler=chosen, direction="maximize")
-    count = 0
-
-    def after(trials: Sequence[tuple[Point, Record]]) -> Point | None:
-        nonlocal count
-        for point, record in trials[count:]:
-            if count == 0:
-                study.enqueue_trial(place.space.values(point))
-            tell(study, study.ask(chosen.distributions), record)
-            count += 1
-        proposal: sampling.Proposal | None = chosen.proposal(study)
-        return None if proposal is None else place.space.point(proposal.params)
-
-    return after
+    if name == "ours":
+        return sampling.ThroughputSampler(**options)
+    library = sampling.library_sampler(name)
+    return sampling.FeasibleSampler(library, seed=case.seed, **options)
 
 
-def tell(study: optuna.Study, trial: optuna.Trial, record: Record) -> None:
+def tell(study: optuna.Study, trial: optuna.Trial, found: Record) -> None:
     """Tell a study how a trial ended."""
-    assert record.knobs == trial.params
-    trial.set_user_attr("outcome", record.outcome)
-    trial.set_user_attr("peak_gib", record.peak_gib)
-    trial.set_user_attr("reserved_gib", record.reserved_gib)
-    if record.ok:
-        study.tell(trial, record.tokens_per_second)
+    assert found.knobs == trial.params
+    trial.set_user_attr("outcome", found.outcome)
+    trial.set_user_attr("peak_gib", found.peak_gib)
+    trial.set_user_attr("reserved_gib", found.reserved_gib)
+    if found.ok:
+        study.tell(trial, found.tokens_per_second)
     else:
-        pruned = record.outcome == "oom"
+        pruned = found.outcome == "oom"
         states = optuna.trial.TrialState
         study.tell(trial, state=states.PRUNED if pruned else states.FAIL)
 
 
-ARMS: dict[str, Callable[[World, Case], Next]] = {
-    "ours": lambda place, case: sampler(place, case, "ours"),
-    "TPE": lambda place, case: sampler(place, case, "tpe"),
-    "GP": lambda place, case: sampler(place, case, "gp"),
-    "random": lambda place, case: sampler(place, case, "random"),
-}
-
-
 def run(arm: str, case: Case) -> dict[str, Any]:
     """Search a landscape for an hour."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     place = world(case.seed, heavy=case.heavy)
-    after = ARMS[arm](place, case)
+    chosen = sampler(place, case, ARMS[arm])
+    study = optuna.create_study(sampler=chosen, direction="maximize")
+    study.enqueue_trial(place.space.values(place.given))
     records: dict[Point, list[Record]] = defaultdict(list)
-    for record in place.records():
-        records[place.space.point(record.knobs)].append(record)
+    for one in place.records():
+        records[place.space.point(one.knobs)].append(one)
     trials: list[tuple[Point, Record]] = []
     ends: list[float] = []
     point: Point | None = place.given
     while point is not None:
         tried = sum(point == other for other, _ in trials)
-        record = records[point][tried % len(records[point])]
-        end = (ends[-1] if ends else 0.0) + record.cost_s
+        found = records[point][tried % len(records[point])]
+        end = (ends[-1] if ends else 0.0) + found.cost_s
         if end > MINUTES[-1] * 60:
             break
-        trials.append((point, record))
+        trials.append((point, found))
         ends.append(end)
-        point = after(trials)
+        tell(study, study.ask(chosen.distributions), found)
+        proposal: sampling.Proposal | None = chosen.proposal(study)
+        point = None if proposal is None else place.space.point(proposal.params)
     row: dict[str, Any] = {"arm": arm, **case._asdict(), "heavy": case.heavy}
     for minutes in MINUTES:
         done = trials[: sum(end <= minutes * 60 for end in ends)]
         best = best_measured(place, done)
         row[f"fraction_{minutes}"] = round(place.fraction(best), 5)
-        row[f"oom_{minutes}"] = sum(record.outcome == "oom" for _, record in done)
+        row[f"oom_{minutes}"] = sum(one.outcome == "oom" for _, one in done)
     row["ended"] = point is None
     return {**row, "trials": len(trials), "minutes": round(ends[-1] / 60, 2)}
 
@@ -178,9 +155,9 @@ def run(arm: str, case: Case) -> dict[str, Any]:
 def best_measured(world: World, trials: Sequence[tuple[Point, Record]]) -> Point | None:
     """The setting that looked fastest, of those that may be chosen."""
     speeds = [
-        (record.tokens_per_second, point)
-        for point, record in trials
-        if record.ok and world.space.allows(point, world.given)
+        (one.tokens_per_second, point)
+        for point, one in trials
+        if one.ok and world.space.allows(point, world.given)
     ]
     return max(speeds)[1] if speeds else None
 
@@ -191,12 +168,10 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
 
 
-def interval(values: Sequence[float], of: Callable[[Any], float]) -> str:
-    """A figure with its 95 % bootstrap interval over landscapes."""
-    draw = random.Random(1)  # noqa: S311
-    found = sorted(of(draw.choices(values, k=len(values))) for _ in range(DRAWS))
-    low, high = found[int(0.025 * DRAWS)], found[int(0.975 * DRAWS) - 1]
-    return f"{of(values):.3f} [{low:.3f}, {high:.3f}]"
+def _with_interval(
+    values: Sequence[float], of: Callable[[Any], float] = statistics.fmean
+) -> str:
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*interval(values, of))
 
 
 def page(found: Sequence[dict[str, Any]]) -> str:
@@ -226,13 +201,13 @@ def _table(found: Sequence[dict[str, Any]]) -> str:
         cells = [name, str(len(seeds))]
         for minutes in MINUTES:
             values = [own[seed][f"fraction_{minutes}"] for seed in seeds]
-            cells.append(interval(values, statistics.median))
-            cells.append(interval(values, statistics.fmean))
+            cells.append(_with_interval(values, statistics.median))
+            cells.append(_with_interval(values))
         both = [seed for seed in seeds if seed in ours]
         for minutes in MINUTES if both and name != "ours" else ():
             key = f"fraction_{minutes}"
             gaps = [ours[seed][key] - own[seed][key] for seed in both]
-            cells.append(interval(gaps, statistics.fmean))
+            cells.append(_with_interval(gaps))
         cells += [""] * (2 + 3 * len(MINUTES) - len(cells))
         cells.append(f"{min(own[seed]['fraction_20'] for seed in seeds):.3f}")
         for key in ("oom_30", "trials", "minutes"):
@@ -274,11 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.record:
         about = {**machine.describe(), "optuna": version("optuna")}
-        dated = "; ".join(f"{key} {value}" for key, value in about.items())
         head = f"# Samplers on generated landscapes\n\n{NOTE}\n"
-        (RESULTS / "samplers.md").write_text(f"{head}\n{text}\n{dated}\n", "utf-8")
-        lines = "".join(f"{json.dumps(row)}\n" for row in found)
-        (RESULTS / "samplers.jsonl").write_text(lines, "utf-8")
+        record("samplers", found, f"{head}\n{text.rstrip()}", about)
     return 0
 
 

@@ -8,27 +8,111 @@ it.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from benchmarks.search.head_start import Both, compare
+from benchmarks import machine
+from benchmarks.search.head_start import Both, Outcome, compare
 from benchmarks.search.near import near, unlike
-from benchmarks.search.recording import raced, record
-from benchmarks.search.transfer_table import markdown, summary
+from benchmarks.search.recording import interval, of_seeds, raced, record
 
 FIRST = 40000
 """The first evaluation seed; tuning used those below 100."""
+TUNED = range(60), range(30000, 30100)
+"""Seeds that tuning used or saw, see ``NOTE``."""
 CASES = {
     "near, estimate wrong by 10 %": (near, 0.10),
     "near, estimate wrong by 25 %": (near, 0.25),
     "misleading, estimate wrong by 10 %": (unlike, 0.10),
     "misleading, estimate wrong by 25 %": (unlike, 0.25),
 }
+PAIRED = ("chosen", "oom", "minutes", "fraction")
+"""Figures whose differences are shown."""
 
 
 def _run(name: str, seed: int) -> Both:
     make, error = CASES[name]
     return compare(make(seed), error, alike=make is near)
+
+
+def figures(pairs: Sequence[Both]) -> dict[str, Any]:
+    """Return the figures of one case, ready for JSON."""
+    fresh, started = (
+        _means([getattr(p, side) for p in pairs]) for side in Both._fields
+    )
+    found: dict[str, Any] = {
+        "landscapes": len(pairs),
+        "fresh": fresh,
+        "started": started,
+        "chosen_ratio": round(
+            sum(p.started.chosen for p in pairs) / sum(p.fresh.chosen for p in pairs), 4
+        ),
+    }
+    for name in PAIRED:
+        gaps = [getattr(p.started, name) - getattr(p.fresh, name) for p in pairs]
+        found[f"{name}_difference"] = [round(value, 4) for value in interval(gaps)]
+    return found
+
+
+def _means(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
+    columns = zip(Outcome._fields, zip(*outcomes, strict=True), strict=True)
+    return {
+        name: {
+            "mean": round(statistics.fmean(values), 4),
+            "median": round(statistics.median(values), 4),
+        }
+        for name, values in columns
+    }
+
+
+def markdown(cases: dict[str, dict[str, Any]], first: int) -> str:
+    """Return the page."""
+    count = next(iter(cases.values()))["landscapes"]
+    rows = [
+        (name, *(_change(case, field) for field in Outcome._fields))
+        for name, case in cases.items()
+    ]
+    head = ("earlier study", "chosen by the search", "to 99 %", "all trials")
+    gaps = [
+        (
+            name,
+            f"{case['chosen_ratio']:.2f}",
+            *(
+                "{:+.3f} [{:+.3f}, {:+.3f}]".format(*case[f"{field}_difference"])
+                for field in PAIRED
+            ),
+        )
+        for name, case in cases.items()
+    ]
+    rest = ("out of memory", "minutes", "fraction")
+    return f"""\
+# Starting from an earlier study, on generated landscapes
+
+{count} landscapes a row, {of_seeds(first, count, TUNED)}. \
+Each is searched from nothing and from a finished study of \
+another landscape: mean of both (median). `chosen by the search` leaves out \
+the baseline, the bf16 baseline and the confirmation, which every search \
+runs; `to 99 %` is how many of the chosen it took to measure 99 % of the \
+optimum.
+
+{machine.table(rows, (*head, *rest))}
+
+Ratio of the means of chosen trials, and differences, paired over landscapes, \
+with 95 % bootstrap intervals:
+
+{machine.table(gaps, ("earlier study", "ratio", "chosen", *rest))}
+
+{NOTE}"""
+
+
+def _change(case: dict[str, Any], field: str) -> str:
+    digits = 3 if field == "fraction" else 1
+    values = (case[side][field] for side in Both._fields)
+    return " -> ".join(
+        f"{one['mean']:.{digits}f} ({one['median']:.{digits}f})" for one in values
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,21 +124,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args(arguments)
     seeds = range(options.first, options.first + options.worlds)
-    found: dict[str, list[Both]] = {}
+    cases = {}
     for name, pairs in raced(CASES, seeds, _run, options.jobs):
-        found[name] = pairs
+        cases[name] = figures(pairs)
         print(f"{name}: done", file=sys.stderr)
-    said = summary(found, options.first)
-    page = markdown(said)
+    page = markdown(cases, options.first)
     print(page)
     if options.record:
-        record("transfer", said, page)
-    ratios = [
-        said["cases"][n]["chosen_ratio"]
-        for n, (make, _) in CASES.items()
-        if make is near
-    ]
-    return int(max(ratios) > 0.5)
+        record("transfer", {"first_seed": options.first, "cases": cases}, page)
+    halved = [cases[name]["chosen_ratio"] <= 0.5 for name in list(CASES)[:2]]
+    return int(not all(halved))
+
+
+NOTE = """\
+A near landscape has half to twice the parameters, sequence length and GPUs, the effects
+of AC, compile and FP8 within 1 %, and shares seven eighths of its estimate's error. A
+misleading one has the same knobs and GPU, but another model, software and errors. Both
+were written by the author of the strategy, and nothing here was measured on a GPU. On
+seeds 0 to 59 these were compared: how closely two studies may be correlated (five
+sets), how likely that is beforehand (three), from when on an earlier study is believed
+(four), the gain at which a search ends that believes one (three), and how often an
+earlier failure counts (three). Seeds 30000 to 30099 were run before the last of these:
+ratios 0.53 and 0.55, answers 0.1 % and 0.0 % lower, misleading ones 0.4 % and 0.1 %.
+Once slow trials ended early, and those of an earlier study counted for nothing, the
+ratios were 0.70 and 0.70 on the seeds of the table; that they count by the middle of
+their bounds was tried on seeds 0 to 19 (0.68 and 0.73 before, 0.47 and 0.54 after)."""
 
 
 if __name__ == "__main__":

@@ -4,9 +4,16 @@ import random
 
 import pytest
 
-from benchmarks.search.first_steps import LEARNED, begun, found, measured, row, worlds
+from benchmarks.search.stability import (
+    LEARNED,
+    long_answer,
+    long_row,
+    long_rows,
+    long_training,
+    long_worlds,
+)
 
-WORLDS = list(worlds())
+WORLDS = list(long_worlds())
 
 
 @pytest.mark.parametrize("learned", LEARNED)
@@ -16,12 +23,14 @@ WORLDS = list(worlds())
 def test_only_what_diverges_in_the_config_s_own_first_steps_is_rejected(
     world, right, learned
 ):
-    every = [found(begun(world, random.Random(n), learned)) for n in range(20)]
-    assert row(world.name, learned, right, every)["reached"], every
+    every = [
+        long_answer(long_training(world, random.Random(n), learned)) for n in range(20)
+    ]
+    assert long_row(world.name, learned, right, every)["reached"], every
 
 
 def test_every_world_is_told():
-    rows = list(measured(1, 0))
+    rows = list(long_rows(1, 0))
     assert [told["world"] for told in rows] == [
         world.name for world, _ in WORLDS for _ in LEARNED
     ]

@@ -1,35 +1,11 @@
 """What the pages of benchmarks say of their seeds."""
 
-from pathlib import Path
-
-import pytest
-
-from benchmarks.search import first_steps, seeds, transfer_table, warmups
-from benchmarks.search.head_start import Both, Outcome
+from benchmarks.search.recording import of_seeds
 
 
-def transferred(count, first):
-    outcome = Outcome(*(1.0 for _ in Outcome._fields))
-    pairs = [Both(outcome, outcome)] * count
-    return transfer_table.markdown(transfer_table.summary({"near": pairs}, first))
-
-
-PAGES = {
-    "first_steps": lambda n, first: first_steps.markdown(
-        list(first_steps.measured(n, first)), first
-    ),
-    "seeds": lambda n, first: seeds.markdown(
-        list(seeds.measured(n, first, Path("no such file"))), first
-    ),
-    "warmups": lambda n, first: warmups.markdown(
-        list(warmups.measured(n, first)), first
-    ),
-    "transfer": transferred,
-}
-
-
-@pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize(("first", "used"), [(0, "2"), (50000, "none")])
-def test_seeds_that_tuning_used_are_counted(name, first, used):
-    page = PAGES[name](2, first)
-    assert f"seeds {first} and up, {used} of them used in tuning" in page
+def test_seeds_that_tuning_used_are_counted():
+    tuned = (range(60), range(100, 120))
+    assert [of_seeds(first, 30, tuned) for first in (50, 5000)] == [
+        "seeds 50 and up, 10 of them used in tuning",
+        "seeds 5000 and up, none of them used in tuning",
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.search.curves import CURVES
 from benchmarks.search.seed_worlds import STEPS, Case, cases, generated
-from benchmarks.search.seeds import measured, pool, recorded, row, verdict
+from benchmarks.search.stability import pool, recorded, verdict, verdict_row
 
 ALIKE = [case for case in cases() if case.right == "inside"]
 DIVERGED = [case for case in cases() if case.right == "diverged"]
@@ -26,7 +26,7 @@ def test_bf16_against_itself_is_rarely_called_worse(case):
 @pytest.mark.parametrize("case", DIVERGED, ids=name)
 def test_divergence_is_found(case):
     said = [verdict(generated(case, random.Random(n)), STEPS) for n in range(40)]
-    assert row(case.name, case.spread, case.right, said)["reached"], said
+    assert verdict_row(case.name, case.spread, case.right, said)["reached"], said
 
 
 @pytest.mark.parametrize(("gap", "apart", "most"), [(2, 0.1, 6), (2, None, 10)])
@@ -56,9 +56,3 @@ def test_real_fp8_stays_inside_the_spread_of_real_bf16_seeds():
     runs = pool(CURVES)
     train = recorded(runs, "FP8", random.Random(0))
     assert verdict(train, runs.bf16[0].loss_run.steps) == ("inside", 6)
-
-
-def test_without_real_runs_the_generated_ones_are_there(tmp_path):
-    rows = list(measured(2, 0, tmp_path / "none.jsonl"))
-    assert [row["world"] for row in rows] == [case.name for case in cases()]
-    assert all(row["searches"] == 2 for row in rows)

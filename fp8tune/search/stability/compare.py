@@ -5,7 +5,7 @@ a mean over the seeds: what both owe to the seed cancels. FP8 is inside the spre
 the gap is at most the standard deviation between bf16 seeds. It is outside where the
 gap is surely above zero (95 % interval of Student's t) and above the largest value
 that this deviation may have, known from few seeds. Everything between is inconclusive.
-``benchmarks/search/seeds.py`` measures how often each verdict is right.
+``benchmarks.search.stability.py`` measures how often each verdict is right.
 """
 
 from __future__ import annotations

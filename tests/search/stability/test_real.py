@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.search.curves import CURVES
-from benchmarks.search.seeds import pool
+from benchmarks.search.stability import pool
 from fp8tune.search.stability.compare import MAX_SEEDS, SEEDS, compare
 
 REAL = pool(CURVES)
