@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +24,10 @@ from benchmarks.broken_configs import Broken, broken_configs
 from benchmarks.machine import describe, table
 from benchmarks.process import RESULTS, run
 from benchmarks.trainer_fuzz import trainer_verdict
+from benchmarks.verdicts import Look, look_with_all_rules, refusals
 from fp8tune import __version__
-from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Diagnostic, Report
-from fp8tune.lint.engine import check
 from fp8tune.lint.rewrite import apply_fixes
-from fp8tune.lint.ruleset import Rules
 from fp8tune.toml.document import InvalidToml, parse
 from fp8tune.toml.edit import Edit, in_order
 
@@ -80,7 +78,7 @@ def main() -> int:
 
 def outcomes(configs: list[Broken], option: str) -> Iterator[Outcome]:
     """What the command line makes of the configs, and whether only edits changed."""
-    look = looker()
+    look = partial(_look, look_with_all_rules())
     with tempfile.TemporaryDirectory() as folder:
         once = on_disk(Path(folder), [config.data for config in configs], option)
         twice = on_disk(Path(folder), once, option)
@@ -97,10 +95,9 @@ def outcomes(configs: list[Broken], option: str) -> Iterator[Outcome]:
         yield Outcome(config, before, data, after, fixed, stray, again, unsafe)
 
 
-def looker() -> Callable[[bytes], Report]:
-    """A check of bytes with all rules; the GPUs are told by the header comment."""
-    rules = Rules(read_builtin(), {})
-    return lambda data: check("x", data, rules, Target(), only="kempnerforge")
+def _look(look: Look, data: bytes) -> Report:
+    """Check a config whose header comment gives the GPUs."""
+    return look(data, 0)
 
 
 def on_disk(folder: Path, texts: list[bytes], option: str) -> list[bytes]:
@@ -129,12 +126,6 @@ def replayed(data: bytes, passes: Iterable[tuple[Diagnostic, ...]]) -> bytes:
             text = text[: change.start + bom] + change.text + text[change.end + bom :]
         data = text.encode()
     return data
-
-
-def refusals(report: Report | None) -> list[Diagnostic]:
-    """The findings for which the trainer would refuse the config."""
-    found = report.diagnostics if report else []
-    return [d for d in found if (d.category, d.severity) == ("rejected", "error")]
 
 
 def left(one: Outcome) -> list[Diagnostic]:

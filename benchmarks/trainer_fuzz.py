@@ -11,27 +11,23 @@ from __future__ import annotations
 import argparse
 import copy
 import datetime
-import gzip
 import importlib
-import json
 import logging
 import random
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 
-from fp8tune.job import Target
-from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.engine import check
-from fp8tune.lint.ruleset import Rules
+from benchmarks.process import ROOT
+from benchmarks.verdicts import labelled, look_with_all_rules, refusals
 from fp8tune.trainers.trainer import trainer
 
-FIXTURE = Path(__file__).parents[1] / "tests/data/kempnerforge_verdicts.jsonl.gz"
+FIXTURE = ROOT / "tests/data/kempnerforge_verdicts.jsonl.gz"
 ODD_VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 2, 3, 7, 8, 16, 31, 64, 1000, 2**40, True, False),
     *(0.0, 0.5, 1.0, -0.1, 3.9, 1e5, float("inf"), float("nan")),
@@ -60,26 +56,6 @@ def trainer_verdict(checkout: Path) -> Callable[[str, int], str]:
         return ""
 
     return verdict
-
-
-def our_verdict() -> Callable[[str, int], str]:
-    """A function from text and world size to our refusals, or ``""``."""
-    rules = Rules(read_builtin(), {})
-
-    def verdict(text: str, world_size: int) -> str:
-        target = Target(world_size=world_size, world_size_origin="--world-size")
-        report = check("x", text.encode(), rules, target, only="kempnerforge")
-        refused = (d for d in report.diagnostics if d.category == "rejected")
-        return "; ".join(f"{d.rule}: {d.message}" for d in refused)
-
-    return verdict
-
-
-def labelled() -> Iterator[dict[str, Any]]:
-    """The labelled configs of the repository."""
-    with gzip.open(FIXTURE, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
 
 
 def mutate(config: dict[str, Any], draw: random.Random) -> dict[str, Any]:
@@ -140,9 +116,9 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    theirs, ours = trainer_verdict(options.checkout), our_verdict()
+    theirs, look = trainer_verdict(options.checkout), look_with_all_rules()
     draw = random.Random(options.seed)  # noqa: S311
-    corpus = list(labelled())
+    corpus = list(labelled(FIXTURE))
     accepted = [config for config in corpus if config["verdict"] == "accept"]
     stale = [c for c in corpus if c["message"] != theirs(c["toml"], c["world_size"])]
     print(f"labels that still hold: {len(corpus) - len(stale)} of {len(corpus)}")
@@ -151,11 +127,13 @@ def main() -> int:
         start = draw.choice(accepted)
         text = tomlkit.dumps(mutate(tomllib.loads(start["toml"]), draw))
         world_size = start["world_size"]
-        trainer_says, we_say = theirs(text, world_size), ours(text, world_size)
+        trainer_says = theirs(text, world_size)
+        we_say = refusals(look(text.encode(), world_size))
         refused += bool(trainer_says)
         if bool(trainer_says) != bool(we_say):
             differences += 1
-            print(f"--- trainer: {trainer_says or 'accepts'}; fp8tune: {we_say}")
+            ours = "; ".join(f"{d.rule}: {d.message}" for d in we_say)
+            print(f"--- trainer: {trainer_says or 'accepts'}; fp8tune: {ours}")
             print(text)
     agreed = options.count - differences
     print(f"verdicts agree: {agreed} of {options.count} ({refused} refused)")

@@ -1,10 +1,9 @@
 """Whether fp8tune refuses exactly the configs that the trainer itself refuses.
 
 Each line of a file (``.jsonl`` or ``.jsonl.gz``) is one config that was given to the
-trainer's own loader and validator: ``{"id", "world_size", "toml", "verdict",
-"message"}`` with the verdict ``accept`` or ``reject``; ``id`` may be left out.
-fp8tune rejects a config when a rule of the category ``rejected`` fires as an error.
-Exit code 0: all agree; 1: some do not.
+trainer's own loader and validator: ``{"world_size", "toml", "verdict", "message"}``
+with the verdict ``accept`` or ``reject``. fp8tune refuses a config when a rule of the
+category ``rejected`` fires as an error. Exit code 0: all agree; 1: some do not.
 """
 
 from __future__ import annotations
@@ -13,126 +12,66 @@ import argparse
 import gzip
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from benchmarks.machine import table
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
-from fp8tune.lint.diagnostic import Diagnostic
+from fp8tune.lint.diagnostic import Diagnostic, Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.ruleset import Rules
-from fp8tune.toml.document import Unreadable
 
-SHOWN = 70
-"""Characters of a message in the table."""
+Look = Callable[[bytes, int], Report]
 
 
-class Case(NamedTuple):
-    """One config and what the trainer said to it."""
+def look_with_all_rules() -> Look:
+    """Return a check of a config for a number of GPUs; 0 means the header says it."""
+    rules = Rules(read_builtin(), {})
 
-    id: str
-    world_size: int
-    toml: str
-    verdict: str
-    message: str
+    def look(data: bytes, world_size: int) -> Report:
+        target = Target(world_size=world_size, world_size_origin="--world-size")
+        asked = target if world_size else Target()
+        return check("x", data, rules, asked, only="kempnerforge")
+
+    return look
 
 
-class Outcome(NamedTuple):
-    """One config and what fp8tune said to it."""
+def refusals(report: Report | None) -> list[Diagnostic]:
+    """Return the findings for which the trainer would refuse the config."""
+    found = report.diagnostics if report else []
+    return [d for d in found if (d.category, d.severity) == ("rejected", "error")]
 
-    case: Case
-    verdict: str
-    findings: list[Diagnostic]
 
-    @property
-    def agrees(self) -> bool:
-        """Whether trainer and fp8tune say the same."""
-        return self.verdict == self.case.verdict
+def labelled(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the labelled configs of a file."""
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    yield from map(json.loads, text.splitlines())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Judge every file and print agreement, disagreements and counts by rule."""
-    parser = argparse.ArgumentParser(prog="verdicts", description=__doc__)
+    """Judge every file; print agreement and disagreements."""
+    parser = argparse.ArgumentParser(prog="benchmarks.verdicts", description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
     options = parser.parse_args(arguments)
-    rules = Rules(read_builtin(), {})
-    outcomes: list[Outcome] = []
+    look = look_with_all_rules()
+    wrong = 0
     for path in options.files:
-        judged = [judge(case, rules) for case in read(path)]
-        print(f"{path.name}: {agreement(judged)}")
-        outcomes += judged
-    if len(options.files) > 1:
-        print(f"together: {agreement(outcomes)}")
-    wrong = [outcome for outcome in outcomes if not outcome.agrees]
-    if wrong:
-        print(f"\n{disagreements(wrong)}")
-    print(f"\n{by_rule(outcomes)}")
-    return int(bool(wrong))
-
-
-def read(path: Path) -> Iterator[Case]:
-    """The cases of one file."""
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    for number, line in enumerate(text.splitlines(), 1):
-        said = {"id": f"line {number}", **json.loads(line)}
-        yield Case(*(said[name] for name in Case._fields))
-
-
-def judge(case: Case, rules: Rules) -> Outcome:
-    """What fp8tune says to a config."""
-    target = Target(world_size=case.world_size, world_size_origin="--world-size")
-    try:
-        report = check(f"{case.id}.toml", case.toml.encode(), rules, target)
-    except Unreadable:
-        return Outcome(case, "unreadable", [])
-    if report.skipped:
-        return Outcome(case, "skipped", [])
-    refused = any(
-        found.category == "rejected" and found.severity == "error"
-        for found in report.diagnostics
-    )
-    return Outcome(case, "reject" if refused else "accept", report.diagnostics)
-
-
-def agreement(outcomes: list[Outcome]) -> str:
-    """``800 of 800``, and how many of them the trainer rejects."""
-    same = sum(outcome.agrees for outcome in outcomes)
-    rejected = sum(outcome.case.verdict == "reject" for outcome in outcomes)
-    return f"{same} of {len(outcomes)} agree ({rejected} rejected by the trainer)"
-
-
-def disagreements(wrong: Iterable[Outcome]) -> str:
-    """A table of the configs judged otherwise."""
-    rows = [
-        (case.id, case.verdict, verdict, _short(case.message), _names(findings))
-        for case, verdict, findings in wrong
-    ]
-    return table(rows, ("id", "trainer", "fp8tune", "trainer's message", "findings"))
-
-
-def by_rule(outcomes: Iterable[Outcome]) -> str:
-    """How many configs each rule fired on, by consequence."""
-    fired = Counter(
-        found
-        for outcome in outcomes
-        for found in {(d.category, d.rule) for d in outcome.findings}
-    )
-    order = sorted(fired.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
-    rows = [(rule, category, str(number)) for (category, rule), number in order]
-    return table(rows, ("rule", "category", "configs"))
-
-
-def _short(message: str) -> str:
-    words = " ".join(message.split()).replace("|", "\\|")
-    return words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."
-
-
-def _names(findings: list[Diagnostic]) -> str:
-    return ", ".join(dict.fromkeys(d.rule for d in findings)) or "none"
+        cases = list(labelled(path))
+        different = []
+        for number, case in enumerate(cases, 1):
+            found = refusals(look(case["toml"].encode(), case["world_size"]))
+            if bool(found) != (case["verdict"] == "reject"):
+                ours = ", ".join(finding.rule for finding in found) or "accepts"
+                theirs = case["message"] or "accepts"
+                different.append(f"line {number}: trainer: {theirs}; fp8tune: {ours}")
+        rejected = sum(case["verdict"] == "reject" for case in cases)
+        same = len(cases) - len(different)
+        said = f"{same} of {len(cases)} agree ({rejected} rejected by the trainer)"
+        print("\n".join((f"{path.name}: {said}", *different)))
+        wrong += len(different)
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":
