@@ -1,22 +1,52 @@
 """How a checkout of KempnerForge differs from the schema that fp8tune lints with.
 
-The config dataclasses are read from their source, so neither torch nor the trainer
-needs to be installed. Exit code 0: no drift; 1: drift; 2: no such checkout.
+Imports the checkout's config dataclasses, so it needs a Python with the trainer's
+requirements (torch). The values that a field may have are those of its ``Literal`` or
+enum, or those outside of which ``__post_init__`` refuses it. Exit code 0: no drift; 1:
+drift; 2: no such checkout.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
+import dataclasses
+import enum
+import inspect
+import pkgutil
 import sys
+import textwrap
 import tomllib
+import typing
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.process import ROOT
-from benchmarks.trainer_source import REQUIRED, Field, Source, Unreadable, read
 
 SCHEMA = ROOT / "fp8tune" / "trainers" / "kempnerforge" / "schema.toml"
+JOB = "JobConfig"
+"""The class whose fields are the sections of a config."""
+REQUIRED = "required"
+"""The default of a field that has none."""
+
+
+class Field(NamedTuple):
+    """One field of a config class; ``allowed`` is ``None`` for any value."""
+
+    type: str
+    default: Any
+    allowed: tuple[Any, ...] | None
+
+
+class Source(NamedTuple):
+    """What a trainer's classes, or the schema, say about a config."""
+
+    sections: dict[str, str]
+    classes: dict[str, dict[str, Field]]
+    variants: dict[str, str]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,11 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--schema", type=Path, default=SCHEMA)
     options = parser.parse_args(arguments)
-    try:
-        there = read(options.checkout)
-    except FileNotFoundError as error:
-        print(f"schema_drift: {error}", file=sys.stderr)
+    if not (options.checkout / "kempnerforge" / "config").is_dir():
+        print(f"schema_drift: no config classes in {options.checkout}", file=sys.stderr)
         return 2
+    there = read_checkout(options.checkout)
     lines = list(drift(read_schema(options.schema), there))
     for line in lines:
         print(line)
@@ -37,6 +66,93 @@ def main(arguments: list[str] | None = None) -> int:
         fields = sum(map(len, there.classes.values()))
         print(f"no drift: {len(there.classes)} classes, {fields} fields")
     return int(bool(lines))
+
+
+def read_checkout(checkout: Path) -> Source:
+    """Import the config classes of a checkout and read what they say."""
+    sys.path.insert(0, str(checkout))
+    package = import_module("kempnerforge.config")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    modules = [import_module(f"{package.__name__}.{name}") for name in names]
+    own: dict[str, Any] = {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if dataclasses.is_dataclass(value) and value.__module__ == module.__name__
+    }
+    job = inspect.get_annotations(own.pop(JOB))
+    registry = import_module(f"{package.__name__}.registry").registry
+    variants = {
+        name: registry.get_vlm_config(name).__name__
+        for name in registry.list_vlm_configs()
+    }
+    return Source(
+        job, {name: _class_fields(each) for name, each in own.items()}, variants
+    )
+
+
+def _class_fields(each: Any) -> dict[str, Field]:
+    """Return the fields that a class adds to those of its bases."""
+    checked = dict(_checked(each))
+    fields = {field.name: field for field in dataclasses.fields(each)}
+    return {
+        name: _source_field(each, fields[name], kind, checked.get(name))
+        for name, kind in inspect.get_annotations(each).items()
+        if name in fields
+    }
+
+
+def _source_field(
+    each: Any, field: Any, kind: str, checked: tuple[Any, ...] | None
+) -> Field:
+    annotated = eval(kind, vars(sys.modules[each.__module__]))  # noqa: S307
+    if typing.get_origin(annotated) is typing.Literal:
+        kind, checked = "Literal", typing.get_args(annotated)
+    elif isinstance(annotated, enum.EnumType):
+        checked = tuple(map(_plain, annotated))
+    default: Any = REQUIRED
+    if field.default is not dataclasses.MISSING:
+        default = _plain(field.default)
+    elif field.default_factory is not dataclasses.MISSING:
+        default = _plain(field.default_factory())
+    return Field(kind, default, checked)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as TOML would write it."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: _plain(getattr(value, name)) for name in names}
+    return value
+
+
+def _checked(each: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the fields that ``__post_init__`` refuses outside of a known set.
+
+    Its imports are run first: they register names for such sets.
+    """
+    if "__post_init__" not in vars(each):
+        return
+    code = ast.parse(textwrap.dedent(inspect.getsource(each.__post_init__)))
+    known = dict(vars(sys.modules[each.__module__]))
+    for node in ast.walk(code):
+        match node:
+            case ast.Assign() | ast.Import() | ast.ImportFrom():
+                with contextlib.suppress(Exception):
+                    exec(ast.unparse(node), known)  # noqa: S102
+            case ast.Compare(
+                left=ast.Attribute(value=ast.Name(id="self"), attr=name),
+                ops=[ast.NotIn()],
+                comparators=[options],
+            ):
+                with contextlib.suppress(Exception):
+                    yield name, tuple(eval(ast.unparse(options), known))  # noqa: S307
 
 
 def read_schema(path: Path) -> Source:
@@ -93,15 +209,8 @@ def _fields(
     for key in filter(theirs.__contains__, ours):
         where, old, new = f"{name}.{key}", ours[key], theirs[key]
         yield from _changed(where, "type", old.type, new.type)
-        yield from _default(where, old.default, new.default)
+        yield from _changed(where, "default", old.default, new.default)
         yield from _allowed(where, old.allowed, new.allowed)
-
-
-def _default(where: str, ours: Any, theirs: Any) -> Iterator[str]:
-    if isinstance(theirs, Unreadable):
-        yield f"{where}: default cannot be read from {theirs.source}"
-    else:
-        yield from _changed(where, "default", ours, theirs)
 
 
 def _allowed(

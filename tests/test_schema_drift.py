@@ -1,16 +1,19 @@
 """A fake checkout that equals its schema, and one edit at a time."""
 
+import sys
 from pathlib import Path
 
 from benchmarks.schema_drift import main
 from tests.each import each
 
 SOURCE = """
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-raise RuntimeError("read, never run")
+from kempnerforge.config.registry import registry
 
 PATTERNS: dict[str, list[str]] = {"model": ["model", "model.*"]}
 _SPLITS = ("train", "validation")
@@ -46,6 +49,8 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
+        import kempnerforge.adapter
+
         registered = tuple(registry.list_adapters())
         if self.adapter not in registered:
             raise ValueError
@@ -62,7 +67,34 @@ class JobConfig:
     spec: FreezeSpec | None = None
 """
 
+REGISTRY = """
+class Registry:
+    def __init__(self):
+        self.adapters, self.configs = {}, {}
+
+    def register_adapter(self, name):
+        return lambda made: self.adapters.setdefault(name, made)
+
+    def register_vlm_config(self, name):
+        return lambda made: self.configs.setdefault(name, made)
+
+    def list_adapters(self):
+        return list(self.adapters)
+
+    def list_vlm_configs(self):
+        return list(self.configs)
+
+    def get_vlm_config(self, name):
+        return self.configs[name]
+
+
+registry = Registry()
+"""
+
 ADAPTERS = """
+from kempnerforge.config.registry import registry
+
+
 @registry.register_adapter("linear")
 def linear(): ...
 """
@@ -85,7 +117,7 @@ backend = { type = "str", default = "auto", allowed = ["auto", "flash"] }
 adapter = { type = "str", default = "linear", allowed = ["linear"] }
 split = { type = "str", default = "train", allowed = ["train", "validation"] }
 betas = { type = "tuple[float, float]", default = [0.9, 0.95] }
-freeze = { type = "list[FreezeSpec]", default = [{ module = "model" }] }
+freeze = { type = "list[FreezeSpec]", default = [{ module = "model", frozen = true }] }
 
 [classes.ModelConfig.patterns]
 type = "dict[str, list[str]]"
@@ -98,9 +130,16 @@ def drift(folder: Path, old: str = "", new: str = "", adapters: str = ADAPTERS) 
     config = folder / "kempnerforge" / "config"
     config.mkdir(parents=True, exist_ok=True)
     (config / "all.py").write_text(SOURCE.replace(old, new) if old else SOURCE)
+    (config / "registry.py").write_text(REGISTRY)
     (config.parent / "adapter.py").write_text(adapters)
     (folder / "schema.toml").write_text(SCHEMA)
-    return main([str(folder), "--schema", str(folder / "schema.toml")])
+    path = list(sys.path)
+    try:
+        return main([str(folder), "--schema", str(folder / "schema.toml")])
+    finally:
+        sys.path[:] = path
+        for name in [n for n in sys.modules if n.partition(".")[0] == "kempnerforge"]:
+            del sys.modules[name]
 
 
 def test_no_drift(tmp_path, capsys):
@@ -112,16 +151,11 @@ def test_no_drift(tmp_path, capsys):
     ("old", "new", "line"),
     [
         ("dim: int = 4096", "dim: int = 2048", "ModelConfig.dim: default 4096 -> 2048"),
-        ("dim: int = 4096", "dim: int", "ModelConfig.dim: default 4096 -> required"),
+        ("dim: int = 4096", "dim: int", "ModelConfig.dim: default 4096 -> 'required'"),
         (
             "dim: int = 4096",
             "dim: float = 4096",
             "ModelConfig.dim: type 'int' -> 'float'",
-        ),
-        (
-            "dim: int = 4096",
-            "dim: int = cpu_count()",
-            "ModelConfig.dim: default cannot be read from cpu_count()",
         ),
         (
             "    heads: int | None = None\n",
@@ -166,7 +200,7 @@ def test_no_drift(tmp_path, capsys):
         (
             '[FreezeSpec("model")]',
             '[FreezeSpec("model", False)]',
-            "ModelConfig.freeze: default [{'module': 'model'}] -> "
+            "ModelConfig.freeze: default [{'module': 'model', 'frozen': True}] -> "
             "[{'module': 'model', 'frozen': False}]",
         ),
         (
@@ -190,11 +224,6 @@ def test_no_drift(tmp_path, capsys):
             "@dataclass\nclass Job",
             "@dataclass\nclass Video:\n    fps: int = 1\n\n\n@dataclass\nclass Job",
             "Video: class is new in the trainer",
-        ),
-        (
-            "@dataclass(frozen=True)\nclass FreezeSpec",
-            "class FreezeSpec",
-            "FreezeSpec: class is gone from the trainer",
         ),
     ],
 )
@@ -220,4 +249,4 @@ def test_variants(tmp_path, capsys):
 
 def test_no_checkout(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith("schema_drift: no Python files in ")
+    assert capsys.readouterr().err.startswith("schema_drift: no config classes in ")
