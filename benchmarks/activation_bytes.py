@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.options import for_checkout
-from benchmarks.process import RESULTS, run
+from benchmarks.process import RESULTS
 
 TOKENS = 256
 VOCAB = 64
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     for mode in modes(options.precision or PRECISIONS, options.ac or AC):
         fits.append(fit(mode, options.device))
         print(f"{_name(mode)}: {_formula(fits[-1])}", file=sys.stderr, flush=True)
-    environment = describe(options.checkout, options.commit, options.device)
+    environment = machine.describe_run(options.checkout, options.commit, options.device)
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(fits)}")
     options.output.write_text(json.dumps(_data(environment, fits), indent=2) + "\n")
@@ -224,19 +224,6 @@ def parts(tensor: Any) -> list[Any]:
 
 def _address(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
-
-
-def describe(checkout: Path, commit: str, device: str) -> dict[str, str]:
-    """Machine, versions and the trainer's commit."""
-    torch: Any = import_module("torch")
-    torchao: Any = import_module("torchao")
-    if not commit:
-        asked = run(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
-        commit = "unknown" if asked.code else asked.output.strip()
-    gpu = {"gpu": torch.cuda.get_device_name()} if device == "cuda" else {}
-    versions = {"torch": torch.__version__, "torchao": torchao.__version__}
-    trainer = {"device": device, "trainer": f"KempnerForge {commit}"}
-    return machine.describe() | gpu | versions | trainer
 
 
 def show(fits: list[Fit]) -> str:

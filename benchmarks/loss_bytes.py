@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.activation_bytes import describe
 from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
 
@@ -24,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = for_checkout("loss_bytes", __doc__)
     options = parser.parse_args(arguments)
     sys.path.append(str(options.checkout))
-    environment = describe(options.checkout, options.commit, "cpu")
+    environment = machine.describe_run(options.checkout, options.commit, "cpu")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show()}")
     return 0

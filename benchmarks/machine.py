@@ -6,7 +6,11 @@ import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 
+from benchmarks.process import run
 from fp8tune.runners import cpu
 
 
@@ -19,6 +23,19 @@ def describe() -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
+
+
+def describe_run(checkout: Path, commit: str, device: str) -> dict[str, str]:
+    """Machine, versions of torch and torchao, and the trainer's commit."""
+    if not commit:
+        asked = run(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
+        commit = "unknown" if asked.code else asked.output.strip()
+    gpu = {}
+    if device == "cuda":
+        gpu["gpu"] = import_module("torch").cuda.get_device_name()
+    versions = {name: version(name) for name in ("torch", "torchao")}
+    trainer = {"device": device, "trainer": f"KempnerForge {commit}"}
+    return describe() | gpu | versions | trainer
 
 
 def table(rows: Sequence[tuple[str, ...]], head: tuple[str, ...]) -> str:

@@ -1,10 +1,9 @@
-"""Run other programs, and time them."""
+"""Run other programs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,17 +43,3 @@ def must(command: list[str], folder: Path | None = None) -> str:
     if done.code:
         raise RuntimeError(f"{command[0]} exited with {done.code}:\n{done.output}")
     return done.output
-
-
-def wall_ms(command: list[str], folder: Path) -> tuple[float, int]:
-    """Wall time of a whole process [ms], its output thrown away; and its exit code."""
-    start = time.perf_counter()
-    done = subprocess.run(  # noqa: S603 - the commands are ours
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    return (time.perf_counter() - start) * 1000, done.returncode

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.activation_bytes import describe
 from benchmarks.fake_mesh import (
     build_mesh,
     collapse_routing,
@@ -69,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         {**case._asdict(), "peaks": peaks}
         for case, peaks in measured(options.checkout, chosen)
     ]
-    environment = describe(options.checkout, options.commit, "cpu")
+    environment = machine.describe_run(options.checkout, options.commit, "cpu")
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(rows)}")
     new = {row["name"]: row for row in rows}

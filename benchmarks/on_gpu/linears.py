@@ -61,15 +61,15 @@ def measure(todo: Iterable[Shape], device: str) -> Iterator[Row]:
     for name, m, k, n in todo:
         predicted = gemm_speed.tensorwise(m, k, n)
         try:
-            bf16 = _milliseconds(m, k, n, device, fp8=False)
-            fp8 = _milliseconds(m, k, n, device, fp8=True)
+            bf16 = milliseconds(m, k, n, device, fp8=False)
+            fp8 = milliseconds(m, k, n, device, fp8=True)
         except torch.OutOfMemoryError:
             yield Row(name, m, k, n, 0.0, 0.0, 0.0, predicted)
         else:
             yield Row(name, m, k, n, bf16, fp8, bf16 / fp8, predicted)
 
 
-def _milliseconds(m: int, k: int, n: int, device: str, *, fp8: bool) -> float:
+def milliseconds(m: int, k: int, n: int, device: str, *, fp8: bool) -> float:
     """Median time of one forward and backward pass [ms]."""
     import torch
     from torch import nn

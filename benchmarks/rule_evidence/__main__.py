@@ -9,13 +9,12 @@ import sys
 import tempfile
 import time
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
 from benchmarks.options import for_checkout
-from benchmarks.process import RESULTS, run
+from benchmarks.process import RESULTS
 from benchmarks.rule_evidence import __doc__ as about
 from benchmarks.rule_evidence.config import NoData, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, Seen, launch
@@ -41,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         here = [task for task in here if not record.ran(task)]
     for task, reason in absent:
         record.add(task, {"verdict": NOT_RUN, "reason": reason, "environment": None})
-    interrupted = run_all(here, options, describe(options), record)
+    described = machine.describe_run(options.checkout, options.commit, options.device)
+    interrupted = run_all(here, options, described, record)
     counts = [record.outcomes[task.key]["verdict"] for task in here]
     said = ", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(counts))
     print(said or "nothing to run")
@@ -100,22 +100,6 @@ def machine_of(device: str) -> Machine:
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     figures = {"capability": major + minor / 10, "gpu_gib": memory, "host_gib": host}
     return Machine(cuda.device_count(), figures)
-
-
-def describe(options: argparse.Namespace) -> dict[str, str]:
-    """The machine, the versions, and the trainer's commit."""
-    commit = options.commit
-    if not commit:
-        asked = run(
-            ["git", "-C", str(options.checkout), "rev-parse", "--short", "HEAD"]
-        )
-        commit = "unknown" if asked.code else asked.output.strip()
-    gpu = {}
-    if options.device == "cuda":
-        gpu["gpu"] = import_module("torch").cuda.get_device_name()
-    versions = {name: version(name) for name in ("torch", "torchao")}
-    trainer = {"device": options.device, "trainer": f"KempnerForge {commit}"}
-    return machine.describe() | gpu | versions | trainer
 
 
 def run_all(

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.activation_bytes import parts
 from benchmarks.fp8_shapes import Gemm, on_paper
-from benchmarks.rule_evidence.linear_speed import gain
+from benchmarks.on_gpu.linears import milliseconds
 
 GIB = 2**30
 
@@ -142,7 +142,11 @@ class Observer:
             for m in self.model.modules()
             if type(m).__name__ == "Float8Linear"
         }
-        gains = [gain(shape, "cuda") for shape in shapes]
+        gains = [
+            milliseconds(*shape, "cuda", fp8=False)
+            / milliseconds(*shape, "cuda", fp8=True)
+            for shape in shapes
+        ]
         return round(min(gains), 3) if gains else None
 
     def _refused_forward(self) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from benchmarks.activation_bytes import describe
 from benchmarks.options import for_checkout
 from benchmarks.search.recording import record
 from benchmarks.trainer_faults import __doc__ as about
@@ -23,7 +22,7 @@ HEAD = ("rule", "figure", "fault", "control")
 def main(arguments: list[str] | None = None) -> int:
     """Measure the faults that are asked for; all of them are recorded."""
     options = parse(arguments)
-    where = describe(options.checkout, options.commit, "cpu")
+    where = machine.describe_run(options.checkout, options.commit, "cpu")
     said = []
     for rule in options.rule or FAULTS:
         print(rule, file=sys.stderr, flush=True)
