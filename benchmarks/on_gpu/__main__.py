@@ -1,7 +1,8 @@
 """``python -m benchmarks.on_gpu COMMAND CONFIG``: one command each.
 
 ``watching`` shows what the driver tells of the GPU (it takes no config). ``trial`` runs
-the config once, as it is; one GPU stands for all of its ranks. ``linears`` times every
+the config once, as it is; one GPU stands for all of its ranks. ``repeat`` runs it again
+and again, which shows how far runs of a setting differ. ``linears`` times every
 linear of the config in bf16 and FP8, ``landscape`` runs every setting once: both go on
 where they were cut off, so repeat the command until it says ``0 left``. ``search``
 searches as a user would, ``transfer`` does so on a near config as well (repeat it until
@@ -24,11 +25,18 @@ from benchmarks import machine
 from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from benchmarks.process import RESULTS
 from fp8tune.job import Target
-from fp8tune.runners.builtin.runner import Builtin
+from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
-from fp8tune.search.plan import Plan, plan_for_trials, ranks_of_trial, read_config
+from fp8tune.search.plan import (
+    Plan,
+    TrainConfig,
+    plan_for_trials,
+    ranks_of_trial,
+    read_config,
+)
 from fp8tune.trials.record import Record, parse_all
+from fp8tune.trials.runner import TrialLimits
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--world-size", type=int, default=0, help="of trial; else the config's"
     )
+    parser.add_argument("--runs", type=int, default=20, help="of repeat")
     parser.add_argument("--largest", type=int, default=linears.LARGE, help="largest M")
     parser.add_argument(
         "--results", type=Path, default=RESULTS / "on_gpu", help="where they go"
@@ -112,15 +121,20 @@ def _linears(options: argparse.Namespace) -> int:
     return int(not rows)
 
 
+def _runner(options: argparse.Namespace, setup: Setup, config: TrainConfig) -> Builtin:
+    """Return what runs trials of a config, with an eye on the GPU."""
+    guard = Guard(current()) if options.device == "cuda" else None
+    job = config.job
+    return Builtin(config.trainer, config.loaded, job.target, setup, guard=guard)
+
+
 def _trial(options: argparse.Namespace) -> int:
-    """One trial of the config as it is, on one GPU that stands for all of its ranks."""
+    """Run the config as it is, on one GPU that stands for all of its ranks."""
     target = Target(options.gpu, options.world_size)
     config = read_config(options.config, Path(options.config).read_bytes(), target)
     setup = landscape.setup(options.device, ranks_of_trial(config))
-    guard = Guard(current()) if options.device == "cuda" else None
-    target = config.job.target
-    runner = Builtin(config.trainer, config.loaded, target, setup, guard=guard)
-    record = runner.run({}, options.minutes * 60)
+    runner = _runner(options, setup, config)
+    record = runner.run({}, TrialLimits(options.minutes * 60))
     place = _name(options, "trial").with_suffix(".json")
     predicted_gib = float(config.job["memory.peak_gib"])
     said = {"record": json.loads(record.line()), "predicted_gib": predicted_gib}
@@ -131,6 +145,25 @@ def _trial(options: argparse.Namespace) -> int:
     for name in ("message", "losses", "grad_norms", "alloc_retries", "discarded"):
         print(f"{name}: {record.data().get(name)}")
     return int(not record.ok)
+
+
+def _repeat(options: argparse.Namespace) -> int:
+    """Run one trial again and again, in fresh processes; add each to the records."""
+    data = Path(options.config).read_bytes()
+    config = read_config(options.config, data, Target(options.gpu, 1))
+    setup = Setup(options.device)
+    if options.device == "cpu":
+        setup = setup._replace(min_steps=3, max_steps=6, warm_steps=1)
+    runner = _runner(options, setup, config)
+    failed = 0
+    with _name(options, "repeat").with_suffix(".jsonl").open("a") as file:
+        for number in range(options.runs):
+            record = runner.run({}, TrialLimits(landscape.LONGEST_S))
+            print(record.line(), file=file, flush=True)
+            failed += not record.ok
+            speed = f"{record.tokens_per_second:,.1f} tokens/s"
+            print(f"{number + 1}: {speed if record.ok else record.outcome}")
+    return int(failed > 0)
 
 
 def _landscape(options: argparse.Namespace) -> int:
@@ -149,21 +182,29 @@ def _landscape(options: argparse.Namespace) -> int:
     return int(not found)
 
 
-def _search(options: argparse.Namespace) -> int:
-    studies = options.results / "studies"
-    command = [sys.executable, "-m", "fp8tune", "search", options.config]
+def _answer(
+    options: argparse.Namespace, config: Path | str, output: Path, *more: str
+) -> dict[str, Any]:
+    """Search as a user would; return the answer, empty where there is none."""
+    command = [sys.executable, "-m", "fp8tune", "search", str(config), *more]
     command += ["--budget", f"{int(options.minutes * 60)}s", "--device", options.device]
-    command += ["--output-format", "json", "--studies", str(studies)]
-    command += ["--output", str(_name(options, "search").with_suffix(".toml"))]
+    command += ["--studies", str(options.results / "studies"), "--output", str(output)]
+    command += ["--output-format", "json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
-    if not done.stdout.strip():
+    answer: dict[str, Any] = json.loads(done.stdout.strip() or "{}")
+    return answer
+
+
+def _search(options: argparse.Namespace) -> int:
+    place = _name(options, "search")
+    answer = _answer(options, options.config, place.with_suffix(".toml"))
+    if not answer:
         return 1
-    answer = json.loads(done.stdout)
     trials = Path(answer["study"]) / "trials.jsonl"
-    shutil.copy(trials, _name(options, "search").with_suffix(".jsonl"))
+    shutil.copy(trials, place.with_suffix(".jsonl"))
     with trials.open(encoding="utf-8") as file:
         _compared(options, _plan(options), list(parse_all(iter(file))), answer)
-    return done.returncode
+    return 0
 
 
 def _transfer(options: argparse.Namespace) -> int:
@@ -177,10 +218,9 @@ def _transfer(options: argparse.Namespace) -> int:
         if step != "first":
             config = transfer.near(plan, options.results)
         start = steps["first"]["study"] if step == "started" else "none"
-        answer = transfer.search(
-            config, options.results, options.minutes, options.device, start
-        )
-        if answer is None:
+        output = options.results / "transfer.toml"
+        answer = _answer(options, config, output, "--start-from", start)
+        if not answer:
             return 1
         here = Path(answer["study"]).name
         steps[step] = {**transfer.told(answer), "study": here}
@@ -224,6 +264,7 @@ def _write(path: Path, said: dict[str, Any]) -> None:
 COMMANDS = {
     "watching": _watching,
     "trial": _trial,
+    "repeat": _repeat,
     "linears": _linears,
     "landscape": _landscape,
     "search": _search,

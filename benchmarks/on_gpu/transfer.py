@@ -7,9 +7,6 @@ that was cut off goes on.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,21 +29,6 @@ def near(plan: Plan, folder: Path) -> Path:
     path = folder / f"near_{Path(config.path).name}"
     path.write_bytes(write_back(config.data, [choice]))
     return path
-
-
-def search(
-    config: Path | str, folder: Path, minutes: float, device: str, start: str
-) -> dict[str, Any] | None:
-    """One search from there; its answer, or ``None`` where it failed."""
-    command = [sys.executable, "-m", "fp8tune", "search", str(config)]
-    command += ["--budget", f"{int(minutes * 60)}s", "--device", device]
-    command += ["--output-format", "json", "--studies", str(folder / "studies")]
-    command += ["--start-from", start, "--output", str(folder / "transfer.toml")]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
-    if not done.stdout.strip():
-        return None
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 def told(answer: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 import pytest
 
 from benchmarks.broken_configs import broken_configs
-from benchmarks.fixes import replayed
 from benchmarks.verdicts import look_with_all_rules, refusals
 from fp8tune.lint.rewrite import apply_fixes
 from fp8tune.toml.document import parse
+from fp8tune.toml.edit import Edit, in_order
 
 CONFIGS = list(broken_configs(150, seed=5))
 
@@ -14,6 +14,20 @@ CONFIGS = list(broken_configs(150, seed=5))
 def _look(look):
     """A check of a config whose header comment gives the GPUs."""
     return lambda data: look(data, 0)
+
+
+def replayed(data, passes):
+    """The bytes after all edits, each pass in the text of the one before."""
+    for together in passes:
+        changes = {
+            Edit(*c[:3]) for found in together if found.fix for c in found.fix.edits
+        }
+        text = data.decode()
+        bom = text.startswith("\ufeff")
+        for change in reversed(in_order(changes)):
+            text = text[: change.start + bom] + change.text + text[change.end + bom :]
+        data = text.encode()
+    return data
 
 
 def test_the_generator_repeats_itself_and_breaks_things():
