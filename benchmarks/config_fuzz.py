@@ -8,8 +8,7 @@ formats that programs read are read back. By turns it is fixed, fixed unsafely, 
 ignore comments, or left. All of this happens in one process.
 
 A config is a function of its seed and number: ``--seed 1 --only 4711`` prints it with
-its traceback. ``--record`` adds the run to ``benchmarks/results/config_fuzz.json``.
-Exit code 1 if anything was raised.
+its traceback. Exit code 1 if anything was raised.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import time
 import traceback
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from io import StringIO
 from multiprocessing import Pool
@@ -32,8 +31,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 from benchmarks.broken_configs import CONFIGS, broken, tables_of
-from benchmarks.machine import describe, table
-from benchmarks.process import RESULTS
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
@@ -430,20 +427,13 @@ def _signature(error: Exception) -> str:
     )
 
 
-def shares(count: int, start: int) -> Iterator[range]:
-    """The numbers of all configs, by the share."""
-    for first in range(start, start + count, SHARE):
-        yield range(first, min(first + SHARE, start + count))
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Mutate, lint, count, record."""
+    """Mutate, lint, count."""
     parser = argparse.ArgumentParser(prog="config_fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", type=int, help="print this config and its traceback")
-    parser.add_argument("--record", action="store_true")
     options = parser.parse_args(arguments)
     if options.only is not None:
         data = mutated(options.seed, options.only)
@@ -455,7 +445,9 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     with Pool(options.jobs) as pool:
         work = partial(tried, options.seed)
-        for runs in pool.imap_unordered(work, shares(options.count, 0)):
+        every = range(options.count)
+        shares = (every[start : start + SHARE] for start in every[::SHARE])
+        for runs in pool.imap_unordered(work, shares):
             for run in runs:
                 found[run.what] += 1
                 if run.error:
@@ -467,29 +459,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{len(errors)} kinds of errors, {rate:.0f} configs/s")
     for error, numbers in sorted(errors.items()):
         print(f"{len(numbers):6} x {error} (--only {numbers[0]})")
-    if options.record:
-        record(options.seed, options.count, found, errors, RESULTS / "config_fuzz.json")
     return int(bool(errors))
-
-
-def record(
-    seed: int, count: int, found: Counter[str], errors: dict[str, list[int]], path: Path
-) -> None:
-    """Add a run to the recorded ones; one of the same seed takes its place."""
-    runs = json.loads(path.read_text()) if path.exists() else []
-    new: dict[str, Any] = {"seed": seed, "count": count}
-    new["raised"] = found.pop("raised", 0)
-    new |= {"errors": sorted(errors), "was": dict(sorted(found.items()))}
-    runs = [run for run in runs if run["seed"] != seed] + [new | describe()]
-    runs.sort(key=lambda run: run["seed"])
-    path.write_text(json.dumps(runs, indent=2) + "\n")
-    rows = [
-        (str(r["seed"]), f"{r['count']:,}", str(r["raised"]), r["date"]) for r in runs
-    ]
-    total = sum(run["count"] for run in runs), sum(run["raised"] for run in runs)
-    rows.append(("all", f"{total[0]:,}", str(total[1]), ""))
-    head = ("seed", "configs", "tracebacks", "date")
-    path.with_suffix(".md").write_text(table(rows, head) + "\n")
 
 
 if __name__ == "__main__":

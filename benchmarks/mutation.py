@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import json
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -219,50 +218,30 @@ def _survives(copy: Path, mutant: Mutant, tests: list[str], limit: float) -> boo
     path = copy / "fp8tune" / mutant.module
     original = path.read_text(encoding="utf-8")
     path.write_text(mutant.text, encoding="utf-8")
-    for cached in path.parent.glob(f"__pycache__/{path.stem}.*"):
-        cached.unlink()
     try:
-        return _run(copy, tests, limit, write_bytecode=False) == 0
+        return _run(copy, tests, limit) == 0
     finally:
         path.write_text(original, encoding="utf-8")
 
 
-def _run(
-    copy: Path, tests: list[str], limit: float, write_bytecode: bool = True
-) -> int:
-    """Run the tests in a fork of this process, which has pytest loaded already.
-
-    Returns pytest's exit code; -1 for tests that did not end within ``limit`` seconds.
-    """
-    import hypothesis  # noqa: F401 - loaded once for all forks
-    import pytest
-
-    child = os.fork()
-    if child == 0:
-        os.setpgid(0, 0)
-        os.chdir(copy)
-        for module in [
-            m for m in sys.modules if m.split(".")[0] in ("fp8tune", "benchmarks")
-        ]:
-            del sys.modules[module]
-        sys.path[:] = [str(copy), *(p for p in sys.path if p not in ("", str(ROOT)))]
-        sys.dont_write_bytecode = not write_bytecode
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "" if write_bytecode else "1"
-        quiet = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:cov"]
-        quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        quiet_out, quiet_err = io.StringIO(), io.StringIO()
-        with redirect_stdout(quiet_out), redirect_stderr(quiet_err):
-            code = pytest.main([*quiet, "--hypothesis-seed=1", *tests])
-        os._exit(int(code))
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -1
+def _run(copy: Path, tests: list[str], limit: float) -> int:
+    """Run the tests in a copy; return pytest's exit code, -1 after ``limit`` s."""
+    quiet = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:cov"]
+    command = [sys.executable, "-m", "pytest", *quiet, "--hypothesis-seed=1", *tests]
+    env = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(  # noqa: S603 - the command is ours
+        command,
+        cwd=copy,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return -1
 
 
 def _record(name: str, rows: dict[str, dict[str, Any]], seed: int) -> None:

@@ -178,39 +178,34 @@ def _field(spec: dict[str, Any]) -> Field:
 
 
 def drift(ours: Source, theirs: Source) -> Iterator[str]:
-    """Each difference as one line, ours before theirs."""
+    """Yield each difference as one line, ours before theirs."""
     yield from _names("section", ours.sections, theirs.sections)
     for name in filter(theirs.sections.__contains__, ours.sections):
         yield from _changed(name, "class", ours.sections[name], theirs.sections[name])
     yield from _changed("variants", "classes", ours.variants, theirs.variants)
     yield from _names("class", ours.classes, theirs.classes)
-    for name, fields in ours.classes.items():
-        if name in theirs.classes:
-            yield from _fields(name, fields, theirs.classes[name])
+    old, new = (
+        {
+            f"{name}.{key}": field
+            for name, fields in source.classes.items()
+            if name in ours.classes and name in theirs.classes
+            for key, field in fields.items()
+        }
+        for source in (ours, theirs)
+    )
+    yield from _names("field", old, new)
+    for where in filter(new.__contains__, old):
+        for what in ("type", "default"):
+            before, after = (getattr(fields[where], what) for fields in (old, new))
+            yield from _changed(where, what, before, after)
+        yield from _allowed(where, old[where].allowed, new[where].allowed)
 
 
 def _names(kind: str, ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
-    for name in theirs:
-        if name not in ours:
-            yield f"{name}: {kind} is new in the trainer"
-    for name in ours:
-        if name not in theirs:
-            yield f"{name}: {kind} is gone from the trainer"
-
-
-def _fields(
-    name: str, ours: dict[str, Field], theirs: dict[str, Field]
-) -> Iterator[str]:
-    yield from _names(
-        "field",
-        {f"{name}.{key}": field for key, field in ours.items()},
-        {f"{name}.{key}": field for key, field in theirs.items()},
+    yield from (f"{n}: {kind} is new in the trainer" for n in theirs if n not in ours)
+    yield from (
+        f"{n}: {kind} is gone from the trainer" for n in ours if n not in theirs
     )
-    for key in filter(theirs.__contains__, ours):
-        where, old, new = f"{name}.{key}", ours[key], theirs[key]
-        yield from _changed(where, "type", old.type, new.type)
-        yield from _changed(where, "default", old.default, new.default)
-        yield from _allowed(where, old.allowed, new.allowed)
 
 
 def _allowed(
@@ -220,12 +215,8 @@ def _allowed(
     if ours is None or theirs is None:
         yield from _changed(where, "allowed", ours, theirs)
         return
-    for value in theirs:
-        if value not in ours:
-            yield f"{where}: {value!r} is newly allowed"
-    for value in ours:
-        if value not in theirs:
-            yield f"{where}: {value!r} is no longer allowed"
+    yield from (f"{where}: {v!r} is newly allowed" for v in theirs if v not in ours)
+    yield from (f"{where}: {v!r} is no longer allowed" for v in ours if v not in theirs)
 
 
 def _changed(where: str, what: str, ours: Any, theirs: Any) -> Iterator[str]:

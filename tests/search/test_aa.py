@@ -10,15 +10,19 @@ import random
 import pytest
 
 from benchmarks.process import RESULTS
-from benchmarks.search.aa import Outcome, markdown, run, summary, winners
-from benchmarks.search.aa_cases import (
+from benchmarks.search.aa import (
     CASES,
     GAIN,
     PRECISION,
     REAL,
     SPACES,
     Case,
+    Outcome,
+    markdown,
     measured,
+    run,
+    summary,
+    winners,
 )
 from fp8tune.trials.space import Space
 from tests.each import each
