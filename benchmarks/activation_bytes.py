@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     fits = []
     for mode in modes(options.precision or PRECISIONS, options.ac or AC):
         fits.append(fit(mode, options.device))
-        print(f"{_name(mode)}: {_formula(fits[-1])}", file=sys.stderr, flush=True)
+        print(mode, fits[-1].coefficients, file=sys.stderr, flush=True)
     environment = machine.describe_run(options.checkout, options.commit, options.device)
     print("\n".join(f"- {key}: {value}" for key, value in environment.items()))
     print(f"\n{show(fits)}")
@@ -271,16 +271,6 @@ def _clean(value: float) -> float:
 def _how(mode: Mode) -> str:
     split = f" tp{mode.tp}" if mode.tp > 1 else ""
     return f"{'compiled' if mode.compiled else 'eager'}{split}{' tied' * mode.tied}"
-
-
-def _name(mode: Mode) -> str:
-    return f"{mode.precision} {_how(mode)} {mode.ac}"
-
-
-def _formula(fit: Fit) -> str:
-    pairs = zip(TERMS, map(_clean, fit.coefficients), strict=True)
-    terms = " + ".join(f"{value:.2f} {term}" for term, value in pairs)
-    return f"{terms}, worst residual {fit.worst_residual:.1f}"
 
 
 if __name__ == "__main__":

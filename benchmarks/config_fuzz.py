@@ -1,11 +1,11 @@
 """Mutate whole config files and run all of lint on each: nothing may be raised.
 
 ``python -m benchmarks.config_fuzz --count 10000 --seed 1`` starts from the sample
-configs, the examples of the rules and the mistakes of ``broken_configs``. Mutations
-change bytes, tokens, values, comments or the structure of the file. Each result is
-checked with the rules as a wheel has them and shown in one of the output formats;
-formats that programs read are read back. By turns it is fixed, fixed unsafely, given
-ignore comments, or left. All of this happens in one process.
+configs, the examples of the rules and the mistakes of ``broken_configs``, which change
+keys, sections and layout. Mutations change bytes, tokens, values, numbers and comments.
+Each result is checked with the rules as a wheel has them and shown in one of the output
+formats; formats that programs read are read back. By turns it is fixed, fixed unsafely,
+given ignore comments, or left. All of this happens in one process.
 
 A config is a function of its seed and number: ``--seed 1 --only 4711`` prints it with
 its traceback. Exit code 1 if anything was raised.
@@ -43,7 +43,6 @@ from fp8tune.lint.run import Result
 from fp8tune.lint.show import Style, show
 from fp8tune.toml.diff import unified_diff
 from fp8tune.toml.document import Unreadable
-from fp8tune.trainers.trainer import NAMES, trainer
 
 SHARE = 250
 """Configs that one process takes at a time."""
@@ -155,7 +154,6 @@ class Corpus(NamedTuple):
     texts: list[str]
     tables: list[list[Any]]
     tokens: list[str]
-    keys: list[tuple[str, str]]
     rules: list[str]
 
 
@@ -166,12 +164,10 @@ def corpus() -> Corpus:
     rules = read_builtin()
     examples = [plain_config(x) for rule in rules for x in (*rule.bad, *rule.good)]
     words = {token for text in (*configs, *examples) for token in _TOKEN.findall(text)}
-    names = (name for each in NAMES for name, _ in trainer(each).schema.dotted_keys())
-    keys = [(name.rpartition(".")[0], name.rpartition(".")[2]) for name in names]
     often = configs * max(1, len(examples) // (4 * len(configs)))
     texts = [*often, *examples]
     tables = [found for text in texts if (found := tables_of(text))]
-    return Corpus(texts, tables, sorted(words), keys, [rule.name for rule in rules])
+    return Corpus(texts, tables, sorted(words), [rule.name for rule in rules])
 
 
 def mutated(seed: int, number: int) -> bytes:
@@ -231,18 +227,6 @@ def _replaced(
     return f"{text[:start]}{new}{text[end:]}"
 
 
-def _key(text: str, dice: Random) -> str:
-    """Give a key of the trainer an odd or a plausible value."""
-    section, key = dice.choice(corpus().keys)
-    value = dice.choice((dice.choice(NUMBERS), dice.choice(VALUES)))
-    line = f"{key} = {value}\n"
-    header = re.search(rf"(?m)^\[{re.escape(section)}\][^\n]*\n", text)
-    if header is None:
-        return f"{text}\n[{section}]\n{line}"
-    kept = re.sub(rf"(?m)^{re.escape(key)}[ \t]*=[^\n]*\n", "", text[header.end() :])
-    return f"{text[: header.end()]}{line}{kept}"
-
-
 def _comment(text: str, dice: Random) -> str:
     """Add comments that claim something, give a target or ignore a rule."""
     lines = text.split("\n")
@@ -265,68 +249,7 @@ def _figure(dice: Random) -> str:
     return dice.choice((str(dice.randrange(1, 4096)), "8", "16", odd))
 
 
-def _lines(text: str, dice: Random) -> str:
-    """Drop, repeat, exchange or move lines."""
-    lines = text.split("\n")
-    at, to = dice.randrange(len(lines)), dice.randrange(len(lines))
-    end = min(len(lines), at + dice.choice((1, 1, 3, 10)))
-    piece = lines[at:end]
-    rest = lines[:at] + lines[end:]
-    match dice.randrange(4):
-        case 0:
-            lines = rest
-        case 1:
-            lines[to:to] = piece
-        case 2:
-            lines = rest[:to] + piece + rest[to:]
-        case _:
-            lines[at], lines[to] = lines[to], lines[at]
-    return "\n".join(lines)
-
-
-def _joined(text: str, dice: Random) -> str:
-    """The beginning of this file and the end of another."""
-    other = dice.choice(corpus().texts)
-    head = text[: dice.randrange(len(text) + 1)]
-    return head + dice.choice(("", "\n")) + other[dice.randrange(len(other)) :]
-
-
-def _headers(text: str, dice: Random) -> str:
-    """Change a section's header: drop, nest, repeat, quote, make it an array's."""
-    headers = list(re.finditer(r"(?m)^\[([^\[\]\n]+)\]", text))
-    if not headers:
-        return text
-    found = dice.choice(headers)
-    name, other = found[1], dice.choice(headers)[1]
-    forms = ("", "[[{0}]]", "[{0}.{1}]", "[{1}]", '["{0}"]', "[ {0} ]", "[{0}x]")
-    form = dice.choice((*forms, "{0} = 1", "[{0}]\n[{0}.x]", "[{0}]\n[[{0}.{1}]]"))
-    new = form.replace("{0}", name).replace("{1}", other)
-    return text[: found.start()] + new + text[found.end() :]
-
-
-def _whole(text: str, dice: Random) -> str:
-    """Change the whole file: line ends, byte-order mark, indentation, length."""
-    match dice.randrange(7):
-        case 0:
-            return text.replace("\n", "\r\n")
-        case 1:
-            return f"\ufeff{text}"
-        case 2:
-            return text[: dice.randrange(len(text) + 1)]
-        case 3:
-            return "\n".join(f"\t{line}" for line in text.split("\n"))
-        case 4:
-            return re.sub(r"(?m)[ \t]*#[^\n]*$", "", text)
-        case 5:
-            return f"x = {dice.choice(NUMBERS)}\n{text}"
-        case _:
-            return text + f"\n# {dice.choice(PHRASES)}" * 200
-
-
-MUTATIONS: tuple[Callable[[str, Random], str], ...] = (
-    *(_tokens, _value, _value, _number, _number, _key, _key, _comment, _comment),
-    *(_lines, _joined, _headers, _whole),
-)
+MUTATIONS = (_tokens, _value, _value, _number, _number, _comment, _comment)
 
 
 class Run(NamedTuple):

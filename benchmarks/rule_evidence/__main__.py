@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = for_checkout("rule_evidence", about)
+    parser = for_checkout("rule_evidence", about, trains=True)
     parser.add_argument(
         "--rule", action="append", default=[], metavar="NAME", help="only this rule"
     )
@@ -62,13 +62,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--new", action="store_true", help="only what has no outcome yet"
     )
-    parser.add_argument(
-        "--timeout", type=float, default=240, metavar="S", help="seconds of one run"
-    )
     parser.add_argument("--output", type=Path, default=RESULTS / "rule_evidence.json")
     options = parser.parse_args(arguments)
-    if not (options.checkout / "scripts" / "train.py").is_file():
-        parser.error(f"{options.checkout} has no scripts/train.py")
     try:
         cuda = import_module("torch").cuda.is_available()
     except ModuleNotFoundError:

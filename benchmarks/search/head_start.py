@@ -6,12 +6,11 @@ Every search has an estimate whose error is its cells' own; near configs share i
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.search.landscape import World
+from benchmarks.search.landscape import Estimate, World, draw_errors
 from benchmarks.search.near import Pair
 from fp8tune.facts.calibration import Band, corrected
 from fp8tune.facts.off import Measured
@@ -55,36 +54,14 @@ class Both(NamedTuple):
     started: Outcome
 
 
-class Estimate(NamedTuple):
-    """An estimate of a landscape: log errors of memory and of speed, by cell."""
-
-    world: World
-    errors: tuple[dict[Point, tuple[float, float]], ...]
-
-    def expect(self, point: Point) -> Expected:
-        """What it says of a point."""
-        truth, cell = self.world.truth[point], self.world.space.cell(point)
-        memory, speed = (
-            math.exp(sum(errors[cell][which] for errors in self.errors))
-            for which in (0, 1)
-        )
-        return Expected(truth.peak_gib * memory, truth.would_be * speed)
-
-
-def _errors(world: World, seed: int, size: float) -> dict[Point, tuple[float, float]]:
-    draw = random.Random(seed)  # noqa: S311
-    cells = sorted(set(map(world.space.cell, world.truth)))
-    return {cell: (draw.gauss(0, size), draw.gauss(0, size)) for cell in cells}
-
-
 def estimates(pair: Pair, error: float, *, alike: bool) -> tuple[Estimate, Estimate]:
     """Those of two landscapes; ``alike`` where most of their errors is the same."""
     first, second = pair.first, pair.second
-    common = _errors(second, second.seed + 1, error)
-    theirs = common if alike else _errors(first, first.seed + 1, error)
+    common = draw_errors(second, second.seed + 1, error)
+    theirs = common if alike else draw_errors(first, first.seed + 1, error)
     return (
-        Estimate(first, (theirs, _errors(first, first.seed + 2, OWN * error))),
-        Estimate(second, (common, _errors(second, second.seed + 3, OWN * error))),
+        Estimate(first, (theirs, draw_errors(first, first.seed + 2, OWN * error))),
+        Estimate(second, (common, draw_errors(second, second.seed + 3, OWN * error))),
     )
 
 

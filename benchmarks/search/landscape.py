@@ -254,15 +254,33 @@ def _truth(space: Space, point: Point, shape: Shape, capacity: float) -> Truth:
     return Truth("ok", speed, speed, peak, shape.start_s, compile_s, micro_s)
 
 
-def estimate(world: World, error: float) -> Prior:
-    """An estimate that is wrong by as much, in each cell by its own factor."""
-    draw = random.Random(world.seed + 1)  # noqa: S311
-    cells = sorted(set(map(world.space.cell, world.truth)))
-    factors = {c: (draw.gauss(0, error), draw.gauss(0, error)) for c in cells}
+Errors = dict[Point, tuple[float, float]]
+"""Of an estimate: log errors of memory and of speed, by cell."""
 
-    def expect(point: Point) -> Expected:
-        truth = world.truth[point]
-        memory, speed = map(math.exp, factors[world.space.cell(point)])
+
+class Estimate(NamedTuple):
+    """An estimate of a landscape, wrong by the product of its errors."""
+
+    world: World
+    errors: tuple[Errors, ...]
+
+    def expect(self, point: Point) -> Expected:
+        """Return what it says of a point."""
+        truth, cell = self.world.truth[point], self.world.space.cell(point)
+        memory, speed = (
+            math.exp(sum(errors[cell][which] for errors in self.errors))
+            for which in (0, 1)
+        )
         return Expected(truth.peak_gib * memory, truth.would_be * speed)
 
-    return expect
+
+def draw_errors(world: World, seed: int, size: float) -> Errors:
+    """Draw the errors of an estimate, for each cell its own."""
+    draw = random.Random(seed)  # noqa: S311
+    cells = sorted(set(map(world.space.cell, world.truth)))
+    return {cell: (draw.gauss(0, size), draw.gauss(0, size)) for cell in cells}
+
+
+def estimate(world: World, error: float) -> Prior:
+    """Return an estimate that is wrong by as much, in each cell by its own factor."""
+    return Estimate(world, (draw_errors(world, world.seed + 1, error),)).expect

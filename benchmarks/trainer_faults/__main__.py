@@ -53,19 +53,14 @@ def shown(value: Any) -> str:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = for_checkout("trainer_faults", about)
+    parser = for_checkout("trainer_faults", about, trains=True)
     parser.add_argument(
         "--rule", action="append", choices=FAULTS, help="only this rule's; not recorded"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=240, metavar="S", help="seconds of one run"
     )
     parser.add_argument("--record", action="store_true", help="write the results")
     options = parser.parse_args(arguments)
     if options.record and options.rule:
         parser.error("--record takes all of the faults")
-    if not (options.checkout / "scripts" / "train.py").is_file():
-        parser.error(f"{options.checkout} has no scripts/train.py")
     if find_spec("torch") is None:
         parser.error("no torch here: take a Python with the trainer's requirements")
     return options
