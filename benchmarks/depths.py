@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
             with context.Pool(1) as pool:  # a process each: none frees another's memory
                 rows[one.name] = pool.apply(peaks, (one,))
             print(one.name, rows[one.name], file=sys.stderr, flush=True)
-            about = {**machine.describe(), **_versions()}
+            about = machine.describe("torch", "torchao")
             data = {"environment": about, "cases": rows}
             options.output.write_text(f"{json.dumps(data, indent=1)}\n")
     options.output.with_suffix(".md").write_text(page(about, rows))
@@ -188,12 +188,6 @@ def _errors(row: dict[str, dict[str, float]], pair: str) -> list[float]:
     line, shape = row["line"][pair], row["closed form"][pair]
     whole = row["measured"][str(DEPTHS[-1])]
     return [found / whole - 1 for found in (line, shape, max(line, shape))]
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("torch", "torchao")}
 
 
 if __name__ == "__main__":

@@ -14,14 +14,15 @@ from benchmarks.process import run
 from fp8tune.runners import cpu
 
 
-def describe() -> dict[str, str]:
-    """CPU, cores, system, Python and today's date (UTC)."""
+def describe(*packages: str) -> dict[str, str]:
+    """Today's date (UTC), CPU, cores, system, and versions of Python and packages."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": cpu.name(),
         "cores": str(len(os.sched_getaffinity(0))),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
+        **{name: version(name) for name in packages},
     }
 
 
@@ -30,12 +31,10 @@ def describe_run(checkout: Path, commit: str, device: str) -> dict[str, str]:
     if not commit:
         asked = run(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
         commit = "unknown" if asked.code else asked.output.strip()
-    gpu = {}
+    found = describe("torch", "torchao")
     if device == "cuda":
-        gpu["gpu"] = import_module("torch").cuda.get_device_name()
-    versions = {name: version(name) for name in ("torch", "torchao")}
-    trainer = {"device": device, "trainer": f"KempnerForge {commit}"}
-    return describe() | gpu | versions | trainer
+        found["gpu"] = import_module("torch").cuda.get_device_name()
+    return found | {"device": device, "trainer": f"KempnerForge {commit}"}
 
 
 def table(rows: Sequence[tuple[str, ...]], head: tuple[str, ...]) -> str:

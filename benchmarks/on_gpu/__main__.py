@@ -74,11 +74,13 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 def _about(options: argparse.Namespace) -> dict[str, str]:
     import torch
-    import torchao
 
     gpu = torch.cuda.get_device_name() if options.device == "cuda" else "none (CPU)"
-    versions = {"gpu": gpu, "torch": torch.__version__, "torchao": torchao.__version__}
-    return {**machine.describe(), **versions, "config": options.config}
+    return {
+        **machine.describe("torch", "torchao"),
+        "gpu": gpu,
+        "config": options.config,
+    }
 
 
 def _name(options: argparse.Namespace, what: str) -> Path:

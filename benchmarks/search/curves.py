@@ -32,13 +32,13 @@ KNOBS = {
 }
 
 
-def spec(precision: str, seed: int, times: float, steps: int) -> Spec:
+def spec(precision: str, seed: int, times: float) -> Spec:
     """The rehearsal's model in a precision, at so many times its learning rate."""
     config = read_config(str(CONFIG), CONFIG.read_bytes(), Target("", 1))
     runner = Builtin(config.trainer, config.loaded, config.job.target, Setup("cpu"))
     made = runner.spec({**KNOBS, "train.mixed_precision": precision})
     rate = made.learning_rate * times
-    return made._replace(seed=seed, steps=steps, learning_rate=rate)
+    return made._replace(seed=seed, steps=STEPS, learning_rate=rate)
 
 
 def trained(made: Spec) -> dict[str, list[float]]:
@@ -59,29 +59,24 @@ def trained(made: Spec) -> dict[str, list[float]]:
     return {"losses": losses, "grad_norms": norms}
 
 
-def every(steps: int, seeds: int, wild: int) -> Iterator[dict[str, Any]]:
-    """All runs, one after the other."""
-    for times, count in ((1.0, seeds), (WILD, wild)):
+def every() -> Iterator[dict[str, Any]]:
+    """Yield all runs, one after the other."""
+    for times, count in ((1.0, SEEDS), (WILD, WILD_SEEDS)):
         for seed in range(count):
             for precision in ("bf16", "fp8"):
-                made = spec(precision, seed, times, steps)
+                made = spec(precision, seed, times)
                 about = {"precision": precision, "seed": seed, "times": times}
                 about["warmup_steps"] = made.warmup_steps
-                yield {**about, "steps": steps, **trained(made)}
+                yield {**about, "steps": STEPS, **trained(made)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, and write one JSON line for each run."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.search.curves", description=__doc__
-    )
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--wild", type=int, default=WILD_SEEDS, help="diverging seeds")
+    parser = argparse.ArgumentParser("benchmarks.search.curves", description=__doc__)
     parser.add_argument("--output", type=Path, default=CURVES)
     options = parser.parse_args(arguments)
     with options.output.open("w", encoding="utf-8") as file:
-        for run in every(options.steps, options.seeds, options.wild):
+        for run in every():
             print(json.dumps(run), file=file, flush=True)
             print(run["precision"], run["seed"], run["losses"][-1:], file=sys.stderr)
     return 0

@@ -21,7 +21,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -248,9 +247,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = page(found)
     print(text)
     if options.record:
-        about = {**machine.describe(), "optuna": version("optuna")}
         head = f"# Samplers on generated landscapes\n\n{NOTE}\n"
-        record("samplers", found, f"{head}\n{text.rstrip()}", about)
+        record(
+            "samplers", found, f"{head}\n{text.rstrip()}", machine.describe("optuna")
+        )
     return 0
 
 
