@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import machine
 from benchmarks.options import for_checkout
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 
 TOKENS = 256
 VOCAB = 64

@@ -23,7 +23,7 @@ import tomlkit
 from benchmarks import machine
 from benchmarks.fake_mesh import reduce_without_temporaries
 from benchmarks.live_bytes import LiveBytes
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.step_memory import Case
 from fp8tune.job import Job, Target
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import RESULTS, ROOT, must
+from benchmarks.paths import RESULTS, ROOT
 
 UNIT = "python -c 'import click'"
 LINT = "fp8tune lint"
@@ -85,7 +85,7 @@ def measure(folder: Path, configs: Path, runs: int) -> dict[str, Any]:
     take_turns(small, runs, folder)
     take_turns(large, MANY_RUNS, folder)
     load.append(os.getloadavg()[0])
-    listed = json.loads(must([python, "-m", "pip", "list", "--format", "json"]))
+    listed = json.loads(_run([python, "-m", "pip", "list", "--format", "json"]))
     versions = ", ".join(
         f"{package['name']} {package['version']}"
         for package in listed
@@ -108,11 +108,15 @@ def install(folder: Path) -> Path:
     """Install fp8tune's wheel in a fresh environment; return where its programs are."""
     wheels, venv = folder / "wheels", folder / "venv"
     build = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps"]
-    must([*build, "--wheel-dir", str(wheels)])
-    must([sys.executable, "-m", "venv", str(venv)])
+    _run([*build, "--wheel-dir", str(wheels)])
+    _run([sys.executable, "-m", "venv", str(venv)])
     python = str(venv / "bin" / "python")
-    must([python, "-m", "pip", "install", *map(str, wheels.glob("*.whl"))])
+    _run([python, "-m", "pip", "install", *map(str, wheels.glob("*.whl"))])
     return venv / "bin"
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603
 
 
 def copy(configs: Path, target: Path, copies: int) -> list[str]:

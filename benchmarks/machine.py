@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.process import run
 from fp8tune.runners import cpu
 
 
@@ -29,8 +29,9 @@ def describe(*packages: str) -> dict[str, str]:
 def describe_run(checkout: Path, commit: str, device: str) -> dict[str, str]:
     """Machine, versions of torch and torchao, and the trainer's commit."""
     if not commit:
-        asked = run(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
-        commit = "unknown" if asked.code else asked.output.strip()
+        command = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
+        asked = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        commit = asked.stdout.strip() or "unknown"
     found = describe("torch", "torchao")
     if device == "cuda":
         found["gpu"] = import_module("torch").cuda.get_device_name()

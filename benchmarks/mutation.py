@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import RESULTS, ROOT, must
+from benchmarks.paths import RESULTS, ROOT
 
 RECORD = RESULTS / "mutation.json"
 
@@ -203,15 +203,19 @@ def measure(name: str, mutants: list[Mutant], revision: str | None) -> dict[str,
 def _copy(folder: Path, revision: str | None) -> None:
     """Copy the working tree, with the tests of a revision where one is named."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in must(listed, ROOT).split("\0"):
+    for name in _output(listed, ROOT).split("\0"):
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     if revision:
         shutil.rmtree(folder / "tests")
         packed = str(folder / "tests.tar")
-        must(["git", "archive", "--output", packed, revision, "tests"], ROOT)
-        must(["tar", "-xf", packed], folder)
+        _output(["git", "archive", "--output", packed, revision, "tests"], ROOT)
+        _output(["tar", "-xf", packed], folder)
+
+
+def _output(command: list[str], folder: Path) -> str:
+    return subprocess.check_output(command, cwd=folder, text=True)  # noqa: S603
 
 
 def _survives(copy: Path, mutant: Mutant, tests: list[str], limit: float) -> bool:

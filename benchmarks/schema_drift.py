@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.process import ROOT
+from benchmarks.paths import ROOT
 
 SCHEMA = ROOT / "fp8tune" / "trainers" / "kempnerforge" / "schema.toml"
 JOB = "JobConfig"

@@ -36,7 +36,7 @@ from benchmarks.fake_mesh import (
 )
 from benchmarks.live_bytes import LiveBytes
 from benchmarks.options import for_checkout
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.train_steps import pipeline_steps, plain_steps
 
 RECORDED = RESULTS / "step_memory.json"

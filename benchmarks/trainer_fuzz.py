@@ -23,7 +23,7 @@ from typing import Any
 
 import tomlkit
 
-from benchmarks.process import ROOT
+from benchmarks.paths import ROOT
 from benchmarks.verdicts import labelled, look_with_all_rules, refusals
 from fp8tune.trainers.trainer import trainer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.estimates import memory, peaks, speed, speeds
 from benchmarks.estimates.fit import fit
-from benchmarks.process import ROOT
+from benchmarks.paths import ROOT
 
 DOCUMENT = ROOT / "docs" / "accuracy.md"
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current

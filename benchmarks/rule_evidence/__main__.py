@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.options import for_checkout
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.rule_evidence import __doc__ as about
 from benchmarks.rule_evidence.config import NoData, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, Seen, launch

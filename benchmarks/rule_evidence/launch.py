@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.process import ROOT
+from benchmarks.paths import ROOT
 
 GRACE = 10.0
 """Seconds that the other ranks get once one has failed."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search

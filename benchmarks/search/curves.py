@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process import RESULTS, ROOT
+from benchmarks.paths import RESULTS, ROOT
 from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.builtin.spec import Spec

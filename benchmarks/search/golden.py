@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.search.landscape import world
 
 RECORDED = RESULTS / "golden.jsonl"

@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 from benchmarks import machine
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 
 DRAWS = 2000
 

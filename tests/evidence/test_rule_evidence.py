@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from benchmarks.process import ROOT
+from benchmarks.paths import ROOT
 from benchmarks.rule_evidence.config import SMALL, shrink, with_data
 from benchmarks.rule_evidence.launch import Run, launch
 

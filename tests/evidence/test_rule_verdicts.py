@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.rule_evidence.plan import Machine, missing, observed, tasks, verdict
 from benchmarks.rule_evidence.record import Record
 from fp8tune.lint.packs import read_rule

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.trainer_faults.__main__ import shown
 from benchmarks.trainer_faults.compare import (
     apart,

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from benchmarks.search.aa import (
     CASES,
     GAIN,

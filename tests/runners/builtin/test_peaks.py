@@ -9,7 +9,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 
 from benchmarks.depths import MIB, trial_mib
 from benchmarks.fake_mesh import reduce_without_temporaries
-from benchmarks.process import RESULTS
+from benchmarks.paths import RESULTS
 from fp8tune.job import Target
 from fp8tune.search.plan import read_config
 
