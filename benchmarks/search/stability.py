@@ -60,15 +60,18 @@ def draws(count: int, first: int) -> Iterator[random.Random]:
     return (random.Random(first + number) for number in range(count))  # noqa: S311
 
 
-def finish(train: Train, warmup: int, steps: int) -> tuple[Stability, int]:
-    """Return what the stage finds in the end, and by how many runs."""
+def finish(
+    train: Train, warmup: int, steps: int, *, own_warmup: bool = False
+) -> tuple[Stability, int]:
+    """Return what the stage finds, and by how many runs.
+
+    In the end, or with ``own_warmup`` before it tries another warmup than the config's.
+    """
     runs = list[LossCurve]()
     while run := next_run(SPACE, POINT, runs, Conditions(warmup), steps):
+        if own_warmup and run.loss_run.warmup_steps != warmup:
+            break
         runs.append(train(run.precision, run.loss_run))
-    return _assessed(runs)
-
-
-def _assessed(runs: list[LossCurve]) -> tuple[Stability, int]:
     found = assess(runs)
     assert found is not None
     return found, len(runs)
@@ -132,13 +135,8 @@ def recorded(runs: Pool, name: str, draw: random.Random) -> Train:
 
 def verdict(train: Train, steps: int) -> tuple[str, int]:
     """Return the verdict at the config's warmup, and by how many runs."""
-    conditions, runs = Conditions(WARMUP), list[LossCurve]()
-    while run := next_run(SPACE, POINT, runs, conditions, steps):
-        if run.loss_run.warmup_steps != WARMUP:
-            break
-        runs.append(train(run.precision, run.loss_run))
-    found, count = _assessed(runs)
-    return found.verdict, count
+    found, runs = finish(train, WARMUP, steps, own_warmup=True)
+    return found.verdict, runs
 
 
 def verdict_row(
