@@ -29,15 +29,12 @@ EVIDENCE = {
     "Lint": ("verdicts", "fixes", "lint_speed", "config_fuzz"),
     "Rules": ("rule_evidence", "trainer_faults"),
     "Memory": ("depths",),
-    "Search": ("budgets", "samplers", "search_recorded", "transfer", "verdicts_aa"),
+    "Search": ("budgets", "samplers", "transfer", "verdicts_aa"),
     "Stability": ("stability_aa", "warmups", "first_steps"),
 }
 """Recorded results by subject; each is a page below ``benchmarks/results``."""
 
-TITLES = {
-    "lint_speed": "Speed of lint",
-    "config_fuzz": "Lint on a million mutated configs",
-}
+TITLES = {"lint_speed": "Speed of lint"}
 
 README_LINKS = (
     (re.compile(r"\]\(docs/"), "]("),
