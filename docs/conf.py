@@ -33,7 +33,7 @@ smartquotes = False
 # The same links work in the repository and in the site.
 PLACES = [
     (re.compile(r"\]\((?:\.\./)+benchmarks/results/(\w+)\.md"), r"](/evidence/\1.md"),
-    (re.compile(r"\]\((?:\.\./)+(CONTRIBUTING|CHANGELOG)\.md"), r"](/\1.md"),
+    (re.compile(r"\]\((?:\.\./)+CHANGELOG\.md"), "](/changelog.md"),
     (re.compile(r"\]\((?:\.\./)+benchmarks/README\.md"), r"](/evidence/index.md"),
 ]
 

@@ -36,7 +36,7 @@ EVIDENCE = {
 
 TITLES = {"lint_speed": "Speed of lint"}
 
-README_LINKS = (
+SITE_LINKS = (
     (re.compile(r"\]\(docs/"), "]("),
     (re.compile(r"\]\(benchmarks/results/(\w+)\.md"), r"](evidence/\1.md"),
 )
@@ -67,7 +67,8 @@ def pages(repository: Path) -> dict[str, str]:
     found |= {f"facts/{name}.md": _text(lines) for name, lines in _facts()}
     found["myths.md"] = _text(_myths())
     found |= _evidence(repository)
-    found["start.md"] = _start((repository / "README.md").read_text(encoding="utf-8"))
+    found["start.md"] = _start(_read(repository / "README.md"))
+    found["changelog.md"] = _read(repository / "CHANGELOG.md")
     return found
 
 
@@ -75,10 +76,16 @@ def _text(blocks: Iterable[str]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def _read(path: Path) -> str:
+    """A file of the repository, with links that lead to pages of the site."""
+    text = path.read_text(encoding="utf-8")
+    for pattern, place in SITE_LINKS:
+        text = pattern.sub(place, text)
+    return text
+
+
 def _start(readme: str) -> str:
-    """The README as a page: its links lead to pages of the site."""
-    for pattern, place in README_LINKS:
-        readme = pattern.sub(place, readme)
+    """What the README says of installing and trying it, as a page."""
     begin, end = readme.index("## Install"), readme.index("## Documentation")
     return "# Get started\n\n" + readme[begin:end]
 

@@ -76,7 +76,8 @@ def test_pages_that_are_gone_are_removed(generate, tmp_path):
     (docs / "rules" / "gone.md").write_text("x")
     (docs / "own.md").write_text("kept")
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
-    (tmp_path / "README.md").symlink_to(ROOT / "README.md")
+    for name in ("README.md", "CHANGELOG.md"):
+        (tmp_path / name).symlink_to(ROOT / name)
     generate.write(docs)
     assert not (docs / "rules" / "gone.md").exists()
     assert (docs / "own.md").read_text() == "kept"
