@@ -21,7 +21,6 @@ from benchmarks.paths import RESULTS
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import no_prior
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -201,7 +200,7 @@ def run(case: Case, seed: int) -> Outcome:
     faster = winners(space, given, case, draw)
     records = list(_records(space, faster, case, draw))
     study = Study(space)
-    strategy = Strategy(study, given, no_prior)
+    strategy = Strategy(study, given)
     replay, limits = Drifting(records, space), Limits(case.budget_s)
     replay.drift, replay.when = case.drift, case.when
     windowed = case.when in WINDOWS_S

@@ -20,7 +20,6 @@ from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import record
 from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import no_prior
 from fp8tune.search.session import ENOUGH_S, PART
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -42,7 +41,7 @@ def searched(place: World, minutes: int, error: float) -> dict[str, Any]:
     space, study, budget_s = place.space, Study(place.space), minutes * 60.0
     records = place.records(min(ENOUGH_S, PART * budget_s))
     runner = Replay(records, space, card_gib=place.capacity_gib)
-    prior = estimate(place, error) if error else no_prior
+    prior = estimate(place, error) if error else None
     sampled = Strategy(study, place.given, prior, place.capacity_gib)
     found = Search(space, place.given, runner, sampled, study, Limits(budget_s)).run()
     trials, seconds = Counter[str](), Counter[str]()

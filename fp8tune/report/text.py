@@ -13,7 +13,6 @@ from fp8tune.trials.space import Knob, Point, shown
 
 _NO_UTF8 = re.compile("[\ud800-\udfff\ufffe\uffff]")
 """What no file in UTF-8 or XML can hold."""
-_ROLE_NAMES = {"micro_batch": "batch", "ac": "AC"}
 
 
 def clean(text: str, most: int = 300) -> str:
@@ -96,7 +95,7 @@ def value_label(knob: Knob, value: Any) -> str:
         return precision_label(clean(str(value), 24))
     if isinstance(value, str) and not knob.role:
         return clean(value, 24)
-    name = _ROLE_NAMES.get(knob.role) or clean(knob.key.rpartition(".")[2], 24)
+    name = knob.traits.label or clean(knob.key.rpartition(".")[2], 24)
     return f"{name} {clean(shown(value), 24)}"
 
 

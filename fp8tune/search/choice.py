@@ -10,7 +10,6 @@ from fp8tune.search.budget import was_given_up
 from fp8tune.search.history import History
 from fp8tune.search.retries import needs_no_trial
 from fp8tune.search.statistics import Speed, settled, verdict
-from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
 MOST = 14
@@ -97,10 +96,6 @@ def overlooked(history: History, points: Sequence[Point]) -> Point | None:
     if best is None or mine is None or best in points:
         return None
     return best if ran[best] >= BAD * mine.value else None
-
-
-def _succeeded(history: History, point: Point) -> list[Record]:
-    return [trial.record for trial in history.runs(point) if trial.record.ok]
 
 
 def left_open(history: History, one: Point | None, other: Point | None) -> float:

@@ -22,11 +22,10 @@ from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 from fp8tune.trials.record import Record
+from fp8tune.trials.space import ROLES
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
-NEVER_REFUSED = ("micro_batch", "ac", "compile", "precision")
-"""Roles of knobs whose values the trainer takes in every combination."""
 UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
@@ -74,7 +73,8 @@ def runnable(
         found = _fatal(config, write_back(config.data, made))
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
-    usual = {config.trainer.schema.job.get(role) for role in NEVER_REFUSED}
+    keys = config.trainer.schema.job
+    usual = {keys.get(name) for name, role in ROLES.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [

@@ -9,7 +9,6 @@ from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
 SPEED, ENERGY = "tokens-per-second", "tokens-per-joule"
-OBJECTIVES = (SPEED, ENERGY)
 UNITS = {SPEED: "tokens/s", ENERGY: "tokens/J"}
 WATTS = 1.0, 1e9
 """Fewest and most watts that all GPUs of a run may take."""

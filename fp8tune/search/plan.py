@@ -20,12 +20,9 @@ from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
-from fp8tune.trials.space import Knob, Point, Space
+from fp8tune.trials.space import ROLES, Knob, Point, Space
 
 MAX_BATCH = 256
-FROZEN: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
-"""Knobs that are frozen besides the precision, by where trials run: on a CPU compile
-takes a minute of a core and its gain means nothing for a GPU."""
 
 
 class CannotPlan(Exception):
@@ -139,7 +136,6 @@ def plan_for_trials(
     except Unknown as missing:
         raise CannotPlan(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = {"precision"} | FROZEN[device]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -150,7 +146,8 @@ def plan_for_trials(
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, gpu):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
-    check_allowed(known, allow, [*sorted(frozen), "warmup"])
+    frozen = [role for role in sorted(values) if device in ROLES[role].frozen_on]
+    check_allowed(known, allow, [*frozen, "warmup"])
     knobs = [
         Knob(
             keys[role],
@@ -167,8 +164,8 @@ def plan_for_trials(
 def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, accumulation among them."""
     keys = config.trainer.schema.job
-    roles = {"micro_batch", "grad_accum", "ac", *({"compile"} - FROZEN[device]), *allow}
-    return {keys.get(role, role) for role in roles}
+    free = (name for name, role in ROLES.items() if device not in role.frozen_on)
+    return {keys.get(name, name) for name in (*free, "grad_accum", *allow)}
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:

@@ -22,11 +22,6 @@ Prior = Callable[[Point], Expected]
 """What is expected of a setting."""
 
 
-def no_prior(_point: Point) -> Expected:
-    """Expect nothing."""
-    return Expected()
-
-
 def prior_of_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
     """Return what the facts say of the config with a setting's values in it.
 

@@ -53,7 +53,7 @@ class Strategy:
         self,
         study: Study,
         baseline: Point,
-        prior: Prior,
+        prior: Prior | None = None,
         card_gib: float = 0.0,
         earlier: Sequence[EarlierTrial] = (),
         sampler: str = "auto",
@@ -63,7 +63,7 @@ class Strategy:
         space = study.space
         options: dict[str, Any] = {
             **_roles(space),
-            "expected": _expectation(space, baseline, prior),
+            "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
             "earlier": earlier,
             "counts": lambda trial: trial.number in self._counted,

@@ -54,7 +54,7 @@ SAME = (
     "dp_replicate",
     "shards",
 )
-"""Fields of the job that are the same in similar configs."""
+"""Fields of the job that are the same in similar configs, beside their knobs."""
 SHAPE = {
     "layers": "layers",
     "hidden_size": "width",
@@ -267,7 +267,7 @@ def compare_study(
         study = load_study(folder, most=MAX_BYTES)
     except BadStudy:
         return None
-    differs, distance, far = _compare_jobs(plan.config.job, study.plan.config.job)
+    differs, distance, far = _compare_jobs(plan, study.plan.config.job)
     objective = str(about.get("objective", SPEED))
     wrong = _elsewhere(study.about, about) or far or _unusable(plan, study, objective)
     changed = "" if wrong else _other_versions(study.about, about)
@@ -326,9 +326,11 @@ def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
     return ""
 
 
-def _compare_jobs(own: Job, other: Job) -> tuple[str, float, str]:
+def _compare_jobs(plan: Plan, other: Job) -> tuple[str, float, str]:
     """Return how another job differs, how far that is, and what makes it too far."""
-    for name in SAME:
+    own, knobs = plan.config.job, plan.space.knobs
+    fixed = (k.role for k in knobs if k.role and not k.traits.may_differ)
+    for name in dict.fromkeys((*fixed, *SAME)):
         here, there = _value(own, name), _value(other, name)
         if here != there:
             return "", math.inf, f"`{name}` is {there} there and {here} here"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 Point = tuple[int, ...]
@@ -11,6 +11,51 @@ Point = tuple[int, ...]
 
 Numbers and not the values, because to Python 1, 1.0 and True are one value.
 """
+
+
+class Role(NamedTuple):
+    """What the search may take for granted of the knobs of one role.
+
+    The defaults hold for a role that is not in ``ROLES``: they assume nothing.
+    ``label`` names the knob in the report, else its key does. ``learns_alike``: its
+    values do not change what a run learns. ``always_accepted``: the trainer takes its
+    values in every combination, so that a recorded one needs no lint. ``may_differ``:
+    the configs of similar studies may have other values of it. ``frozen_on``: the
+    devices on which a search keeps the config's value, unless ``--allow`` frees it.
+    """
+
+    label: str = ""
+    learns_alike: bool = False
+    always_accepted: bool = False
+    may_differ: bool = False
+    frozen_on: tuple[str, ...] = ("cuda", "cpu")
+
+
+ROLES: Mapping[str, Role] = {
+    "micro_batch": Role(
+        "batch",
+        learns_alike=True,
+        always_accepted=True,
+        may_differ=True,
+        frozen_on=(),
+    ),
+    "ac": Role(
+        "AC",
+        learns_alike=True,
+        always_accepted=True,
+        may_differ=True,
+        frozen_on=(),
+    ),
+    "compile": Role(
+        learns_alike=True,
+        always_accepted=True,
+        may_differ=True,
+        frozen_on=("cpu",),  # takes a minute of a core, and tells nothing of a GPU
+    ),
+    "precision": Role(always_accepted=True),
+    "grad_accum": Role(may_differ=True),
+}
+"""The roles whose knobs are known to be harmless in some way."""
 
 
 class Knob(NamedTuple):
@@ -26,6 +71,11 @@ class Knob(NamedTuple):
     values: tuple[Any, ...]
     role: str = ""
     frozen: bool = False
+
+    @property
+    def traits(self) -> Role:
+        """What the search may take for granted of it."""
+        return ROLES.get(self.role, Role())
 
     def place(self, value: Any) -> int:
         """Which value this is, of the same type; ``ValueError`` for none of them."""
@@ -106,14 +156,18 @@ class Space:
         place = self.place(role)
         return None if place is None else self.knobs[place].values[point[place]]
 
-    def with_precision(self, point: Point, precision: str) -> Point | None:
-        """The same point in another precision, where it can be tried."""
+    def in_precision(self, point: Point, precision: str) -> Point | None:
+        """The same point in another precision, whether or not it can be tried."""
         place = self.place("precision")
         if place is None or precision not in self.knobs[place].values:
             return None
         index = self.knobs[place].place(precision)
-        other = (*point[:place], index, *point[place + 1 :])
-        return other if self.has(other) else None
+        return (*point[:place], index, *point[place + 1 :])
+
+    def with_precision(self, point: Point, precision: str) -> Point | None:
+        """The same point in another precision, where it can be tried."""
+        other = self.in_precision(point, precision)
+        return other if other and self.has(other) else None
 
     def in_bf16(self, point: Point) -> Point | None:
         """The same point in bf16; ``None`` where it is that already, or unknown."""

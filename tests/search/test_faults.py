@@ -14,7 +14,6 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
 from fp8tune.search.coordinator import Limits, Search
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.search.prior import no_prior
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
@@ -72,7 +71,7 @@ def searched(fault, seconds, batch=2, study=None):
     text, plan = planned(batch)
     study = study or Study(plan.space)
     study.take_up()
-    strategy = Strategy(study, plan.baseline, no_prior)
+    strategy = Strategy(study, plan.baseline)
     search = Search(
         plan.space,
         plan.baseline,

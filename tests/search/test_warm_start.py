@@ -13,7 +13,6 @@ from fp8tune import __version__
 from fp8tune.search.calibrate import keep, measured
 from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.plan import CannotPlan
-from fp8tune.search.prior import no_prior
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
 from fp8tune.search.strategy import Strategy
@@ -296,7 +295,7 @@ def proposal(*records):
     study = Study(SPACE)
     study.add("baseline", ran(GIVEN, 100, peak_gib=20.0))
     earlier = list(earlier_trials(SPACE, records))
-    return Strategy(study, GIVEN, no_prior, earlier=earlier).propose(study.trials)
+    return Strategy(study, GIVEN, earlier=earlier).propose(study.trials)
 
 
 @pytest.mark.parametrize(

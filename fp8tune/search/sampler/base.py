@@ -32,15 +32,10 @@ from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
 
 
 class Proposal(NamedTuple):
-    """A setting to try next and why.
-
-    ``expected_gain`` is its expected improvement of tokens/s on the best so far,
-    relative, times the chance that it runs; 0 where the reason is another one.
-    """
+    """A setting to try next and why."""
 
     params: dict[str, Any]
     reason: str
-    expected_gain: float = 0.0
 
 
 class ProposingSampler(BaseSampler, abc.ABC):

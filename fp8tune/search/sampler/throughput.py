@@ -82,7 +82,7 @@ def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
         return None
     fits = f", fits with a chance of {100 * chance:.0f} %" * (chance < 0.9)
     params = known.past.space.params(ahead.candidates[best])
-    return Proposal(params, f"{PROPOSED}{fits}", gain)
+    return Proposal(params, f"{PROPOSED}{fits}")
 
 
 def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
@@ -96,7 +96,7 @@ def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
     if failed or ahead.feasible.all() or gain < WORTH_A_RISK:
         return None
     params = known.past.space.params(ahead.candidates[best])
-    return Proposal(params, f"{PROPOSED}, may not fit", gain)
+    return Proposal(params, f"{PROPOSED}, may not fit")
 
 
 def _has_guide(ahead: Outlook) -> bool:

@@ -21,8 +21,6 @@ from fp8tune.trials.trial import Trial
 
 WARMUP_PAIRS = 2
 """Pairs of runs at a warmup other than the config's, where FP8 does not diverge."""
-SAME_LOSSES = ("micro_batch", "ac", "compile")
-"""Roles of the knobs that do not change what a run learns."""
 LIMITS = (
     "a run this short can show that FP8 goes wrong, not that it converges: FP8 was "
     "seen to diverge only after about 200B tokens (arXiv 2409.12517)"
@@ -124,27 +122,13 @@ def curves_by_setting(
 
 def fp8_setting(space: Space, trial: Trial) -> Point | None:
     """Return the FP8 setting that a loss run was made for; half the runs are bf16."""
-    return in_precision(space, space.point(trial.record.knobs), "fp8")
-
-
-def in_precision(space: Space, point: Point, name: str) -> Point | None:
-    """Return the same setting in another precision, recorded or not."""
-    place = space.place("precision")
-    if place is None or name not in space.knobs[place].values:
-        return None
-    return (*point[:place], space.knobs[place].place(name), *point[place + 1 :])
-
-
-def rejected_losses(space: Space, trials: Sequence[Trial]) -> set[Point]:
-    """Return the ``loss_key`` of each setting that must not be chosen."""
-    results = stability_by_setting(space, trials)
-    return {loss_key(space, point) for point in results if results[point].rejects}
+    return space.in_precision(space.point(trial.record.knobs), "fp8")
 
 
 def loss_key(space: Space, point: Point) -> Point:
     """Return the part of a setting that changes losses: equal keys learn alike."""
     pairs = zip(space.knobs, point, strict=True)
-    return tuple(index for knob, index in pairs if knob.role not in SAME_LOSSES)
+    return tuple(index for knob, index in pairs if not knob.traits.learns_alike)
 
 
 def assess(curves: Sequence[LossCurve]) -> Stability | None:

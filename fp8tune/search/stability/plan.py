@@ -31,7 +31,6 @@ from fp8tune.search.stability.findings import (
     WARMUP_PAIRS,
     Stability,
     assess,
-    in_precision,
 )
 from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import Record
@@ -123,7 +122,7 @@ def next_run(
             for precision in ("bf16", "fp8"):
                 if (precision, run) in done:
                     continue
-                setting = in_precision(space, point, precision)
+                setting = space.in_precision(point, precision)
                 if not setting or not conditions.can_run(space.values(setting), run):
                     return None
                 return NextRun(precision, setting, run)
@@ -195,7 +194,7 @@ class RunCost(NamedTuple):
 
 def pair_cost(history: History, point: Point) -> RunCost | None:
     """Return the mean cost of a run at an FP8 setting and its bf16 counterpart."""
-    settings = (in_precision(history.space, point, name) for name in ("fp8", "bf16"))
+    settings = (history.space.in_precision(point, name) for name in ("fp8", "bf16"))
     costs = [cost for p in settings if p and (cost := run_cost(history, p))]
     return RunCost(*map(statistics.fmean, zip(*costs, strict=True))) if costs else None
 
