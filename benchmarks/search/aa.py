@@ -20,7 +20,7 @@ from benchmarks import machine
 from benchmarks.paths import RESULTS
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.coordinator import Search
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -201,11 +201,11 @@ def run(case: Case, seed: int) -> Outcome:
     records = list(_records(space, faster, case, draw))
     study = Study(space)
     strategy = Strategy(study, given)
-    replay, limits = Drifting(records, space), Limits(case.budget_s)
+    replay = Drifting(records, space)
     replay.drift, replay.when = case.drift, case.when
     windowed = case.when in WINDOWS_S
     replay.begins_s = draw.uniform(300, 2500) if windowed else WARM_S
-    found = Search(space, given, replay, strategy, study, limits).run()
+    found = Search(space, given, replay, strategy, study, case.budget_s).run()
     mine = [t for t in study.trials if space.point(t.record.knobs) == given]
     right = found.chosen in faster or not case.gain
     return Outcome(found.verdict, right, found.trials, len(mine))

@@ -18,7 +18,7 @@ from fp8tune.report.text import (
     plural,
     setting_label,
 )
-from fp8tune.search.duration import show_duration
+from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import tokens_per_joule
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.statistics import speed

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.budget import was_given_up
 from fp8tune.search.history import History
 from fp8tune.search.retries import needs_no_trial
 from fp8tune.search.statistics import Speed, settled, verdict
@@ -183,8 +182,8 @@ def _runner_up(history: History, chosen: Point | None) -> Point | None:
 def _searched_all(history: History) -> bool:
     """Tell whether no promising setting is left, nor one whose trial was cut off."""
     runs = [(history.point_of(trial), trial) for trial in history.timed]
-    seen = [(p, t.record) for p, t in runs if not was_given_up(t)]
-    if {p for p, t in runs if was_given_up(t)} - {point for point, _ in seen}:
+    seen = [(p, t.record) for p, t in runs if not t.was_given_up]
+    if {p for p, t in runs if t.was_given_up} - {point for point, _ in seen}:
         return False
     if any(trial.searched_all is True for trial in history.trials):
         return True

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import show_duration
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
 from fp8tune.search.outcome import failure

@@ -13,7 +13,7 @@ from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
 from fp8tune.job import Job, Unknown
-from fp8tune.search.duration import show_duration
+from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import SPEED
 from fp8tune.search.plan import CannotPlan, TrainConfig
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.duration import parse_duration
+from fp8tune.search.budget import parse_duration
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.trainers.trainer import recognise
 

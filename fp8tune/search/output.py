@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
 from fp8tune.lint.wording import plain
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import show_duration
 from fp8tune.search.objective import (
     ENERGY,
     SPEED,

@@ -31,9 +31,9 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
+from fp8tune.search.budget import BadDuration
 from fp8tune.search.calibrate import keep
-from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.duration import BadDuration
+from fp8tune.search.coordinator import Search
 from fp8tune.search.linting import check_config
 from fp8tune.search.machine import (
     TrialMachine,
@@ -71,7 +71,7 @@ from fp8tune.search.plan import (
 from fp8tune.search.prior import card_gib
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
 from fp8tune.search.retries import count_retried_settings, retries_all
-from fp8tune.search.stability.plan import (
+from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
     conditions_for_trials,
@@ -161,7 +161,7 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
-    limits = Limits(options.budget_s)
+    budget_s = options.budget_s
     check_outputs(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
@@ -178,7 +178,7 @@ def _search(
             runner,
             strategy=prepared.strategy,
             study=study,
-            limits=limits,
+            budget_s=budget_s,
             watch=watch.event,
             objective=options.objective,
             conditions=prepared.conditions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.budget import typical_cost
+from fp8tune.search.budget import Budget, typical_cost
 from fp8tune.search.choice import choose
 from fp8tune.search.history import History
 from fp8tune.search.plan import CannotPlan, Plan
@@ -20,7 +20,7 @@ from fp8tune.search.sampler import (
 )
 from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
-from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import LossRun
 from fp8tune.trials.space import Point, Space, is_count
 from fp8tune.trials.trial import Trial
 
@@ -124,11 +124,11 @@ def build_strategy(
 
 
 def untested_before_answer(
-    history: History, strategy: Strategy, left: float
+    history: History, strategy: Strategy, budget: Budget
 ) -> PlannedTrial | None:
     """Return the next of few untested settings if the baseline would be called best.
 
-    ``left`` seconds have to be enough to measure it as often as the baseline was, and
+    The time left has to be enough to measure it as often as the baseline was, and
     both once more: else a sure answer would become inconclusive. None is tried on a
     machine that changed its speed: it would be compared with what ran before that.
     """
@@ -142,7 +142,7 @@ def untested_before_answer(
         return None
     cost = typical_cost(history, planned.point)
     repeats = len(history.runs(history.baseline).confirmed)
-    return planned if left > (1 + 2 * repeats) * cost else None
+    return planned if budget.left_for_speed > (1 + 2 * repeats) * cost else None
 
 
 def _roles(space: Space) -> dict[str, str | None]:

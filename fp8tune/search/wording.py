@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fp8tune.search.duration import show_duration, typed
+from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.outcome import (
     LARGER_BUDGET,

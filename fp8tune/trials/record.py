@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from fp8tune.trials.loss_run import LossRun, parse_loss_run
-
 
 class TrialOutcome(NamedTuple):
     """What it means that a trial ended in a certain way.
@@ -73,6 +71,29 @@ def process_names(others: Iterable[OtherProcess]) -> str:
         f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"
         for name, pid, gib in others
     )
+
+
+class LossRun(NamedTuple):
+    """How a run is trained that is made for its losses, to compare FP8 with bf16.
+
+    ``seed`` is that of the weights, the warmup is linear; all runs see the same data.
+    ``config_warmup_steps`` is the config's own warmup, ``may_change`` says whether the
+    search may write another one.
+    """
+
+    seed: int
+    warmup_steps: int
+    steps: int
+    config_warmup_steps: int
+    may_change: bool = False
+
+    def training(self) -> dict[str, int]:
+        """Return the fields of ``Spec`` that it sets in a worker."""
+        return {
+            "seed": self.seed,
+            "warmup_steps": self.warmup_steps,
+            "steps": self.steps,
+        }
 
 
 class Discarded(NamedTuple):
@@ -381,6 +402,18 @@ def _discarded(value: Any) -> tuple[Discarded, ...]:
     return tuple(known)
 
 
+def _loss_run(data: Any) -> LossRun | None:
+    """Return the loss run in a record's JSON; ``None`` if it is not valid."""
+    try:
+        run = LossRun(**data)
+    except TypeError:
+        return None
+    *counts, may_change = run
+    valid = all(type(n) is int and 0 <= n < MAX_NUMBER for n in counts)
+    valid = valid and run.steps > 0 and isinstance(may_change, bool)
+    return run if valid else None
+
+
 _READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("message", "error", "stage_reached", "environment", "unwatched"), _text
@@ -400,7 +433,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "versions": _texts,
     "others": _others,
     "discarded": _discarded,
-    "loss_run": parse_loss_run,
+    "loss_run": _loss_run,
 }
 """How each named field is read."""
 

@@ -11,6 +11,8 @@ from fp8tune.trials.record import Record, from_data, load
 STAGES = ("baseline", "bf16-baseline", "search", "confirm", "stability")
 """Why a trial was run: the user's config, the same in bf16, the search itself, the
 confirmation at its end, or to compare what FP8 and bf16 learn."""
+FINAL_STAGES = ("confirm", "stability")
+"""Stages after which the search proposes nothing new."""
 
 
 class Trial(NamedTuple):
@@ -41,6 +43,16 @@ class Trial(NamedTuple):
     def is_of_budget(self) -> bool:
         """Whether a larger budget would have gone on otherwise after it."""
         return self.budget_s < math.inf
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether a search with a larger budget tries its setting again."""
+        return self.stage == "search" and self.is_of_budget
+
+    def was_cut_short(self, budget_s: float) -> bool:
+        """Whether it was given up for a smaller budget than there is now [s]."""
+        given_up = self.stage not in FINAL_STAGES or self.cut_off
+        return given_up and self.budget_s < budget_s
 
     def data(self) -> dict[str, Any]:
         """Return the trial's JSON object: its record and its place in the study."""

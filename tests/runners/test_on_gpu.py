@@ -8,8 +8,7 @@ from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record, parse_all
+from fp8tune.trials.record import LossRun, Record, parse_all
 from tests.runners import fake_nvml
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"

@@ -12,7 +12,7 @@ from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
-from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.coordinator import Search
 from fp8tune.search.plan import plan_for_trials, read_config
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -34,7 +34,6 @@ mixed_precision = "fp8"
 compile_model = false
 """
 )
-WRITE_S = 0.5
 LONG = 3600.0
 """Seconds that only a worker which hangs takes."""
 
@@ -78,7 +77,7 @@ def searched(fault, seconds, batch=2, study=None):
         runner(fault, text),
         strategy,
         study,
-        Limits(seconds, WRITE_S),
+        seconds,
     )
     return plan, search.run(), study.trials
 
