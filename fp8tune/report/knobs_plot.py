@@ -229,9 +229,9 @@ def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
 
 def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
     across = 2 if len(effects) == 4 else 3
-    height = 3.0 if style.narrow or len(effects) > 3 else 4.2
+    height = 3.0 if len(effects) > 3 else 4.2
     figure, panels = new_figure(style, len(effects), height, across)
-    width = 32 if len(effects) > 2 and across == 3 and not style.narrow else 42
+    width = 32 if len(effects) > 2 and across == 3 else 42
     free = [effect for effect in effects if not effect.is_frozen]
     for axes, effect in zip(panels, effects, strict=True):
         _draw_effect(axes, effect, style, width)
@@ -239,7 +239,7 @@ def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
     label_rows(panels[: len(free)], unit)
     for axes in panels[len(free) :]:
         axes.set_ylabel(unit)
-    shared_legend(figure, panels, style)
+    shared_legend(figure, panels)
     return figure
 
 

@@ -193,8 +193,7 @@ def _at(runs: Sequence[Series], step: int) -> list[float]:
 
 def _draw(runs: LossRuns, style: Style) -> Figure:
     has_norms = all(runs.fp8_norms) and all(runs.bf16_norms)
-    height = 3.4 if style.narrow else 3.9
-    figure, panels = new_figure(style, 2 + has_norms, height)
+    figure, panels = new_figure(style, 2 + has_norms, 3.9)
     gaps = [[100 * gap for gap in run] for run in runs.gaps]
     around = _around_mean(runs.bf16)
     _draw_runs(panels[0], runs.fp8, runs.bf16, style)
@@ -213,7 +212,7 @@ def _draw(runs: LossRuns, style: Style) -> Figure:
         axes.set_ylabel(label)
         axes.set_xlabel("optimizer step")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    shared_legend(figure, panels, style)
+    shared_legend(figure, panels)
     return figure
 
 

@@ -129,6 +129,6 @@ def _draw_quantity(axes: Axes, quantity: Quantity, style: Style) -> None:
     axes.set_xlabel(f"predicted {quantity.name} [{quantity.unit}]")
     axes.set_ylabel(f"measured {quantity.name} [{quantity.unit}]")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(4 if style.narrow else 5))
+        axis.set_major_locator(MaxNLocator(5))
         axis.set_major_formatter(number_format(ends[1]))
     axes.legend(frameon=False, loc="upper left")

@@ -156,20 +156,20 @@ def _title(first: StepTimes) -> str:
 
 def _draw(every: list[StepTimes], style: Style) -> Figure:
     is_long = max(len(one.setting.short_label) for one in every) > 40 and len(every) > 2
-    across, height = (2, 2.9) if is_long or style.narrow else (4, 4.0)
+    across, height = (2, 2.9) if is_long else (4, 4.0)
     figure, panels = new_figure(style, len(every), height, across)
     top = ROOM * max(max(one.counted) for one in every)
     for axes, one in zip(panels, every, strict=True):
         _draw_steps(axes, one, top, style)
         size = f", {one.tokens:,} tokens a step" * bool(one.tokens)
         how = ", extrapolated" * one.is_extrapolated
-        width = 28 if across == 4 and not style.narrow else 52
+        width = 28 if across == 4 else 52
         label = textwrap.fill(f"{one.setting.short_label}{size}{how}", width)
         added = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
         role = one.setting.role_names
         axes.set_title(f"{role}: {duration_ms(one.median)}{added}\n{label}")
     label_rows(panels, "time of a step [ms]")
-    shared_legend(figure, panels, style)
+    shared_legend(figure, panels)
     return figure
 
 

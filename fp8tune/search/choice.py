@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.history import History
-from fp8tune.search.retries import needs_no_trial
 from fp8tune.search.statistics import Speed, settled, verdict
 from fp8tune.trials.space import Point
 
@@ -180,15 +179,23 @@ def _runner_up(history: History, chosen: Point | None) -> Point | None:
 
 
 def _searched_all(history: History) -> bool:
-    """Tell whether no promising setting is left, nor one whose trial was cut off."""
-    runs = [(history.point_of(trial), trial) for trial in history.timed]
-    seen = [(p, t.record) for p, t in runs if not t.was_given_up]
-    if {p for p, t in runs if t.was_given_up} - {point for point, _ in seen}:
-        return False
+    """Tell whether no promising setting is left, nor one whose trial was given up.
+
+    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial.
+    """
+    space, limits = history.space, dict[Point, float]()
+    for point, own in history.settings.items():
+        if all(trial.was_given_up for trial in own):
+            return False
+        batch, cell = space.batch(point), space.cell(point)
+        ran_out = any(trial.record.outcome == "oom" for trial in own)
+        if batch and (ran_out or own.memory_shortage):
+            limits[cell] = min(batch, limits.get(cell, batch))
     if any(trial.searched_all is True for trial in history.trials):
         return True
-    shut, points = (
-        needs_no_trial(history.space, seen),
-        history.space.points(history.baseline),
+    return all(
+        point in history.settings
+        or space.batch(point) >= limits.get(space.cell(point), math.inf)
+        for point in space.points(history.baseline)
+        if point != history.baseline
     )
-    return all(shut(point) for point in points if point != history.baseline)

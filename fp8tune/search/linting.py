@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,8 +16,7 @@ from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
-from fp8tune.search.plan import CannotPlan, TrainConfig, left_out, role_of
-from fp8tune.search.stale_comments import ChangedKey, stale_comments
+from fp8tune.search.plan import CannotPlan, TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
@@ -120,24 +119,6 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
             moved[rule] -= 1
         else:
             yield f"{path}:{found.region.line}: {found.message} [{rule}]"
-
-
-def notes(
-    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
-) -> Iterator[str]:
-    """What a user should look at in a tuned config: lint's findings come first."""
-    found = list(aftermath(path, config.data, after, config.job.target))
-    yield from found
-    places = {line.split(": ", 1)[0] for line in found}
-    before = config.loaded.values
-    changes = [
-        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
-        for key, value, _ in choices
-        if before.get(key) != value
-    ]
-    for line in stale_comments(path, after, changes):
-        if line.split(": ", 1)[0] not in places:
-            yield line
 
 
 def rules_for(path: str) -> Rules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
@@ -27,18 +27,18 @@ class SearchOptions(NamedTuple):
 
     config: str
     budget: str
-    gpu: str
-    world_size: int
-    trainer: str
-    runner: str
-    device: str
-    records: str
-    allow: tuple[str, ...]
-    output: str
-    in_place: bool
-    diff: bool
-    studies: str
-    as_json: bool
+    gpu: str = ""
+    world_size: int = 0
+    trainer: str = ""
+    runner: str = "builtin"
+    device: str = "cuda"
+    records: str = ""
+    allow: tuple[str, ...] = ()
+    output: str = ""
+    in_place: bool = False
+    diff: bool = False
+    studies: str = ".fp8tune"
+    as_json: bool = False
     objective: str = "tokens-per-second"
     start_from: str = ""
     sampler: str = "auto"
@@ -49,6 +49,14 @@ class SearchOptions(NamedTuple):
     def budget_s(self) -> float:
         """The budget in seconds; raises ``BadDuration``."""
         return parse_duration(self.budget)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The options that the same search is typed with again, by their names."""
+        once = ("config", "budget", "runner", "records", "diff", "as_json", "export")
+        fields = self._asdict().items()
+        typed = {k: v for k, v in fields if k not in once}
+        return {k: v for k, v in typed.items() if v != self._field_defaults[k]}
 
     @property
     def tuned_path(self) -> str:

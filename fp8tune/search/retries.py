@@ -1,4 +1,4 @@
-"""Which trials count after a failure, and which settings need no further trial.
+"""Which trials count after a failure.
 
 A user repairs the machine and gives the same command again. A trial that failed for a
 reason other than memory or NaN counts only in the process that ran it. A process in
@@ -7,17 +7,10 @@ which no setting ran is not charged to the budget.
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
-
-HOPELESS = 2
-"""If so many trials of a cell fail for what no batch changes and none runs, its other
-batches are not tried."""
 
 
 def trials_that_count(trials: Iterable[Trial], process: int) -> list[Trial]:
@@ -69,44 +62,3 @@ def without_repaired(trials: Sequence[Trial]) -> list[Trial]:
 
 def _setting(record: Record) -> str:
     return repr(sorted(record.knobs.items()))
-
-
-def needs_no_trial(
-    space: Space, runs: Sequence[tuple[Point, Record]]
-) -> Callable[[Point], bool]:
-    """Return a function that tells whether a setting needs no further trial.
-
-    It needs none if it had one, unless the failure may pass; if a smaller batch of the
-    same cell ran out of memory or nearly did; and if the cell never runs.
-    """
-    tried: dict[Point, list[Record]] = defaultdict(list)
-    limits: dict[Point, float] = {}
-    hopeless = _hopeless_cells(space, runs)
-    for point, record in runs:
-        tried[point].append(record)
-        batch = space.batch(point)
-        if batch and (record.outcome == "oom" or record.memory_shortage):
-            cell = space.cell(point)
-            limits[cell] = min(limits.get(cell, math.inf), batch)
-
-    def is_done(point: Point) -> bool:
-        records = tried.get(point, [])
-        again = len(records) == 1 and records[0].meaning.may_pass
-        if records and not again:
-            return True
-        cell = space.cell(point)
-        return cell in hopeless or space.batch(point) >= limits.get(cell, math.inf)
-
-    return is_done
-
-
-def _hopeless_cells(space: Space, runs: Sequence[tuple[Point, Record]]) -> set[Point]:
-    """Return the cells in which nothing runs, whatever the batch."""
-    ran = {space.cell(point) for point, record in runs if record.ok}
-    failures = Counter(
-        space.cell(point)
-        for point, record in runs
-        if not (record.ok or record.outcome == "oom" or record.meaning.may_pass)
-    )
-    cells = {cell for cell, count in failures.items() if count >= HOPELESS}
-    return cells - ran if space.has_batches else set()

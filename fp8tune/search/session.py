@@ -341,7 +341,7 @@ def _open_study(
     )
     start = choose_start(plan, about, folder, options.studies, options.start_from, url)
     study = open_study(folder, plan.space, held, url)
-    study.describe({**about, "start": start.data()})
+    study.describe({**about, "start": start.data(), "options": options.kept})
     strategy = build_strategy(plan, study, start, options.objective, options.sampler)
     return study, start, strategy
 

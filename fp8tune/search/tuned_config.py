@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TextIO
 
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
 from fp8tune.search.calibrate import NAME as CALIBRATION
-from fp8tune.search.comments import choices, summary
-from fp8tune.search.linting import notes, with_measured
+from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
+from fp8tune.search.linting import aftermath, with_measured
 from fp8tune.search.options import CannotSearch, SearchOptions, tuned
 from fp8tune.search.outcome import Outcome
-from fp8tune.search.plan import Plan, TrainConfig
+from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
 from fp8tune.search.storage import NAME as JOURNAL
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.writeback import MARK, write_back
+from fp8tune.search.writeback import MARK, Choice, write_back
 from fp8tune.toml.diff import unified_diff
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
@@ -139,12 +139,30 @@ def write_tuned(
     if edited:
         left = f"{config.path} was changed during the search and is left alone"
         _note(f"{left}: see {path}")
-    for line in notes(path, config, after, choices(plan, outcome)):
+    for line in _notes(path, config, after, choices(plan, outcome)):
         _note(line)
     if options.diff:
         out.write(unified_diff(config.path, config.data, after))
         return ""
     return path
+
+
+def _notes(
+    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
+) -> Iterator[str]:
+    """What a user should look at in a tuned config: lint's findings come first."""
+    found = list(aftermath(path, config.data, after, config.job.target))
+    yield from found
+    places = {line.split(": ", 1)[0] for line in found}
+    before = config.loaded.values
+    changes = [
+        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
+        for key, value, _ in choices
+        if before.get(key) != value
+    ]
+    for line in stale_comments(path, after, changes):
+        if line.split(": ", 1)[0] not in places:
+            yield line
 
 
 def _was_edited(config: TrainConfig) -> bool:

@@ -24,9 +24,8 @@ from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
 from fp8tune.search.retries import last_process, trials_that_count
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
-from fp8tune.search.saved import SavedStudy, load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import described
+from fp8tune.search.study import SavedStudy, described, load_study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space, is_count
 from fp8tune.trials.trial import timed

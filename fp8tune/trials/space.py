@@ -192,12 +192,6 @@ class Space:
         value = self.value(point, "micro_batch")
         return float(value) if is_count(value) else 0.0
 
-    @property
-    def has_batches(self) -> bool:
-        """Whether every point has a micro-batch above 0."""
-        knob = self.knob("micro_batch")
-        return knob is not None and all(map(is_count, knob.values))
-
 
 def is_count(value: Any) -> TypeGuard[float]:
     """Whether a value is a number above 0."""
