@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fp8tune.lint.wording import counted
 from fp8tune.report.text import (
     capital,
     clean,
     gib,
-    plural,
     setting_label,
 )
 from fp8tune.search.history import History, Runs
@@ -34,7 +34,6 @@ from fp8tune.search.outcome import (
 from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job
-from fp8tune.search.retries import last_process, trials_that_count, uncharged_seconds
 from fp8tune.search.sampler import Expected
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
@@ -42,7 +41,13 @@ from fp8tune.search.storage import is_searched
 from fp8tune.search.study import SavedStudy
 from fp8tune.search.wording import FAILURES, describe, message, messages
 from fp8tune.trials.space import Point
-from fp8tune.trials.trial import Trial, timed
+from fp8tune.trials.trial import (
+    Trial,
+    last_process,
+    timed,
+    trials_that_count,
+    uncharged_seconds,
+)
 
 ROLES = {
     "chosen": "chosen",
@@ -414,7 +419,7 @@ def warnings(report: Report) -> Iterator[str]:
         )
     methods = Counter(how for t in trials if (how := t.record.extrapolated))
     if methods:
-        count = f"{methods.total()} of {plural(len(trials), 'trial')}"
+        count = f"{methods.total()} of {counted(len(trials), 'trial')}"
         method = clean(methods.most_common(1)[0][0])
         yield f"Extrapolated, not measured whole ({count}): {method}."
     if changed := _drift(report.history):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, Setting
 from fp8tune.report.plots import (
     Plot,
@@ -14,7 +15,7 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import gib, interval, number, plural
+from fp8tune.report.text import gib, interval, number
 
 NAME, CONTENTS = "memory", "Memory and speed"
 MARKERS = {"chosen": "*", "baseline": "D", "bf16-baseline": "P", "runner-up": "^"}
@@ -44,7 +45,7 @@ def memory_plot(report: Report) -> Plot:
         CONTENTS,
         _title(report, placed),
         _scale_note(report),
-        f"{report.unit} against peak memory of {plural(len(placed), 'setting')}.",
+        f"{report.unit} against peak memory of {counted(len(placed), 'setting')}.",
         ("setting", "role", "outcome", "runs", report.unit, "peak GiB", "frontier"),
         rows,
         lambda style: _draw(report, placed, style),
@@ -54,11 +55,13 @@ def memory_plot(report: Report) -> Plot:
 def _title(report: Report, placed: list[Setting]) -> str:
     chosen = report.with_role("chosen")
     if chosen is None or chosen not in placed:
-        return f"Throughput against memory of {plural(len(report.settings), 'setting')}"
+        return (
+            f"Throughput against memory of {counted(len(report.settings), 'setting')}"
+        )
     free = [s for s in placed if s.may_be_chosen]
     is_best = all(s.key_value <= chosen.key_value for s in free)
     rank = "the best of" if is_best else "chosen from"
-    among = f", {rank} {plural(len(free), 'setting')} that may be chosen"
+    among = f", {rank} {counted(len(free), 'setting')} that may be chosen"
     return (
         f"{chosen.short_label}: {number(chosen.key_value)} {report.unit} in "
         f"{gib(chosen.peak_gib)} GiB{among if len(free) > 1 else ''}"

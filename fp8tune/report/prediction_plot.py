@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, Setting
 from fp8tune.report.plots import Plot, Style, new_figure, number_format
-from fp8tune.report.text import capital, gib, listed, median, number, plural
+from fp8tune.report.text import capital, gib, listed, median, number
 
 NAME, CONTENTS = "predicted", "Predictions"
 TITLE = "Predicted against measured"
@@ -108,7 +109,7 @@ def _draw(known: list[Quantity], style: Style) -> Figure:
 
 def _draw_quantity(axes: Axes, quantity: Quantity, style: Style) -> None:
     every, colours = quantity.predictions, style.colours
-    axes.set_title(f"{quantity.name}, {plural(len(every), 'setting')}")
+    axes.set_title(f"{quantity.name}, {counted(len(every), 'setting')}")
     ends = (0.0, 1.08 * max(max(each.predicted, each.measured) for each in every))
     low, high = ([share * end for end in ends] for share in (0.9, 1.1))
     axes.fill_between(

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import ROLES, Report, Setting
 from fp8tune.report.plots import (
     Plot,
@@ -23,7 +24,6 @@ from fp8tune.report.text import (
     duration_ms,
     listed,
     median,
-    plural,
     precision_label,
 )
 from fp8tune.trials.record import Record
@@ -69,7 +69,7 @@ class StepTimes:
         count = len(self.steps) - len(self.counted)
         reasons = list(dict.fromkeys(why for _, _, why in self.steps if why))
         why = f": {listed(reasons)}" if set(reasons) - {NO_REASON} else ""
-        return f"{plural(count, 'step')} left out{why}"
+        return f"{counted(count, 'step')} left out{why}"
 
 
 def step_times(report: Report) -> list[StepTimes]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import CUT_OFF, Report
 from fp8tune.report.text import (
     clean,
@@ -15,7 +16,6 @@ from fp8tune.report.text import (
     interval,
     number,
     percent,
-    plural,
     setting_label,
 )
 from fp8tune.search.budget import show_duration
@@ -91,7 +91,7 @@ def _remarks(trial: Trial) -> Iterator[str]:
     if record.alloc_retries and not shortage:
         yield f"allocator retries: {record.alloc_retries}"
     if record.recompiles:
-        yield plural(record.recompiles, "compiled graph")
+        yield counted(record.recompiles, "compiled graph")
     if record.extrapolated:
         yield f"extrapolated: {clean(record.extrapolated)}"
 
@@ -111,7 +111,7 @@ def environment(report: Report) -> list[tuple[str, str]]:
     config, about = report.plan.config, report.study.about
     target, allowed = config.job.target, about.get("allow") or []
     count = (
-        plural(target.world_size, "GPU") if target.world_size else "GPU count unknown"
+        counted(target.world_size, "GPU") if target.world_size else "GPU count unknown"
     )
     capacity = f"{report.capacity_gib:.1f} GiB" if report.capacity_gib else ""
     rows = [

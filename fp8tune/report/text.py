@@ -58,11 +58,6 @@ def duration_ms(value: float) -> str:
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
-def plural(count: int, word: str) -> str:
-    """Return ``1 run``, ``2 runs``."""
-    return f"{count:,} {word}{'s' * (count != 1)}"
-
-
 def listed(parts: Sequence[str]) -> str:
     """Return ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

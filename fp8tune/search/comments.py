@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.job import Unknown
+from fp8tune.lint.wording import counted
 from fp8tune.search.outcome import Outcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.wording import (
     FAILURES,
     change,
-    counted,
     listed,
     messages,
     percent,

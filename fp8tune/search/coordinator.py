@@ -34,18 +34,19 @@ from fp8tune.search.outcome import (
     bad_data,
     decide,
 )
-from fp8tune.search.retries import (
-    last_process,
-    trials_that_count,
-    uncharged_seconds,
-)
 from fp8tune.search.stability.loss_runs import Conditions, Stage
 from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import CONFIRMED_S, Runner
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import FINAL_STAGES, Trial
+from fp8tune.trials.trial import (
+    FINAL_STAGES,
+    Trial,
+    last_process,
+    trials_that_count,
+    uncharged_seconds,
+)
 
 
 class Event(NamedTuple):

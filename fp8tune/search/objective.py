@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fp8tune.lint.wording import counted
 from fp8tune.search.plan import CannotPlan
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
@@ -82,8 +83,7 @@ def check_records(objective: str, records: Sequence[Record]) -> None:
                 f"{power}, which cannot be; leave it out, {hint}"
             )
     if count := count_without_value(objective, records):
-        trials = f"{count} trial{'s' * (count != 1)}"
         raise CannotPlan(
-            f"--objective {objective}: {trials} of the records say no "
+            f"--objective {objective}: {counted(count, 'trial')} of the records say no "
             f"`tokens_per_joule`; leave these out, {hint}"
         )

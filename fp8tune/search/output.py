@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
 from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
 from fp8tune.search.objective import (
@@ -26,7 +26,6 @@ from fp8tune.search.study import Study
 from fp8tune.search.wording import (
     FAILURES,
     UNTIED,
-    counted,
     describe,
     mark,
     message,

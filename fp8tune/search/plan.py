@@ -15,6 +15,7 @@ from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.claims.contradiction import titled_gpus
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.settings import settings_for
+from fp8tune.lint.wording import counted
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
@@ -275,15 +276,10 @@ def ranks_of_trial(config: TrainConfig) -> int:
     return ranks
 
 
-def show_gpus(gpus: int) -> str:
-    """Return a number of GPUs in words."""
-    return f"{gpus} GPU{'s' * (gpus != 1)}"
-
-
 def world_size_note(config: TrainConfig) -> str:
     """Say how many GPUs the run has that trials stand for, and where that is from."""
     target = config.job.target
-    note = f"trials stand for a run on {show_gpus(target.world_size)}"
+    note = f"trials stand for a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
         return f"{note}, by {target.world_size_origin}"
     return f"{note}, as nothing says how many; --world-size N is for N"
@@ -300,5 +296,5 @@ def world_size_warning(config: TrainConfig) -> str:
         return ""
     return (
         f"warning: {config.path}:{line}: the title says {gpus} GPUs; what is best on "
-        f"{show_gpus(target.world_size)} is not there; give --world-size {gpus}"
+        f"{counted(target.world_size, 'GPU')} is not there; give --world-size {gpus}"
     )

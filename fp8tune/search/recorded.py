@@ -25,13 +25,12 @@ from fp8tune.search.plan import (
     warmup_key,
     warmup_names,
 )
-from fp8tune.search.retries import without_repaired
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.record import BadRecord, Record
+from fp8tune.trials.record import BadRecord, Record, parse_all
 from fp8tune.trials.space import Knob, Space
-from fp8tune.trials.trial import Trial, parse_trial
+from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
 CUT_OFF = "cut off by the end of a budget, which says nothing under another one"
@@ -100,24 +99,14 @@ def _read_records(path: str) -> tuple[list[Record], list[str], str]:
         raise CannotPlan(f"{path}: larger than {MAX_BYTES >> 20} MiB")
     lines = data.decode(errors="replace").split("\n")
     try:
-        records, notes = usable_records(_parse_trials(lines))
+        every = enumerate(parse_all(lines))
+        trials = [trial_from_data(n, record.data()) for n, record in every]
+        records, notes = usable_records(trials)
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
         raise CannotPlan(f"the records hold no trial to replay: {notes[0]}")
     return records, notes, hashlib.sha256(data).hexdigest()
-
-
-def _parse_trials(lines: Iterable[str]) -> list[Trial]:
-    """Return the trials of lines without the empty ones; raises ``BadRecord``."""
-    trials: list[Trial] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                trials.append(parse_trial(len(trials), line))
-            except BadRecord as error:
-                raise BadRecord(f"line {number}: {error}") from None
-    return trials
 
 
 def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:

@@ -24,7 +24,7 @@ from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.run import cores
 from fp8tune.lint.settings import BadSettings
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
 from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
 from fp8tune.runners.driver import current
@@ -70,7 +70,6 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.prior import card_gib
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
-from fp8tune.search.retries import count_retried_settings, retries_all
 from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
@@ -91,7 +90,7 @@ from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
-from fp8tune.trials.trial import timed
+from fp8tune.trials.trial import count_retried_settings, retries_all, timed
 
 WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""
@@ -361,10 +360,9 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if prepared.start.note:
         yield prepared.start.note
     if count := len(study.trials):
-        known = f"{count} trial{'s' * (count != 1)}"
         again = retries_all(study.trials, study.process)
         retry = "; none ran, so your config is retried" * again
-        yield f"goes on with study {study.name}, which has {known}{retry}"
+        yield f"goes on with study {study.name}, which has {counted(count, 'trial')}{retry}"
 
 
 def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Outcome:

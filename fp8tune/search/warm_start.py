@@ -21,14 +21,13 @@ from fp8tune.search.calibrate import measured, stored
 from fp8tune.search.objective import SPEED, by_objective
 from fp8tune.search.plan import CannotPlan, Plan
 from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
-from fp8tune.search.retries import last_process, trials_that_count
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import SavedStudy, described, load_study
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Space, is_count
-from fp8tune.trials.trial import timed
+from fp8tune.trials.trial import last_process, timed, trials_that_count
 
 NONE = "none"
 """What a user asks for to have no warm start."""

@@ -6,14 +6,14 @@ from fp8tune.runners.replay import Replay
 from fp8tune.search.coordinator import Search
 from fp8tune.search.outcome import Finding, machine_findings
 from fp8tune.search.recorded import usable_records
-from fp8tune.search.retries import (
+from fp8tune.search.study import Study
+from fp8tune.trials.trial import (
     count_retried_settings,
     retries_all,
+    trial_from_data,
     trials_that_count,
     uncharged_seconds,
 )
-from fp8tune.search.study import Study
-from fp8tune.trials.trial import trial_from_data
 from tests.search.test_coordinator import BEST_BF16, RECORDS
 from tests.search.tries import (
     BEST,

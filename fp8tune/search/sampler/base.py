@@ -1,9 +1,13 @@
-"""What both samplers share: how they plug into Optuna, and their options."""
+"""What both samplers share: what is known of a study, and how they plug into Optuna."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +20,8 @@ from optuna.distributions import (
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial
 
-from fp8tune.search.sampler.acquisition import Known
 from fp8tune.search.sampler.candidates import (
+    Array,
     CandidateSpace,
     Grid,
     Params,
@@ -27,8 +31,14 @@ from fp8tune.search.sampler.candidates import (
     settings,
 )
 from fp8tune.search.sampler.memory import Expected, MemoryModel
-from fp8tune.search.sampler.past import is_timed, past_trials
+from fp8tune.search.sampler.past import PASSING, PastTrials, Run, is_timed, past_trials
+from fp8tune.search.sampler.speed import Features, features
 from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
+
+FEASIBLE = 0.4
+"""Chance from which a setting is tried: to fit in memory, and to run otherwise."""
+FARTHER = 0.25
+"""How much less a failure says of a setting per knob in which that differs."""
 
 
 class Proposal(NamedTuple):
@@ -36,6 +46,85 @@ class Proposal(NamedTuple):
 
     params: dict[str, Any]
     reason: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a search: its history, its memory model and its estimates."""
+
+    past: PastTrials
+    memory: MemoryModel
+    expected: Mapping[Point, Expected]
+    earlier: Earlier
+
+    @cached_property
+    def has_estimate(self) -> bool:
+        """Whether the tokens/s of every setting were estimated."""
+        return all(one.tokens_per_second > 0 for one in self.expected.values())
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a trial succeeded."""
+        return any(run.ok for run in self.past.runs)
+
+    def chance(self, points: Sequence[Point]) -> Array:
+        """Return the chance that points run: that they fit, and nothing else fails."""
+        space, runs = self.past.space, self.past.runs
+        return self.memory.fit(points).probability * chance_to_run(space, points, runs)
+
+    def features(self, points: Sequence[Point]) -> Features:
+        """Return what the speed model sees of points."""
+        expected = np.zeros(len(points))
+        if self.has_estimate:
+            expected = np.log([self.expected[p].tokens_per_second for p in points])
+        share = self.memory.fit(points).share
+        return features(self.past.space, points, share, expected)
+
+    def untried(self) -> list[Point]:
+        """Return the candidates that a trial may tell something about.
+
+        Not those that were tried, unless the failure may pass; not a batch as large as
+        one that did not fit in the same cell; nor what will fail for another reason.
+        """
+        space, runs = self.past.space, self.past.runs
+        tried: dict[Point, list[Run]] = defaultdict(list)
+        limits: dict[Point, float] = defaultdict(lambda: math.inf)
+        for run in runs:
+            tried[run.point].append(run)
+            batch, cell = space.batch(run.point), space.cell(run.point)
+            if batch and (run.outcome == "oom" or (run.ok and not run.fits)):
+                limits[cell] = min(limits[cell], batch)
+
+        def remains(point: Point) -> bool:
+            own = tried[point]
+            retry = len(own) == 1 and own[0].outcome in PASSING
+            if (own and not retry) or point in self.past.running:
+                return False
+            return space.batch(point) < limits[space.cell(point)]
+
+        points = list(filter(remains, space.candidates))
+        chances = chance_to_run(space, points, runs)
+        return [p for p, c in zip(points, chances, strict=True) if c >= FEASIBLE]
+
+
+def chance_to_run(
+    space: CandidateSpace, points: Sequence[Point], runs: Sequence[Run]
+) -> Array:
+    """Return the chance that nothing but memory stops each point.
+
+    Failures and successes count by how near they are, in knobs other than the batch.
+    Those that may pass do not count.
+    """
+    ran, failed = np.zeros(len(points)), np.zeros(len(points))
+    width = len(space.cell(space.candidates[0]))
+    cells = np.array(list(map(space.cell, points)), int).reshape(len(points), width)
+    for run in runs:
+        near = FARTHER ** (cells != np.array(space.cell(run.point), int)).sum(axis=1)
+        if run.ok:
+            ran += near
+        elif run.outcome not in ("oom", *PASSING):
+            failed += near
+    return np.asarray((ran + 2) / (ran + 2 + 3 * failed))
 
 
 class ProposingSampler(BaseSampler, abc.ABC):

@@ -12,8 +12,7 @@ import numpy as np
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
-from fp8tune.search.sampler.acquisition import FEASIBLE, Known
-from fp8tune.search.sampler.base import Proposal, ProposingSampler
+from fp8tune.search.sampler.base import FEASIBLE, Known, Proposal, ProposingSampler
 from fp8tune.search.sampler.candidates import Array, CandidateSpace, Grid, Point
 from fp8tune.search.sampler.speed import prior_log_speed
 

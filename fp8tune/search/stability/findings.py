@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.lint.wording import counted
 from fp8tune.search.stability.compare import (
     MAX_SEEDS,
     SEEDS,
@@ -238,15 +239,15 @@ def evidence(tested: Comparison) -> str:
     if tested.spread:
         parts.append(f"bf16 seeds differ by {100 * tested.spread:.2f} %")
     fp8, bf16 = tested.spikes
-    spikes = f"{_count(fp8, 'gradient spike')}, {bf16} in bf16"
+    spikes = f"{counted(fp8, 'gradient spike')}, {bf16} in bf16"
     parts.append(spikes if fp8 or bf16 else "no gradient spike")
-    return f"{', '.join(parts)}, {_count(tested.seeds, 'seed')}"
+    return f"{', '.join(parts)}, {counted(tested.seeds, 'seed')}"
 
 
 def _cause(fp8: int, bf16: int) -> str:
     """Return why so many diverged runs do not show a fault of FP8."""
     if not bf16:
-        return f"{_count(fp8, 'run')} may be chance"
+        return f"{counted(fp8, 'run')} may be chance"
     if not fp8:
         return "the learning rate may be too high for bf16, this says nothing of FP8"
     return "the learning rate may be too high for both"
@@ -345,11 +346,7 @@ def _as_json(tested: Comparison) -> dict[str, Any]:
 
 def _diverged(tested: Comparison) -> str:
     fp8, bf16 = tested.diverged
-    return f"{fp8} of {_count(tested.seeds, 'seed')}, bf16 in {bf16}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{fp8} of {counted(tested.seeds, 'seed')}, bf16 in {bf16}"
 
 
 def _tokens(count: int) -> str:
