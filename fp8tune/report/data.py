@@ -229,8 +229,8 @@ def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
     trials, plan = study.trials, study.plan
     process = last_process(trials)
     spent = sum(t.record.cost_s for t in trials) - uncharged_seconds(trials, process)
-    counted = History(plan.space, plan.baseline, trials_that_count(trials, process))
-    outcome = decide(counted, spent, objective, _ending(study.about))
+    history = History(plan.space, plan.baseline, trials_that_count(trials, process))
+    outcome = decide(history, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials)
 

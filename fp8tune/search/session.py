@@ -362,7 +362,8 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if count := len(study.trials):
         again = retries_all(study.trials, study.process)
         retry = "; none ran, so your config is retried" * again
-        yield f"goes on with study {study.name}, which has {counted(count, 'trial')}{retry}"
+        known = counted(count, "trial")
+        yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
 def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Outcome:
