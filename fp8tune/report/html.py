@@ -22,16 +22,11 @@ from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import clean
+from fp8tune.search import CannotSearch
 from fp8tune.search.options import tuned
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import load_study
-from fp8tune.search.tuned_config import (
-    CannotPut,
-    check_apart,
-    check_place,
-    is_same,
-    tuned_bytes,
-)
+from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
 from fp8tune.search.writeback import CannotWrite
 from fp8tune.toml.diff import unified_diff
 
@@ -59,8 +54,7 @@ def write_report(
     """Write the report of a study's folder; return the paths that were written.
 
     ``plots`` adds each plot as PNG and SVG beside the page. Nothing else in the study's
-    folder changes, and no link in it is followed. Raises ``BadStudy``, ``CannotPut``,
-    ``OSError``.
+    folder changes, and no link in it is followed. Raises ``CannotSearch``, ``OSError``.
     """
     study = load_study(folder, url)
     path = output or os.path.join(folder, NAME)
@@ -220,14 +214,14 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _check_is_page(path: str) -> None:
-    """Raise ``CannotPut`` if there is another file: a tuned config, records."""
+    """Raise ``CannotSearch`` if there is another file: a tuned config, records."""
     if not os.path.isfile(path):
         return
     with open(path, "rb") as file:
         start = file.read(len(START))
     if start not in (START, b""):
         lost = "a file that is no page"
-        raise CannotPut(f"{path}: this would replace {lost}; try --output {NAME}")
+        raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")
 
 
 def _mark(report: Report) -> str:

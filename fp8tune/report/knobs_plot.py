@@ -232,24 +232,16 @@ def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
     height = 3.0 if len(effects) > 3 else 4.2
     figure, panels = new_figure(style, len(effects), height, across)
     width = 32 if len(effects) > 2 and across == 3 else 42
-    free = [effect for effect in effects if not effect.is_frozen]
-    for axes, effect in zip(panels, effects, strict=True):
-        _draw_effect(axes, effect, style, width)
-        _scale(axes, [effect] if effect.is_frozen else free)
-    label_rows(panels[: len(free)], unit)
-    for axes in panels[len(free) :]:
-        axes.set_ylabel(unit)
-    shared_legend(figure, panels)
-    return figure
-
-
-def _scale(axes: Axes, effects: Sequence[Effect]) -> None:
-    """Give a panel the scale of all these effects, so that their panels compare."""
     every = [v for e in effects for line in e.lines for v in line.values.values()]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
-    axes.set_ylim(low - 1.5 * room, high + room)
-    axes.yaxis.set_major_formatter(number_format(high))
+    for axes, effect in zip(panels, effects, strict=True):
+        _draw_effect(axes, effect, style, width)
+        axes.set_ylim(low - 1.5 * room, high + room)
+        axes.yaxis.set_major_formatter(number_format(high))
+    label_rows(panels, unit)
+    shared_legend(figure, panels)
+    return figure
 
 
 def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from fp8tune.search import CannotSearch
 from fp8tune.search.history import History
 from fp8tune.trials.record import Record
 from fp8tune.trials.runner import TrialLimits
@@ -30,22 +31,18 @@ UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _FORM = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-class BadDuration(Exception):
-    """A text that is no duration, or none to search for; says what is wrong."""
-
-
 def parse_duration(text: str) -> float:
     """Return the seconds of ``90s``, ``30m``, ``2h`` or ``1h30m``.
 
-    Raises ``BadDuration``.
+    Raises ``CannotSearch``.
     """
     match = _FORM.fullmatch(text.strip().replace(" ", ""))
     if match is None or not any(match.groups()):
-        raise BadDuration(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+        raise CannotSearch(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
     parts = zip(match.groups(), UNITS_S.values(), strict=True)
     seconds = sum(float(number) * unit for number, unit in parts if number)
     if not 0 < seconds <= MAX_S:
-        raise BadDuration(f"{text!r}: more than nothing and at most 30 days")
+        raise CannotSearch(f"{text!r}: more than nothing and at most 30 days")
     return seconds
 
 

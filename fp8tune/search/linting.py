@@ -16,7 +16,8 @@ from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
-from fp8tune.search.plan import CannotPlan, TrainConfig, left_out
+from fp8tune.search import CannotSearch
+from fp8tune.search.plan import TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
@@ -32,12 +33,12 @@ PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 
 
 def check_config(config: TrainConfig, free: Container[str]) -> None:
-    """Raise ``CannotPlan`` where no value of the free keys makes the trainer run it."""
+    """Raise ``CannotSearch`` where the trainer runs it at no value of the free keys."""
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
         hint = f"fix that{others} first, see: fp8tune lint {config.path}"
-        raise CannotPlan(f"{found[0]}; {hint}")
+        raise CannotSearch(f"{found[0]}; {hint}")
 
 
 def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fp8tune.lint.wording import counted
-from fp8tune.search.plan import CannotPlan
+from fp8tune.search import CannotSearch
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
@@ -72,18 +72,18 @@ def count_without_value(objective: str, records: Iterable[Record]) -> int:
 
 
 def check_records(objective: str, records: Sequence[Record]) -> None:
-    """Raise ``CannotPlan`` where records cannot tell the objective."""
+    """Raise ``CannotSearch`` where records cannot tell the objective."""
     hint = "or search for tokens/s without --objective"
     for record in records:
         if objective == ENERGY and _is_impossible(record):
             power = f" and {record.power_w:g} `power_w`" if record.power_w else ""
-            raise CannotPlan(
+            raise CannotSearch(
                 f"--objective {objective}: a record says {record.tokens_per_joule:g} "
                 f"`tokens_per_joule` at {record.tokens_per_second:,.0f} tokens/s"
                 f"{power}, which cannot be; leave it out, {hint}"
             )
     if count := count_without_value(objective, records):
-        raise CannotPlan(
+        raise CannotSearch(
             f"--objective {objective}: {counted(count, 'trial')} of the records say no "
             f"`tokens_per_joule`; leave these out, {hint}"
         )

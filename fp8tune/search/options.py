@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
+from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.trainers.trainer import recognise
@@ -16,10 +17,6 @@ TUNED = ".tuned.toml"
 """How the names of tuned configs end."""
 SHOWN = 20
 """Configs that a message names."""
-
-
-class CannotSearch(Exception):
-    """The search cannot start, or its outcome cannot be written: one line."""
 
 
 class SearchOptions(NamedTuple):
@@ -47,7 +44,7 @@ class SearchOptions(NamedTuple):
 
     @property
     def budget_s(self) -> float:
-        """The budget in seconds; raises ``BadDuration``."""
+        """The budget in seconds; raises ``CannotSearch``."""
         return parse_duration(self.budget)
 
     @property

@@ -16,6 +16,7 @@ from fp8tune.lint.claims.contradiction import titled_gpus
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.settings import settings_for
 from fp8tune.lint.wording import counted
+from fp8tune.search import CannotSearch
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
@@ -24,10 +25,6 @@ from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, traine
 from fp8tune.trials.space import ROLES, Knob, Point, Space
 
 MAX_BATCH = 256
-
-
-class CannotPlan(Exception):
-    """There is nothing to search here: says why, and what to do."""
 
 
 class TrainConfig(NamedTuple):
@@ -79,7 +76,7 @@ class Plan(NamedTuple):
 def read_config(
     path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
 ) -> TrainConfig:
-    """Read a train config; raises ``CannotPlan``, ``InvalidToml``, ``Unreadable``.
+    """Read a train config; raises ``CannotSearch``, ``InvalidToml``, ``Unreadable``.
 
     ``target`` is from the command line; the header comment and the project's settings
     fill what it leaves open. With ``world_size`` the number of GPUs is never unknown:
@@ -92,9 +89,9 @@ def read_config(
     if not name:
         titles = ", ".join(trainer(known).schema.title for known in NAMES)
         what = f"{path}: {kind.description}"
-        raise CannotPlan(f"{what}; search takes configs of {titles}")
+        raise CannotSearch(f"{what}; search takes configs of {titles}")
     if wrong := misnamed(name):
-        raise CannotPlan(wrong)
+        raise CannotSearch(wrong)
     known = trainer(name)
     loaded = known.load(document.values)
     target = read_directive(document.text).complete(settings.complete(target))
@@ -135,7 +132,7 @@ def plan_for_trials(
         rows = config.job["micro_batch"] * config.job["grad_accum"]
         precision = config.job["precision"]
     except Unknown as missing:
-        raise CannotPlan(f"{config.path}: {missing} is not known") from None
+        raise CannotSearch(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
@@ -189,17 +186,17 @@ def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
 def check_allowed(
     names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
 ) -> None:
-    """Raise ``CannotPlan`` where ``--allow`` has a name that is none of these."""
+    """Raise ``CannotSearch`` where ``--allow`` has a name that is none of these."""
     for name in allow:
         if name not in names:
             similar = closest(name, names)
             hint = f"; it frees {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
+            raise CannotSearch(f"--allow {name}: no knob of that name{hint}")
 
 
 def check_writable(plan: Plan) -> None:
-    """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
+    """Raise ``CannotSearch`` where a knob's value could not be written in the end."""
     for knob in plan.space.knobs:
         value = next((value for value in knob.values if value is not None), None)
         change = [] if value is None else [Choice(knob.key, value)]
@@ -207,7 +204,7 @@ def check_writable(plan: Plan) -> None:
             write_back(plan.config.data, change)
         except CannotWrite as error:
             odd = f"{plan.config.path}: the result of a search could not be written"
-            raise CannotPlan(f"{odd}: {error}") from None
+            raise CannotSearch(f"{odd}: {error}") from None
 
 
 def left_out(reasons: Sequence[str]) -> list[str]:
@@ -263,16 +260,16 @@ def why_synthetic_data(config: TrainConfig) -> str:
 
 
 def ranks_of_trial(config: TrainConfig) -> int:
-    """Return how many ranks a trial stands for; raises ``CannotPlan``."""
+    """Return how many ranks a trial stands for; raises ``CannotSearch``."""
     try:
         refusal = config.job["trial_refusal"]
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
         asked = str(missing) in ("world_size", "dp_shard")
         hint = "; give the number of GPUs as --world-size N" * asked
-        raise CannotPlan(f"{config.path}: {missing} is not known{hint}") from None
+        raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
-        raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
+        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
     return ranks
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
 from fp8tune.job import Job, Unknown
+from fp8tune.search import CannotSearch
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
-    CannotPlan,
     Plan,
     TrainConfig,
     check_allowed,
@@ -64,7 +64,7 @@ def plan_replay(
 ) -> RecordedSearch:
     """Read a file of records and plan the search over them.
 
-    Raises ``CannotPlan`` and ``BadRecord``.
+    Raises ``CannotSearch`` and ``BadRecord``.
     """
     records, notes, digest = _read_records(path)
     speeds = [record for record in records if not record.loss_run]
@@ -75,7 +75,7 @@ def plan_replay(
     speeds, refused = runnable(config, speeds)
     if refused:
         if not speeds:
-            raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+            raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
     keys = {knob.key for knob in plan.space.knobs}
     notes += [*refusals(config, plan.free_keys), *refused, *plan.notes]
@@ -89,14 +89,14 @@ def plan_replay(
 def _read_records(path: str) -> tuple[list[Record], list[str], str]:
     """Return the records of a file, notes on those left out, and its digest."""
     if not path:
-        raise CannotPlan("--runner replay needs --records FILE")
+        raise CannotSearch("--runner replay needs --records FILE")
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise CannotPlan(f"{path}: {error.strerror}") from None
+        raise CannotSearch(f"{path}: {error.strerror}") from None
     if len(data) > MAX_BYTES:
-        raise CannotPlan(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+        raise CannotSearch(f"{path}: larger than {MAX_BYTES >> 20} MiB")
     lines = data.decode(errors="replace").split("\n")
     try:
         every = enumerate(parse_all(lines))
@@ -105,7 +105,7 @@ def _read_records(path: str) -> tuple[list[Record], list[str], str]:
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
-        raise CannotPlan(f"the records hold no trial to replay: {notes[0]}")
+        raise CannotSearch(f"the records hold no trial to replay: {notes[0]}")
     return records, notes, hashlib.sha256(data).hexdigest()
 
 
@@ -129,16 +129,16 @@ def plan_for_records(
     Records with a value that the trainer refuses are left out.
     """
     if not records:
-        raise CannotPlan("the records hold no trial")
+        raise CannotSearch("the records hold no trial")
     records, refused = accepted(config.trainer, records)
     if not records:
-        raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+        raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
     records, other_steps = _same_steps(config, records, allow)
     if not records:
-        raise CannotPlan(f"the records hold no trial to replay: {other_steps[0]}")
+        raise CannotSearch(f"the records hold no trial to replay: {other_steps[0]}")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
-        raise CannotPlan("the records name no knob")
+        raise CannotSearch("the records name no knob")
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
     own = {key: _own_value(config.job, key) for key in keys}
     whole = [

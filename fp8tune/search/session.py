@@ -31,7 +31,7 @@ from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
-from fp8tune.search.budget import BadDuration
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
 from fp8tune.search.coordinator import Search
 from fp8tune.search.linting import check_config
@@ -45,7 +45,7 @@ from fp8tune.search.machine import (
     target_gpu,
 )
 from fp8tune.search.objective import ENERGY, SPEED
-from fp8tune.search.options import CannotSearch, SearchOptions
+from fp8tune.search.options import SearchOptions
 from fp8tune.search.outcome import (
     Finding,
     Outcome,
@@ -55,7 +55,6 @@ from fp8tune.search.outcome import (
 )
 from fp8tune.search.output import as_json, closing, display
 from fp8tune.search.plan import (
-    CannotPlan,
     Plan,
     TrainConfig,
     check_writable,
@@ -75,17 +74,11 @@ from fp8tune.search.stability.loss_runs import (
     conditions_for_replay,
     conditions_for_trials,
 )
-from fp8tune.search.storage import BadStudy, Busy
+from fp8tune.search.storage import BadStudy
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
-from fp8tune.search.tuned_config import (
-    CannotPut,
-    check_outputs,
-    export_trials,
-    write_tuned,
-)
+from fp8tune.search.tuned_config import check_outputs, export_trials, write_tuned
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.writeback import CannotWrite
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trials.record import BadRecord
@@ -127,9 +120,7 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
         with ExitStack() as held:
             held.enter_context(stop.takes_signals())
             return _search(options, report, stop, held)
-    except (BadDuration, BadSettings, BadTarget, CannotPlan, Unreadable) as error:
-        raise CannotSearch(str(error)) from None
-    except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
+    except (BadSettings, BadTarget, BadRecord, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -187,7 +178,7 @@ def _search(
     output = unwritten = ""
     try:
         output = write_tuned(options, plan, outcome, study.name, out)
-    except (CannotSearch, CannotWrite) as error:  # the outcome is printed anyway
+    except CannotSearch as error:  # the outcome is printed anyway
         unwritten = str(error)
     _print_outcome(options, prepared, outcome, output, stopped=stopped)
     with suppress(BadStudy):  # that is for the report alone

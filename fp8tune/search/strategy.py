@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.search import CannotSearch
 from fp8tune.search.budget import Budget, typical_cost
 from fp8tune.search.choice import choose
 from fp8tune.search.history import History
-from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import (
     EarlierTrial,
@@ -112,7 +113,7 @@ def build_strategy(
 ) -> Strategy:
     """Return the strategy of a search with the estimate and the trials of its start.
 
-    Raises ``CannotPlan`` where a library sampler lacks a package.
+    Raises ``CannotSearch`` where a library sampler lacks a package.
     """
     job = plan.config.job
     prior = prior_of_job(plan.space, job, start.runs)
@@ -120,7 +121,7 @@ def build_strategy(
     try:
         return Strategy(study, plan.baseline, prior, card_gib(job), earlier, sampler)
     except ImportError as error:
-        raise CannotPlan(f"--sampler {sampler}: {error}") from None
+        raise CannotSearch(f"--sampler {sampler}: {error}") from None
 
 
 def untested_before_answer(

@@ -25,7 +25,8 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
 from fp8tune.job import Target
-from fp8tune.search.plan import CannotPlan, Plan, read_config
+from fp8tune.search import CannotSearch
+from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     ELSEWHERE,
     LOCK,
@@ -197,8 +198,8 @@ class Study:
 def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
     """Open the study of a search, for this process alone until ``held`` is closed.
 
-    Raises ``Busy``, and ``BadStudy`` where the folder, which others may have made, has
-    a link in place of a file that is written, or a trial of another search.
+    Raises ``BadStudy``: another search is running in the folder, or the folder, which
+    others may have made, has a link in place of a file, or a trial of another search.
     """
     for name in FILES:
         path = os.path.join(folder, name)
@@ -360,7 +361,7 @@ def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
     except (KeyError, TypeError, ValueError) as error:
         wrong = f"{type(error).__name__}: {error}"
         raise BadStudy(f"{place}: this version did not write it ({wrong})") from None
-    except (CannotPlan, InvalidToml, Unreadable) as error:
+    except (CannotSearch, InvalidToml, Unreadable) as error:
         raise BadStudy(f"{place}: the config in it: {error}") from None
     for trial in trials:
         try:

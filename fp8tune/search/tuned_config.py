@@ -10,10 +10,11 @@ from typing import TextIO
 
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
 from fp8tune.search.linting import aftermath, with_measured
-from fp8tune.search.options import CannotSearch, SearchOptions, tuned
+from fp8tune.search.options import SearchOptions, tuned
 from fp8tune.search.outcome import Outcome
 from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
@@ -28,12 +29,8 @@ MOST = 1 << 20
 """What is read of a file that may be replaced [bytes]."""
 
 
-class CannotPut(Exception):
-    """No file can be written there: names the path and says why."""
-
-
 def check_outputs(options: SearchOptions) -> None:
-    """Raise ``CannotPut`` where the outputs of a search cannot be written.
+    """Raise ``CannotSearch`` where the outputs of a search cannot be written.
 
     Asked before the search, so that no result is lost.
     """
@@ -52,31 +49,31 @@ def check_outputs(options: SearchOptions) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise ``CannotPut`` where a file cannot be written."""
+    """Raise ``CannotSearch`` where a file cannot be written."""
     if atomic.is_stream(path):
         return
     place = os.path.realpath(path)
     folder = os.path.dirname(place)
     if os.path.isdir(place):
-        raise CannotPut(f"{path}: Is a directory")
+        raise CannotSearch(f"{path}: Is a directory")
     if not os.path.isdir(folder):
-        raise CannotPut(f"{path}: no folder {folder}")
+        raise CannotSearch(f"{path}: no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CannotPut(f"{path}: no permission to write in {folder}")
+        raise CannotSearch(f"{path}: no permission to write in {folder}")
 
 
 def _check_own(path: str) -> None:
-    """Raise ``CannotPut`` where a file of somebody else has the default path."""
+    """Raise ``CannotSearch`` where a file of somebody else has the default path."""
     with suppress(OSError), open(path, "rb") as file:
         if MARK.encode() not in file.read(MOST):
-            raise CannotPut(
+            raise CannotSearch(
                 f"{path} is there and no search wrote it: move it, or name another "
                 "path with --output"
             )
 
 
 def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
-    """Raise ``CannotPut`` where an output would replace what it is made from.
+    """Raise ``CannotSearch`` where an output would replace what it is made from.
 
     ``read`` says of each file that is read what it is; ``other`` is a path to write
     instead. Nor may an output replace the trials of any study.
@@ -84,7 +81,7 @@ def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
     what = next((what for file, what in read.items() if is_same(path, file)), "")
     if what or _is_evidence(path):
         lost = what or "what trials have measured"
-        raise CannotPut(f"{path}: this would replace {lost}; try --output {other}")
+        raise CannotSearch(f"{path}: this would replace {lost}; try --output {other}")
 
 
 def _is_evidence(path: str) -> bool:

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
 from fp8tune.job import Job, Unknown
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import measured, stored
 from fp8tune.search.objective import SPEED, by_objective
-from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
@@ -124,7 +125,7 @@ def choose_start(
     """Return the start of the search that has this folder, and its study at ``url``.
 
     ``asked`` is a study, ``none``, or ``""`` for the most similar. Raises
-    ``CannotPlan`` where the study that is asked for cannot be used, and ``BadStudy``.
+    ``CannotSearch`` where the study that is asked for cannot be used, and ``BadStudy``.
     """
     if (known := described(folder, url)) is not None:
         return _kept_start(known)
@@ -155,9 +156,9 @@ def _choose_study(
         place = asked if os.path.isdir(asked) else os.path.join(studies, asked)
         similar = compare_study(place, plan, about)
         if similar is None:
-            raise CannotPlan(f"--start-from {asked}: no study of a search")
+            raise CannotSearch(f"--start-from {asked}: no study of a search")
         if similar.wrong:
-            raise CannotPlan(f"--start-from {asked}: {similar.wrong}")
+            raise CannotSearch(f"--start-from {asked}: {similar.wrong}")
     else:
         every = similar_studies(plan, about, studies, folder)
         if not every:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 
 class TrialOutcome(NamedTuple):
@@ -414,28 +414,26 @@ def _loss_run(data: Any) -> LossRun | None:
     return run if valid else None
 
 
-_READ: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("message", "error", "stage_reached", "environment", "unwatched"), _text
-    ),
-    "extrapolated": _text,
-    "rehearsal": _flag,
-    "synthetic_data": _known_flag,
-    **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),
-    **dict.fromkeys(("recompiles", "micro_batches", "float8_linears"), _count),
-    "float8_matmuls": _known_count,
-    **dict.fromkeys(("import_s", "capacity_gib", "sm_mhz"), _positive),
-    **dict.fromkeys(("temperature_c", "power_w", "tokens_per_joule"), _positive),
-    **dict.fromkeys(("all_step_ms", "median_step_ms_95"), _series),
-    **dict.fromkeys(("losses", "grad_norms", "communication_ends_ms"), _series),
-    "communication_ms": _positive,
-    "extrapolation_error": _error,
-    "versions": _texts,
-    "others": _others,
-    "discarded": _discarded,
-    "loss_run": _loss_run,
+_READERS: dict[Any, Callable[[Any], Any]] = {
+    str: _text,
+    bool: _flag,
+    bool | None: _known_flag,
+    int: _count,
+    int | None: _known_count,
+    float: _positive,
+    float | None: _error,
+    tuple[float, ...]: _series,
+    Mapping[str, str]: _texts,
+    tuple[OtherProcess, ...]: _others,
+    tuple[Discarded, ...]: _discarded,
+    LossRun | None: _loss_run,
 }
-"""How each named field is read."""
+"""How an optional field is read, by its type."""
+_READ = {
+    name: _READERS[kind]
+    for name, kind in get_type_hints(Record).items()
+    if name not in (*CONTRACT, "extra")
+}
 
 
 def parse_all(lines: Iterable[str]) -> Iterator[Record]:

@@ -3,8 +3,8 @@
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.search import CannotSearch
 from fp8tune.search.budget import (
-    BadDuration,
     is_cut_off,
     never_begins,
     parse_duration,
@@ -103,13 +103,13 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "2", "h", "-1h", "30m2h", "1e3s", "2 hours", "∞"])
 def test_no_duration(text):
-    with pytest.raises(BadDuration, match="is no duration; write 90s"):
+    with pytest.raises(CannotSearch, match="is no duration; write 90s"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["0s", "0h", "31h1000h", "800h", "9" * 99 + "h"])
 def test_too_little_and_too_much(text):
-    with pytest.raises(BadDuration, match=r"duration|at most 30 days"):
+    with pytest.raises(CannotSearch, match=r"duration|at most 30 days"):
         parse_duration(text)
 
 

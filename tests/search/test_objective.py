@@ -5,6 +5,7 @@ import re
 import pytest
 
 from fp8tune.runners.driver import current
+from fp8tune.search import CannotSearch
 from fp8tune.search.machine import check_watts
 from fp8tune.search.objective import (
     ENERGY,
@@ -14,7 +15,6 @@ from fp8tune.search.objective import (
     tokens_per_joule,
 )
 from fp8tune.search.outcome import decide
-from fp8tune.search.plan import CannotPlan
 from fp8tune.search.session import this_machine
 from tests.runners.fake_nvml import install
 from tests.search.tries import (
@@ -59,7 +59,7 @@ def test_the_objective_decides_and_speeds_stay_speeds(objective, chosen, speed):
 def test_unknown_watts_are_no_measurement(value):
     (trial,) = by_objective(trials(("search", efficient(BEST, 150, value))), ENERGY)
     assert not trial.record.ok
-    with pytest.raises(CannotPlan, match=r"1 trial of the records .* leave these out"):
+    with pytest.raises(CannotSearch, match=r"1 trial of the records .* these out"):
         check_records(ENERGY, [efficient(BEST, 150, value)])
 
 
@@ -79,7 +79,7 @@ def test_energy_that_contradicts_itself_is_refused(each, power, said):
     assert bool(tokens_per_joule(record)) == (not said)
     check_records(SPEED, [record])
     if said:
-        with pytest.raises(CannotPlan, match=re.escape(said)):
+        with pytest.raises(CannotSearch, match=re.escape(said)):
             check_records(ENERGY, [record])
     else:
         check_records(ENERGY, [record])
@@ -103,7 +103,7 @@ def test_a_rehearsal_knows_no_watts(objective):
     if objective == SPEED:
         check_watts(objective, this_machine("cpu", watts=True))
     else:
-        with pytest.raises(CannotPlan, match="no watts"):
+        with pytest.raises(CannotSearch, match="no watts"):
             check_watts(objective, this_machine("cpu", watts=True))
 
 
@@ -113,5 +113,5 @@ def test_a_gpu_without_watts(tmp_path, monkeypatch):
     tell(counter_watts=None)
     current().look()  # the one that was on its way
     check_watts(SPEED, this_machine("cuda"))
-    with pytest.raises(CannotPlan, match="does not tell this GPU's watts"):
+    with pytest.raises(CannotSearch, match="does not tell this GPU's watts"):
         check_watts(ENERGY, this_machine("cuda", watts=True))

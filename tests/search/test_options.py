@@ -3,7 +3,8 @@
 import pytest
 
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.options import CannotSearch, find_config
+from fp8tune.search import CannotSearch
+from fp8tune.search.options import find_config
 
 CONFIG = "[train]\nbatch_size = 1\n[scheduler]\nwarmup_steps = 10\n"
 FRAGMENT = "dim = 64\nn_layers = 2\nn_heads = 4\n"
