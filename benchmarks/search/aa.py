@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,6 +193,11 @@ class Drifting(Replay):
         )
 
 
+def every(space: Space) -> Iterator[Point]:
+    """Yield every setting of a space whose settings all exist."""
+    return product(*(range(len(knob.values)) for knob in space.knobs))
+
+
 def run(case: Case, seed: int) -> Outcome:
     """One search where nothing is faster, or some settings are."""
     space = Space((*SPACES[case.space], PRECISION))
@@ -212,7 +218,7 @@ def run(case: Case, seed: int) -> Outcome:
 
 
 def _in(space: Space, precision: str) -> list[Point]:
-    points = sorted(space.every())
+    points = sorted(every(space))
     return [p for p in points if space.value(p, "precision") == precision]
 
 
@@ -232,7 +238,7 @@ def _records(
     space: Space, faster: frozenset[Point], case: Case, draw: random.Random
 ) -> Iterator[Record]:
     """Trials of every setting, each with a run's own luck."""
-    for point in sorted(space.every()):
+    for point in sorted(every(space)):
         truth = 1e4 * (1 + case.gain * (point in faster))
         truth *= IN_BF16 if space.value(point, "precision") == "bf16" else 1.0
         for _ in range(RUNS):

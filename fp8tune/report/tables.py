@@ -19,7 +19,6 @@ from fp8tune.report.text import (
     setting_label,
 )
 from fp8tune.search.budget import show_duration
-from fp8tune.search.objective import tokens_per_joule
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.statistics import speed
 from fp8tune.trials.record import Record
@@ -56,7 +55,7 @@ def trial_table(report: Report) -> TrialTable:
 def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
     record, space = trial.record, report.plan.space
     timed = record.ok and trial.stage != "stability"
-    joules = tokens_per_joule(record)
+    joules = record.tokens_per_joule
     matmuls = record.float8_matmuls
     return (
         str(trial.number),

@@ -337,13 +337,12 @@ class History:
         every = (own.confirmed for own in self.settings.values())
         return min(apart, spread(every, before))
 
-    def ratios(self, one: Point, other: Point, first: int = 0) -> list[float]:
+    def ratios(self, one: Point, other: Point) -> list[float]:
         """Return how much faster one setting ran, each time that both were confirmed.
 
-        Each run is compared with one near to it, the nearest first; trials before the
-        position ``first`` do not count.
+        Each run is compared with one near to it, the nearest first.
         """
-        return _ratios(self.every_pair(one, other, first))
+        return _ratios(self.every_pair(one, other))
 
     def pairs(
         self, one: Point | None, other: Point | None
@@ -362,7 +361,10 @@ class History:
     def every_pair(
         self, one: Point | None, other: Point | None, first: int = 0
     ) -> list[tuple[Trial, Trial]]:
-        """Return the neighbouring runs of two settings, outliers included."""
+        """Return the neighbouring runs of two settings, outliers included.
+
+        Trials before the position ``first`` do not count.
+        """
         if one == other:
             return []
         mine, theirs = (

@@ -17,7 +17,6 @@ from fp8tune.search.objective import (
     UNITS,
     count_without_value,
     show_value,
-    tokens_per_joule,
 )
 from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
 from fp8tune.search.plan import Plan
@@ -106,7 +105,7 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
         left = show_duration(max(0.0, event.left))
         return f"{what} ({event.proposal.reason}; {left} left)"
     record = event.trial.record
-    joules = tokens_per_joule(record) if objective == ENERGY else 0.0
+    joules = record.tokens_per_joule if objective == ENERGY else 0.0
     more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
     if count_without_value(objective, [record]):
         more = ", does not count: watts unknown"

@@ -177,10 +177,19 @@ def _search(
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     output = unwritten = ""
     try:
-        output = write_tuned(options, plan, outcome, study.name, out)
+        output = write_tuned(
+            options.tuned_path,
+            plan,
+            outcome,
+            study.name,
+            is_replay=prepared.machine is None,
+            diff_to=out if options.diff else None,
+        )
     except CannotSearch as error:  # the outcome is printed anyway
         unwritten = str(error)
-    _print_outcome(options, prepared, outcome, output, stopped=stopped)
+    _print_outcome(
+        prepared, outcome, output, stopped=stopped, prints_json=options.as_json
+    )
     with suppress(BadStudy):  # that is for the report alone
         study.note(output=output, ending=outcome.ending._asdict())
     report(study.folder, out, options.storage)
@@ -379,20 +388,20 @@ def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
 
 
 def _print_outcome(
-    options: SearchOptions,
     prepared: Prepared,
     outcome: Outcome,
     output: str,
     *,
     stopped: bool,
+    prints_json: bool,
 ) -> None:
     """Print the outcome for people, and with ``--output-format json`` for programs."""
-    plan, out = prepared.plan, sys.stderr if options.as_json else sys.stdout
+    plan, out = prepared.plan, sys.stderr if prints_json else sys.stdout
     for line in closing(outcome, plan, output):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
-    if options.as_json:
+    if prints_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
         data["starts_from"] = prepared.start.study or None
         data["replay"] = prepared.machine is None

@@ -113,33 +113,39 @@ def tuned_bytes(
 
 
 def write_tuned(
-    options: SearchOptions, plan: Plan, outcome: Outcome, study: str, out: TextIO
+    path: str,
+    plan: Plan,
+    outcome: Outcome,
+    study: str,
+    *,
+    is_replay: bool,
+    diff_to: TextIO | None,
 ) -> str:
-    """Write the tuned config, or show it with ``--diff``; return the path written.
+    """Write the tuned config to a path; return the path that was written.
 
-    ``""`` if none was. Raises ``CannotSearch`` and ``CannotWrite``.
+    ``""`` if none was. With ``diff_to`` the diff is shown there, and nothing written.
+    Raises ``CannotSearch``.
     """
-    config, path = plan.config, options.tuned_path
-    is_replay = options.runner == "replay"
+    config = plan.config
     after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
     if not after:
-        if not (options.diff or is_same(path, config.path)) and os.path.isfile(path):
+        if not (diff_to or is_same(path, config.path)) and os.path.isfile(path):
             left = f"{path} was there before and is not the answer of this run"
             _note(f"{left}, which writes none")
         return ""
-    own = is_same(path, config.path) and not options.diff
+    own = is_same(path, config.path) and not diff_to
     edited = own and _was_edited(config)
     if edited:
         path = tuned(path)
-    if not options.diff:
+    if not diff_to:
         _put(path, after, config.path)
     if edited:
         left = f"{config.path} was changed during the search and is left alone"
         _note(f"{left}: see {path}")
     for line in _notes(path, config, after, choices(plan, outcome)):
         _note(line)
-    if options.diff:
-        out.write(unified_diff(config.path, config.data, after))
+    if diff_to:
+        diff_to.write(unified_diff(config.path, config.data, after))
         return ""
     return path
 

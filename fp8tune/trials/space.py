@@ -126,11 +126,6 @@ class Space:
         """Whether the point can be tried."""
         return not self.only or point in self.only
 
-    def every(self) -> Iterable[Point]:
-        """Every point that can be tried, of frozen knobs as well."""
-        ranges = (range(len(knob.values)) for knob in self.knobs)
-        return sorted(self.only) or itertools.product(*ranges)
-
     def points(self, baseline: Point) -> Iterator[Point]:
         """Yield the points that can be tried, with the baseline's frozen knobs."""
         if self.only:

@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.trials.space import Knob, Space
-from tests.search.tries import BATCH, BF16, GIVEN, KNOBS, PRECISION, SPACE
+from tests.search.tries import BATCH, BF16, GIVEN, KNOBS, PRECISION, SPACE, every
 
 ODD = Space([Knob("x", (1, True, 1.0, "1", "true"), "micro_batch")])
 
@@ -29,13 +29,13 @@ def test_points_keep_what_is_frozen():
     assert len(points) == 4 * 2 * 2
     assert all(SPACE.allows(point, GIVEN) and point[3] == 1 for point in points)
     assert not SPACE.allows(BF16, GIVEN)
-    assert len(list(SPACE.every())) == 32
+    assert len(list(every(SPACE))) == 32
 
 
 def test_only_what_exists_is_offered():
     space = Space(KNOBS, [GIVEN, BF16, (0, 0, 0, 1)])
     assert list(space.points(GIVEN)) == [(0, 0, 0, 1), GIVEN]
-    assert list(space.every()) == [(0, 0, 0, 1), BF16, GIVEN]
+    assert list(every(space)) == [(0, 0, 0, 1), BF16, GIVEN]
     assert space.has(GIVEN)
     assert not space.has((3, 1, 1, 1))
     assert SPACE.has((3, 1, 1, 1))
@@ -79,12 +79,12 @@ def test_without_a_batch():
 
 def test_a_value_that_is_not_set_is_left_out():
     space = Space([Knob("a", (1, None)), Knob("b", (2, 3))])
-    assert [space.values(point) for point in space.every()] == [
+    assert [space.values(point) for point in every(space)] == [
         {"a": 1, "b": 2},
         {"a": 1, "b": 3},
         {"b": 2},
         {"b": 3},
     ]
-    assert all(space.point(space.values(point)) == point for point in space.every())
+    assert all(space.point(space.values(point)) == point for point in every(space))
     with pytest.raises(KeyError, match="b"):
         space.point({"a": 1})
