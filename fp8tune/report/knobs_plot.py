@@ -26,10 +26,9 @@ from fp8tune.report.text import (
     clean,
     median,
     number,
-    percent,
     value_label,
 )
-from fp8tune.search.wording import change
+from fp8tune.search.wording import change, percent
 from fp8tune.trials.space import Knob, Point, shown
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"

@@ -15,12 +15,12 @@ from fp8tune.report.text import (
     gib,
     interval,
     number,
-    percent,
     setting_label,
 )
 from fp8tune.search.budget import show_duration
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.statistics import speed
+from fp8tune.search.wording import percent
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 

@@ -41,11 +41,6 @@ def interval(measured: Estimate | None) -> str:
     return f"{number(value)} ({number(low)} to {number(high)})"
 
 
-def percent(ratio: float) -> str:
-    """Return a ratio as a change: ``+12.3 %``."""
-    return f"{100 * (ratio - 1):+,.1f} %"
-
-
 def gib(value: float) -> str:
     """Return a memory size [GiB], or a dash if it is unknown."""
     return "-" if not value else f"{value:.2f}" if value < 10 else f"{value:.1f}"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.job import Unknown
 from fp8tune.lint.wording import counted
 from fp8tune.search.outcome import Outcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
@@ -158,7 +157,7 @@ def _accumulation(
     if batch is None or not key or key in after:
         return
     old, new = before.get(batch.key), after.get(batch.key)
-    steps = _steps(plan)
+    steps = plan.config.job.find("grad_accum")
     if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
         return
     kept = max(1, round(old * steps / new))
@@ -167,13 +166,6 @@ def _accumulation(
     reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
     if kept != steps or not exact:
         yield Choice(key, kept, reason)
-
-
-def _steps(plan: Plan) -> Any:
-    try:
-        return plan.config.job["grad_accum"]
-    except Unknown:
-        return None
 
 
 class ChangedKey(NamedTuple):

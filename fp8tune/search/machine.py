@@ -137,10 +137,7 @@ def _version(package: str) -> str:
 
 def _data_digest(job: Job) -> str:
     """Return a digest of the data files' names, sizes and times; ``""`` without any."""
-    try:
-        names = job["data_files"]
-    except Unknown:
-        return ""
+    names = job.find("data_files") or ()
     digest = hashlib.sha256()
     for name in names:
         status = os.stat(name)
@@ -163,10 +160,7 @@ def other_gpu_note(job: Job, machine: TrialMachine) -> str:
 
     Their speeds are not kept for estimates (``calibrate.measured``).
     """
-    try:
-        named = job["gpu"]
-    except Unknown:
-        return ""
-    if not machine.gpu or not is_another(machine.gpu, named):
+    named = job.find("gpu")
+    if not named or not machine.gpu or not is_another(machine.gpu, named):
         return ""
     return f"memory is that of {named}, speeds are of this {machine.gpu}"

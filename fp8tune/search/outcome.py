@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.job import Unknown
 from fp8tune.search.budget import budget_for_longer_trial
 from fp8tune.search.choice import (
     PAIRS,
@@ -603,10 +602,7 @@ def is_untied(outcome: Outcome, plan: Plan) -> bool:
     if knob is None or not (outcome.learns or outcome.rejected):
         return False
     job = plan.config.job.with_values({knob.key: "fp8"})
-    try:
-        return bool(job["tied_embeddings"] and not job["params.tied"])
-    except Unknown:
-        return False
+    return bool(job.find("tied_embeddings")) and job.find("params.tied") is False
 
 
 def _failures(

@@ -103,9 +103,8 @@ def read_config(
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
     """Return a target of as many GPUs as the parallel degrees multiply to."""
-    try:
-        declared: int = job["declared_gpus"]
-    except Unknown:
+    declared = job.find("declared_gpus")
+    if declared is None:
         return target._replace(world_size=otherwise)
     origin = "the parallel degrees"
     return target._replace(world_size=declared, world_size_origin=origin)
@@ -168,9 +167,7 @@ def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
     """Whether the trainer and both GPUs have FP8; an unknown GPU may try."""
-    known = []
-    with suppress(Unknown):
-        known.append(config.job["gpu.fp8_matmul"])
+    known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
     return "fp8" in _allowed(config, "precision") and False not in known

@@ -10,7 +10,6 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
-from fp8tune.job import Job, Unknown
 from fp8tune.search import CannotSearch
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
@@ -28,7 +27,7 @@ from fp8tune.search.plan import (
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.record import BadRecord, Record, parse_all
+from fp8tune.trials.record import BadRecord, Record, is_number, is_scalar, parse_all
 from fp8tune.trials.space import Knob, Space
 from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
@@ -140,7 +139,8 @@ def plan_for_records(
     if not keys:
         raise CannotSearch("the records name no knob")
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
-    own = {key: _own_value(config.job, key) for key in keys}
+    own = {key: config.job.find(key) for key in keys}
+    own = {key: value if is_scalar(value) else None for key, value in own.items()}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, own[key]) for key in keys})
         for record in records
@@ -165,15 +165,6 @@ def plan_for_records(
     ]
     every_note = (*refused, *other_steps, *notes)
     return Plan(config, Space(knobs, points), baseline, every_note), whole
-
-
-def _own_value(job: Job, key: str) -> Any:
-    """Return the config's value of a key; ``None`` if it has none."""
-    try:
-        value = job[key]
-    except Unknown:
-        return None
-    return value if isinstance(value, (str, bool, int, float)) else None
 
 
 def recorded_knob(
@@ -207,19 +198,15 @@ def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
     """
     typed = dict.fromkeys((type(value), value) for value in recorded)
     values = [value for _, value in typed]
-    return tuple(sorted(values)) if all(map(_is_number, values)) else tuple(values)
+    return tuple(sorted(values)) if all(map(is_number, values)) else tuple(values)
 
 
 def _place(values: Sequence[Any], own: Any) -> int | None:
     """Return the place of a value: of one of its type, else of an equal number."""
     same = [i for i, v in enumerate(values) if type(v) is type(own) and v == own]
-    if not same and _is_number(own):
-        same = [i for i, v in enumerate(values) if _is_number(v) and v == own]
+    if not same and is_number(own):
+        same = [i for i, v in enumerate(values) if is_number(v) and v == own]
     return same[0] if same else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _same_steps(

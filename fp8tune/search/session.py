@@ -74,7 +74,7 @@ from fp8tune.search.stability.loss_runs import (
     conditions_for_replay,
     conditions_for_trials,
 )
-from fp8tune.search.storage import BadStudy
+from fp8tune.search.storage import BadStudy, without_password
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
 from fp8tune.search.tuned_config import check_outputs, export_trials, write_tuned
@@ -251,6 +251,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     about = environment(config.job, machine, synthetic_data=bool(synthetic))
     study, start, strategy = _open_study(options, plan, about, held)
     study.take_up()
+    shown = options._replace(storage=without_password(options.storage))
+    study.describe({"options": shown.kept})  # for the commands in its report
     for left in Path(study.folder).glob(f"{SCRATCH}*"):  # by a killed search's trials
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
     setup = Setup(
@@ -340,7 +342,7 @@ def _open_study(
     )
     start = choose_start(plan, about, folder, options.studies, options.start_from, url)
     study = open_study(folder, plan.space, held, url)
-    study.describe({**about, "start": start.data(), "options": options.kept})
+    study.describe({**about, "start": start.data()})
     strategy = build_strategy(plan, study, start, options.objective, options.sampler)
     return study, start, strategy
 

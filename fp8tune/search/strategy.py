@@ -21,8 +21,8 @@ from fp8tune.search.sampler import (
 )
 from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
-from fp8tune.trials.record import LossRun
-from fp8tune.trials.space import Point, Space, is_count
+from fp8tune.trials.record import LossRun, positive
+from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
 LITTLE = 0.01
@@ -150,7 +150,7 @@ def _roles(space: Space) -> dict[str, str | None]:
     """Return the keys by which the sampler knows batch, AC and compile."""
     knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
     keys = {name: knob.key if knob else None for name, knob in knobs.items()}
-    counts = knobs["micro_batch"] and all(map(is_count, knobs["micro_batch"].values))
+    counts = knobs["micro_batch"] and all(map(positive, knobs["micro_batch"].values))
     return {
         "batch": keys["micro_batch"] if counts else None,
         "ac": keys["ac"],

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
-from fp8tune.job import Job, Unknown
+from fp8tune.job import Job
 from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import measured, stored
 from fp8tune.search.objective import SPEED, by_objective
@@ -26,8 +26,8 @@ from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import SavedStudy, described, load_study
-from fp8tune.trials.record import Record
-from fp8tune.trials.space import Space, is_count
+from fp8tune.trials.record import Record, positive
+from fp8tune.trials.space import Space
 from fp8tune.trials.trial import last_process, timed, trials_that_count
 
 NONE = "none"
@@ -229,7 +229,7 @@ def earlier_trials(
     batch = space.knob("micro_batch")
     for record in records:
         params = {knob.key: record.knobs.get(knob.key) for knob in space.knobs}
-        if batch is not None and is_count(size := params[batch.key]):
+        if batch is not None and positive(size := params[batch.key]):
             params[batch.key] = size * scale
         card = record.capacity_gib or card_gib
         yield EarlierTrial(
@@ -330,12 +330,12 @@ def _compare_jobs(plan: Plan, other: Job) -> tuple[str, float, str]:
     own, knobs = plan.config.job, plan.space.knobs
     fixed = (k.role for k in knobs if k.role and not k.traits.may_differ)
     for name in dict.fromkeys((*fixed, *SAME)):
-        here, there = _value(own, name), _value(other, name)
+        here, there = own.find(name), other.find(name)
         if here != there:
             return "", math.inf, f"`{name}` is {there} there and {here} here"
     differs, distance = [], 0.0
     for name, word in SHAPE.items():
-        here, there = _value(own, name), _value(other, name)
+        here, there = own.find(name), other.find(name)
         if here == there:
             continue
         difference = f"{word} {here} instead of {there}"
@@ -345,13 +345,6 @@ def _compare_jobs(plan: Plan, other: Job) -> tuple[str, float, str]:
         differs.append(difference)
         distance += math.log(ratio)
     return ", ".join(differs) or "the same model", distance, ""
-
-
-def _value(job: Job, name: str) -> Any:
-    try:
-        return job[name]
-    except Unknown:
-        return None
 
 
 def _ratio(one: Any, other: Any) -> float:

@@ -73,7 +73,7 @@ def unit(objective: str) -> str:
 
 def percent(ratio: float) -> str:
     """Return a ratio as a change: ``+4.1 %``."""
-    return f"{100 * (ratio - 1):+.1f} %"
+    return f"{100 * (ratio - 1):+,.1f} %"
 
 
 def change(gain: Estimate, what: str = "") -> str:

@@ -253,10 +253,10 @@ _NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")
 
 def positive(value: Any) -> TypeGuard[float]:
     """Return whether a value is a number above 0."""
-    return _plain(value) and 0 < value < MAX_NUMBER
+    return is_number(value) and 0 < value < MAX_NUMBER
 
 
-def _plain(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a finite number that is not a bool."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and abs(value) < MAX_NUMBER
@@ -308,7 +308,7 @@ def from_data(fields: Mapping[str, Any]) -> Record:
     """Return the record in a JSON object; raises ``BadRecord``."""
     data = dict(fields)
     knobs, outcome = data.pop("knobs", None), data.pop("outcome", None)
-    if not isinstance(knobs, dict) or not all(map(_is_scalar, knobs.values())):
+    if not isinstance(knobs, dict) or not all(map(is_scalar, knobs.values())):
         raise BadRecord("`knobs` maps config keys to plain values")
     if outcome not in OUTCOMES:
         raise BadRecord(f"`outcome` is one of {', '.join(OUTCOMES)}")
@@ -329,14 +329,14 @@ def from_data(fields: Mapping[str, Any]) -> Record:
     return Record(knobs, outcome, step_ms=step_ms, **named, extra=data)
 
 
-def _is_scalar(value: Any) -> bool:
+def is_scalar(value: Any) -> bool:
     """Whether a TOML file could hold it as a plain value."""
     small = not isinstance(value, int) or _fits(value)
     return small and isinstance(value, (str, bool, int, float))
 
 
 def _number(name: str, value: Any) -> float:
-    if not _plain(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise BadRecord(f"`{name}` is a number of at least 0")
     return float(value)
 
@@ -366,7 +366,7 @@ def _positive(value: Any) -> float:
 
 
 def _error(value: Any) -> float | None:
-    return float(value) if _plain(value) else None
+    return float(value) if is_number(value) else None
 
 
 def _texts(value: Any) -> dict[str, str]:
@@ -378,7 +378,7 @@ def _series(value: Any) -> tuple[float, ...]:
     """Return the numbers before the first value that is not one."""
     numbers: list[float] = []
     for each in value if isinstance(value, (list, tuple)) else ():
-        if not _plain(each):
+        if not is_number(each):
             break
         numbers.append(float(each))
     return tuple(numbers)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
+
+from fp8tune.trials.record import positive
 
 Point = tuple[int, ...]
 """One setting of all knobs: which of its values each has, in the space's order.
@@ -185,13 +187,7 @@ class Space:
     def batch(self, point: Point) -> float:
         """The micro-batch of a point; 0 where that is no knob, or no number above 0."""
         value = self.value(point, "micro_batch")
-        return float(value) if is_count(value) else 0.0
-
-
-def is_count(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number above 0."""
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and value > 0
+        return float(value) if positive(value) else 0.0
 
 
 def shown(value: Any) -> str:
