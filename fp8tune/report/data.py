@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fp8tune.lint.wording import counted
-from fp8tune.report.text import (
-    capital,
-    clean,
-    gib,
-    setting_label,
-)
+from fp8tune.report.text import capital, clean, gib, setting_label
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (

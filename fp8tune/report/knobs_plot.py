@@ -22,12 +22,7 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import (
-    clean,
-    median,
-    number,
-    value_label,
-)
+from fp8tune.report.text import clean, median, number, value_label
 from fp8tune.search.wording import change, percent
 from fp8tune.trials.space import Knob, Point, shown
 

@@ -10,13 +10,7 @@ from typing import NamedTuple
 from fp8tune import __version__
 from fp8tune.lint.wording import counted
 from fp8tune.report.data import CUT_OFF, Report
-from fp8tune.report.text import (
-    clean,
-    gib,
-    interval,
-    number,
-    setting_label,
-)
+from fp8tune.report.text import clean, gib, interval, number, setting_label
 from fp8tune.search.budget import show_duration
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.statistics import speed

@@ -10,14 +10,7 @@ from fp8tune.lint.wording import counted
 from fp8tune.search.outcome import Outcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
-from fp8tune.search.wording import (
-    FAILURES,
-    change,
-    listed,
-    messages,
-    percent,
-    unit,
-)
+from fp8tune.search.wording import FAILURES, change, listed, messages, percent, unit
 from fp8tune.search.writeback import MARK, Choice
 from fp8tune.toml.document import comments, parse
 from fp8tune.trials.space import shown

@@ -22,13 +22,7 @@ from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_unti
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.study import Study
-from fp8tune.search.wording import (
-    FAILURES,
-    UNTIED,
-    describe,
-    mark,
-    message,
-)
+from fp8tune.search.wording import FAILURES, UNTIED, describe, mark, message
 from fp8tune.trials.record import process_names
 from fp8tune.trials.trial import Trial
 

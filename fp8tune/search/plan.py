@@ -22,7 +22,7 @@ from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
-from fp8tune.trials.space import ROLES, Knob, Point, Space
+from fp8tune.trials.space import ROLES, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
 
@@ -143,7 +143,7 @@ def plan_for_trials(
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, gpu):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
-    frozen = [role for role in sorted(values) if device in ROLES[role].frozen_on]
+    frozen = [role for role in sorted(values) if device in traits_of(role).frozen_on]
     check_allowed(known, allow, [*frozen, "warmup"])
     knobs = [
         Knob(

@@ -60,6 +60,11 @@ ROLES: Mapping[str, Role] = {
 """The roles whose knobs are known to be harmless in some way."""
 
 
+def traits_of(role: str) -> Role:
+    """Return what the search may take for granted of the knobs of a role."""
+    return ROLES.get(role, Role())
+
+
 class Knob(NamedTuple):
     """A config key and the values to try, in their natural order.
 
@@ -77,7 +82,7 @@ class Knob(NamedTuple):
     @property
     def traits(self) -> Role:
         """What the search may take for granted of it."""
-        return ROLES.get(self.role, Role())
+        return traits_of(self.role)
 
     def place(self, value: Any) -> int:
         """Which value this is, of the same type; ``ValueError`` for none of them."""
