@@ -151,7 +151,7 @@ def budget_for_longer_trial(history: History, point: Point) -> float:
 
 def typical_cost(history: History, point: Point) -> float:
     """Return what a trial of a setting is likely to take [s]; 0 if unknown."""
-    own = [t.record.cost_s for t in history.runs(point) if t.record.ok]
+    own = [record.cost_s for record in history.runs(point).succeeded]
     every = [t.record.cost_s for t in history.timed if t.record.ok]
     return max(own or _costs(history, point) or every or [0.0])
 
@@ -169,7 +169,7 @@ def _costs(history: History, point: Point) -> list[float]:
 
 def _counted_matmuls(history: History, point: Point) -> int:
     """Return the FP8 matmuls that a setting's last trial counted; 0 if none did."""
-    own = (t.record for t in reversed(history.runs(point)) if t.record.ok)
+    own = reversed(history.runs(point).succeeded)
     return next(filter(None, (record.float8_matmuls for record in own)), 0)
 
 

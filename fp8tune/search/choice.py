@@ -76,21 +76,11 @@ def overlooked(history: History, points: Sequence[Point]) -> Point | None:
     are confirmed in any case.
     """
     found = history.before_confirmation
-    ran = {
-        point: own[0]
-        for point in found.eligible
-        if point != found.baseline
-        and len(
-            own := [
-                t.record.tokens_per_second for t in found.runs(point) if t.record.ok
-            ]
-        )
-        == 1
-    }
-    best, mine = (
-        max(ran, key=lambda p: ran[p], default=None),
-        found.speed(found.baseline),
-    )
+    others = [point for point in found.eligible if point != found.baseline]
+    runs = {point: found.runs(point).succeeded for point in others}
+    ran = {p: own[0].tokens_per_second for p, own in runs.items() if len(own) == 1}
+    best = max(ran, key=lambda p: ran[p], default=None)
+    mine = found.speed(found.baseline)
     if best is None or mine is None or best in points:
         return None
     return best if ran[best] >= BAD * mine.value else None

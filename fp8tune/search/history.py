@@ -44,9 +44,14 @@ class Runs(tuple[Trial, ...]):
     __slots__ = ()
 
     @property
+    def succeeded(self) -> list[Record]:
+        """The records of those that ran."""
+        return [trial.record for trial in self if trial.record.ok]
+
+    @property
     def ran(self) -> bool:
         """Whether one of them succeeded."""
-        return any(trial.record.ok for trial in self)
+        return bool(self.succeeded)
 
     @property
     def failed(self) -> bool:
@@ -160,7 +165,7 @@ class History:
 
     def last(self, point: Point | None) -> Record | None:
         """Return the record of the last trial of a setting that succeeded."""
-        measured = [trial.record for trial in self.runs(point) if trial.record.ok]
+        measured = self.runs(point).succeeded
         return measured[-1] if measured else None
 
     @cached_property
@@ -270,11 +275,8 @@ class History:
 
     def communication_error(self, one: Point | None, other: Point | None) -> float:
         """Return what predicted communication leaves open of a gap (log)."""
-        mine, theirs = (
-            next((t.record for t in self.runs(point) if t.record.ok), None)
-            for point in (one, other)
-        )
-        return communication_error(mine, theirs) if mine and theirs else 0.0
+        mine, theirs = self.runs(one).succeeded, self.runs(other).succeeded
+        return communication_error(mine[0], theirs[0]) if mine and theirs else 0.0
 
     def measured_gap(self, one: Point | None, other: Point | None) -> Speed | None:
         """Return how much faster one setting ran than another, by neighbouring runs.

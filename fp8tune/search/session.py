@@ -336,11 +336,9 @@ def _open_study(
         about["sampler"] = options.sampler
     if options.start_from:
         about["start_from"] = options.start_from
-    folder, url = (
-        os.path.join(options.studies, study_name(plan, about)),
-        options.storage,
-    )
-    start = choose_start(plan, about, folder, options.studies, options.start_from, url)
+    studies, url = options.studies, options.storage
+    folder = os.path.join(studies, study_name(plan, about))
+    start = choose_start(plan, about, folder, studies, options.start_from, url)
     study = open_study(folder, plan.space, held, url)
     study.describe({**about, "start": start.data()})
     strategy = build_strategy(plan, study, start, options.objective, options.sampler)

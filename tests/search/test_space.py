@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.trials.space import Knob, Space
+from fp8tune.trials.space import Knob, Role, Space
 from tests.search.tries import BATCH, BF16, GIVEN, KNOBS, PRECISION, SPACE, every
 
 ODD = Space([Knob("x", (1, True, 1.0, "1", "true"), "micro_batch")])
@@ -88,3 +88,9 @@ def test_a_value_that_is_not_set_is_left_out():
     assert all(space.point(space.values(point)) == point for point in every(space))
     with pytest.raises(KeyError, match="b"):
         space.point({"a": 1})
+
+
+def test_nothing_is_taken_for_granted_of_a_knob_with_an_unknown_role():
+    assert Knob("model.sdpa_backend", ("auto",), "sdpa_backend").traits == Role()
+    assert Role().frozen_on == ("cuda", "cpu")
+    assert not any((Role().learns_alike, Role().always_accepted, Role().may_differ))

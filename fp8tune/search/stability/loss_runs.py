@@ -207,11 +207,7 @@ def pair_cost(history: History, point: Point) -> RunCost | None:
 
 def run_cost(history: History, point: Point) -> RunCost | None:
     """Return the median cost of a run at one setting, by its timed trials."""
-    records = [
-        trial.record
-        for trial in history.runs(point)
-        if trial.record.ok and trial.record.step_ms
-    ]
+    records = [record for record in history.runs(point).succeeded if record.step_ms]
     if not records:
         return None
     stepping = [sum(r.all_step_ms or r.step_ms) / 1e3 for r in records]
