@@ -171,12 +171,15 @@ def _runner_up(history: History, chosen: Point | None) -> Point | None:
 def _searched_all(history: History) -> bool:
     """Tell whether no promising setting is left, nor one whose trial was given up.
 
-    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial.
+    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial. A
+    setting that failed once, for a reason that may pass, needs another one.
     """
-    space, limits = history.space, dict[Point, float]()
+    space, tried, limits = history.space, set[Point](), dict[Point, float]()
     for point, own in history.settings.items():
         if all(trial.was_given_up for trial in own):
             return False
+        if len(own) > 1 or not own[0].record.meaning.may_pass:
+            tried.add(point)
         batch, cell = space.batch(point), space.cell(point)
         ran_out = any(trial.record.outcome == "oom" for trial in own)
         if batch and (ran_out or own.memory_shortage):
@@ -184,8 +187,7 @@ def _searched_all(history: History) -> bool:
     if any(trial.searched_all is True for trial in history.trials):
         return True
     return all(
-        point in history.settings
-        or space.batch(point) >= limits.get(space.cell(point), math.inf)
+        point in tried or space.batch(point) >= limits.get(space.cell(point), math.inf)
         for point in space.points(history.baseline)
         if point != history.baseline
     )

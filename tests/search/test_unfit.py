@@ -179,6 +179,7 @@ FEW = Space(
         ({(1, 0): "oom", (1, 1): "oom"}, {}, False),
         ({(1, 0): "oom", (1, 1): "oom", (0, 1): "ok"}, {}, True),
         ({(1, 0): "oom", (1, 1): "oom", (0, 1): "hang"}, {"budget_s": 9.0}, False),
+        ({(1, 0): "oom", (1, 1): "oom", (0, 1): "launch"}, {}, False),
         ({(0, 1): "ok"}, {"searched_all": True}, True),
     ],
 )
