@@ -70,9 +70,9 @@ def typed(seconds: float) -> str:
 class Budget:
     """The wall time of a search: how much of it is left, and how much is kept.
 
-    ``seconds`` is all of it. ``reserve`` is kept for comparing what FP8 and bf16 learn,
-    ``free`` of charge is what processes took in which no setting ran; the search sets
-    both after each trial. Time counts on the runner's clock. All in seconds.
+    ``seconds`` is all of it. ``reserve`` is kept for comparing what FP8 and bf16 learn.
+    ``uncharged`` is what earlier processes took in which no setting ran. The search
+    sets both after each trial. Time counts on the runner's clock. All in seconds.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Budget:
     ) -> None:
         self.seconds = seconds
         self.reserve = 0.0
-        self.free = 0.0
+        self.uncharged = 0.0
         self._now = now
         self._begun = now() - spent
 
     @property
     def spent(self) -> float:
         """Seconds that trials took."""
-        return self._now() - self._begun - self.free
+        return self._now() - self._begun - self.uncharged
 
     @property
     def left(self) -> float:

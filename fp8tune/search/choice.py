@@ -171,8 +171,8 @@ def _runner_up(history: History, chosen: Point | None) -> Point | None:
 def _searched_all(history: History) -> bool:
     """Tell whether no promising setting is left, nor one whose trial was given up.
 
-    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial. A
-    setting that failed once, for a reason that may pass, needs another one.
+    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial.
+    A setting that failed once, for a reason that may pass, needs another one.
     """
     space, tried, limits = history.space, set[Point](), dict[Point, float]()
     for point, own in history.settings.items():

@@ -96,7 +96,8 @@ class Search:
         counting = [trial for trial in known if not trial.was_cut_short(budget_s)]
         self._counting = History(self.space, self.baseline, counting)
         self._history = self._counting.by(self.objective)
-        self.budget.free = uncharged_seconds(self.study.trials, self.study.process)
+        uncharged = uncharged_seconds(self.study.trials, self.study.process)
+        self.budget.uncharged = uncharged
         if self.stage:
             self.budget.reserve = self.stage.reserve(self._history, self._chosen())
 
