@@ -224,7 +224,9 @@ def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
     trials, plan = study.trials, study.plan
     process = last_process(trials)
     spent = sum(t.record.cost_s for t in trials) - uncharged_seconds(trials, process)
-    history = History(plan.space, plan.baseline, trials_that_count(trials, process))
+    budget_s = max((t.budget_s for t in trials if t.is_of_budget), default=0.0)
+    counting = trials_that_count(trials, process, budget_s)
+    history = History(plan.space, plan.baseline, counting)
     outcome = decide(history, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials)

@@ -91,10 +91,8 @@ class Search:
 
     def _take_up(self, process: int) -> None:
         """Read the study's trials that count for a process, under this budget."""
-        known = trials_that_count(self.study.trials, process)
-        budget_s = self.budget.seconds
-        counting = [trial for trial in known if not trial.was_cut_short(budget_s)]
-        self._counting = History(self.space, self.baseline, counting)
+        trials = trials_that_count(self.study.trials, process, self.budget.seconds)
+        self._counting = History(self.space, self.baseline, trials)
         self._history = self._counting.by(self.objective)
         uncharged = uncharged_seconds(self.study.trials, self.study.process)
         self.budget.uncharged = uncharged

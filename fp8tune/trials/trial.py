@@ -101,9 +101,16 @@ def timed(trials: Iterable[Trial]) -> list[Trial]:
     return [trial for trial in trials if trial.stage != "stability"]
 
 
-def trials_that_count(trials: Iterable[Trial], process: int) -> list[Trial]:
-    """Return the trials that count for the process of this number."""
-    return [t for t in trials if t.process == process or _is_lasting(t)]
+def trials_that_count(
+    trials: Iterable[Trial], process: int, budget_s: float = 0.0
+) -> list[Trial]:
+    """Return the trials that count for the process of this number, with this budget."""
+    return [
+        trial
+        for trial in trials
+        if (trial.process == process or _is_lasting(trial))
+        and not trial.was_cut_short(budget_s)
+    ]
 
 
 def _is_lasting(trial: Trial) -> bool:

@@ -124,6 +124,15 @@ def test_what_diverges_may_not_be_chosen(tmp_path):
     assert list(next_commands(report)) == again
 
 
+def test_what_a_smaller_budget_cut_off_does_not_count(tmp_path):
+    """As in the search: nothing in the trial spoke against its setting."""
+    cut = {"cut_off": True, "budget_s": 300.0}
+    trials = [WHOLE[0], ("search", ran(BEST, outcome="compile"), cut), *WHOLE[2:]]
+    last = (*trials[-1], {"budget_s": 7200.0})
+    report = report_of(tmp_path / "s", [*trials[:-1], last])
+    assert (report.chosen, report.outcome.broken) == (BEST, {})
+
+
 def test_a_cut_off_trial_did_not_fail(tmp_path):
     lost = ("search", ran(LARGER, outcome="hang"), CUT_OFF)
     report = report_of(tmp_path / "s", [*WHOLE[:4], lost])
