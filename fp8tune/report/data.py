@@ -40,7 +40,7 @@ from fp8tune.trials.trial import (
     Trial,
     last_process,
     timed,
-    trials_that_count,
+    trials_that_counted,
     uncharged_seconds,
 )
 
@@ -105,8 +105,8 @@ class Setting:
 class Report:
     """A study with its answer and its settings.
 
-    ``history`` has all trials, in tokens/s. ``is_running`` says
-    whether the search is at work now; ``None`` if locks cannot tell.
+    ``history`` has the trials that count, in tokens/s. ``is_running`` says whether the
+    search is at work now; ``None`` if locks cannot tell.
     """
 
     study: SavedStudy
@@ -207,8 +207,9 @@ class Report:
 def read_report(study: SavedStudy) -> Report:
     """Return everything about a study that its report shows."""
     objective = str(study.about.get("objective", SPEED))
-    outcome, plan = _outcome_of(study, objective), study.plan
-    history = History(plan.space, plan.baseline, study.trials)
+    plan = study.plan
+    history = History(plan.space, plan.baseline, trials_that_counted(study.trials))
+    outcome = _outcome_of(study, history, objective)
     ended = isinstance(study.about.get("output"), str)
     return Report(
         study=study,
@@ -219,14 +220,11 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
+def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
     """Return the outcome of the trials, with what the search noted at its end."""
     trials, plan = study.trials, study.plan
-    process = last_process(trials)
-    spent = sum(t.record.cost_s for t in trials) - uncharged_seconds(trials, process)
-    budget_s = max((t.budget_s for t in trials if t.is_of_budget), default=0.0)
-    counting = trials_that_count(trials, process, budget_s)
-    history = History(plan.space, plan.baseline, counting)
+    free_s = uncharged_seconds(trials, last_process(trials))
+    spent = sum(t.record.cost_s for t in trials) - free_s
     outcome = decide(history, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials)

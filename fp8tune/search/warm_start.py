@@ -28,7 +28,7 @@ from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import SavedStudy, described, load_study
 from fp8tune.trials.record import Record, positive
 from fp8tune.trials.space import Space
-from fp8tune.trials.trial import last_process, timed, trials_that_count
+from fp8tune.trials.trial import timed, trials_that_counted
 
 NONE = "none"
 """What a user asks for to have no warm start."""
@@ -196,7 +196,7 @@ def trials_of_start(
         return []
     job, other = plan.config.job, similar.study.plan
     every = timed(similar.study.trials)[: start.trials]
-    trials = trials_that_count(every, last_process(every))
+    trials = trials_that_counted(every)
     pairs = zip(trials, by_objective(trials, objective), strict=True)
     # without watts a trial that ran says nothing of the objective, not that it failed
     records = [new.record for old, new in pairs if new.record.ok or not old.record.ok]

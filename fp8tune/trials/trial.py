@@ -140,6 +140,12 @@ def last_process(trials: Iterable[Trial]) -> int:
     return max((trial.process for trial in trials), default=0)
 
 
+def trials_that_counted(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials of a study that the last search with the most time counted."""
+    budget_s = max((t.budget_s for t in trials if t.is_of_budget), default=0.0)
+    return trials_that_count(trials, last_process(trials), budget_s)
+
+
 def without_repaired(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials without failures of settings that a later process could run."""
     last = {  # trials are in the order of their processes

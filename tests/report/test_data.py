@@ -131,6 +131,7 @@ def test_what_a_smaller_budget_cut_off_does_not_count(tmp_path):
     last = (*trials[-1], {"budget_s": 7200.0})
     report = report_of(tmp_path / "s", [*trials[:-1], last])
     assert (report.chosen, report.outcome.broken) == (BEST, {})
+    assert report.with_role("chosen").may_be_chosen
 
 
 def test_a_cut_off_trial_did_not_fail(tmp_path):
