@@ -89,7 +89,7 @@ def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
     if not ahead.feasible.any() or gain < enough:
         return None
     fits = f", fits with a chance of {100 * chance:.0f} %" * (chance < 0.9)
-    params = known.past.space.params(ahead.candidates[best])
+    params = known.space.params(ahead.candidates[best])
     return Proposal(params, f"{PROPOSED}{fits}")
 
 
@@ -100,10 +100,10 @@ def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
     """
     best = ahead.best(~ahead.feasible)
     gain = float(ahead.gain[best])
-    failed = any(run.outcome == "oom" for run in known.past.runs)
+    failed = any(run.outcome == "oom" for run in known.runs)
     if failed or ahead.feasible.all() or gain < WORTH_A_RISK:
         return None
-    params = known.past.space.params(ahead.candidates[best])
+    params = known.space.params(ahead.candidates[best])
     return Proposal(params, f"{PROPOSED}, may not fit")
 
 
@@ -114,8 +114,9 @@ def _has_guide(ahead: Outlook) -> bool:
 
 def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
     """The best feasible setting with a value that no trial has had yet."""
-    space = known.past.space
-    tried = known.past.tried + (known.earlier.points if _has_guide(ahead) else [])
+    space = known.space
+    tried = [run.point for run in known.runs]
+    tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
         if key == space.roles.batch or len(space.values[place]) > MOST_VALUES:
             continue
@@ -134,7 +135,7 @@ def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
     if _has_guide(ahead) or left > few or not ahead.feasible.any():
         return None
     best = ahead.candidates[ahead.best(ahead.feasible)]
-    return Proposal(known.past.space.params(best), "few are left")
+    return Proposal(known.space.params(best), "few are left")
 
 
 class Outlook(NamedTuple):
@@ -162,7 +163,7 @@ class Outlook(NamedTuple):
 
 def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
     """Predict untried candidates; at least one run must have succeeded."""
-    runs, space = known.past.runs, known.past.space
+    runs, space = known.runs, known.space
     logs: dict[Point, list[float]] = defaultdict(list)
     for run in runs:
         if run.ok:
@@ -189,7 +190,7 @@ def _models(
     One learns from this study alone, one from a similar study too. Each is as probable
     as it makes this study's trials, so a misleading study soon stops counting.
     """
-    space, has_estimate = known.past.space, known.has_estimate
+    space, has_estimate = known.space, known.has_estimate
     ours = known.features(seen)
     alone = SpeedModel(space, ours, logs, has_estimate=has_estimate)
     theirs, other_logs = known.earlier.measured(has_estimate=has_estimate)
@@ -207,8 +208,8 @@ def _models(
 
 def _best(known: Known, model: SpeedModel, seen: Sequence[Point], logs: Array) -> float:
     """Return log tokens/s of the best setting that may be chosen; low if none may."""
-    rejected = {run.point for run in known.past.runs if not run.may_be_chosen}
-    allowed = set(known.past.space.candidates) - rejected
+    rejected = {run.point for run in known.runs if not run.may_be_chosen}
+    allowed = set(known.space.candidates) - rejected
     points = [point for point in seen if point in allowed]
     if not points:
         return float(logs.min()) - 0.5
