@@ -52,7 +52,6 @@ class Effect(NamedTuple):
     """
 
     name: str
-    is_frozen: bool
     labels: tuple[str, ...]
     lines: tuple[Line, ...]
     sentence: str
@@ -97,10 +96,10 @@ def knobs_plot(report: Report) -> Plot:
 def knob_effects(report: Report) -> list[Effect]:
     """Return the effects of the knobs that have one, what gained most first.
 
-    Knobs whose chosen value is the baseline's follow, then those that may not change.
+    Knobs whose chosen value is the baseline's follow.
     """
     every = filter(None, (_effect(report, place) for place in _places(report)))
-    return sorted(every, key=lambda e: (e.is_frozen, not e.won, -abs(math.log(e.gain))))
+    return sorted(every, key=lambda e: (not e.won, -abs(math.log(e.gain))))
 
 
 def _places(report: Report) -> list[int]:
@@ -139,7 +138,6 @@ def _effect(report: Report, place: int) -> Effect | None:
     sentence, gain, won = found
     return Effect(
         clean(knob.key, 60),
-        knob.frozen,
         tuple(labels[at] for at in used),
         tuple(drawn),
         sentence,

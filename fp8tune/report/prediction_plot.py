@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ class Quantity(NamedTuple):
     name: str
     unit: str
     write: Callable[[float], str]
-    predictions: tuple[Prediction, ...]
+    predictions: list[Prediction]
 
     @property
     def sentence(self) -> str:
@@ -51,18 +51,17 @@ class Quantity(NamedTuple):
 
 def quantities(report: Report) -> list[Quantity]:
     """Return memory and speed, as far as they were both predicted and measured."""
-    pairs = [(s, s.expected, s.speed) for s in report.settings if s.speed]
-    memory = ((s, expected.peak_gib, s.peak_gib) for s, expected, _ in pairs)
-    speed = ((s, expected.tokens_per_second, v.value) for s, expected, v in pairs)
+    memory, speed = list[Prediction](), list[Prediction]()
+    for s in report.settings:
+        if s.speed and s.expected.peak_gib and s.peak_gib:
+            memory.append(Prediction(s, s.expected.peak_gib, s.peak_gib))
+        if s.speed and (expected := s.expected.tokens_per_second):
+            speed.append(Prediction(s, expected, s.speed.value))
     every = (
-        Quantity("memory", "GiB", gib, _known(memory)),
-        Quantity("speed", "tokens/s", number, _known(speed)),
+        Quantity("memory", "GiB", gib, memory),
+        Quantity("speed", "tokens/s", number, speed),
     )
     return [quantity for quantity in every if quantity.predictions]
-
-
-def _known(every: Iterable[tuple[Setting, float, float]]) -> tuple[Prediction, ...]:
-    return tuple(Prediction(*each) for each in every if each[1] and each[2])
 
 
 def prediction_plot(report: Report) -> Plot:
