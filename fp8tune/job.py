@@ -266,6 +266,13 @@ class Job(dict[str, Any]):
         self[name] = value
         return value
 
+    def find(self, name: str) -> Any:
+        """Return a field or a fact; ``None`` where it is not known."""
+        try:
+            return self[name]
+        except Unknown:
+            return None
+
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
         """The job of the same run with other values of fields, or on other GPUs."""
         renamed = self.words.renamed

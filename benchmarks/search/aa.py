@@ -13,6 +13,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +21,7 @@ from benchmarks import machine
 from benchmarks.paths import RESULTS
 from benchmarks.search.recording import of_seeds, raced, record
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import no_prior
+from fp8tune.search.coordinator import Search
 from fp8tune.search.statistics import ON_CPU
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
@@ -193,6 +193,11 @@ class Drifting(Replay):
         )
 
 
+def every(space: Space) -> Iterator[Point]:
+    """Yield every setting of a space whose settings all exist."""
+    return product(*(range(len(knob.values)) for knob in space.knobs))
+
+
 def run(case: Case, seed: int) -> Outcome:
     """One search where nothing is faster, or some settings are."""
     space = Space((*SPACES[case.space], PRECISION))
@@ -201,19 +206,19 @@ def run(case: Case, seed: int) -> Outcome:
     faster = winners(space, given, case, draw)
     records = list(_records(space, faster, case, draw))
     study = Study(space)
-    strategy = Strategy(study, given, no_prior)
-    replay, limits = Drifting(records, space), Limits(case.budget_s)
+    strategy = Strategy(study, given)
+    replay = Drifting(records, space)
     replay.drift, replay.when = case.drift, case.when
     windowed = case.when in WINDOWS_S
     replay.begins_s = draw.uniform(300, 2500) if windowed else WARM_S
-    found = Search(space, given, replay, strategy, study, limits).run()
+    found = Search(space, given, replay, strategy, study, case.budget_s).run()
     mine = [t for t in study.trials if space.point(t.record.knobs) == given]
     right = found.chosen in faster or not case.gain
     return Outcome(found.verdict, right, found.trials, len(mine))
 
 
 def _in(space: Space, precision: str) -> list[Point]:
-    points = sorted(space.every())
+    points = sorted(every(space))
     return [p for p in points if space.value(p, "precision") == precision]
 
 
@@ -233,7 +238,7 @@ def _records(
     space: Space, faster: frozenset[Point], case: Case, draw: random.Random
 ) -> Iterator[Record]:
     """Trials of every setting, each with a run's own luck."""
-    for point in sorted(space.every()):
+    for point in sorted(every(space)):
         truth = 1e4 * (1 + case.gain * (point in faster))
         truth *= IN_BF16 if space.value(point, "precision") == "bf16" else 1.0
         for _ in range(RUNS):

@@ -32,7 +32,7 @@ from benchmarks import machine
 from benchmarks.search.landscape import World, estimate, world
 from benchmarks.search.recording import interval, record
 from fp8tune.search import sampler as sampling
-from fp8tune.search.prior import Prior, no_prior
+from fp8tune.search.prior import Prior
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
@@ -67,11 +67,11 @@ class Case(NamedTuple):
         return self.seed % 3 == 0
 
 
-def prior(place: World, case: Case) -> Prior:
+def prior(place: World, case: Case) -> Prior | None:
     """The estimate of a landscape."""
     tilt = ESTIMATES[case.estimate]
     if tilt is None:
-        return no_prior
+        return None
     by_cell = estimate(place, ERROR)
     draw = random.Random(place.seed + 2)  # noqa: S311
     cells = sorted(set(map(place.space.cell, place.truth)))
@@ -95,7 +95,7 @@ def sampler(place: World, case: Case, name: str) -> Any:
         "ac": "train.activation_checkpointing",
         "compile": "train.compile_model",
         "capacity_gib": place.capacity_gib,
-        "expected": lambda p: sampling.Expected(*told(place.space.point(p))),
+        "expected": lambda p: told(place.space.point(p)) if told else None,
     }
     if name == "ours":
         return sampling.ThroughputSampler(**options)

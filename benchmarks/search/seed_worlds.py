@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune.search.stability.compare import LossCurve, LossVerdict
-from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import LossRun
 from fp8tune.trials.space import Knob, Space
 
 SPACE = Space([Knob("train.mixed_precision", ("bf16", "fp8"), "precision")])

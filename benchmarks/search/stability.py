@@ -46,8 +46,8 @@ from benchmarks.search.seed_worlds import (
 )
 from fp8tune.search.stability.compare import MAX_SEEDS, LossCurve, LossVerdict
 from fp8tune.search.stability.findings import Stability, assess
-from fp8tune.search.stability.plan import FIRST_SEED, Conditions, next_run
-from fp8tune.trials.loss_run import LossRun
+from fp8tune.search.stability.loss_runs import FIRST_SEED, Conditions, next_run
+from fp8tune.trials.record import LossRun
 
 FIRST, TUNED = 9000, (range(1000),)
 """The first seed of the recorded run, and seeds that tuning used."""

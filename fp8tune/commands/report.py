@@ -36,7 +36,7 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     Example:
       fp8tune report rehearsal_cpu-2520e759 --plots
     """
-    from fp8tune.search import load_numpy
+    from fp8tune.search import CannotSearch, load_numpy
 
     folder = study if os.path.isdir(study) else os.path.join(studies, study)
     if not os.path.isdir(folder):
@@ -44,14 +44,12 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     try:
         load_numpy()
         from fp8tune.report.html import write_report
-        from fp8tune.search.storage import BadStudy
-        from fp8tune.search.tuned_config import CannotPut
 
         written = write_report(folder, output, plots=plots, url=storage)
     except ModuleNotFoundError as error:
         hint = "pip install 'fp8tune[search]'"
         raise Failure(f"report needs {error.name}: {hint}") from None
-    except (BadStudy, CannotPut) as error:
+    except CannotSearch as error:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{output or folder}: {error.strerror}") from None

@@ -124,8 +124,8 @@ def command(config: str, output_format: str, **asked: Any) -> int:
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings
-    from fp8tune.search import load_numpy
-    from fp8tune.search.options import CannotSearch, SearchOptions, find_config
+    from fp8tune.search import CannotSearch, load_numpy
+    from fp8tune.search.options import SearchOptions, find_config
 
     try:
         config = config or find_config()

@@ -90,6 +90,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 4]} ..."
 
 
+def counted(number: int, what: str) -> str:
+    """Return ``1 trial``, ``2 trials``."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 def plain(text: str) -> str:
     """Text with control and direction characters escaped, and what is no Unicode.
 

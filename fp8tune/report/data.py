@@ -11,13 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fp8tune.report.text import (
-    capital,
-    clean,
-    gib,
-    plural,
-    setting_label,
-)
+from fp8tune.lint.wording import counted
+from fp8tune.report.text import capital, clean, gib, setting_label
 from fp8tune.search.history import History, Runs
 from fp8tune.search.objective import ENERGY, SPEED, UNITS
 from fp8tune.search.outcome import (
@@ -34,15 +29,20 @@ from fp8tune.search.outcome import (
 from fp8tune.search.output import counts
 from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job
-from fp8tune.search.retries import last_process, trials_that_count, uncharged_seconds
 from fp8tune.search.sampler import Expected
-from fp8tune.search.saved import SavedStudy
 from fp8tune.search.stability.compare import LossVerdict
 from fp8tune.search.stability.findings import Stability, verdict_line
 from fp8tune.search.storage import is_searched
+from fp8tune.search.study import SavedStudy
 from fp8tune.search.wording import FAILURES, describe, message, messages
 from fp8tune.trials.space import Point
-from fp8tune.trials.trial import Trial, timed
+from fp8tune.trials.trial import (
+    Trial,
+    last_process,
+    timed,
+    trials_that_counted,
+    uncharged_seconds,
+)
 
 ROLES = {
     "chosen": "chosen",
@@ -105,8 +105,8 @@ class Setting:
 class Report:
     """A study with its answer and its settings.
 
-    ``history`` has all trials, in tokens/s. ``is_running`` says
-    whether the search is at work now; ``None`` if locks cannot tell.
+    ``history`` has the trials that count, in tokens/s. ``is_running`` says whether the
+    search is at work now; ``None`` if locks cannot tell.
     """
 
     study: SavedStudy
@@ -207,8 +207,9 @@ class Report:
 def read_report(study: SavedStudy) -> Report:
     """Return everything about a study that its report shows."""
     objective = str(study.about.get("objective", SPEED))
-    outcome, plan = _outcome_of(study, objective), study.plan
-    history = History(plan.space, plan.baseline, study.trials)
+    plan = study.plan
+    history = History(plan.space, plan.baseline, trials_that_counted(study.trials))
+    outcome = _outcome_of(study, history, objective)
     ended = isinstance(study.about.get("output"), str)
     return Report(
         study=study,
@@ -219,13 +220,12 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _outcome_of(study: SavedStudy, objective: str) -> Outcome:
+def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
     """Return the outcome of the trials, with what the search noted at its end."""
     trials, plan = study.trials, study.plan
-    process = last_process(trials)
-    spent = sum(t.record.cost_s for t in trials) - uncharged_seconds(trials, process)
-    counted = History(plan.space, plan.baseline, trials_that_count(trials, process))
-    outcome = decide(counted, spent, objective, _ending(study.about))
+    free_s = uncharged_seconds(trials, last_process(trials))
+    spent = sum(t.record.cost_s for t in trials) - free_s
+    outcome = decide(history, spent, objective, _ending(study.about))
     outcome = outcome._replace(trials=len(trials))
     return with_config(outcome, plan, trials)
 
@@ -414,7 +414,7 @@ def warnings(report: Report) -> Iterator[str]:
         )
     methods = Counter(how for t in trials if (how := t.record.extrapolated))
     if methods:
-        count = f"{methods.total()} of {plural(len(trials), 'trial')}"
+        count = f"{methods.total()} of {counted(len(trials), 'trial')}"
         method = clean(methods.most_common(1)[0][0])
         yield f"Extrapolated, not measured whole ({count}): {method}."
     if changed := _drift(report.history):

@@ -1,8 +1,10 @@
-"""Render the report of a study as one HTML page, and write it."""
+"""Render the report of a study as one HTML page, with what to type next; write it."""
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
@@ -15,22 +17,16 @@ from fp8tune.report.data import Report, headline, read_report, sentences, warnin
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.loss_plot import loss_plot
 from fp8tune.report.memory_plot import memory_plot
-from fp8tune.report.next_steps import next_commands
 from fp8tune.report.plots import Plot, to_files, to_svg
 from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import clean
+from fp8tune.search import CannotSearch
 from fp8tune.search.options import tuned
-from fp8tune.search.saved import load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.tuned_config import (
-    CannotPut,
-    check_apart,
-    check_place,
-    is_same,
-    tuned_bytes,
-)
+from fp8tune.search.study import load_study
+from fp8tune.search.tuned_config import check_apart, check_place, is_same, tuned_bytes
 from fp8tune.search.writeback import CannotWrite
 from fp8tune.toml.diff import unified_diff
 
@@ -58,8 +54,7 @@ def write_report(
     """Write the report of a study's folder; return the paths that were written.
 
     ``plots`` adds each plot as PNG and SVG beside the page. Nothing else in the study's
-    folder changes, and no link in it is followed. Raises ``BadStudy``, ``CannotPut``,
-    ``OSError``.
+    folder changes, and no link in it is followed. Raises ``CannotSearch``, ``OSError``.
     """
     study = load_study(folder, url)
     path = output or os.path.join(folder, NAME)
@@ -133,6 +128,57 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
     )
 
 
+def next_commands(report: Report) -> Iterator[str]:
+    """Yield the commands that go on from a study, one a line."""
+    config, output = report.plan.config.path, report.output
+    path, is_live, options = _quoted(config), not report.is_replay, _options(report)
+    if report.is_running:
+        yield f"fp8tune report {_study(report)}  # again: the search still runs"
+        return
+    first, again = (
+        f"fp8tune search {path} --budget {max(2, math.ceil(spent / 3600 + 1))}h"
+        for spent in (0.0, report.seconds)
+    )
+    allowed = report.study.about.get("allow") or ()
+    if report.is_rehearsal:
+        if is_live and report.goes_on:
+            yield f"{again}{options}  # goes on from here"
+        yield f"{first}{options.replace(' --device cpu', '')}  # on a GPU"
+    elif is_live and report.goes_on:
+        yield f"{again}{options}  # goes on from here"
+    elif is_live and report.bf16_wins and "precision" not in allowed:
+        yield f"{first}{options} --allow precision"
+    elif output and not is_same(output, config):
+        yield f"diff {path} {_quoted(output)}"
+        yield f"fp8tune lint {_quoted(output)}"
+    elif is_live and report.chosen not in (None, report.plan.baseline) and not output:
+        yield f"{again}{options}  # writes it"
+    else:
+        yield f"fp8tune lint {path}"
+
+
+def _study(report: Report) -> str:
+    """Return the study as ``fp8tune report`` takes it."""
+    folder = os.path.relpath(report.study.folder)
+    is_default = os.path.dirname(folder).endswith(".fp8tune")
+    return _quoted(report.study.name if is_default else folder)
+
+
+def _options(report: Report) -> str:
+    """Return the options that the last search of a study was typed with."""
+    kept = report.study.about.get("options")
+    words = [""]
+    for name, value in kept.items() if isinstance(kept, dict) else ():
+        option = _quoted(f"--{name.replace('_', '-')}")
+        for each in value if isinstance(value, list) else [value]:
+            words += [option] if each is True else [option, _quoted(str(each))]
+    return " ".join(words)
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(clean(text))
+
+
 def _finalize(value: Any) -> Any:
     """Make text harmless before it is escaped; what is HTML already stays as it is."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
@@ -168,14 +214,14 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _check_is_page(path: str) -> None:
-    """Raise ``CannotPut`` if there is another file: a tuned config, records."""
+    """Raise ``CannotSearch`` if there is another file: a tuned config, records."""
     if not os.path.isfile(path):
         return
     with open(path, "rb") as file:
         start = file.read(len(START))
     if start not in (START, b""):
         lost = "a file that is no page"
-        raise CannotPut(f"{path}: this would replace {lost}; try --output {NAME}")
+        raise CannotSearch(f"{path}: this would replace {lost}; try --output {NAME}")
 
 
 def _mark(report: Report) -> str:

@@ -22,14 +22,8 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import (
-    clean,
-    median,
-    number,
-    percent,
-    value_label,
-)
-from fp8tune.search.wording import change
+from fp8tune.report.text import clean, median, number, value_label
+from fp8tune.search.wording import change, percent
 from fp8tune.trials.space import Knob, Point, shown
 
 NAME, CONTENTS, TITLE = "knobs", "Knobs", "What each knob did"
@@ -58,7 +52,6 @@ class Effect(NamedTuple):
     """
 
     name: str
-    is_frozen: bool
     labels: tuple[str, ...]
     lines: tuple[Line, ...]
     sentence: str
@@ -103,10 +96,10 @@ def knobs_plot(report: Report) -> Plot:
 def knob_effects(report: Report) -> list[Effect]:
     """Return the effects of the knobs that have one, what gained most first.
 
-    Knobs whose chosen value is the baseline's follow, then those that may not change.
+    Knobs whose chosen value is the baseline's follow.
     """
     every = filter(None, (_effect(report, place) for place in _places(report)))
-    return sorted(every, key=lambda e: (e.is_frozen, not e.won, -abs(math.log(e.gain))))
+    return sorted(every, key=lambda e: (not e.won, -abs(math.log(e.gain))))
 
 
 def _places(report: Report) -> list[int]:
@@ -145,7 +138,6 @@ def _effect(report: Report, place: int) -> Effect | None:
     sentence, gain, won = found
     return Effect(
         clean(knob.key, 60),
-        knob.frozen,
         tuple(labels[at] for at in used),
         tuple(drawn),
         sentence,
@@ -229,27 +221,19 @@ def _note_without_panel(report: Report, effects: Sequence[Effect]) -> str:
 
 def _draw(effects: Sequence[Effect], unit: str, style: Style) -> Figure:
     across = 2 if len(effects) == 4 else 3
-    height = 3.0 if style.narrow or len(effects) > 3 else 4.2
+    height = 3.0 if len(effects) > 3 else 4.2
     figure, panels = new_figure(style, len(effects), height, across)
-    width = 32 if len(effects) > 2 and across == 3 and not style.narrow else 42
-    free = [effect for effect in effects if not effect.is_frozen]
-    for axes, effect in zip(panels, effects, strict=True):
-        _draw_effect(axes, effect, style, width)
-        _scale(axes, [effect] if effect.is_frozen else free)
-    label_rows(panels[: len(free)], unit)
-    for axes in panels[len(free) :]:
-        axes.set_ylabel(unit)
-    shared_legend(figure, panels, style)
-    return figure
-
-
-def _scale(axes: Axes, effects: Sequence[Effect]) -> None:
-    """Give a panel the scale of all these effects, so that their panels compare."""
+    width = 32 if len(effects) > 2 and across == 3 else 42
     every = [v for e in effects for line in e.lines for v in line.values.values()]
     low, high = min(every), max(every)
     room = 0.08 * (high - low) or 0.1 * high
-    axes.set_ylim(low - 1.5 * room, high + room)
-    axes.yaxis.set_major_formatter(number_format(high))
+    for axes, effect in zip(panels, effects, strict=True):
+        _draw_effect(axes, effect, style, width)
+        axes.set_ylim(low - 1.5 * room, high + room)
+        axes.yaxis.set_major_formatter(number_format(high))
+    label_rows(panels, unit)
+    shared_legend(figure, panels)
+    return figure
 
 
 def _draw_effect(axes: Axes, effect: Effect, style: Style, width: int) -> None:

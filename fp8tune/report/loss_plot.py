@@ -20,17 +20,9 @@ from fp8tune.search.stability.findings import (
     pairs_by_warmup,
     verdict_line,
 )
-from fp8tune.trials.record import Record
-from fp8tune.trials.space import Point
 
 NAME, CONTENTS = "loss", "Loss"
 TITLE = "Loss and gradient norm of FP8 and bf16"
-BF16_STEP = 2**-7
-"""Largest relative step between two values of bf16, which have eight bits."""
-MAX_STEPS = 2000
-"""Steps of a series that are shown."""
-FEW_STEPS = 16
-"""Steps up to which each one has a marker."""
 HEAD = (
     *("step", "loss FP8", "loss bf16", "bf16 lowest", "bf16 highest"),
     "FP8 above bf16, same seed [%]",
@@ -45,8 +37,7 @@ class LossRuns:
     """Runs of one setting in FP8 and in bf16 on the same seeds, in the seeds' order.
 
     Losses [nats per token] and gradient norms by step; a run that diverged may be
-    shorter. ``finding`` is what the stability check found, ``None`` if the runs are
-    two timed trials.
+    shorter. ``finding`` is what they show.
     """
 
     label: str
@@ -54,7 +45,7 @@ class LossRuns:
     bf16: tuple[Series, ...]
     fp8_norms: tuple[Series, ...]
     bf16_norms: tuple[Series, ...]
-    finding: Stability | None = None
+    finding: Stability
 
     @property
     def gaps(self) -> tuple[Series, ...]:
@@ -67,37 +58,21 @@ class LossRuns:
 
 
 def loss_runs(report: Report) -> LossRuns | None:
-    """Return the stability check at the chosen setting, else at the last one checked.
-
-    Without a stability check: a pair of timed trials, at the chosen setting, else at
-    the baseline, else at any.
-    """
-    if report.stability:
-        last = next(reversed(list(report.stability)))
-        point = report.chosen if report.chosen in report.stability else last
-        assert point is not None
-        if checked := _checked(report, point):
-            return checked
-    points = (report.chosen, report.plan.baseline, *(s.point for s in report.settings))
-    pairs = (_timed_pair(report, point) for point in points if point)
-    return next(filter(None, pairs), None)
-
-
-def _label(report: Report, point: Point) -> str:
-    knobs = report.plan.space.knobs
-    keys = {knob.key for knob in knobs if knob.role != "precision"}
-    return setting_label(knobs, point, keys)
-
-
-def _checked(report: Report, point: Point) -> LossRuns | None:
-    finding = report.stability[point]
+    """Return the runs at the chosen setting, else at the last one that was checked."""
+    if not report.stability:
+        return None
+    last = next(reversed(list(report.stability)))
+    point = report.chosen if report.chosen in report.stability else last
+    assert point is not None
+    knobs, finding = report.plan.space.knobs, report.stability[point]
     runs = curves_by_setting(report.plan.space, report.study.trials)[point]
     pairs = pairs_by_warmup(runs)[finding.decisive.warmup_steps]
     if not all(run.losses for pair in pairs for run in pair):
         return None
     fp8, bf16 = zip(*pairs, strict=True)
+    keys = {knob.key for knob in knobs if knob.role != "precision"}
     return LossRuns(
-        label=_label(report, point),
+        label=setting_label(knobs, point, keys),
         fp8=tuple(run.losses for run in fp8),
         bf16=tuple(run.losses for run in bf16),
         fp8_norms=tuple(run.grad_norms for run in fp8),
@@ -106,33 +81,11 @@ def _checked(report: Report, point: Point) -> LossRuns | None:
     )
 
 
-def _timed_pair(report: Report, point: Point) -> LossRuns | None:
-    space = report.plan.space
-    fp8 = _with_losses(report, space.with_precision(point, "fp8"))
-    bf16 = _with_losses(report, space.with_precision(point, "bf16"))
-    if fp8 is None or bf16 is None:
-        return None
-    return LossRuns(
-        label=_label(report, point),
-        fp8=(fp8.losses[:MAX_STEPS],),
-        bf16=(bf16.losses[:MAX_STEPS],),
-        fp8_norms=(fp8.grad_norms[:MAX_STEPS],),
-        bf16_norms=(bf16.grad_norms[:MAX_STEPS],),
-    )
-
-
-def _with_losses(report: Report, point: Point | None) -> Record | None:
-    """Return the last record of a setting that has a series of losses."""
-    trials = report.trials_of(point) if point else []
-    runs = [trial.record for trial in trials if len(trial.record.losses) > 1]
-    return runs[-1] if runs else None
-
-
 def loss_plot(report: Report) -> Plot:
-    """Return the plot of the stability check, else of two trials, or why not."""
+    """Return the plot of the stability check, or why there is none."""
     runs = loss_runs(report)
     if runs is None:
-        why = "No setting reported its losses in both FP8 and bf16."
+        why = "No runs compare FP8's losses with bf16's."
         return Plot(NAME, CONTENTS, TITLE, why)
     longest = max(map(len, (*runs.fp8, *runs.bf16)))
     same_data = "" if report.is_replay else ", the same data in all"
@@ -146,25 +99,12 @@ def loss_plot(report: Report) -> Plot:
     return Plot(
         NAME,
         CONTENTS,
-        capital(verdict_line(runs.finding)) if runs.finding else TITLE,
-        _note(runs, is_replay=report.is_replay),
+        capital(verdict_line(runs.finding)),
+        f"{runs.label}. {capital(LIMITS)}.",
         about,
         HEAD,
         rows,
         lambda style: _draw(runs, style),
-    )
-
-
-def _note(runs: LossRuns, *, is_replay: bool) -> str:
-    if runs.finding:
-        return f"{runs.label}. {capital(LIMITS)}."
-    same = "the same data and seed in both"
-    if is_replay:
-        same = "as recorded: whether data and seed are the same is not known"
-    return (
-        f"{runs.label}, {same}. So few steps can show that FP8 goes wrong, not that it "
-        "converges. If the trainer computes its loss in bf16, differences under "
-        f"{100 * BF16_STEP:.1f} % may be rounding."
     )
 
 
@@ -193,8 +133,7 @@ def _at(runs: Sequence[Series], step: int) -> list[float]:
 
 def _draw(runs: LossRuns, style: Style) -> Figure:
     has_norms = all(runs.fp8_norms) and all(runs.bf16_norms)
-    height = 3.4 if style.narrow else 3.9
-    figure, panels = new_figure(style, 2 + has_norms, height)
+    figure, panels = new_figure(style, 2 + has_norms, 3.9)
     gaps = [[100 * gap for gap in run] for run in runs.gaps]
     around = _around_mean(runs.bf16)
     _draw_runs(panels[0], runs.fp8, runs.bf16, style)
@@ -213,7 +152,7 @@ def _draw(runs: LossRuns, style: Style) -> Figure:
         axes.set_ylabel(label)
         axes.set_xlabel("optimizer step")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    shared_legend(figure, panels, style)
+    shared_legend(figure, panels)
     return figure
 
 
@@ -233,7 +172,6 @@ def _draw_runs(
     """Draw the mean and the band of the bf16 seeds, and each seed of FP8."""
     longest, colours = max(map(len, bf16)), style.colours
     steps = [_at(bf16, step) for step in range(longest)]
-    marker = "o" if longest <= FEW_STEPS else ""
     if len(bf16) > 1:
         axes.fill_between(
             range(longest),
@@ -246,7 +184,7 @@ def _draw_runs(
         )
     name = "bf16, mean" if len(bf16) > 1 else "bf16"
     mean = [fmean(values) for values in steps]
-    axes.plot(mean, "-", color=colours.bf16, lw=1.6, marker=marker, ms=5, label=name)
+    axes.plot(mean, "-", color=colours.bf16, lw=1.6, label=name)
     each = "FP8, each seed" if len(fp8) > 1 else "FP8"
     for run in fp8:
         axes.plot(
@@ -254,9 +192,6 @@ def _draw_runs(
             "--",
             color=colours.fp8,
             linewidth=1.4,
-            marker=marker,
-            markersize=5,
-            markerfacecolor="none",
             label=each,
         )
     ends = [(len(run) - 1, run[-1]) for run in fp8 if 0 < len(run) < longest]

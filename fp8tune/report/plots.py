@@ -43,13 +43,9 @@ MARKERS = {"fp8": "o", "bf16": "s"}
 
 
 class Style(NamedTuple):
-    """How a plot is drawn; ``narrow`` is for a phone: panels below each other.
-
-    ``title`` is written into the plot if no page says it.
-    """
+    """How a plot is drawn; ``title`` is written into it if no page says it."""
 
     colours: Colours
-    narrow: bool = False
     title: str = ""
 
     def of_precision(self, name: str) -> dict[str, Any]:
@@ -83,14 +79,13 @@ class Plot(NamedTuple):
 def new_figure(
     style: Style, panels: int = 1, height: float = 4.4, across: int = 3
 ) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure with panels side by side, on a phone below each other.
+    """Return an empty figure with panels side by side.
 
     ``height`` is that of a panel [inch], ``across`` the most panels in a row.
     """
-    columns = 1 if style.narrow else min(panels, across)
+    columns = min(panels, across)
     rows = math.ceil(panels / columns)
-    width = 4.8 if style.narrow else 10.0
-    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    figure = Figure(figsize=(10.0, height * rows), layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in every:
         axes.grid(True)
@@ -101,14 +96,6 @@ def new_figure(
         title = textwrap.fill(style.title, 95)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     return figure, every[:panels]
-
-
-def settle(figure: Figure) -> None:
-    """Compute the layout now: what is drawn later does not move anything."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
-        figure.set_layout_engine("none")
 
 
 def label_rows(panels: Sequence[Axes], label: str) -> None:
@@ -142,7 +129,7 @@ def mark_failed(axes: Axes, places: Sequence[float], style: Style, label: str) -
     )
 
 
-def shared_legend(figure: Figure, panels: Sequence[Axes], style: Style) -> None:
+def shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
     """Draw one legend below all panels, each name once."""
     entries: dict[str, Any] = {}
     for axes in panels:
@@ -153,13 +140,13 @@ def shared_legend(figure: Figure, panels: Sequence[Axes], style: Style) -> None:
         list(entries),
         loc="outside lower center",
         frameon=False,
-        ncols=1 if style.narrow else 4 if len(entries) < 5 else 3,
+        ncols=4 if len(entries) < 5 else 3,
     )
 
 
-def _settings(colours: Colours, *, narrow: bool = False) -> dict[Any, Any]:
+def _settings(colours: Colours) -> dict[Any, Any]:
     return {
-        "font.size": 11.0 if narrow else 9.5,
+        "font.size": 9.5,
         "axes.titlesize": "medium",
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",
@@ -183,18 +170,16 @@ def _settings(colours: Colours, *, narrow: bool = False) -> dict[Any, Any]:
     }
 
 
-def to_svg(plot: Plot, narrow: bool) -> str:
+def to_svg(plot: Plot) -> str:
     """Return a plot as an SVG element in the page's colours."""
     assert plot.draw
-    with mpl.rc_context(_settings(PLACEHOLDERS, narrow=narrow)):
-        figure = plot.draw(Style(PLACEHOLDERS, narrow))
-        settle(figure)
-        text = _svg(figure, "none")
+    with mpl.rc_context(_settings(PLACEHOLDERS)):
+        text = _svg(plot.draw(Style(PLACEHOLDERS)), "none")
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for name, colour in PLACEHOLDERS._asdict().items():
         text = text.replace(colour, f"var(--{name})")
-    return _with_unique_ids(text, f"{plot.name}-{'narrow' if narrow else 'wide'}-")
+    return _with_unique_ids(text, f"{plot.name}-")
 
 
 def _with_unique_ids(text: str, prefix: str) -> str:
@@ -217,7 +202,6 @@ def to_files(plot: Plot, mark: str = "") -> dict[str, bytes]:
     title = f"{mark}: {plot.title}" if mark else plot.title
     with mpl.rc_context(_settings(LIGHT)):
         figure = plot.draw(Style(LIGHT, title=title))
-        settle(figure)
         drawn = io.BytesIO()
         figure.savefig(drawn, format="png", dpi=160, facecolor=LIGHT.paper)
         return {"png": drawn.getvalue(), "svg": _svg(figure, LIGHT.paper).encode()}

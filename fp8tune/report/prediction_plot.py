@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import Report, Setting
 from fp8tune.report.plots import Plot, Style, new_figure, number_format
-from fp8tune.report.text import capital, gib, listed, median, number, plural
+from fp8tune.report.text import capital, gib, listed, median, number
 
 NAME, CONTENTS = "predicted", "Predictions"
 TITLE = "Predicted against measured"
@@ -36,7 +37,7 @@ class Quantity(NamedTuple):
     name: str
     unit: str
     write: Callable[[float], str]
-    predictions: tuple[Prediction, ...]
+    predictions: list[Prediction]
 
     @property
     def sentence(self) -> str:
@@ -50,18 +51,17 @@ class Quantity(NamedTuple):
 
 def quantities(report: Report) -> list[Quantity]:
     """Return memory and speed, as far as they were both predicted and measured."""
-    pairs = [(s, s.expected, s.speed) for s in report.settings if s.speed]
-    memory = ((s, expected.peak_gib, s.peak_gib) for s, expected, _ in pairs)
-    speed = ((s, expected.tokens_per_second, v.value) for s, expected, v in pairs)
+    memory, speed = list[Prediction](), list[Prediction]()
+    for s in report.settings:
+        if s.speed and s.expected.peak_gib and s.peak_gib:
+            memory.append(Prediction(s, s.expected.peak_gib, s.peak_gib))
+        if s.speed and (expected := s.expected.tokens_per_second):
+            speed.append(Prediction(s, expected, s.speed.value))
     every = (
-        Quantity("memory", "GiB", gib, _known(memory)),
-        Quantity("speed", "tokens/s", number, _known(speed)),
+        Quantity("memory", "GiB", gib, memory),
+        Quantity("speed", "tokens/s", number, speed),
     )
     return [quantity for quantity in every if quantity.predictions]
-
-
-def _known(every: Iterable[tuple[Setting, float, float]]) -> tuple[Prediction, ...]:
-    return tuple(Prediction(*each) for each in every if each[1] and each[2])
 
 
 def prediction_plot(report: Report) -> Plot:
@@ -108,7 +108,7 @@ def _draw(known: list[Quantity], style: Style) -> Figure:
 
 def _draw_quantity(axes: Axes, quantity: Quantity, style: Style) -> None:
     every, colours = quantity.predictions, style.colours
-    axes.set_title(f"{quantity.name}, {plural(len(every), 'setting')}")
+    axes.set_title(f"{quantity.name}, {counted(len(every), 'setting')}")
     ends = (0.0, 1.08 * max(max(each.predicted, each.measured) for each in every))
     low, high = ([share * end for end in ends] for share in (0.9, 1.1))
     axes.fill_between(
@@ -129,6 +129,6 @@ def _draw_quantity(axes: Axes, quantity: Quantity, style: Style) -> None:
     axes.set_xlabel(f"predicted {quantity.name} [{quantity.unit}]")
     axes.set_ylabel(f"measured {quantity.name} [{quantity.unit}]")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(4 if style.narrow else 5))
+        axis.set_major_locator(MaxNLocator(5))
         axis.set_major_formatter(number_format(ends[1]))
     axes.legend(frameon=False, loc="upper left")

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import ROLES, Report, Setting
 from fp8tune.report.plots import (
     Plot,
@@ -18,15 +19,7 @@ from fp8tune.report.plots import (
     number_format,
     shared_legend,
 )
-from fp8tune.report.text import (
-    clean,
-    duration_ms,
-    listed,
-    median,
-    plural,
-    precision_label,
-)
-from fp8tune.trials.record import Record
+from fp8tune.report.text import clean, duration_ms, listed, median, precision_label
 
 NAME, CONTENTS, TITLE = "steps", "Step times", "Step times"
 MAX_STEPS = 2000
@@ -34,8 +27,7 @@ MAX_STEPS = 2000
 ROOM = 1.35
 """Height of the axis over the slowest step that counted."""
 MIN_STEPS = 2
-"""Steps from which they tell how much they differ."""
-NO_REASON = "left out"
+"""Steps that count, from which they tell how much they differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +35,11 @@ class StepTimes:
     """The step times of one run of a setting.
 
     ``steps`` are a step's number from 0, its time [ms], and why it did not count, or
-    ``""``. ``tokens`` are those of a step. ``is_extrapolated``: its one time was
-    calculated from other runs. ``added_ms`` is predicted communication.
+    ``""``. ``added_ms`` is predicted communication.
     """
 
     setting: Setting
     steps: tuple[tuple[int, float, str], ...]
-    tokens: int = 0
-    is_extrapolated: bool = False
     added_ms: float = 0.0
 
     @property
@@ -65,11 +54,10 @@ class StepTimes:
 
     @property
     def left_out(self) -> str:
-        """How many steps did not count, and why as far as it is known."""
-        count = len(self.steps) - len(self.counted)
-        reasons = list(dict.fromkeys(why for _, _, why in self.steps if why))
-        why = f": {listed(reasons)}" if set(reasons) - {NO_REASON} else ""
-        return f"{plural(count, 'step')} left out{why}"
+        """How many steps did not count, and why."""
+        reasons = [why for _, _, why in self.steps if why]
+        why = listed(list(dict.fromkeys(reasons)))
+        return f"{counted(len(reasons), 'step')} left out: {why}"
 
 
 def step_times(report: Report) -> list[StepTimes]:
@@ -81,35 +69,23 @@ def step_times(report: Report) -> list[StepTimes]:
 
 def _step_times(report: Report, setting: Setting) -> StepTimes | None:
     trials = report.trials_of(setting.point)
-    records = [t.record for t in trials if t.record.ok and any(t.record.step_ms)]
-    if not records:
+    records = [trial.record for trial in trials if trial.record.ok]
+    measured = [record for record in records if len(record.step_ms) >= MIN_STEPS]
+    if not measured:
         return None
-    record = records[-1]
-    counted, every = record.step_ms[:MAX_STEPS], record.all_step_ms[:MAX_STEPS]
-    if set(counted) <= set(every):
-        reasons = _reasons(record, len(counted), len(every))
-        steps = [(i, took, reasons.get(i, "")) for i, took in enumerate(every)]
-    else:
-        steps = [(i, took, "") for i, took in enumerate(counted, 1)]
-    took_ms = median(counted) + record.communication_ms
+    record = measured[-1]
+    every = list(enumerate(record.all_step_ms))
+    reasons = {
+        step: clean(why, 24) or "no reason known"
+        for first, last, why in record.discarded
+        for step, _ in every[max(0, first) : last + 1]
+    }
+    if len(every) - len(reasons) != len(record.step_ms):
+        every, reasons = list(enumerate(record.step_ms)), {}
+    steps = [(step, took, reasons.get(step, "")) for step, took in every[:MAX_STEPS]]
     return StepTimes(
-        setting=setting,
-        steps=tuple(steps),
-        tokens=round(record.tokens_per_second * took_ms / 1e3),
-        is_extrapolated=len(counted) == 1 < len(every) and bool(record.extrapolated),
-        added_ms=took_ms - median(counted),
+        setting=setting, steps=tuple(steps), added_ms=record.communication_ms
     )
-
-
-def _reasons(record: Record, counted: int, count: int) -> dict[int, str]:
-    """Return the steps that did not count with the reason; else the first ones."""
-    reasons: dict[int, str] = {}
-    for first, last, why in record.discarded:
-        own = range(max(0, first), min(last + 1, count))
-        reasons |= dict.fromkeys(own, clean(why, 24) or NO_REASON)
-    if reasons and len(reasons) < count:
-        return reasons
-    return dict.fromkeys(range(count - counted), NO_REASON)
 
 
 def steps_plot(report: Report) -> Plot:
@@ -144,32 +120,26 @@ def steps_plot(report: Report) -> Plot:
 
 
 def _title(first: StepTimes) -> str:
-    role, counted = first.setting.role_names, first.counted
-    if len(counted) < MIN_STEPS:
-        few = "comes from too few steps to tell whether it is steady"
-        how = "is extrapolated" if first.is_extrapolated else few
-        return f"The time of a step {how}: {duration_ms(first.median)} ({role})"
-    half = (max(counted) - min(counted)) / 2 / first.median if first.median else 0
-    out = f"; {first.left_out}" if len(counted) < len(first.steps) else ""
-    return f"Steps are steady to {100 * half:.2g} % ({role}{out})"
+    times = first.counted
+    half = (max(times) - min(times)) / 2 / first.median if first.median else 0
+    out = f"; {first.left_out}" if len(times) < len(first.steps) else ""
+    return f"Steps are steady to {100 * half:.2g} % ({first.setting.role_names}{out})"
 
 
 def _draw(every: list[StepTimes], style: Style) -> Figure:
     is_long = max(len(one.setting.short_label) for one in every) > 40 and len(every) > 2
-    across, height = (2, 2.9) if is_long or style.narrow else (4, 4.0)
+    across, height = (2, 2.9) if is_long else (4, 4.0)
     figure, panels = new_figure(style, len(every), height, across)
     top = ROOM * max(max(one.counted) for one in every)
     for axes, one in zip(panels, every, strict=True):
         _draw_steps(axes, one, top, style)
-        size = f", {one.tokens:,} tokens a step" * bool(one.tokens)
-        how = ", extrapolated" * one.is_extrapolated
-        width = 28 if across == 4 and not style.narrow else 52
-        label = textwrap.fill(f"{one.setting.short_label}{size}{how}", width)
+        width = 28 if across == 4 else 52
+        label = textwrap.fill(one.setting.short_label, width)
         added = f" + {duration_ms(one.added_ms)} predicted" if one.added_ms else ""
         role = one.setting.role_names
         axes.set_title(f"{role}: {duration_ms(one.median)}{added}\n{label}")
     label_rows(panels, "time of a step [ms]")
-    shared_legend(figure, panels, style)
+    shared_legend(figure, panels)
     return figure
 
 
@@ -178,8 +148,7 @@ def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
     out = [(step, took) for step, took, why in one.steps if why]
     axes.set_ylim(0, top)
     colour = style.of_precision(one.setting.precision)["color"]
-    how = "extrapolated" if one.is_extrapolated else "counted"
-    name = f"{how}, {precision_label(one.setting.precision)}"
+    name = f"counted, {precision_label(one.setting.precision)}"
     axes.plot(*zip(*counted, strict=True), "o", color=colour, label=name)
     axes.axhline(one.median, color=colour, linewidth=1.0, alpha=0.6)
     if out:
@@ -196,9 +165,6 @@ def _draw_steps(axes: Axes, one: StepTimes, top: float, style: Style) -> None:
         text = f"{duration_ms(max(beyond)[0])}"
         at = max(step for _, step in beyond), 0.97 * top
         axes.annotate(text, at, (7, 0), textcoords="offset points", va="center")
-    if one.is_extrapolated:
-        axes.set_xticks([])
-    else:
-        axes.set_xlabel("optimizer step")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("optimizer step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(number_format(top))

@@ -8,20 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fp8tune import __version__
+from fp8tune.lint.wording import counted
 from fp8tune.report.data import CUT_OFF, Report
-from fp8tune.report.text import (
-    clean,
-    gib,
-    interval,
-    number,
-    percent,
-    plural,
-    setting_label,
-)
-from fp8tune.search.duration import show_duration
-from fp8tune.search.objective import tokens_per_joule
+from fp8tune.report.text import clean, gib, interval, number, setting_label
+from fp8tune.search.budget import show_duration
 from fp8tune.search.outcome import Estimate
 from fp8tune.search.statistics import speed
+from fp8tune.search.wording import percent
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
@@ -56,7 +49,7 @@ def trial_table(report: Report) -> TrialTable:
 def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
     record, space = trial.record, report.plan.space
     timed = record.ok and trial.stage != "stability"
-    joules = tokens_per_joule(record)
+    joules = record.tokens_per_joule
     matmuls = record.float8_matmuls
     return (
         str(trial.number),
@@ -91,7 +84,7 @@ def _remarks(trial: Trial) -> Iterator[str]:
     if record.alloc_retries and not shortage:
         yield f"allocator retries: {record.alloc_retries}"
     if record.recompiles:
-        yield plural(record.recompiles, "compiled graph")
+        yield counted(record.recompiles, "compiled graph")
     if record.extrapolated:
         yield f"extrapolated: {clean(record.extrapolated)}"
 
@@ -111,7 +104,7 @@ def environment(report: Report) -> list[tuple[str, str]]:
     config, about = report.plan.config, report.study.about
     target, allowed = config.job.target, about.get("allow") or []
     count = (
-        plural(target.world_size, "GPU") if target.world_size else "GPU count unknown"
+        counted(target.world_size, "GPU") if target.world_size else "GPU count unknown"
     )
     capacity = f"{report.capacity_gib:.1f} GiB" if report.capacity_gib else ""
     rows = [
@@ -132,19 +125,19 @@ def _reported(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
     """Yield what the trials reported, with how many did so if they differ."""
     places = Counter(clean(trial.record.environment) for trial in trials)
     versions = Counter(_versions(trial.record) for trial in trials)
-    for name, counted in (("trials ran on", places), ("versions", versions)):
-        del counted[""]
-        for value, count in counted.most_common(8):
-            yield name, value if len(counted) == 1 else f"{value} ({count} trials)"
+    for name, values in (("trials ran on", places), ("versions", versions)):
+        del values[""]
+        for value, count in values.most_common(8):
+            yield name, value if len(values) == 1 else f"{value} ({count} trials)"
     records = [trial.record for trial in trials]
     for measured, name, unit in (
         ([r.sm_mhz for r in records], "SM clock, median", "MHz"),
         ([r.power_w for r in records], "power, mean", "W"),
         ([r.temperature_c for r in records], "temperature, highest", "C"),
     ):
-        if values := list(filter(None, measured)):
-            low, high = min(values), max(values)
-            yield name, f"{low:,.0f} to {high:,.0f} {unit} over {len(values)} trials"
+        if known := list(filter(None, measured)):
+            low, high = min(known), max(known)
+            yield name, f"{low:,.0f} to {high:,.0f} {unit} over {len(known)} trials"
 
 
 def _versions(record: Record) -> str:

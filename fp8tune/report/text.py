@@ -13,7 +13,6 @@ from fp8tune.trials.space import Knob, Point, shown
 
 _NO_UTF8 = re.compile("[\ud800-\udfff\ufffe\uffff]")
 """What no file in UTF-8 or XML can hold."""
-_ROLE_NAMES = {"micro_batch": "batch", "ac": "AC"}
 
 
 def clean(text: str, most: int = 300) -> str:
@@ -42,11 +41,6 @@ def interval(measured: Estimate | None) -> str:
     return f"{number(value)} ({number(low)} to {number(high)})"
 
 
-def percent(ratio: float) -> str:
-    """Return a ratio as a change: ``+12.3 %``."""
-    return f"{100 * (ratio - 1):+,.1f} %"
-
-
 def gib(value: float) -> str:
     """Return a memory size [GiB], or a dash if it is unknown."""
     return "-" if not value else f"{value:.2f}" if value < 10 else f"{value:.1f}"
@@ -57,11 +51,6 @@ def duration_ms(value: float) -> str:
     if value >= 1e4:
         return f"{value / 1e3:,.0f} s"
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
-
-
-def plural(count: int, word: str) -> str:
-    """Return ``1 run``, ``2 runs``."""
-    return f"{count:,} {word}{'s' * (count != 1)}"
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -96,7 +85,7 @@ def value_label(knob: Knob, value: Any) -> str:
         return precision_label(clean(str(value), 24))
     if isinstance(value, str) and not knob.role:
         return clean(value, 24)
-    name = _ROLE_NAMES.get(knob.role) or clean(knob.key.rpartition(".")[2], 24)
+    name = knob.traits.label or clean(knob.key.rpartition(".")[2], 24)
     return f"{name} {clean(shown(value), 24)}"
 
 

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record
+from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point, Space
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 
+
+class CannotSearch(Exception):
+    """A search cannot start, or write what it found: one line, with what to do."""
+
+
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 

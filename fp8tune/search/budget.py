@@ -1,12 +1,15 @@
-"""A search's time: how long trials take and may take, and what was cut off."""
+"""A search's time: as people type it, what is left of it, what a trial may take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 
-from fp8tune.search.duration import MAX_S, whole_budget
+from fp8tune.search import CannotSearch
 from fp8tune.search.history import History
 from fp8tune.trials.record import Record
+from fp8tune.trials.runner import TrialLimits
 from fp8tune.trials.space import Point
 from fp8tune.trials.trial import Trial
 
@@ -23,16 +26,99 @@ WRITE_S = 2.0
 """The part of a budget that is kept for the answer [s]."""
 TRIES = 4
 """After so many trials in a row that built no model, none is expected to start."""
-FINAL_STAGES = ("confirm", "stability")
-"""Stages after which the search proposes nothing new."""
+MAX_S = 30 * 24 * 3600.0
+UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_FORM = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of ``90s``, ``30m``, ``2h`` or ``1h30m``.
+
+    Raises ``CannotSearch``.
+    """
+    match = _FORM.fullmatch(text.strip().replace(" ", ""))
+    if match is None or not any(match.groups()):
+        raise CannotSearch(f"{text!r} is no duration; write 90s, 30m, 2h or 1h30m")
+    parts = zip(match.groups(), UNITS_S.values(), strict=True)
+    seconds = sum(float(number) * unit for number, unit in parts if number)
+    if not 0 < seconds <= MAX_S:
+        raise CannotSearch(f"{text!r}: more than nothing and at most 30 days")
+    return seconds
+
+
+def whole_budget(seconds: float) -> float:
+    """Return a budget of so many seconds or more, in minutes; from ten on in fives."""
+    minutes = math.ceil(seconds / 60)
+    return 60.0 * (minutes if minutes < 10 else 5 * math.ceil(minutes / 5))
+
+
+def show_duration(seconds: float) -> str:
+    """Return a duration for people: ``45 s``, ``12 min``, ``1 h 30 min``."""
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def typed(seconds: float) -> str:
+    """Return whole minutes as an option takes them: ``45m``, ``2h``, ``2h30m``."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours}h" * bool(hours) + f"{minutes}m" * bool(minutes or not hours)
+
+
+class Budget:
+    """The wall time of a search: how much of it is left, and how much is kept.
+
+    ``seconds`` is all of it. ``reserve`` is kept for comparing what FP8 and bf16 learn.
+    ``uncharged`` is what earlier processes took in which no setting ran. The search
+    sets both after each trial. Time counts on the runner's clock. All in seconds.
+    """
+
+    def __init__(
+        self, seconds: float, now: Callable[[], float], spent: float = 0.0
+    ) -> None:
+        self.seconds = seconds
+        self.reserve = 0.0
+        self.uncharged = 0.0
+        self._now = now
+        self._begun = now() - spent
+
+    @property
+    def spent(self) -> float:
+        """Seconds that trials took."""
+        return self._now() - self._begun - self.uncharged
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for trials; a little is for writing the answer."""
+        return self.seconds - WRITE_S - self.spent
+
+    @property
+    def left_for_speed(self) -> float:
+        """Seconds that are left for trials that measure speed."""
+        return self.left - self.reserve
+
+
+def trial_limits(history: History, point: Point, left: float) -> TrialLimits:
+    """Return how long a trial of a setting may take of the ``left`` seconds.
+
+    Until a trial has run, one may go on for as long as it makes steps: a large model
+    that steps slowly does not hang.
+    """
+    has_run = any(trial.record.ok for trial in history.timed)
+    return TrialLimits(
+        trial_deadline(history, point, left),
+        stepping_s=0.0 if has_run else left,
+        matmuls=_counted_matmuls(history, point),
+    )
 
 
 def trial_deadline(history: History, point: Point, left: float) -> float:
     """Return how long a trial of a setting may take, at most the ``left`` seconds.
 
     Trials are alike if both are compiled or neither is. Until one like it has run, a
-    trial gets a third of the time left. Until any has run at all, it may go on for as
-    long as it makes steps: see ``deadline_while_stepping``.
+    trial gets a third of the time left.
     """
     trials = history.timed
     like = _costs(history, point)
@@ -63,22 +149,9 @@ def budget_for_longer_trial(history: History, point: Point) -> float:
     return budget if budget <= MAX_S else 0.0
 
 
-def deadline_while_stepping(history: History, left: float) -> float:
-    """Return how long a trial may take while it makes steps; 0 for no longer [s].
-
-    A large model that steps slowly does not hang.
-    """
-    return 0.0 if any(trial.record.ok for trial in history.timed) else left
-
-
-def missed_deadline(record: Record, limit: float) -> bool:
-    """Whether a trial was given up at its deadline [s]."""
-    return not record.ok and record.cost_s >= limit
-
-
 def typical_cost(history: History, point: Point) -> float:
     """Return what a trial of a setting is likely to take [s]; 0 if unknown."""
-    own = [t.record.cost_s for t in history.runs(point) if t.record.ok]
+    own = [record.cost_s for record in history.runs(point).succeeded]
     every = [t.record.cost_s for t in history.timed if t.record.ok]
     return max(own or _costs(history, point) or every or [0.0])
 
@@ -94,9 +167,9 @@ def _costs(history: History, point: Point) -> list[float]:
     ]
 
 
-def counted_matmuls(history: History, point: Point) -> int:
+def _counted_matmuls(history: History, point: Point) -> int:
     """Return the FP8 matmuls that a setting's last trial counted; 0 if none did."""
-    own = (t.record for t in reversed(history.runs(point)) if t.record.ok)
+    own = reversed(history.runs(point).succeeded)
     return next(filter(None, (record.float8_matmuls for record in own)), 0)
 
 
@@ -120,19 +193,3 @@ def never_begins(trials: Sequence[Trial]) -> bool:
     """Whether the last trials show that none starts any more: a GPU may break."""
     last = [trial.record.never_began for trial in trials[-TRIES:]]
     return len(last) == TRIES and all(last)
-
-
-def was_given_up(trial: Trial) -> bool:
-    """Whether a search with a larger budget tries a trial's setting again."""
-    return trial.stage == "search" and trial.is_of_budget
-
-
-def was_cut_short(trial: Trial, budget: float) -> bool:
-    """Whether a trial was given up for a smaller budget than there is now [s]."""
-    given_up = trial.stage not in FINAL_STAGES or trial.cut_off
-    return given_up and trial.budget_s < budget
-
-
-def has_ended(trials: Iterable[Trial], budget: float) -> bool:
-    """Whether a search with that budget [s] or more has come to its confirmation."""
-    return any(t.stage in FINAL_STAGES and t.budget_s >= budget for t in trials)

@@ -6,11 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fp8tune.search.budget import was_given_up
 from fp8tune.search.history import History
-from fp8tune.search.retries import needs_no_trial
 from fp8tune.search.statistics import Speed, settled, verdict
-from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point
 
 MOST = 14
@@ -79,28 +76,14 @@ def overlooked(history: History, points: Sequence[Point]) -> Point | None:
     are confirmed in any case.
     """
     found = history.before_confirmation
-    ran = {
-        point: own[0]
-        for point in found.eligible
-        if point != found.baseline
-        and len(
-            own := [
-                t.record.tokens_per_second for t in found.runs(point) if t.record.ok
-            ]
-        )
-        == 1
-    }
-    best, mine = (
-        max(ran, key=lambda p: ran[p], default=None),
-        found.speed(found.baseline),
-    )
+    others = [point for point in found.eligible if point != found.baseline]
+    runs = {point: found.runs(point).succeeded for point in others}
+    ran = {p: own[0].tokens_per_second for p, own in runs.items() if len(own) == 1}
+    best = max(ran, key=lambda p: ran[p], default=None)
+    mine = found.speed(found.baseline)
     if best is None or mine is None or best in points:
         return None
     return best if ran[best] >= BAD * mine.value else None
-
-
-def _succeeded(history: History, point: Point) -> list[Record]:
-    return [trial.record for trial in history.runs(point) if trial.record.ok]
 
 
 def left_open(history: History, one: Point | None, other: Point | None) -> float:
@@ -186,15 +169,25 @@ def _runner_up(history: History, chosen: Point | None) -> Point | None:
 
 
 def _searched_all(history: History) -> bool:
-    """Tell whether no promising setting is left, nor one whose trial was cut off."""
-    runs = [(history.point_of(trial), trial) for trial in history.timed]
-    seen = [(p, t.record) for p, t in runs if not was_given_up(t)]
-    if {p for p, t in runs if was_given_up(t)} - {point for point, _ in seen}:
-        return False
+    """Tell whether no promising setting is left, nor one whose trial was given up.
+
+    A batch as large as one that did not fit, or nearly filled the GPU, needs no trial.
+    A setting that failed once, for a reason that may pass, needs another one.
+    """
+    space, tried, limits = history.space, set[Point](), dict[Point, float]()
+    for point, own in history.settings.items():
+        if all(trial.was_given_up for trial in own):
+            return False
+        if len(own) > 1 or not own[0].record.meaning.may_pass:
+            tried.add(point)
+        batch, cell = space.batch(point), space.cell(point)
+        ran_out = any(trial.record.outcome == "oom" for trial in own)
+        if batch and (ran_out or own.memory_shortage):
+            limits[cell] = min(batch, limits.get(cell, batch))
     if any(trial.searched_all is True for trial in history.trials):
         return True
-    shut, points = (
-        needs_no_trial(history.space, seen),
-        history.space.points(history.baseline),
+    return all(
+        point in tried or space.batch(point) >= limits.get(space.cell(point), math.inf)
+        for point in space.points(history.baseline)
+        if point != history.baseline
     )
-    return all(shut(point) for point in points if point != history.baseline)

@@ -13,23 +13,16 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fp8tune.search.budget import (
-    FINAL_STAGES,
-    WRITE_S,
-    counted_matmuls,
-    deadline_while_stepping,
-    has_ended,
+    Budget,
     is_cut_off,
-    missed_deadline,
     never_begins,
     time_to_model,
-    trial_deadline,
+    trial_limits,
     typical_cost,
-    was_cut_short,
-    was_given_up,
+    whole_budget,
 )
 from fp8tune.search.choice import PAIRS, choose
 from fp8tune.search.confirm import again, reason, settings
-from fp8tune.search.duration import whole_budget
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED
 from fp8tune.search.outcome import (
@@ -41,29 +34,19 @@ from fp8tune.search.outcome import (
     bad_data,
     decide,
 )
-from fp8tune.search.retries import (
+from fp8tune.search.stability.loss_runs import Conditions, Stage
+from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
+from fp8tune.search.study import Study
+from fp8tune.trials.record import Record
+from fp8tune.trials.runner import CONFIRMED_S, Runner
+from fp8tune.trials.space import Point, Space
+from fp8tune.trials.trial import (
+    FINAL_STAGES,
+    Trial,
     last_process,
     trials_that_count,
     uncharged_seconds,
 )
-from fp8tune.search.stability.plan import Conditions
-from fp8tune.search.stability.stage import Stage
-from fp8tune.search.strategy import PlannedTrial, Strategy, untested_before_answer
-from fp8tune.search.study import Study
-from fp8tune.trials.record import Record
-from fp8tune.trials.runner import CONFIRMED_S, Runner, TrialLimits
-from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial
-
-
-class Limits(NamedTuple):
-    """Wall time [s].
-
-    ``budget`` is for everything, ``write`` of it is kept for the answer.
-    """
-
-    budget: float
-    write: float = WRITE_S
 
 
 class Event(NamedTuple):
@@ -79,7 +62,7 @@ class Event(NamedTuple):
 
 
 class Search:
-    """One search over a space, from the config's own setting."""
+    """One search over a space, from the config's own setting, within a budget [s]."""
 
     def __init__(
         self,
@@ -88,7 +71,7 @@ class Search:
         runner: Runner,
         strategy: Strategy,
         study: Study,
-        limits: Limits,
+        budget_s: float,
         watch: Callable[[Event], None] = lambda _event: None,
         objective: str = SPEED,
         conditions: Conditions | None = None,
@@ -98,38 +81,28 @@ class Search:
         self.runner = runner
         self.strategy = strategy
         self.study = study
-        self.limits = limits
+        self.budget = Budget(budget_s, runner.now, study.spent)
         self.watch = watch
         self.objective = objective
-        self.stage = Stage(space, conditions, limits.budget) if conditions else None
+        self.stage = Stage(conditions, self.budget) if conditions else None
         self.interrupted = False
         self._whole: bool | None = None
-        self._begun = runner.now() - study.spent
         self._take_up(study.process)
-
-    @property
-    def left(self) -> float:
-        """Seconds of the budget that are left for trials."""
-        return self.limits.budget - self.limits.write - self._spent
-
-    @property
-    def _spent(self) -> float:
-        """Seconds of the budget that trials took."""
-        free = uncharged_seconds(self.study.trials, self.study.process)
-        return self.runner.now() - self._begun - free
 
     def _take_up(self, process: int) -> None:
         """Read the study's trials that count for a process, under this budget."""
-        known = trials_that_count(self.study.trials, process)
-        budget = self.limits.budget
-        counting = [trial for trial in known if not was_cut_short(trial, budget)]
-        self._counting = History(self.space, self.baseline, counting)
+        trials = trials_that_count(self.study.trials, process, self.budget.seconds)
+        self._counting = History(self.space, self.baseline, trials)
         self._history = self._counting.by(self.objective)
+        uncharged = uncharged_seconds(self.study.trials, self.study.process)
+        self.budget.uncharged = uncharged
+        if self.stage:
+            self.budget.reserve = self.stage.reserve(self._history, self._chosen())
 
     @property
     def _too_late(self) -> bool:
         """Whether no trial would get as far as its model in the time that is left."""
-        return self.left <= time_to_model(self.study.trials)
+        return self.budget.left <= time_to_model(self.study.trials)
 
     def run(self) -> Outcome:
         """Search until nothing is gained or the budget is spent; then decide.
@@ -147,7 +120,7 @@ class Search:
         # without time for a trial therefore changes no outcome.
         self._take_up(last_process(self.study.trials))
         ending = self._ending()
-        outcome = decide(self._counting, self._spent, self.objective, ending)
+        outcome = decide(self._counting, self.budget.spent, self.objective, ending)
         return outcome._replace(trials=len(self.study.trials))
 
     def _ending(self) -> Ending:
@@ -156,9 +129,8 @@ class Search:
         seconds = self._settling_s() if step == LARGER_BUDGET else 0.0
         why = ""
         if self.stage is not None:
-            history, chosen = self._history, self._chosen()
             why = self.stage.not_checked(
-                history, chosen, self._spent, stopped=self.interrupted
+                self._history, self._chosen(), stopped=self.interrupted
             )
         return Ending(step, seconds, why)
 
@@ -169,7 +141,8 @@ class Search:
             return NOTHING_MORE
         if self.interrupted:
             return SAME_COMMAND
-        begun = self._has_seen_all() is None or any(map(was_given_up, history.trials))
+        begun = self._has_seen_all() is None
+        begun = begun or any(trial.was_given_up for trial in history.trials)
         left = begun or again(history) is not None
         return LARGER_BUDGET if left else NOTHING_MORE
 
@@ -179,9 +152,9 @@ class Search:
         The search itself goes on with a larger budget, but keeps a quarter of it, or
         one run of each setting, for them. So they get a quarter or more.
         """
-        history, spent = self._history, self._spent
+        history, budget = self._history, self.budget
         each = sum(typical_cost(history, point) for point in settings(history))
-        needed = max(spent, self.limits.budget) + (2 * PAIRS + 1) * each
+        needed = max(budget.spent, budget.seconds) + (2 * PAIRS + 1) * each
         return whole_budget(needed)
 
     def _may_go_on(self, _proposal: PlannedTrial) -> bool:
@@ -235,16 +208,18 @@ class Search:
         One that a smaller budget led to does not end the search of a larger one.
         """
         history = self._history
-        if self._too_late or has_ended(history.trials, self.limits.budget):
-            return False
-        if never_begins(history.trials):
+        ended = any(
+            trial.stage in FINAL_STAGES and trial.budget_s >= self.budget.seconds
+            for trial in history.trials
+        )
+        if ended or self._too_late or never_begins(history.trials):
             return False
         costs = [typical_cost(history, point) for point in settings(history)]
         found = any(t.stage == "search" and t.record.ok for t in history.trials)
         # a trial more, then the best and the baseline: without these nothing is sure
         trial, needed = (costs[0], sum(costs[:2])) if costs and found else (0.0, 0.0)
-        reserve = max(needed, min(sum(costs), self.limits.budget / 4))
-        return self.left - trial > reserve + self._kept()
+        reserve = max(needed, min(sum(costs), self.budget.seconds / 4))
+        return self.budget.left_for_speed - trial > reserve
 
     def _endings(self) -> Iterator[PlannedTrial]:
         """Confirmations, then how FP8 learns; both again if that rejects a setting."""
@@ -255,31 +230,26 @@ class Search:
     def _confirmation(self) -> PlannedTrial | None:
         history = self._history
         point = again(history)
-        if point is None or self.left <= typical_cost(history, point) + self._kept():
+        if point is None:
+            return None
+        if self.budget.left_for_speed <= typical_cost(history, point):
             return None
         return PlannedTrial(point, "confirm", reason(history, point))
 
     def _left_over(self) -> PlannedTrial | None:
-        left = self.left - self._kept()
-        return untested_before_answer(self._history, self.strategy, left)
-
-    def _kept(self) -> float:
-        """Time to keep for comparing what FP8 and bf16 learn [s]."""
-        return self.stage.reserve(self._history, self._chosen()) if self.stage else 0.0
+        return untested_before_answer(self._history, self.strategy, self.budget)
 
     def _unfinished(self) -> PlannedTrial | None:
-        return self.stage.started(self._history, self.left) if self.stage else None
+        return self.stage.started(self._history) if self.stage else None
 
     def _compared(self) -> PlannedTrial | None:
-        if self.stage is None:
-            return None
-        return self.stage.next(self._history, self._chosen(), self.left)
+        return self.stage.next(self._history, self._chosen()) if self.stage else None
 
     def _chosen(self) -> Point | None:
         return choose(self._history).point
 
     def _try(self, proposal: PlannedTrial) -> None:
-        left = self.left
+        left = self.budget.left
         number = self.study.ask(proposal.stage, proposal.point)
         try:
             self.watch(Event(number, proposal, None, left))
@@ -288,16 +258,16 @@ class Search:
             self.study.lose(number)
             raise
         ends = proposal.stage in FINAL_STAGES
-        of_budget = ends or missed_deadline(record, limit)
+        of_budget = ends or (not record.ok and record.cost_s >= limit)
         trial = self.study.tell(
             number,
             record,
             cut_off=is_cut_off(record, left),
-            budget_s=self.limits.budget if of_budget else math.inf,
+            budget_s=self.budget.seconds if of_budget else math.inf,
             searched_all=self._has_seen_all() if ends else None,
         )
         self._take_up(self.study.process)
-        self.watch(Event(number, proposal, trial, self.left))
+        self.watch(Event(number, proposal, trial, self.budget.left))
 
     def _has_seen_all(self) -> bool | None:
         """Whether all that promises something was seen; ``None`` where time ended it.
@@ -315,16 +285,7 @@ class Search:
             run = proposal.loss_run
             limit = self.stage.limit(history, proposal.point, run, left)
             return self.runner.train_for_losses(values, run, limit), limit
-        limits = self._limits(history, proposal, left)
+        limits = trial_limits(history, proposal.point, left)
+        if proposal.stage == "confirm":
+            limits = limits._replace(least_s=CONFIRMED_S)
         return self.runner.run(values, limits), limits.deadline_s
-
-    def _limits(
-        self, history: History, proposal: PlannedTrial, left: float
-    ) -> TrialLimits:
-        """How long a trial may take of the ``left`` seconds."""
-        return TrialLimits(
-            trial_deadline(history, proposal.point, left),
-            deadline_while_stepping(history, left),
-            counted_matmuls(history, proposal.point),
-            CONFIRMED_S if proposal.stage == "confirm" else 0.0,
-        )

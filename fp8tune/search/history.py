@@ -10,11 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from fp8tune.search.objective import by_objective
-from fp8tune.search.stability.findings import (
-    Stability,
-    loss_key,
-    stability_by_setting,
-)
+from fp8tune.search.stability.findings import Stability, loss_key, stability_by_setting
 from fp8tune.search.statistics import (
     FAR,
     ON_CPU,
@@ -48,9 +44,14 @@ class Runs(tuple[Trial, ...]):
     __slots__ = ()
 
     @property
+    def succeeded(self) -> list[Record]:
+        """The records of those that ran."""
+        return [trial.record for trial in self if trial.record.ok]
+
+    @property
     def ran(self) -> bool:
         """Whether one of them succeeded."""
-        return any(trial.record.ok for trial in self)
+        return bool(self.succeeded)
 
     @property
     def failed(self) -> bool:
@@ -164,7 +165,7 @@ class History:
 
     def last(self, point: Point | None) -> Record | None:
         """Return the record of the last trial of a setting that succeeded."""
-        measured = [trial.record for trial in self.runs(point) if trial.record.ok]
+        measured = self.runs(point).succeeded
         return measured[-1] if measured else None
 
     @cached_property
@@ -274,11 +275,8 @@ class History:
 
     def communication_error(self, one: Point | None, other: Point | None) -> float:
         """Return what predicted communication leaves open of a gap (log)."""
-        mine, theirs = (
-            next((t.record for t in self.runs(point) if t.record.ok), None)
-            for point in (one, other)
-        )
-        return communication_error(mine, theirs) if mine and theirs else 0.0
+        mine, theirs = self.runs(one).succeeded, self.runs(other).succeeded
+        return communication_error(mine[0], theirs[0]) if mine and theirs else 0.0
 
     def measured_gap(self, one: Point | None, other: Point | None) -> Speed | None:
         """Return how much faster one setting ran than another, by neighbouring runs.
@@ -337,13 +335,12 @@ class History:
         every = (own.confirmed for own in self.settings.values())
         return min(apart, spread(every, before))
 
-    def ratios(self, one: Point, other: Point, first: int = 0) -> list[float]:
+    def ratios(self, one: Point, other: Point) -> list[float]:
         """Return how much faster one setting ran, each time that both were confirmed.
 
-        Each run is compared with one near to it, the nearest first; trials before the
-        position ``first`` do not count.
+        Each run is compared with one near to it, the nearest first.
         """
-        return _ratios(self.every_pair(one, other, first))
+        return _ratios(self.every_pair(one, other))
 
     def pairs(
         self, one: Point | None, other: Point | None
@@ -362,7 +359,10 @@ class History:
     def every_pair(
         self, one: Point | None, other: Point | None, first: int = 0
     ) -> list[tuple[Trial, Trial]]:
-        """Return the neighbouring runs of two settings, outliers included."""
+        """Return the neighbouring runs of two settings, outliers included.
+
+        Trials before the position ``first`` do not count.
+        """
         if one == other:
             return []
         mine, theirs = (

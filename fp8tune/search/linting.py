@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,17 +16,16 @@ from fp8tune.lint.ignores import with_ignores
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import selected
 from fp8tune.lint.settings import BadSettings, settings_for
-from fp8tune.search.plan import CannotPlan, TrainConfig, left_out, role_of
-from fp8tune.search.stale_comments import ChangedKey, stale_comments
+from fp8tune.search import CannotSearch
+from fp8tune.search.plan import TrainConfig, left_out
 from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 from fp8tune.trials.record import Record
+from fp8tune.trials.space import ROLES
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
-NEVER_REFUSED = ("micro_batch", "ac", "compile", "precision")
-"""Roles of knobs whose values the trainer takes in every combination."""
 UNSEEN = {"whole-model-before-sharding": "runs out of memory"}
 """The same by rules on what a trial does not do: it builds its own share alone."""
 PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
@@ -34,12 +33,12 @@ PREDICTED = ("out-of-memory", "probably-out-of-memory", "may-not-fit")
 
 
 def check_config(config: TrainConfig, free: Container[str]) -> None:
-    """Raise ``CannotPlan`` where no value of the free keys makes the trainer run it."""
+    """Raise ``CannotSearch`` where the trainer runs it at no value of the free keys."""
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
         hint = f"fix that{others} first, see: fp8tune lint {config.path}"
-        raise CannotPlan(f"{found[0]}; {hint}")
+        raise CannotSearch(f"{found[0]}; {hint}")
 
 
 def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
@@ -74,7 +73,8 @@ def runnable(
         found = _fatal(config, write_back(config.data, made))
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
-    usual = {config.trainer.schema.job.get(role) for role in NEVER_REFUSED}
+    keys = config.trainer.schema.job
+    usual = {keys.get(name) for name, role in ROLES.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [
@@ -120,24 +120,6 @@ def aftermath(path: str, before: bytes, after: bytes, target: Target) -> Iterato
             moved[rule] -= 1
         else:
             yield f"{path}:{found.region.line}: {found.message} [{rule}]"
-
-
-def notes(
-    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
-) -> Iterator[str]:
-    """What a user should look at in a tuned config: lint's findings come first."""
-    found = list(aftermath(path, config.data, after, config.job.target))
-    yield from found
-    places = {line.split(": ", 1)[0] for line in found}
-    before = config.loaded.values
-    changes = [
-        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
-        for key, value, _ in choices
-        if before.get(key) != value
-    ]
-    for line in stale_comments(path, after, changes):
-        if line.split(": ", 1)[0] not in places:
-            yield line
 
 
 def rules_for(path: str) -> Rules:

@@ -16,19 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from fp8tune.lint.wording import plain
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import show_duration
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
 from fp8tune.search.outcome import failure
 from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
-from fp8tune.search.retries import trials_that_count
 from fp8tune.search.statistics import ratio, speed, verdict
 from fp8tune.search.study import Study
 from fp8tune.search.wording import FAILURES, describe, percent
 from fp8tune.trials.record import Record
-from fp8tune.trials.trial import Trial
+from fp8tune.trials.trial import Trial, trials_that_count
 
 AROUND = 7
 """Lines of a terminal that are not rows of trials."""

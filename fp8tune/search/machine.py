@@ -13,9 +13,10 @@ from fp8tune import __version__
 from fp8tune.facts.gpus import UnknownGpu, find, is_another, resolve
 from fp8tune.facts.memory import GIB
 from fp8tune.job import Job, Unknown
-from fp8tune.search.duration import show_duration
+from fp8tune.search import CannotSearch
+from fp8tune.search.budget import show_duration
 from fp8tune.search.objective import SPEED
-from fp8tune.search.plan import CannotPlan, TrainConfig
+from fp8tune.search.plan import TrainConfig
 
 STEPS, FASTER = 2, 10
 """The steps of a rehearsal's shortest trial, and how many times faster than fp32 a CPU
@@ -45,13 +46,13 @@ class TrialMachine(NamedTuple):
 def target_gpu(machine: TrialMachine, asked: str) -> str:
     """Return the GPU that is asked for, else the machine's, by its name in our table.
 
-    ``""`` if that does not have it. Raises ``CannotPlan`` where there is no GPU.
+    ``""`` if that does not have it. Raises ``CannotSearch`` where there is no GPU.
     """
     rehearse = "or rehearse with --device cpu"
     if not machine.name and machine.failure:
-        raise CannotPlan(f"{machine.failure}; repair the driver, {rehearse}")
+        raise CannotSearch(f"{machine.failure}; repair the driver, {rehearse}")
     if not machine.name:
-        raise CannotPlan(f"no NVIDIA GPU found; run on a GPU node, {rehearse}")
+        raise CannotSearch(f"no NVIDIA GPU found; run on a GPU node, {rehearse}")
     try:
         return resolve(asked or machine.name)
     except UnknownGpu:
@@ -59,21 +60,21 @@ def target_gpu(machine: TrialMachine, asked: str) -> str:
 
 
 def check_watts(objective: str, machine: TrialMachine) -> None:
-    """Raise ``CannotPlan`` where trials on a machine cannot tell the objective."""
+    """Raise ``CannotSearch`` where trials on a machine cannot tell the objective."""
     if objective == SPEED or machine.has_watts:
         return
     if machine.device == "cpu":
-        raise CannotPlan(
+        raise CannotSearch(
             f"--objective {objective}: a rehearsal on the CPU knows no watts"
         )
-    raise CannotPlan(
+    raise CannotSearch(
         f"--objective {objective}: the driver does not tell this GPU's watts; "
         "see `nvidia-smi --query-gpu=power.draw --format=csv`"
     )
 
 
 def check_host(config: TrainConfig, budget_s: float) -> None:
-    """Raise ``CannotPlan`` where this machine cannot rehearse the model in the budget.
+    """Raise ``CannotSearch`` where this machine cannot rehearse a model in the budget.
 
     A trial builds its weights in fp32: those of one rank, or all if they are tied
     (``convert.build``). It takes two optimizer steps or more.
@@ -91,7 +92,7 @@ def check_host(config: TrainConfig, budget_s: float) -> None:
             why = f"one step takes this CPU {show_duration(step_s)} or more"
     if why:
         small = "rehearse a small model, such as configs/rehearsal_cpu.toml"
-        raise CannotPlan(f"{config.path}: {why}; {small}")
+        raise CannotSearch(f"{config.path}: {why}; {small}")
 
 
 def _fp32_flops() -> float:
@@ -136,10 +137,7 @@ def _version(package: str) -> str:
 
 def _data_digest(job: Job) -> str:
     """Return a digest of the data files' names, sizes and times; ``""`` without any."""
-    try:
-        names = job["data_files"]
-    except Unknown:
-        return ""
+    names = job.find("data_files") or ()
     digest = hashlib.sha256()
     for name in names:
         status = os.stat(name)
@@ -162,10 +160,7 @@ def other_gpu_note(job: Job, machine: TrialMachine) -> str:
 
     Their speeds are not kept for estimates (``calibrate.measured``).
     """
-    try:
-        named = job["gpu"]
-    except Unknown:
-        return ""
-    if not machine.gpu or not is_another(machine.gpu, named):
+    named = job.find("gpu")
+    if not named or not machine.gpu or not is_another(machine.gpu, named):
         return ""
     return f"memory is that of {named}, speeds are of this {machine.gpu}"

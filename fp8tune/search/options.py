@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fp8tune.lint.discover import CannotRead, discover, matches, read
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.duration import parse_duration
+from fp8tune.search import CannotSearch
+from fp8tune.search.budget import parse_duration
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
 from fp8tune.trainers.trainer import recognise
 
@@ -18,27 +19,23 @@ SHOWN = 20
 """Configs that a message names."""
 
 
-class CannotSearch(Exception):
-    """The search cannot start, or its outcome cannot be written: one line."""
-
-
 class SearchOptions(NamedTuple):
     """The options of ``fp8tune search``, by the names of the command line."""
 
     config: str
     budget: str
-    gpu: str
-    world_size: int
-    trainer: str
-    runner: str
-    device: str
-    records: str
-    allow: tuple[str, ...]
-    output: str
-    in_place: bool
-    diff: bool
-    studies: str
-    as_json: bool
+    gpu: str = ""
+    world_size: int = 0
+    trainer: str = ""
+    runner: str = "builtin"
+    device: str = "cuda"
+    records: str = ""
+    allow: tuple[str, ...] = ()
+    output: str = ""
+    in_place: bool = False
+    diff: bool = False
+    studies: str = ".fp8tune"
+    as_json: bool = False
     objective: str = "tokens-per-second"
     start_from: str = ""
     sampler: str = "auto"
@@ -47,8 +44,16 @@ class SearchOptions(NamedTuple):
 
     @property
     def budget_s(self) -> float:
-        """The budget in seconds; raises ``BadDuration``."""
+        """The budget in seconds; raises ``CannotSearch``."""
         return parse_duration(self.budget)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The options that the same search is typed with again, by their names."""
+        once = ("config", "budget", "runner", "records", "diff", "as_json", "export")
+        fields = self._asdict().items()
+        typed = {k: v for k, v in fields if k not in once}
+        return {k: v for k, v in typed.items() if v != self._field_defaults[k]}
 
     @property
     def tuned_path(self) -> str:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.job import Unknown
 from fp8tune.search.budget import budget_for_longer_trial
 from fp8tune.search.choice import (
     PAIRS,
@@ -24,13 +23,12 @@ from fp8tune.search.choice import (
 from fp8tune.search.history import History
 from fp8tune.search.objective import ENERGY, SPEED, count_without_value
 from fp8tune.search.plan import Plan, rows_per_step, tokens_per_step, warmup_key
-from fp8tune.search.retries import last_process, retries_all
 from fp8tune.search.stability import findings as losses
 from fp8tune.search.stability.findings import Stability
 from fp8tune.search.statistics import SAME, Speed, shown, verdict
 from fp8tune.trials.record import Record
 from fp8tune.trials.space import Point, Space
-from fp8tune.trials.trial import Trial
+from fp8tune.trials.trial import Trial, last_process, retries_all
 
 SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE = "same-command", "larger-budget", ""
 """What would tell more than an outcome."""
@@ -321,6 +319,13 @@ class _Case(NamedTuple):
         """The setting that the chosen one is compared with."""
         return self.outcome.runner_up if self.keeps_baseline else self.baseline
 
+    @property
+    def lacks_bf16(self) -> bool:
+        """Whether a setting is chosen and its bf16 version could run, but did not."""
+        point, history = self.chosen.point, self.history
+        bf16 = point and history.space.in_bf16(point)
+        return bool(bf16) and not history.is_rehearsal
+
     def changes(self, point: Point) -> dict[str, Any]:
         return changes(self.space, self.baseline, point)
 
@@ -365,6 +370,9 @@ def _fp8(case: _Case, *, names_budget: bool) -> Iterator[Finding]:
         if measured.pair is None:
             if measured.bf16_baseline:
                 yield Finding("fp8-not-compared", facts)
+            elif objective == outcome.objective and case.lacks_bf16:
+                more = settling_budget(outcome) if names_budget else {}
+                yield Finding("bf16-not-measured", more)
             continue
         code = {"same": "fp8-as-fast-as-bf16", "inconclusive": "fp8-inconclusive"}.get(
             measured.fp8_verdict, f"fp8-{measured.fp8_verdict}-than-bf16"
@@ -594,10 +602,7 @@ def is_untied(outcome: Outcome, plan: Plan) -> bool:
     if knob is None or not (outcome.learns or outcome.rejected):
         return False
     job = plan.config.job.with_values({knob.key: "fp8"})
-    try:
-        return bool(job["tied_embeddings"] and not job["params.tied"])
-    except Unknown:
-        return False
+    return bool(job.find("tied_embeddings")) and job.find("params.tied") is False
 
 
 def _failures(

@@ -8,29 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
+from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
-from fp8tune.search.duration import show_duration
 from fp8tune.search.objective import (
     ENERGY,
     SPEED,
     UNITS,
     count_without_value,
     show_value,
-    tokens_per_joule,
 )
 from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.study import Study
-from fp8tune.search.wording import (
-    FAILURES,
-    UNTIED,
-    counted,
-    describe,
-    mark,
-    message,
-)
+from fp8tune.search.wording import FAILURES, UNTIED, describe, mark, message
 from fp8tune.trials.record import process_names
 from fp8tune.trials.trial import Trial
 
@@ -107,7 +99,7 @@ def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
         left = show_duration(max(0.0, event.left))
         return f"{what} ({event.proposal.reason}; {left} left)"
     record = event.trial.record
-    joules = tokens_per_joule(record) if objective == ENERGY else 0.0
+    joules = record.tokens_per_joule if objective == ENERGY else 0.0
     more = f", {show_value(joules, objective)} {UNITS[objective]}" if joules else ""
     if count_without_value(objective, [record]):
         more = ", does not count: watts unknown"

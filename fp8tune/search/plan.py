@@ -15,21 +15,16 @@ from fp8tune.job import Job, Target, Unknown
 from fp8tune.lint.claims.contradiction import titled_gpus
 from fp8tune.lint.directive import Directive, read_directive
 from fp8tune.lint.settings import settings_for
+from fp8tune.lint.wording import counted
+from fp8tune.search import CannotSearch
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
-from fp8tune.trials.space import Knob, Point, Space
+from fp8tune.trials.space import ROLES, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
-FROZEN: dict[str, set[str]] = {"cuda": set(), "cpu": {"compile"}}
-"""Knobs that are frozen besides the precision, by where trials run: on a CPU compile
-takes a minute of a core and its gain means nothing for a GPU."""
-
-
-class CannotPlan(Exception):
-    """There is nothing to search here: says why, and what to do."""
 
 
 class TrainConfig(NamedTuple):
@@ -81,7 +76,7 @@ class Plan(NamedTuple):
 def read_config(
     path: str, data: bytes, target: Target, name: str = "", world_size: int = 0
 ) -> TrainConfig:
-    """Read a train config; raises ``CannotPlan``, ``InvalidToml``, ``Unreadable``.
+    """Read a train config; raises ``CannotSearch``, ``InvalidToml``, ``Unreadable``.
 
     ``target`` is from the command line; the header comment and the project's settings
     fill what it leaves open. With ``world_size`` the number of GPUs is never unknown:
@@ -94,9 +89,9 @@ def read_config(
     if not name:
         titles = ", ".join(trainer(known).schema.title for known in NAMES)
         what = f"{path}: {kind.description}"
-        raise CannotPlan(f"{what}; search takes configs of {titles}")
+        raise CannotSearch(f"{what}; search takes configs of {titles}")
     if wrong := misnamed(name):
-        raise CannotPlan(wrong)
+        raise CannotSearch(wrong)
     known = trainer(name)
     loaded = known.load(document.values)
     target = read_directive(document.text).complete(settings.complete(target))
@@ -108,9 +103,8 @@ def read_config(
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
     """Return a target of as many GPUs as the parallel degrees multiply to."""
-    try:
-        declared: int = job["declared_gpus"]
-    except Unknown:
+    declared = job.find("declared_gpus")
+    if declared is None:
         return target._replace(world_size=otherwise)
     origin = "the parallel degrees"
     return target._replace(world_size=declared, world_size_origin=origin)
@@ -137,9 +131,8 @@ def plan_for_trials(
         rows = config.job["micro_batch"] * config.job["grad_accum"]
         precision = config.job["precision"]
     except Unknown as missing:
-        raise CannotPlan(f"{config.path}: {missing} is not known") from None
+        raise CannotSearch(f"{config.path}: {missing} is not known") from None
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
-    frozen = {"precision"} | FROZEN[device]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
         "ac": _allowed(config, "ac"),
@@ -150,7 +143,8 @@ def plan_for_trials(
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, gpu):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
-    check_allowed(known, allow, [*sorted(frozen), "warmup"])
+    frozen = [role for role in sorted(values) if device in traits_of(role).frozen_on]
+    check_allowed(known, allow, [*frozen, "warmup"])
     knobs = [
         Knob(
             keys[role],
@@ -167,15 +161,13 @@ def plan_for_trials(
 def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, accumulation among them."""
     keys = config.trainer.schema.job
-    roles = {"micro_batch", "grad_accum", "ac", *({"compile"} - FROZEN[device]), *allow}
-    return {keys.get(role, role) for role in roles}
+    free = (name for name, role in ROLES.items() if device not in role.frozen_on)
+    return {keys.get(name, name) for name in (*free, "grad_accum", *allow)}
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
     """Whether the trainer and both GPUs have FP8; an unknown GPU may try."""
-    known = []
-    with suppress(Unknown):
-        known.append(config.job["gpu.fp8_matmul"])
+    known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
     return "fp8" in _allowed(config, "precision") and False not in known
@@ -191,17 +183,17 @@ def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
 def check_allowed(
     names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
 ) -> None:
-    """Raise ``CannotPlan`` where ``--allow`` has a name that is none of these."""
+    """Raise ``CannotSearch`` where ``--allow`` has a name that is none of these."""
     for name in allow:
         if name not in names:
             similar = closest(name, names)
             hint = f"; it frees {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotPlan(f"--allow {name}: no knob of that name{hint}")
+            raise CannotSearch(f"--allow {name}: no knob of that name{hint}")
 
 
 def check_writable(plan: Plan) -> None:
-    """Raise ``CannotPlan`` where a value of a knob could not be written in the end."""
+    """Raise ``CannotSearch`` where a knob's value could not be written in the end."""
     for knob in plan.space.knobs:
         value = next((value for value in knob.values if value is not None), None)
         change = [] if value is None else [Choice(knob.key, value)]
@@ -209,7 +201,7 @@ def check_writable(plan: Plan) -> None:
             write_back(plan.config.data, change)
         except CannotWrite as error:
             odd = f"{plan.config.path}: the result of a search could not be written"
-            raise CannotPlan(f"{odd}: {error}") from None
+            raise CannotSearch(f"{odd}: {error}") from None
 
 
 def left_out(reasons: Sequence[str]) -> list[str]:
@@ -265,28 +257,23 @@ def why_synthetic_data(config: TrainConfig) -> str:
 
 
 def ranks_of_trial(config: TrainConfig) -> int:
-    """Return how many ranks a trial stands for; raises ``CannotPlan``."""
+    """Return how many ranks a trial stands for; raises ``CannotSearch``."""
     try:
         refusal = config.job["trial_refusal"]
         ranks: int = config.job["shards"] if not refusal else 0
     except Unknown as missing:
         asked = str(missing) in ("world_size", "dp_shard")
         hint = "; give the number of GPUs as --world-size N" * asked
-        raise CannotPlan(f"{config.path}: {missing} is not known{hint}") from None
+        raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
-        raise CannotPlan(f"{config.path}: no trial can stand for {refusal}")
+        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
     return ranks
-
-
-def show_gpus(gpus: int) -> str:
-    """Return a number of GPUs in words."""
-    return f"{gpus} GPU{'s' * (gpus != 1)}"
 
 
 def world_size_note(config: TrainConfig) -> str:
     """Say how many GPUs the run has that trials stand for, and where that is from."""
     target = config.job.target
-    note = f"trials stand for a run on {show_gpus(target.world_size)}"
+    note = f"trials stand for a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
         return f"{note}, by {target.world_size_origin}"
     return f"{note}, as nothing says how many; --world-size N is for N"
@@ -303,5 +290,5 @@ def world_size_warning(config: TrainConfig) -> str:
         return ""
     return (
         f"warning: {config.path}:{line}: the title says {gpus} GPUs; what is best on "
-        f"{show_gpus(target.world_size)} is not there; give --world-size {gpus}"
+        f"{counted(target.world_size, 'GPU')} is not there; give --world-size {gpus}"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fp8tune.facts import calibration
 from fp8tune.facts.runs import Run
@@ -13,6 +12,7 @@ from fp8tune.job import Job, Unknown
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.sampler.speed import AC_EFFECT, COMPILE_EFFECT
+from fp8tune.trials.record import positive
 from fp8tune.trials.space import Point, Space
 
 CORRECTED = 0.05
@@ -20,11 +20,6 @@ CORRECTED = 0.05
 
 Prior = Callable[[Point], Expected]
 """What is expected of a setting."""
-
-
-def no_prior(_point: Point) -> Expected:
-    """Expect nothing."""
-    return Expected()
 
 
 def prior_of_job(space: Space, job: Job, runs: Sequence[Run] = ()) -> Prior:
@@ -57,12 +52,8 @@ def _corrected(expected: Expected, job: Job, runs: Sequence[Run]) -> Expected:
 
 def _number(job: Job, name: str) -> float:
     """Return a fact of a job; 0 if it is unknown or no sensible number."""
-    try:
-        value: Any = job[name]
-    except Unknown:
-        return 0.0
-    sensible = isinstance(value, (int, float)) and 0 < value < 1e15
-    return float(value) if sensible else 0.0
+    value = job.find(name)
+    return float(value) if positive(value) and value < 1e15 else 0.0
 
 
 def with_speeds(

@@ -10,11 +10,10 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from fp8tune.fields import FIELDS
-from fp8tune.job import Job, Unknown
+from fp8tune.search import CannotSearch
 from fp8tune.search.linting import refusals, runnable
 from fp8tune.search.objective import check_records
 from fp8tune.search.plan import (
-    CannotPlan,
     Plan,
     TrainConfig,
     check_allowed,
@@ -25,13 +24,12 @@ from fp8tune.search.plan import (
     warmup_key,
     warmup_names,
 )
-from fp8tune.search.retries import without_repaired
 from fp8tune.trainers.faults import dotted
 from fp8tune.trainers.schema import Key
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.record import BadRecord, Record
+from fp8tune.trials.record import BadRecord, Record, is_number, is_scalar, parse_all
 from fp8tune.trials.space import Knob, Space
-from fp8tune.trials.trial import Trial, parse_trial
+from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
 CUT_OFF = "cut off by the end of a budget, which says nothing under another one"
@@ -65,7 +63,7 @@ def plan_replay(
 ) -> RecordedSearch:
     """Read a file of records and plan the search over them.
 
-    Raises ``CannotPlan`` and ``BadRecord``.
+    Raises ``CannotSearch`` and ``BadRecord``.
     """
     records, notes, digest = _read_records(path)
     speeds = [record for record in records if not record.loss_run]
@@ -76,7 +74,7 @@ def plan_replay(
     speeds, refused = runnable(config, speeds)
     if refused:
         if not speeds:
-            raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+            raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
         plan, speeds = plan_for_records(config, speeds, allow)
     keys = {knob.key for knob in plan.space.knobs}
     notes += [*refusals(config, plan.free_keys), *refused, *plan.notes]
@@ -90,34 +88,24 @@ def plan_replay(
 def _read_records(path: str) -> tuple[list[Record], list[str], str]:
     """Return the records of a file, notes on those left out, and its digest."""
     if not path:
-        raise CannotPlan("--runner replay needs --records FILE")
+        raise CannotSearch("--runner replay needs --records FILE")
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise CannotPlan(f"{path}: {error.strerror}") from None
+        raise CannotSearch(f"{path}: {error.strerror}") from None
     if len(data) > MAX_BYTES:
-        raise CannotPlan(f"{path}: larger than {MAX_BYTES >> 20} MiB")
+        raise CannotSearch(f"{path}: larger than {MAX_BYTES >> 20} MiB")
     lines = data.decode(errors="replace").split("\n")
     try:
-        records, notes = usable_records(_parse_trials(lines))
+        every = enumerate(parse_all(lines))
+        trials = [trial_from_data(n, record.data()) for n, record in every]
+        records, notes = usable_records(trials)
     except BadRecord as error:
         raise BadRecord(f"{path}: {error}") from None
     if notes and not records:
-        raise CannotPlan(f"the records hold no trial to replay: {notes[0]}")
+        raise CannotSearch(f"the records hold no trial to replay: {notes[0]}")
     return records, notes, hashlib.sha256(data).hexdigest()
-
-
-def _parse_trials(lines: Iterable[str]) -> list[Trial]:
-    """Return the trials of lines without the empty ones; raises ``BadRecord``."""
-    trials: list[Trial] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                trials.append(parse_trial(len(trials), line))
-            except BadRecord as error:
-                raise BadRecord(f"line {number}: {error}") from None
-    return trials
 
 
 def usable_records(trials: Sequence[Trial]) -> tuple[list[Record], list[str]]:
@@ -140,18 +128,19 @@ def plan_for_records(
     Records with a value that the trainer refuses are left out.
     """
     if not records:
-        raise CannotPlan("the records hold no trial")
+        raise CannotSearch("the records hold no trial")
     records, refused = accepted(config.trainer, records)
     if not records:
-        raise CannotPlan(f"the records hold no trial to replay: {refused[0]}")
+        raise CannotSearch(f"the records hold no trial to replay: {refused[0]}")
     records, other_steps = _same_steps(config, records, allow)
     if not records:
-        raise CannotPlan(f"the records hold no trial to replay: {other_steps[0]}")
+        raise CannotSearch(f"the records hold no trial to replay: {other_steps[0]}")
     keys = list(dict.fromkeys(key for record in records for key in record.knobs))
     if not keys:
-        raise CannotPlan("the records name no knob")
+        raise CannotSearch("the records name no knob")
     check_allowed([*keys, *warmup_names(config.trainer), *FIELDS], allow)
-    own = {key: _own_value(config.job, key) for key in keys}
+    own = {key: config.job.find(key) for key in keys}
+    own = {key: value if is_scalar(value) else None for key, value in own.items()}
     whole = [
         record._replace(knobs={key: record.knobs.get(key, own[key]) for key in keys})
         for record in records
@@ -176,15 +165,6 @@ def plan_for_records(
     ]
     every_note = (*refused, *other_steps, *notes)
     return Plan(config, Space(knobs, points), baseline, every_note), whole
-
-
-def _own_value(job: Job, key: str) -> Any:
-    """Return the config's value of a key; ``None`` if it has none."""
-    try:
-        value = job[key]
-    except Unknown:
-        return None
-    return value if isinstance(value, (str, bool, int, float)) else None
 
 
 def recorded_knob(
@@ -218,19 +198,15 @@ def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
     """
     typed = dict.fromkeys((type(value), value) for value in recorded)
     values = [value for _, value in typed]
-    return tuple(sorted(values)) if all(map(_is_number, values)) else tuple(values)
+    return tuple(sorted(values)) if all(map(is_number, values)) else tuple(values)
 
 
 def _place(values: Sequence[Any], own: Any) -> int | None:
     """Return the place of a value: of one of its type, else of an equal number."""
     same = [i for i, v in enumerate(values) if type(v) is type(own) and v == own]
-    if not same and _is_number(own):
-        same = [i for i, v in enumerate(values) if _is_number(v) and v == own]
+    if not same and is_number(own):
+        same = [i for i, v in enumerate(values) if is_number(v) and v == own]
     return same[0] if same else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _same_steps(

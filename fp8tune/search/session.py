@@ -24,16 +24,16 @@ from fp8tune.lint.directive import BadTarget
 from fp8tune.lint.directive import asked as named_gpu
 from fp8tune.lint.run import cores
 from fp8tune.lint.settings import BadSettings
-from fp8tune.lint.wording import plain
+from fp8tune.lint.wording import counted, plain
 from fp8tune.runners import cpu
 from fp8tune.runners.builtin.runner import SCRATCH, Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.gpu import Sample, allocator
 from fp8tune.runners.replay import Replay
 from fp8tune.runners.watch import Guard
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep
-from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.duration import BadDuration
+from fp8tune.search.coordinator import Search
 from fp8tune.search.linting import check_config
 from fp8tune.search.machine import (
     TrialMachine,
@@ -45,7 +45,7 @@ from fp8tune.search.machine import (
     target_gpu,
 )
 from fp8tune.search.objective import ENERGY, SPEED
-from fp8tune.search.options import CannotSearch, SearchOptions
+from fp8tune.search.options import SearchOptions
 from fp8tune.search.outcome import (
     Finding,
     Outcome,
@@ -55,7 +55,6 @@ from fp8tune.search.outcome import (
 )
 from fp8tune.search.output import as_json, closing, display
 from fp8tune.search.plan import (
-    CannotPlan,
     Plan,
     TrainConfig,
     check_writable,
@@ -70,28 +69,21 @@ from fp8tune.search.plan import (
 )
 from fp8tune.search.prior import card_gib
 from fp8tune.search.recorded import MAX_BYTES, plan_replay
-from fp8tune.search.retries import count_retried_settings, retries_all
-from fp8tune.search.stability.plan import (
+from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
     conditions_for_trials,
 )
-from fp8tune.search.storage import BadStudy, Busy
+from fp8tune.search.storage import BadStudy, without_password
 from fp8tune.search.strategy import Strategy, build_strategy
 from fp8tune.search.study import Study, open_study
-from fp8tune.search.tuned_config import (
-    CannotPut,
-    check_outputs,
-    export_trials,
-    write_tuned,
-)
+from fp8tune.search.tuned_config import check_outputs, export_trials, write_tuned
 from fp8tune.search.warm_start import WarmStart, choose_start
-from fp8tune.search.writeback import CannotWrite
 from fp8tune.streams import lasting
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trials.record import BadRecord
 from fp8tune.trials.runner import Runner
-from fp8tune.trials.trial import timed
+from fp8tune.trials.trial import count_retried_settings, retries_all, timed
 
 WriteReport = Callable[[str, TextIO, str], None]
 """Writes the report of a study's folder and its URL, and says so on the stream."""
@@ -128,9 +120,7 @@ def _with_one_line_errors(options: SearchOptions, report: WriteReport) -> int:
         with ExitStack() as held:
             held.enter_context(stop.takes_signals())
             return _search(options, report, stop, held)
-    except (BadDuration, BadSettings, BadTarget, CannotPlan, Unreadable) as error:
-        raise CannotSearch(str(error)) from None
-    except (BadRecord, BadStudy, Busy, CannotPut, CannotWrite) as error:
+    except (BadSettings, BadTarget, BadRecord, Unreadable) as error:
         raise CannotSearch(str(error)) from None
     except InvalidToml as error:
         line, column = error.position
@@ -161,7 +151,7 @@ class Prepared(NamedTuple):
 def _search(
     options: SearchOptions, report: WriteReport, stop: Stop, held: ExitStack
 ) -> int:
-    limits = Limits(options.budget_s)
+    budget_s = options.budget_s
     check_outputs(options)
     prepare = _prepare_replay if options.runner == "replay" else _prepare_trials
     prepared = prepare(options, held)
@@ -178,7 +168,7 @@ def _search(
             runner,
             strategy=prepared.strategy,
             study=study,
-            limits=limits,
+            budget_s=budget_s,
             watch=watch.event,
             objective=options.objective,
             conditions=prepared.conditions,
@@ -187,10 +177,19 @@ def _search(
     outcome = _with_findings(prepared, outcome, stopped=stopped)
     output = unwritten = ""
     try:
-        output = write_tuned(options, plan, outcome, study.name, out)
-    except (CannotSearch, CannotWrite) as error:  # the outcome is printed anyway
+        output = write_tuned(
+            options.tuned_path,
+            plan,
+            outcome,
+            study.name,
+            is_replay=prepared.machine is None,
+            diff_to=out if options.diff else None,
+        )
+    except CannotSearch as error:  # the outcome is printed anyway
         unwritten = str(error)
-    _print_outcome(options, prepared, outcome, output, stopped=stopped)
+    _print_outcome(
+        prepared, outcome, output, stopped=stopped, prints_json=options.as_json
+    )
     with suppress(BadStudy):  # that is for the report alone
         study.note(output=output, ending=outcome.ending._asdict())
     report(study.folder, out, options.storage)
@@ -252,6 +251,8 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     about = environment(config.job, machine, synthetic_data=bool(synthetic))
     study, start, strategy = _open_study(options, plan, about, held)
     study.take_up()
+    shown = options._replace(storage=without_password(options.storage))
+    study.describe({"options": shown.kept})  # for the commands in its report
     for left in Path(study.folder).glob(f"{SCRATCH}*"):  # by a killed search's trials
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
     setup = Setup(
@@ -335,11 +336,9 @@ def _open_study(
         about["sampler"] = options.sampler
     if options.start_from:
         about["start_from"] = options.start_from
-    folder, url = (
-        os.path.join(options.studies, study_name(plan, about)),
-        options.storage,
-    )
-    start = choose_start(plan, about, folder, options.studies, options.start_from, url)
+    studies, url = options.studies, options.storage
+    folder = os.path.join(studies, study_name(plan, about))
+    start = choose_start(plan, about, folder, studies, options.start_from, url)
     study = open_study(folder, plan.space, held, url)
     study.describe({**about, "start": start.data()})
     strategy = build_strategy(plan, study, start, options.objective, options.sampler)
@@ -361,9 +360,9 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
     if prepared.start.note:
         yield prepared.start.note
     if count := len(study.trials):
-        known = f"{count} trial{'s' * (count != 1)}"
         again = retries_all(study.trials, study.process)
         retry = "; none ran, so your config is retried" * again
+        known = counted(count, "trial")
         yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
@@ -389,20 +388,20 @@ def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
 
 
 def _print_outcome(
-    options: SearchOptions,
     prepared: Prepared,
     outcome: Outcome,
     output: str,
     *,
     stopped: bool,
+    prints_json: bool,
 ) -> None:
     """Print the outcome for people, and with ``--output-format json`` for programs."""
-    plan, out = prepared.plan, sys.stderr if options.as_json else sys.stdout
+    plan, out = prepared.plan, sys.stderr if prints_json else sys.stdout
     for line in closing(outcome, plan, output):
         print(plain(line), file=out)
     if stopped:
         print("stopped: the same command goes on from here", file=out)
-    if options.as_json:
+    if prints_json:
         data = as_json(outcome, plan, output, prepared.study.folder)
         data["starts_from"] = prepared.start.study or None
         data["replay"] = prepared.machine is None

@@ -22,6 +22,7 @@ import optuna
 from optuna.storages.journal import BaseJournalBackend
 
 from fp8tune.atomic import no_link
+from fp8tune.search import CannotSearch
 
 NAME = "study.journal"
 LOCK = "lock"
@@ -32,12 +33,8 @@ ELSEWHERE = "--studies DIR is another place"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-class BadStudy(Exception):
+class BadStudy(CannotSearch):
     """A study cannot be read or written: one line that says where and why."""
-
-
-class Busy(Exception):
-    """Another search is running in the folder."""
 
 
 class JournalBackend(BaseJournalBackend):
@@ -202,7 +199,7 @@ def alone_in(folder: str) -> Iterator[None]:
     """Keep other searches out of a study's folder, which is made if it is missing.
 
     A killed search leaves no lock behind. File systems without locks go without.
-    Raises ``Busy`` and ``OSError``.
+    Raises ``BadStudy`` and ``OSError``.
     """
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, LOCK), "a", opener=no_link) as file:
@@ -210,7 +207,7 @@ def alone_in(folder: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise Busy(f"{folder}: another search is running in it") from None
+                raise BadStudy(f"{folder}: another search is running in it") from None
         yield
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fp8tune.search.budget import typical_cost
+from fp8tune.search import CannotSearch
+from fp8tune.search.budget import Budget, typical_cost
 from fp8tune.search.choice import choose
 from fp8tune.search.history import History
-from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.plan import Plan
 from fp8tune.search.prior import Prior, card_gib, prior_of_job, with_speeds
 from fp8tune.search.sampler import (
     EarlierTrial,
@@ -20,8 +21,8 @@ from fp8tune.search.sampler import (
 )
 from fp8tune.search.study import Study
 from fp8tune.search.warm_start import WarmStart, trials_of_start
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.space import Point, Space, is_count
+from fp8tune.trials.record import LossRun, positive
+from fp8tune.trials.space import Point, Space
 from fp8tune.trials.trial import Trial
 
 LITTLE = 0.01
@@ -53,7 +54,7 @@ class Strategy:
         self,
         study: Study,
         baseline: Point,
-        prior: Prior,
+        prior: Prior | None = None,
         card_gib: float = 0.0,
         earlier: Sequence[EarlierTrial] = (),
         sampler: str = "auto",
@@ -63,7 +64,7 @@ class Strategy:
         space = study.space
         options: dict[str, Any] = {
             **_roles(space),
-            "expected": _expectation(space, baseline, prior),
+            "expected": prior and _expectation(space, baseline, prior),
             "capacity_gib": card_gib,
             "earlier": earlier,
             "counts": lambda trial: trial.number in self._counted,
@@ -112,7 +113,7 @@ def build_strategy(
 ) -> Strategy:
     """Return the strategy of a search with the estimate and the trials of its start.
 
-    Raises ``CannotPlan`` where a library sampler lacks a package.
+    Raises ``CannotSearch`` where a library sampler lacks a package.
     """
     job = plan.config.job
     prior = prior_of_job(plan.space, job, start.runs)
@@ -120,15 +121,15 @@ def build_strategy(
     try:
         return Strategy(study, plan.baseline, prior, card_gib(job), earlier, sampler)
     except ImportError as error:
-        raise CannotPlan(f"--sampler {sampler}: {error}") from None
+        raise CannotSearch(f"--sampler {sampler}: {error}") from None
 
 
 def untested_before_answer(
-    history: History, strategy: Strategy, left: float
+    history: History, strategy: Strategy, budget: Budget
 ) -> PlannedTrial | None:
     """Return the next of few untested settings if the baseline would be called best.
 
-    ``left`` seconds have to be enough to measure it as often as the baseline was, and
+    The time left has to be enough to measure it as often as the baseline was, and
     both once more: else a sure answer would become inconclusive. None is tried on a
     machine that changed its speed: it would be compared with what ran before that.
     """
@@ -142,14 +143,14 @@ def untested_before_answer(
         return None
     cost = typical_cost(history, planned.point)
     repeats = len(history.runs(history.baseline).confirmed)
-    return planned if left > (1 + 2 * repeats) * cost else None
+    return planned if budget.left_for_speed > (1 + 2 * repeats) * cost else None
 
 
 def _roles(space: Space) -> dict[str, str | None]:
     """Return the keys by which the sampler knows batch, AC and compile."""
     knobs = {name: space.knob(name) for name in ("micro_batch", "ac", "compile")}
     keys = {name: knob.key if knob else None for name, knob in knobs.items()}
-    counts = knobs["micro_batch"] and all(map(is_count, knobs["micro_batch"].values))
+    counts = knobs["micro_batch"] and all(map(positive, knobs["micro_batch"].values))
     return {
         "batch": keys["micro_batch"] if counts else None,
         "ac": keys["ac"],

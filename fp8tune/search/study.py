@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import optuna
 from optuna.distributions import (
@@ -24,6 +24,9 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fp8tune import atomic
+from fp8tune.job import Target
+from fp8tune.search import CannotSearch
+from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.storage import (
     ELSEWHERE,
     LOCK,
@@ -36,6 +39,8 @@ from fp8tune.search.storage import (
     open_storage,
     without_password,
 )
+from fp8tune.toml.document import InvalidToml, Unreadable
+from fp8tune.trainers.trainer import NAMES
 from fp8tune.trials.record import BadRecord, Record, positive
 from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial
@@ -49,8 +54,6 @@ EXPORT = "trials.jsonl"
 """The export that a search leaves in its study's folder."""
 FILES = (LOCK, NAME, f"{NAME}.bak")
 """Files in a study's folder that a search writes into."""
-OLD = "study.json"
-"""What an earlier version of fp8tune kept beside its trials."""
 VALUE = {"tokens-per-joule": "tokens_per_joule"}
 """The field of a record that holds the value of an objective, if not tokens/s."""
 
@@ -70,8 +73,6 @@ class Study:
         self.place = url or (os.path.join(folder, NAME) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
         if folder:
-            if not url:
-                refuse_old(folder)
             self._storage = open_storage(self.place, create=True)
         with errors_of(self.place):
             self.optuna = _created(self._storage, _name(folder, url, self._storage))
@@ -197,8 +198,8 @@ class Study:
 def open_study(folder: str, space: Space, held: ExitStack, url: str = "") -> Study:
     """Open the study of a search, for this process alone until ``held`` is closed.
 
-    Raises ``Busy``, and ``BadStudy`` where the folder, which others may have made, has
-    a link in place of a file that is written, or a trial of another search.
+    Raises ``BadStudy``: another search is running in the folder, or the folder, which
+    others may have made, has a link in place of a file, or a trial of another search.
     """
     for name in FILES:
         path = os.path.join(folder, name)
@@ -245,8 +246,6 @@ def described(folder: str, url: str = "") -> dict[str, Any] | None:
 def _known(folder: str, url: str, most: int) -> optuna.Study | None:
     """The study of a folder, or its study in another storage, if there is one."""
     place = url or os.path.join(folder, NAME)
-    if not url:
-        refuse_old(folder)
     file = place.removeprefix("sqlite:///").partition("?")[0]
     if "://" not in file and not os.path.lexists(file):
         return None
@@ -256,17 +255,6 @@ def _known(folder: str, url: str, most: int) -> optuna.Study | None:
         if name not in optuna.get_all_study_names(storage):
             return None
         return optuna.load_study(study_name=name, storage=storage)
-
-
-def refuse_old(folder: str) -> None:
-    """Raise ``BadStudy`` where an earlier version of fp8tune kept a study."""
-    new, old, trials = (os.path.join(folder, name) for name in (NAME, OLD, EXPORT))
-    if os.path.lexists(old) and not os.path.lexists(new):
-        raise BadStudy(
-            f"{folder}: a study of an earlier version of fp8tune; `fp8tune search "
-            f"--runner replay --records {trials}` reads its trials; remove the folder "
-            "to search again"
-        )
 
 
 def _created(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
@@ -348,3 +336,65 @@ def _distribution(knob: Knob) -> BaseDistribution:
         many = ", ".join(map(repr, values))
         raise BadStudy(f"`{knob.key}`: two of its values are equal numbers: {many}")
     return CategoricalDistribution(values)
+
+
+class SavedStudy(NamedTuple):
+    """A study: its folder, what is known of its search, its plan, its trials."""
+
+    folder: str
+    about: dict[str, Any]
+    plan: Plan
+    trials: Sequence[Trial]
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return os.path.basename(os.path.abspath(self.folder))
+
+
+def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
+    """Read a study without changing anything in it; raises ``BadStudy``."""
+    about, trials = look(folder, url, most)
+    place = without_password(url) or os.path.join(folder, NAME)
+    try:
+        plan = _plan(about)
+    except (KeyError, TypeError, ValueError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+        raise BadStudy(f"{place}: this version did not write it ({wrong})") from None
+    except (CannotSearch, InvalidToml, Unreadable) as error:
+        raise BadStudy(f"{place}: the config in it: {error}") from None
+    for trial in trials:
+        try:
+            plan.space.point(trial.record.knobs)
+        except KeyError as error:
+            where = f"{place}: trial {trial.number}"
+            raise BadStudy(f"{where}: no knob or value of the study: {error}") from None
+    return SavedStudy(folder, about, plan, trials)
+
+
+def _plan(about: dict[str, Any]) -> Plan:
+    for name in ("config", "output"):
+        if b"\0" in os.fsencode(str(about.get(name))):
+            raise ValueError(f"{name} is no path")
+    path, text = str(about["config"]), str(about["config_text"])
+    if about["trainer"] not in NAMES:
+        raise ValueError("trainer")
+    target = Target(str(about["gpu"]), int(about["world_size"]))
+    config = read_config(path, text.encode(), target, about["trainer"])
+    knobs = [_knob(**fields) for fields in about["knobs"]]
+    only = [_point(knobs, places) for places in about["points"]]
+    return Plan(config, Space(knobs, only), _point(knobs, about["given"]))
+
+
+def _knob(key: str, values: list[Any], role: str, frozen: bool) -> Knob:
+    plain = (str, bool, int, float, type(None))
+    if not all(isinstance(value, plain) for value in values):
+        raise ValueError(f"values of {key}")
+    return Knob(str(key), tuple(values), str(role), bool(frozen))
+
+
+def _point(knobs: Sequence[Knob], places: Sequence[int]) -> Point:
+    for knob, place in zip(knobs, places, strict=True):
+        if not isinstance(place, int) or not 0 <= place < len(knob.values):
+            raise ValueError(f"a place of {knob.key}")
+    return tuple(places)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TextIO
 
 from fp8tune import atomic
 from fp8tune.lint.wording import plain
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import NAME as CALIBRATION
-from fp8tune.search.comments import choices, summary
-from fp8tune.search.linting import notes, with_measured
-from fp8tune.search.options import CannotSearch, SearchOptions, tuned
+from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
+from fp8tune.search.linting import aftermath, with_measured
+from fp8tune.search.options import SearchOptions, tuned
 from fp8tune.search.outcome import Outcome
-from fp8tune.search.plan import Plan, TrainConfig
+from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
 from fp8tune.search.storage import NAME as JOURNAL
 from fp8tune.search.study import EXPORT, Study
-from fp8tune.search.writeback import MARK, write_back
+from fp8tune.search.writeback import MARK, Choice, write_back
 from fp8tune.toml.diff import unified_diff
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)
@@ -28,12 +29,8 @@ MOST = 1 << 20
 """What is read of a file that may be replaced [bytes]."""
 
 
-class CannotPut(Exception):
-    """No file can be written there: names the path and says why."""
-
-
 def check_outputs(options: SearchOptions) -> None:
-    """Raise ``CannotPut`` where the outputs of a search cannot be written.
+    """Raise ``CannotSearch`` where the outputs of a search cannot be written.
 
     Asked before the search, so that no result is lost.
     """
@@ -52,31 +49,31 @@ def check_outputs(options: SearchOptions) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise ``CannotPut`` where a file cannot be written."""
+    """Raise ``CannotSearch`` where a file cannot be written."""
     if atomic.is_stream(path):
         return
     place = os.path.realpath(path)
     folder = os.path.dirname(place)
     if os.path.isdir(place):
-        raise CannotPut(f"{path}: Is a directory")
+        raise CannotSearch(f"{path}: Is a directory")
     if not os.path.isdir(folder):
-        raise CannotPut(f"{path}: no folder {folder}")
+        raise CannotSearch(f"{path}: no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise CannotPut(f"{path}: no permission to write in {folder}")
+        raise CannotSearch(f"{path}: no permission to write in {folder}")
 
 
 def _check_own(path: str) -> None:
-    """Raise ``CannotPut`` where a file of somebody else has the default path."""
+    """Raise ``CannotSearch`` where a file of somebody else has the default path."""
     with suppress(OSError), open(path, "rb") as file:
         if MARK.encode() not in file.read(MOST):
-            raise CannotPut(
+            raise CannotSearch(
                 f"{path} is there and no search wrote it: move it, or name another "
                 "path with --output"
             )
 
 
 def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
-    """Raise ``CannotPut`` where an output would replace what it is made from.
+    """Raise ``CannotSearch`` where an output would replace what it is made from.
 
     ``read`` says of each file that is read what it is; ``other`` is a path to write
     instead. Nor may an output replace the trials of any study.
@@ -84,7 +81,7 @@ def check_apart(path: str, read: Mapping[str, str], other: str) -> None:
     what = next((what for file, what in read.items() if is_same(path, file)), "")
     if what or _is_evidence(path):
         lost = what or "what trials have measured"
-        raise CannotPut(f"{path}: this would replace {lost}; try --output {other}")
+        raise CannotSearch(f"{path}: this would replace {lost}; try --output {other}")
 
 
 def _is_evidence(path: str) -> bool:
@@ -116,35 +113,59 @@ def tuned_bytes(
 
 
 def write_tuned(
-    options: SearchOptions, plan: Plan, outcome: Outcome, study: str, out: TextIO
+    path: str,
+    plan: Plan,
+    outcome: Outcome,
+    study: str,
+    *,
+    is_replay: bool,
+    diff_to: TextIO | None,
 ) -> str:
-    """Write the tuned config, or show it with ``--diff``; return the path written.
+    """Write the tuned config to a path; return the path that was written.
 
-    ``""`` if none was. Raises ``CannotSearch`` and ``CannotWrite``.
+    ``""`` if none was. With ``diff_to`` the diff is shown there, and nothing written.
+    Raises ``CannotSearch``.
     """
-    config, path = plan.config, options.tuned_path
-    is_replay = options.runner == "replay"
+    config = plan.config
     after = tuned_bytes(plan, outcome, study, path, is_replay=is_replay)
     if not after:
-        if not (options.diff or is_same(path, config.path)) and os.path.isfile(path):
+        if not (diff_to or is_same(path, config.path)) and os.path.isfile(path):
             left = f"{path} was there before and is not the answer of this run"
             _note(f"{left}, which writes none")
         return ""
-    own = is_same(path, config.path) and not options.diff
+    own = is_same(path, config.path) and not diff_to
     edited = own and _was_edited(config)
     if edited:
         path = tuned(path)
-    if not options.diff:
+    if not diff_to:
         _put(path, after, config.path)
     if edited:
         left = f"{config.path} was changed during the search and is left alone"
         _note(f"{left}: see {path}")
-    for line in notes(path, config, after, choices(plan, outcome)):
+    for line in _notes(path, config, after, choices(plan, outcome)):
         _note(line)
-    if options.diff:
-        out.write(unified_diff(config.path, config.data, after))
+    if diff_to:
+        diff_to.write(unified_diff(config.path, config.data, after))
         return ""
     return path
+
+
+def _notes(
+    path: str, config: TrainConfig, after: bytes, choices: Iterable[Choice]
+) -> Iterator[str]:
+    """What a user should look at in a tuned config: lint's findings come first."""
+    found = list(aftermath(path, config.data, after, config.job.target))
+    yield from found
+    places = {line.split(": ", 1)[0] for line in found}
+    before = config.loaded.values
+    changes = [
+        ChangedKey(key, role_of(config.trainer, key), before.get(key), value)
+        for key, value, _ in choices
+        if before.get(key) != value
+    ]
+    for line in stale_comments(path, after, changes):
+        if line.split(": ", 1)[0] not in places:
+            yield line
 
 
 def _was_edited(config: TrainConfig) -> bool:

@@ -16,20 +16,19 @@ from typing import Any, NamedTuple
 
 from fp8tune.facts.runs import BadCalibration, Run
 from fp8tune.facts.stored import parse
-from fp8tune.job import Job, Unknown
+from fp8tune.job import Job
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import measured, stored
 from fp8tune.search.objective import SPEED, by_objective
-from fp8tune.search.plan import CannotPlan, Plan
+from fp8tune.search.plan import Plan
 from fp8tune.search.prior import card_gib, prior_of_job, with_speeds
-from fp8tune.search.retries import last_process, trials_that_count
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
-from fp8tune.search.saved import SavedStudy, load_study
 from fp8tune.search.storage import BadStudy
-from fp8tune.search.study import described
-from fp8tune.trials.record import Record
-from fp8tune.trials.space import Space, is_count
-from fp8tune.trials.trial import timed
+from fp8tune.search.study import SavedStudy, described, load_study
+from fp8tune.trials.record import Record, positive
+from fp8tune.trials.space import Space
+from fp8tune.trials.trial import timed, trials_that_counted
 
 NONE = "none"
 """What a user asks for to have no warm start."""
@@ -54,7 +53,7 @@ SAME = (
     "dp_replicate",
     "shards",
 )
-"""Fields of the job that are the same in similar configs."""
+"""Fields of the job that are the same in similar configs, beside their knobs."""
 SHAPE = {
     "layers": "layers",
     "hidden_size": "width",
@@ -126,7 +125,7 @@ def choose_start(
     """Return the start of the search that has this folder, and its study at ``url``.
 
     ``asked`` is a study, ``none``, or ``""`` for the most similar. Raises
-    ``CannotPlan`` where the study that is asked for cannot be used, and ``BadStudy``.
+    ``CannotSearch`` where the study that is asked for cannot be used, and ``BadStudy``.
     """
     if (known := described(folder, url)) is not None:
         return _kept_start(known)
@@ -157,9 +156,9 @@ def _choose_study(
         place = asked if os.path.isdir(asked) else os.path.join(studies, asked)
         similar = compare_study(place, plan, about)
         if similar is None:
-            raise CannotPlan(f"--start-from {asked}: no study of a search")
+            raise CannotSearch(f"--start-from {asked}: no study of a search")
         if similar.wrong:
-            raise CannotPlan(f"--start-from {asked}: {similar.wrong}")
+            raise CannotSearch(f"--start-from {asked}: {similar.wrong}")
     else:
         every = similar_studies(plan, about, studies, folder)
         if not every:
@@ -197,7 +196,7 @@ def trials_of_start(
         return []
     job, other = plan.config.job, similar.study.plan
     every = timed(similar.study.trials)[: start.trials]
-    trials = trials_that_count(every, last_process(every))
+    trials = trials_that_counted(every)
     pairs = zip(trials, by_objective(trials, objective), strict=True)
     # without watts a trial that ran says nothing of the objective, not that it failed
     records = [new.record for old, new in pairs if new.record.ok or not old.record.ok]
@@ -230,7 +229,7 @@ def earlier_trials(
     batch = space.knob("micro_batch")
     for record in records:
         params = {knob.key: record.knobs.get(knob.key) for knob in space.knobs}
-        if batch is not None and is_count(size := params[batch.key]):
+        if batch is not None and positive(size := params[batch.key]):
             params[batch.key] = size * scale
         card = record.capacity_gib or card_gib
         yield EarlierTrial(
@@ -267,7 +266,7 @@ def compare_study(
         study = load_study(folder, most=MAX_BYTES)
     except BadStudy:
         return None
-    differs, distance, far = _compare_jobs(plan.config.job, study.plan.config.job)
+    differs, distance, far = _compare_jobs(plan, study.plan.config.job)
     objective = str(about.get("objective", SPEED))
     wrong = _elsewhere(study.about, about) or far or _unusable(plan, study, objective)
     changed = "" if wrong else _other_versions(study.about, about)
@@ -326,15 +325,17 @@ def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
     return ""
 
 
-def _compare_jobs(own: Job, other: Job) -> tuple[str, float, str]:
+def _compare_jobs(plan: Plan, other: Job) -> tuple[str, float, str]:
     """Return how another job differs, how far that is, and what makes it too far."""
-    for name in SAME:
-        here, there = _value(own, name), _value(other, name)
+    own, knobs = plan.config.job, plan.space.knobs
+    fixed = (k.role for k in knobs if k.role and not k.traits.may_differ)
+    for name in dict.fromkeys((*fixed, *SAME)):
+        here, there = own.find(name), other.find(name)
         if here != there:
             return "", math.inf, f"`{name}` is {there} there and {here} here"
     differs, distance = [], 0.0
     for name, word in SHAPE.items():
-        here, there = _value(own, name), _value(other, name)
+        here, there = own.find(name), other.find(name)
         if here == there:
             continue
         difference = f"{word} {here} instead of {there}"
@@ -344,13 +345,6 @@ def _compare_jobs(own: Job, other: Job) -> tuple[str, float, str]:
         differs.append(difference)
         distance += math.log(ratio)
     return ", ".join(differs) or "the same model", distance, ""
-
-
-def _value(job: Job, name: str) -> Any:
-    try:
-        return job[name]
-    except Unknown:
-        return None
 
 
 def _ratio(one: Any, other: Any) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fp8tune.search.duration import show_duration, typed
+from fp8tune.lint.wording import counted
+from fp8tune.search.budget import show_duration, typed
 from fp8tune.search.objective import ENERGY, UNITS, show_value
 from fp8tune.search.outcome import (
     LARGER_BUDGET,
@@ -72,7 +73,7 @@ def unit(objective: str) -> str:
 
 def percent(ratio: float) -> str:
     """Return a ratio as a change: ``+4.1 %``."""
-    return f"{100 * (ratio - 1):+.1f} %"
+    return f"{100 * (ratio - 1):+,.1f} %"
 
 
 def change(gain: Estimate, what: str = "") -> str:
@@ -92,11 +93,6 @@ def rate(measured: Estimate | None, objective: str) -> str:
         return value
     low, high = measured.low, measured.high
     return f"{value} ({show_value(low, objective)} to {show_value(high, objective)})"
-
-
-def counted(number: int, what: str) -> str:
-    """Return ``1 trial``, ``2 trials``."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def listed(what: str, numbers: Sequence[int]) -> str:
@@ -323,8 +319,12 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "fp8-slower-than-bf16": lambda facts: _fp8_compared(facts, "FP8 does not pay"),
     "fp8-inconclusive": _fp8_inconclusive,
     "fp8-not-compared": lambda facts: (
-        f"bf16 baseline: {rate(facts['bf16_baseline'], facts['objective'])}; "
-        "FP8 was not measured"
+        f"bf16 baseline: {rate(facts['bf16_baseline'], facts['objective'])}; not "
+        "compared with FP8, as no stage ran both"
+    ),
+    "bf16-not-measured": lambda facts: (
+        "FP8 vs bf16: not compared, as the chosen setting did not run in bf16"
+        f"{_next(facts)}"
     ),
     "fp8-may-diverge": _text,
     "fp8-rejected": (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.lint.mark import SEARCH
 from fp8tune.lint.wording import plain
+from fp8tune.search import CannotSearch
 from fp8tune.toml.document import comments, parse
 from fp8tune.toml.edit import Edit, apply, remove_key
 from fp8tune.toml.literal import CannotEdit, key_text, literal, quote_of
@@ -53,7 +54,7 @@ class Choice(NamedTuple):
         return tuple(self.key.split("."))
 
 
-class CannotWrite(Exception):
+class CannotWrite(CannotSearch):
     """The values cannot be put into this file: says why in one line."""
 
 

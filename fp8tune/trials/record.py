@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeGuard
-
-from fp8tune.trials.loss_run import LossRun, parse_loss_run
+from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 
 class TrialOutcome(NamedTuple):
@@ -73,6 +71,29 @@ def process_names(others: Iterable[OtherProcess]) -> str:
         f"{name} (pid {pid}, {gib:.1f} GiB)" if gib else f"{name} (pid {pid})"
         for name, pid, gib in others
     )
+
+
+class LossRun(NamedTuple):
+    """How a run is trained that is made for its losses, to compare FP8 with bf16.
+
+    ``seed`` is that of the weights, the warmup is linear; all runs see the same data.
+    ``config_warmup_steps`` is the config's own warmup, ``may_change`` says whether the
+    search may write another one.
+    """
+
+    seed: int
+    warmup_steps: int
+    steps: int
+    config_warmup_steps: int
+    may_change: bool = False
+
+    def training(self) -> dict[str, int]:
+        """Return the fields of ``Spec`` that it sets in a worker."""
+        return {
+            "seed": self.seed,
+            "warmup_steps": self.warmup_steps,
+            "steps": self.steps,
+        }
 
 
 class Discarded(NamedTuple):
@@ -232,10 +253,10 @@ _NUMBERS = ("tokens_per_second", "peak_gib", "reserved_gib", "cost_s")
 
 def positive(value: Any) -> TypeGuard[float]:
     """Return whether a value is a number above 0."""
-    return _plain(value) and 0 < value < MAX_NUMBER
+    return is_number(value) and 0 < value < MAX_NUMBER
 
 
-def _plain(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a finite number that is not a bool."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and abs(value) < MAX_NUMBER
@@ -287,7 +308,7 @@ def from_data(fields: Mapping[str, Any]) -> Record:
     """Return the record in a JSON object; raises ``BadRecord``."""
     data = dict(fields)
     knobs, outcome = data.pop("knobs", None), data.pop("outcome", None)
-    if not isinstance(knobs, dict) or not all(map(_is_scalar, knobs.values())):
+    if not isinstance(knobs, dict) or not all(map(is_scalar, knobs.values())):
         raise BadRecord("`knobs` maps config keys to plain values")
     if outcome not in OUTCOMES:
         raise BadRecord(f"`outcome` is one of {', '.join(OUTCOMES)}")
@@ -308,14 +329,14 @@ def from_data(fields: Mapping[str, Any]) -> Record:
     return Record(knobs, outcome, step_ms=step_ms, **named, extra=data)
 
 
-def _is_scalar(value: Any) -> bool:
+def is_scalar(value: Any) -> bool:
     """Whether a TOML file could hold it as a plain value."""
     small = not isinstance(value, int) or _fits(value)
     return small and isinstance(value, (str, bool, int, float))
 
 
 def _number(name: str, value: Any) -> float:
-    if not _plain(value) or value < 0:
+    if not is_number(value) or value < 0:
         raise BadRecord(f"`{name}` is a number of at least 0")
     return float(value)
 
@@ -345,7 +366,7 @@ def _positive(value: Any) -> float:
 
 
 def _error(value: Any) -> float | None:
-    return float(value) if _plain(value) else None
+    return float(value) if is_number(value) else None
 
 
 def _texts(value: Any) -> dict[str, str]:
@@ -357,7 +378,7 @@ def _series(value: Any) -> tuple[float, ...]:
     """Return the numbers before the first value that is not one."""
     numbers: list[float] = []
     for each in value if isinstance(value, (list, tuple)) else ():
-        if not _plain(each):
+        if not is_number(each):
             break
         numbers.append(float(each))
     return tuple(numbers)
@@ -381,28 +402,38 @@ def _discarded(value: Any) -> tuple[Discarded, ...]:
     return tuple(known)
 
 
-_READ: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("message", "error", "stage_reached", "environment", "unwatched"), _text
-    ),
-    "extrapolated": _text,
-    "rehearsal": _flag,
-    "synthetic_data": _known_flag,
-    **dict.fromkeys(("alloc_retries", "grad_accum", "tokens_per_step"), _count),
-    **dict.fromkeys(("recompiles", "micro_batches", "float8_linears"), _count),
-    "float8_matmuls": _known_count,
-    **dict.fromkeys(("import_s", "capacity_gib", "sm_mhz"), _positive),
-    **dict.fromkeys(("temperature_c", "power_w", "tokens_per_joule"), _positive),
-    **dict.fromkeys(("all_step_ms", "median_step_ms_95"), _series),
-    **dict.fromkeys(("losses", "grad_norms", "communication_ends_ms"), _series),
-    "communication_ms": _positive,
-    "extrapolation_error": _error,
-    "versions": _texts,
-    "others": _others,
-    "discarded": _discarded,
-    "loss_run": parse_loss_run,
+def _loss_run(data: Any) -> LossRun | None:
+    """Return the loss run in a record's JSON; ``None`` if it is not valid."""
+    try:
+        run = LossRun(**data)
+    except TypeError:
+        return None
+    *counts, may_change = run
+    valid = all(type(n) is int and 0 <= n < MAX_NUMBER for n in counts)
+    valid = valid and run.steps > 0 and isinstance(may_change, bool)
+    return run if valid else None
+
+
+_READERS: dict[Any, Callable[[Any], Any]] = {
+    str: _text,
+    bool: _flag,
+    bool | None: _known_flag,
+    int: _count,
+    int | None: _known_count,
+    float: _positive,
+    float | None: _error,
+    tuple[float, ...]: _series,
+    Mapping[str, str]: _texts,
+    tuple[OtherProcess, ...]: _others,
+    tuple[Discarded, ...]: _discarded,
+    LossRun | None: _loss_run,
 }
-"""How each named field is read."""
+"""How an optional field is read, by its type."""
+_READ = {
+    name: _READERS[kind]
+    for name, kind in get_type_hints(Record).items()
+    if name not in (*CONTRACT, "extra")
+}
 
 
 def parse_all(lines: Iterable[str]) -> Iterator[Record]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record
+from fp8tune.trials.record import LossRun, Record
 
 
 class TrialLimits(NamedTuple):

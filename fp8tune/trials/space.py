@@ -3,14 +3,66 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fp8tune.trials.record import positive
 
 Point = tuple[int, ...]
 """One setting of all knobs: which of its values each has, in the space's order.
 
 Numbers and not the values, because to Python 1, 1.0 and True are one value.
 """
+
+
+class Role(NamedTuple):
+    """What the search may take for granted of the knobs of one role.
+
+    The defaults hold for a role that is not in ``ROLES``: they assume nothing.
+    ``label`` names the knob in the report, else its key does. ``learns_alike``: its
+    values do not change what a run learns. ``always_accepted``: the trainer takes its
+    values in every combination, so that a recorded one needs no lint. ``may_differ``:
+    the configs of similar studies may have other values of it. ``frozen_on``: the
+    devices on which a search keeps the config's value, unless ``--allow`` frees it.
+    """
+
+    label: str = ""
+    learns_alike: bool = False
+    always_accepted: bool = False
+    may_differ: bool = False
+    frozen_on: tuple[str, ...] = ("cuda", "cpu")
+
+
+ROLES: Mapping[str, Role] = {
+    "micro_batch": Role(
+        "batch",
+        learns_alike=True,
+        always_accepted=True,
+        may_differ=True,
+        frozen_on=(),
+    ),
+    "ac": Role(
+        "AC",
+        learns_alike=True,
+        always_accepted=True,
+        may_differ=True,
+        frozen_on=(),
+    ),
+    "compile": Role(
+        learns_alike=True,
+        always_accepted=True,
+        may_differ=True,
+        frozen_on=("cpu",),  # takes a minute of a core, and tells nothing of a GPU
+    ),
+    "precision": Role(always_accepted=True),
+    "grad_accum": Role(may_differ=True),
+}
+"""The roles whose knobs are known to be harmless in some way."""
+
+
+def traits_of(role: str) -> Role:
+    """Return what the search may take for granted of the knobs of a role."""
+    return ROLES.get(role, Role())
 
 
 class Knob(NamedTuple):
@@ -26,6 +78,11 @@ class Knob(NamedTuple):
     values: tuple[Any, ...]
     role: str = ""
     frozen: bool = False
+
+    @property
+    def traits(self) -> Role:
+        """What the search may take for granted of it."""
+        return traits_of(self.role)
 
     def place(self, value: Any) -> int:
         """Which value this is, of the same type; ``ValueError`` for none of them."""
@@ -76,11 +133,6 @@ class Space:
         """Whether the point can be tried."""
         return not self.only or point in self.only
 
-    def every(self) -> Iterable[Point]:
-        """Every point that can be tried, of frozen knobs as well."""
-        ranges = (range(len(knob.values)) for knob in self.knobs)
-        return sorted(self.only) or itertools.product(*ranges)
-
     def points(self, baseline: Point) -> Iterator[Point]:
         """Yield the points that can be tried, with the baseline's frozen knobs."""
         if self.only:
@@ -106,14 +158,18 @@ class Space:
         place = self.place(role)
         return None if place is None else self.knobs[place].values[point[place]]
 
-    def with_precision(self, point: Point, precision: str) -> Point | None:
-        """The same point in another precision, where it can be tried."""
+    def in_precision(self, point: Point, precision: str) -> Point | None:
+        """The same point in another precision, whether or not it can be tried."""
         place = self.place("precision")
         if place is None or precision not in self.knobs[place].values:
             return None
         index = self.knobs[place].place(precision)
-        other = (*point[:place], index, *point[place + 1 :])
-        return other if self.has(other) else None
+        return (*point[:place], index, *point[place + 1 :])
+
+    def with_precision(self, point: Point, precision: str) -> Point | None:
+        """The same point in another precision, where it can be tried."""
+        other = self.in_precision(point, precision)
+        return other if other and self.has(other) else None
 
     def in_bf16(self, point: Point) -> Point | None:
         """The same point in bf16; ``None`` where it is that already, or unknown."""
@@ -136,19 +192,7 @@ class Space:
     def batch(self, point: Point) -> float:
         """The micro-batch of a point; 0 where that is no knob, or no number above 0."""
         value = self.value(point, "micro_batch")
-        return float(value) if is_count(value) else 0.0
-
-    @property
-    def has_batches(self) -> bool:
-        """Whether every point has a micro-batch above 0."""
-        knob = self.knob("micro_batch")
-        return knob is not None and all(map(is_count, knob.values))
-
-
-def is_count(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number above 0."""
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and value > 0
+        return float(value) if positive(value) else 0.0
 
 
 def shown(value: Any) -> str:

@@ -1,9 +1,14 @@
-"""A trial: a record with its place in the study."""
+"""A trial: a record with its place in the study, and whether it still counts.
+
+A user repairs the machine and gives the same command again. A trial that failed for a
+reason other than memory or NaN counts only in the process that ran it. A process in
+which no setting ran is not charged to the budget.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.trials.record import Record, from_data, load
@@ -11,6 +16,8 @@ from fp8tune.trials.record import Record, from_data, load
 STAGES = ("baseline", "bf16-baseline", "search", "confirm", "stability")
 """Why a trial was run: the user's config, the same in bf16, the search itself, the
 confirmation at its end, or to compare what FP8 and bf16 learn."""
+FINAL_STAGES = ("confirm", "stability")
+"""Stages after which the search proposes nothing new."""
 
 
 class Trial(NamedTuple):
@@ -41,6 +48,16 @@ class Trial(NamedTuple):
     def is_of_budget(self) -> bool:
         """Whether a larger budget would have gone on otherwise after it."""
         return self.budget_s < math.inf
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether a search with a larger budget tries its setting again."""
+        return self.stage == "search" and self.is_of_budget
+
+    def was_cut_short(self, budget_s: float) -> bool:
+        """Whether it was given up for a smaller budget than there is now [s]."""
+        given_up = self.stage not in FINAL_STAGES or self.cut_off
+        return given_up and self.budget_s < budget_s
 
     def data(self) -> dict[str, Any]:
         """Return the trial's JSON object: its record and its place in the study."""
@@ -82,3 +99,67 @@ def trial_from_data(number: int, fields: dict[str, Any]) -> Trial:
 def timed(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that measure speed: all but loss runs."""
     return [trial for trial in trials if trial.stage != "stability"]
+
+
+def trials_that_count(
+    trials: Iterable[Trial], process: int, budget_s: float = 0.0
+) -> list[Trial]:
+    """Return the trials that count for the process of this number, with this budget."""
+    return [
+        trial
+        for trial in trials
+        if (trial.process == process or _is_lasting(trial))
+        and not trial.was_cut_short(budget_s)
+    ]
+
+
+def _is_lasting(trial: Trial) -> bool:
+    """Whether a later process would see the same; the end of a budget is no fault."""
+    return trial.record.meaning.lasts or trial.cut_off
+
+
+def uncharged_seconds(trials: Sequence[Trial], process: int) -> float:
+    """Return the seconds of earlier processes in which no setting ran."""
+    charged = {trial.process for trial in trials if _is_lasting(trial)} | {process}
+    return sum(t.record.cost_s for t in trials if t.process not in charged)
+
+
+def retries_all(trials: Sequence[Trial], process: int) -> bool:
+    """Whether the process of this number begins as if nothing had been tried."""
+    return bool(trials) and not trials_that_count(trials, process)
+
+
+def count_retried_settings(trials: Sequence[Trial], process: int) -> int:
+    """Count the settings of which no trial counts for the process of this number."""
+    known = {_setting(trial.record) for trial in trials_that_count(trials, process)}
+    return len({_setting(trial.record) for trial in trials} - known)
+
+
+def last_process(trials: Iterable[Trial]) -> int:
+    """Return the number of the last process that has a trial."""
+    return max((trial.process for trial in trials), default=0)
+
+
+def trials_that_counted(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials of a study that the last search with the most time counted."""
+    budget_s = max((t.budget_s for t in trials if t.is_of_budget), default=0.0)
+    return trials_that_count(trials, last_process(trials), budget_s)
+
+
+def without_repaired(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials without failures of settings that a later process could run."""
+    last = {  # trials are in the order of their processes
+        _setting(trial.record): trial.process
+        for trial in trials
+        if trial.record.meaning.lasts
+    }
+    return [
+        trial
+        for trial in trials
+        if trial.record.meaning.lasts
+        or trial.process >= last.get(_setting(trial.record), 0)
+    ]
+
+
+def _setting(record: Record) -> str:
+    return repr(sorted(record.knobs.items()))

@@ -4,25 +4,21 @@ import re
 
 import pytest
 
-from fp8tune.job import Target
 from fp8tune.report.data import frontier, headline, read_report, sentences, warnings
-from fp8tune.report.html import draw_plots
-from fp8tune.report.next_steps import next_commands
+from fp8tune.report.html import draw_plots, next_commands
 from fp8tune.report.tables import environment, trial_table
 from fp8tune.report.text import setting_label
-from fp8tune.search.saved import load_study
 from fp8tune.search.statistics import Speed
 from fp8tune.search.storage import alone_in
+from fp8tune.search.study import load_study
 from fp8tune.trials.space import Knob
 from tests.report.studies import (
     BEST_BF16,
-    CONFIG,
     CUT_OFF,
     FAILED,
     LARGER,
     WHOLE,
     confirmed,
-    plan,
     report_of,
     study,
     told,
@@ -126,6 +122,16 @@ def test_what_diverges_may_not_be_chosen(tmp_path):
     )
     again = ["fp8tune search a.toml --budget 2h --allow precision"]
     assert list(next_commands(report)) == again
+
+
+def test_what_a_smaller_budget_cut_off_does_not_count(tmp_path):
+    """As in the search: nothing in the trial spoke against its setting."""
+    cut = {"cut_off": True, "budget_s": 300.0}
+    trials = [WHOLE[0], ("search", ran(BEST, outcome="compile"), cut), *WHOLE[2:]]
+    last = (*trials[-1], {"budget_s": 7200.0})
+    report = report_of(tmp_path / "s", [*trials[:-1], last])
+    assert (report.chosen, report.outcome.broken) == (BEST, {})
+    assert report.with_role("chosen").may_be_chosen
 
 
 def test_a_cut_off_trial_did_not_fail(tmp_path):
@@ -315,13 +321,6 @@ def test_tokens_per_joule(tmp_path):
     assert (round(chosen.value.value, 2), round(chosen.speed.value)) == (1.3, 90)
     assert "+30.0 % tokens per joule (+28.4 to +31.6)" in headline(report)
     assert {row[5] for row in trial_table(report).rows} == {"0.8", "0.9", "1", "1.3"}
-    allowed = {"allow": ["warmup"], "objective": "tokens-per-joule"}
-    made = plan(path="my run.toml", target=Target("h200", 16))
-    folder = study(tmp_path / ".fp8tune/s", SAVING[:2], made, **allowed)
-    assert list(next_commands(read_report(load_study(folder)))) == [
-        "fp8tune search 'my run.toml' --budget 2h --allow warmup --objective "
-        "tokens-per-joule --world-size 16  # goes on from here",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +332,11 @@ def test_tokens_per_joule(tmp_path):
         ({"output": "", "records": "ab12"}, ["fp8tune lint a.toml"]),
         ({"output": None}, ["fp8tune search a.toml --budget 2h  # goes on from here"]),
         (
-            {"device": "cpu", "output": None},
+            {
+                "device": "cpu",
+                "output": None,
+                "options": {"gpu": "h200", "device": "cpu"},
+            },
             [
                 "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
                 "# goes on from here",
@@ -357,31 +360,17 @@ def test_a_search_that_runs_is_left_alone(tmp_path):
     assert list(next_commands(report)) == again
 
 
-NAMELESS = CONFIG.replace("[", "[my.")
+def test_options_that_continue_the_same_search(tmp_path):
+    kept = {"gpu": "h200", "allow": ["warmup", "odd $(x)"], "in_place": True}
+    report = report_of(tmp_path / "mine/s", [], options=kept)
+    assert list(next_commands(report)) == [
+        "fp8tune search a.toml --budget 2h --gpu h200 --allow warmup "
+        "--allow 'odd $(x)' --in-place  # goes on from here"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("folder", "made", "machine", "options"),
-    [
-        (".fp8tune/s", plan(), "NVIDIA H200", ""),
-        (".fp8tune/s", plan(), "NVIDIA H100 80GB HBM3", " --gpu h200"),
-        (".fp8tune/s", plan(NAMELESS), "NVIDIA H200", " --trainer kempnerforge"),
-        ("mine/s", plan(), "NVIDIA H200", " --studies mine"),
-    ],
-)
-def test_options_that_continue_the_same_search(project, folder, made, machine, options):
-    project()
-    report = read_report(load_study(study(folder, [], made, machine=machine)))
-    again = f"fp8tune search a.toml --budget 2h{options}  # goes on from here"
-    assert list(next_commands(report)) == [again]
-
-
-@pytest.mark.parametrize(
-    ("output", "option"),
-    [("a.tuned.toml", ""), ("b.toml", " --output b.toml"), ("a.toml", " --in-place")],
-)
-def test_a_search_that_goes_on_has_time_and_the_same_output(tmp_path, output, option):
+def test_a_search_that_goes_on_has_time(tmp_path):
     long = [("baseline", told(GIVEN, 100, cost_s=3.9 * 3600))]
-    report = report_of(tmp_path / ".fp8tune/s", long, output=output)
-    again = f"fp8tune search a.toml --budget 5h{option}  # goes on from here"
+    report = report_of(tmp_path / "s", long)
+    again = "fp8tune search a.toml --budget 5h  # goes on from here"
     assert list(next_commands(report)) == [again]

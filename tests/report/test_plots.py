@@ -10,12 +10,12 @@ from fp8tune.job import Target
 from fp8tune.report.data import read_report
 from fp8tune.report.html import draw_plots
 from fp8tune.report.knobs_plot import Effect, Line, knob_effects, knobs_plot
-from fp8tune.report.loss_plot import LossRuns, loss_plot, loss_runs
+from fp8tune.report.loss_plot import loss_plot, loss_runs
 from fp8tune.report.memory_plot import memory_plot
 from fp8tune.report.plots import to_files
 from fp8tune.report.prediction_plot import prediction_plot, quantities
-from fp8tune.report.steps_plot import step_times, steps_plot
-from fp8tune.search.saved import load_study
+from fp8tune.report.steps_plot import step_times
+from fp8tune.search.study import load_study
 from tests.report.checker import checked, html
 from tests.report.studies import (
     CUT_OFF,
@@ -30,11 +30,12 @@ from tests.report.studies import (
 )
 from tests.search.stability.runs import STEPS as LOSS_STEPS
 from tests.search.stability.runs import learned, seeds
-from tests.search.tries import BEST, BF16, GIVEN, OTHER, ran
+from tests.search.tries import BEST, BF16, GIVEN, OTHER, but, ran
 
 
-def test_files_of_the_plots(whole):
-    files = {plot.name: to_files(plot, "Replay") for plot in draw_plots(whole)}
+def test_files_of_the_plots(tmp_path):
+    report = compared(tmp_path / "s", [*seeds(), *seeds("fp8", 0.001)])
+    files = {plot.name: to_files(plot, "Replay") for plot in draw_plots(report)}
     assert list(files) == ["memory", "knobs", "predicted", "loss", "steps"]
     for kinds in files.values():
         height, width, _ = imread(io.BytesIO(kinds["png"])).shape
@@ -58,12 +59,11 @@ def rounded(effect):
 
 
 def test_knobs_are_ranked_by_what_won(whole):
-    """First what gained over the baseline's value, last what may not change."""
+    """First what gained over the baseline's value."""
     other = round(110 * 150 / 152, 1)
     assert list(map(rounded, knob_effects(whole))) == [
         Effect(
             name="train.batch_size",
-            is_frozen=False,
             labels=("2", "4", "8"),
             lines=(Line(True, {0: 100.0, 1: 150.0}, {2: "oom"}),),
             sentence="4 against 2: +50.0 % (+48.1 to +51.9); 8 out of memory",
@@ -71,17 +71,7 @@ def test_knobs_are_ranked_by_what_won(whole):
             won=True,
         ),
         Effect(
-            name="train.activation_checkpointing",
-            is_frozen=False,
-            labels=("none", "full"),
-            lines=(Line(False, {0: other, 1: 100.0}, {}), Line(True, {1: 150.0}, {})),
-            sentence="full against none: -7.9 % (one pair)",
-            gain=0.92,
-            won=False,
-        ),
-        Effect(
             name="train.mixed_precision",
-            is_frozen=True,
             labels=("bf16", "FP8"),
             lines=(
                 Line(False, {0: 88.8, 1: 100.0}, {}),
@@ -89,6 +79,14 @@ def test_knobs_are_ranked_by_what_won(whole):
             ),
             sentence="FP8 against bf16: +25.0 % (+23.4 to +26.6)",
             gain=1.25,
+            won=False,
+        ),
+        Effect(
+            name="train.activation_checkpointing",
+            labels=("none", "full"),
+            lines=(Line(False, {0: other, 1: 100.0}, {}), Line(True, {1: 150.0}, {})),
+            sentence="full against none: -7.9 % (one pair)",
+            gain=0.92,
             won=False,
         ),
     ]
@@ -187,90 +185,56 @@ def test_runs_that_diverged_end_early(tmp_path):
     assert set(to_files(plot)) == {"png", "svg"}
 
 
-def test_losses_of_two_trials(whole, tmp_path):
-    fp8, bf16 = (6.0, 5.0, 4.0, 3.03), (6.0, 5.0, 4.0, 3.0)
-    norms = (2.0, 1.5, 1.0, 0.5)
-    assert loss_runs(whole) == LossRuns(
-        label="batch 4, AC full, compiled",
-        fp8=(fp8,),
-        bf16=(bf16,),
-        fp8_norms=(norms,),
-        bf16_norms=(norms,),
-    )
-    assert "the same data and seed in both" in loss_plot(whole).note
-    replayed = loss_plot(report_of(tmp_path / "r", records="a.jsonl"))
-    assert "is not known" in replayed.note
-    bare = told(BEST, 150, more={"losses": "?"})
-    report = report_of(tmp_path / "b", [*WHOLE[:2], ("search", bare)])
-    assert loss_runs(report).label == "batch 2, AC full, compiled"
-    assert loss_runs(report_of(tmp_path / "n", WHOLE[:1])) is None
+def test_without_a_stability_check_no_losses_are_shown(whole):
+    plot = loss_plot(whole)
+    assert (plot.draw, plot.note) == (None, "No runs compare FP8's losses with bf16's.")
 
 
-def test_step_times(whole):
-    counted = [(step, took, "") for step, took in enumerate(STEPS, 2)]
-    steps = ((0, 3e4, "left out"), (1, 120.0, "left out"), *counted)
-    times = step_times(whole)
-    roles = [(one.setting.role_names, one.steps, one.tokens) for one in times]
-    assert roles == [
-        ("chosen", steps, 15),
-        ("your config", steps, 10),
-        ("bf16 baseline", steps, 12),
-        ("runner-up", steps, 11),
+def test_step_times(tmp_path):
+    warm = [{"first": 0, "last": 1, "why": "warm-up"}]
+    trials = [
+        (stage, but(record, discarded=warm) if record.ok else record)
+        for stage, record in WHOLE
     ]
-    assert (times[0].median, times[0].left_out) == (100.0, "2 steps left out")
-
-
-HOW = {"extrapolated": "from 8 and 16 of 32 blocks, which fit this GPU"}
-
-
-@pytest.mark.parametrize(
-    ("times", "more", "title"),
-    [
-        (STEPS, {}, "Steps are steady to 1 % (chosen = your config; 2 steps left out)"),
-        ((250.0,), HOW, "The time of a step is extrapolated: 250 ms (chosen = "),
-        (
-            STEPS[:1],
-            {"all_step_ms": [900.0, 100.0]},
-            "The time of a step comes from too few steps to tell whether it is steady:",
-        ),
-    ],
-)
-def test_one_time_is_not_steady(tmp_path, times, more, title):
-    record = told(GIVEN, 100, more=more)._replace(step_ms=times)
-    plot = steps_plot(report_of(tmp_path / "s", [("baseline", record)]))
-    assert plot.title.startswith(title)
-    assert set(to_files(plot)) == {"png", "svg"}
+    times = step_times(report_of(tmp_path / "s", trials))
+    counted = [(step, took, "") for step, took in enumerate(STEPS, 2)]
+    steps = ((0, 3e4, "warm-up"), (1, 120.0, "warm-up"), *counted)
+    names = ["chosen", "your config", "bf16 baseline", "runner-up"]
+    assert [(one.setting.role_names, one.steps) for one in times] == [
+        (name, steps) for name in names
+    ]
+    assert (times[0].median, times[0].left_out) == (100.0, "2 steps left out: warm-up")
 
 
 @pytest.mark.parametrize(
-    ("discarded", "reasons"),
+    ("times", "discarded", "reasons"),
     [
         (
+            [101.0, 100.0],
             [
                 {"first": 0, "last": 0, "why": "warm-up"},
                 {"first": 2, "last": 2, "why": "throttled"},
             ],
             ["warm-up", "", "throttled", ""],
         ),
-        (
-            [{"first": 0, "last": 10**12, "why": "all"}],
-            ["left out", "left out", "", ""],
-        ),
-        ("none", ["left out", "left out", "", ""]),
+        ([101.0, 100.0], [{"first": 0, "last": 10**12, "why": "all"}], ["", ""]),
+        ([101.0, 100.0], "none", ["", ""]),
+        ([101.0], "none", None),
     ],
 )
-def test_why_steps_were_left_out(tmp_path, discarded, reasons):
+def test_why_steps_were_left_out(tmp_path, times, discarded, reasons):
     """Also if one that was left out took as long as one that counts."""
     more = {"all_step_ms": [100.0, 101.0, 101.0, 100.0], "discarded": discarded}
-    record = told(GIVEN, 100, more=more)._replace(step_ms=(101.0, 100.0))
-    (times,) = step_times(report_of(tmp_path / "s", [("baseline", record)]))
-    assert [why for _, _, why in times.steps] == reasons
+    record = told(GIVEN, 100, more=more)._replace(step_ms=tuple(times))
+    found = step_times(report_of(tmp_path / "s", [("baseline", record)]))
+    told_by = [[why for _, _, why in one.steps] for one in found]
+    assert told_by == ([reasons] if reasons else [])
 
 
 def test_steps_of_a_record_without_the_others(tmp_path):
     bare = told(GIVEN, 100, more={"all_step_ms": []})
     (times,) = step_times(report_of(tmp_path / "s", [("baseline", bare)]))
-    assert times.steps == ((1, 100.0, ""), (2, 101.0, ""), (3, 99.0, ""))
+    assert times.steps == ((0, 100.0, ""), (1, 101.0, ""), (2, 99.0, ""))
 
 
 def test_a_machine_that_became_slower_makes_no_knob_matter(tmp_path):

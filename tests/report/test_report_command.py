@@ -47,7 +47,7 @@ def test_output_and_plots(project, fp8tune, tmp_path):
         "x.html",
         *(
             f"x-{name}.{kind}"
-            for name in ("memory", "knobs", "loss", "steps")
+            for name in ("memory", "knobs", "steps")
             for kind in ("png", "svg")
         ),
     }

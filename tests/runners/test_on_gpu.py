@@ -8,9 +8,9 @@ from benchmarks.on_gpu import landscape, linears, predicted, transfer, watching
 from fp8tune.job import Target
 from fp8tune.runners.replay import Replay
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record, parse_all
+from fp8tune.trials.record import LossRun, Record, parse_all
 from tests.runners import fake_nvml
+from tests.search.tries import every
 
 CONFIG = Path(__file__).parents[2] / "configs" / "llama3_7b_1xh200_fp8.toml"
 
@@ -29,7 +29,7 @@ def outcome(plan, point):
 
 
 def test_every_setting_is_recorded_once(plan, tmp_path):
-    runner = Replay([outcome(plan, point) for point in plan.space.every()], plan.space)
+    runner = Replay([outcome(plan, point) for point in every(plan.space)], plan.space)
     path = tmp_path / "records.jsonl"
     first = list(landscape.run(plan, runner, path, 3600))
     again = list(landscape.run(plan, runner, path, 3600))
@@ -37,9 +37,9 @@ def test_every_setting_is_recorded_once(plan, tmp_path):
         records = list(parse_all(iter(file)))
     assert (len(first), again) == (len(landscape.settings(plan)), [])
     assert records == [record for _, record in first]
-    assert {plan.space.point(r.knobs) for r in records} == set(plan.space.every())
+    assert {plan.space.point(r.knobs) for r in records} == set(every(plan.space))
     implied = [r for r in records if "smaller batch" in r.message]
-    cells = {plan.space.cell(point) for point in plan.space.every()}
+    cells = {plan.space.cell(point) for point in every(plan.space)}
     assert len(implied) == len(cells)  # batch 8, after 4 ran out of memory
 
 

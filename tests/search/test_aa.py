@@ -26,7 +26,7 @@ from benchmarks.search.aa import (
 )
 from fp8tune.trials.space import Space
 from tests.each import each
-from tests.search.tries import GIVEN, ran
+from tests.search.tries import GIVEN, every, ran
 
 SEEDS = range(8)
 
@@ -92,7 +92,7 @@ def test_a_row_says_how_many_settings_are_faster(case, truth):
 @each("seed", SEEDS[:3])
 def test_as_many_settings_gain_as_a_row_says_and_not_the_given_one(case, seed):
     draw, space = random.Random(seed), Space((*SPACES[case.space], PRECISION))
-    given = draw.choice([p for p in space.every() if space.in_bf16(p)])
+    given = draw.choice([p for p in every(space) if space.in_bf16(p)])
     found = winners(space, given, case, draw)
     assert len({p for p in found if space.in_bf16(p)}) == case.faster
     assert {space.in_bf16(p) or p for p in found} < found

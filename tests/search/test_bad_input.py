@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fp8tune.search.study import FILES
-from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import LossRun
 from tests.search.replayed import CONFIG, RECORDS, lines
 from tests.search.tries import (
     BATCH,

@@ -3,16 +3,17 @@
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.search import CannotSearch
 from fp8tune.search.budget import (
-    deadline_while_stepping,
     is_cut_off,
     never_begins,
+    parse_duration,
+    show_duration,
     time_to_model,
     trial_deadline,
+    trial_limits,
     typical_cost,
-    was_cut_short,
 )
-from fp8tune.search.duration import BadDuration, parse_duration, show_duration
 from fp8tune.search.history import History
 from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
@@ -60,9 +61,10 @@ def test_deadlines(records, left, seconds):
 
 
 def test_while_nothing_has_run_a_trial_that_steps_may_go_on():
-    assert deadline_while_stepping(history(), 7200) == 7200
-    assert deadline_while_stepping(history(("baseline", HUNG)), 7200) == 7200
-    assert deadline_while_stepping(history(("baseline", ran(GIVEN))), 7200) == 0
+    assert trial_limits(history(), BEST, 7200).stepping_s == 7200
+    for record, seconds in ((HUNG, 7200), (ran(GIVEN), 0)):
+        tried = history(("baseline", record))
+        assert trial_limits(tried, BEST, 7200).stepping_s == seconds
 
 
 def test_typical_costs():
@@ -101,13 +103,13 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "2", "h", "-1h", "30m2h", "1e3s", "2 hours", "∞"])
 def test_no_duration(text):
-    with pytest.raises(BadDuration, match="is no duration; write 90s"):
+    with pytest.raises(CannotSearch, match="is no duration; write 90s"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["0s", "0h", "31h1000h", "800h", "9" * 99 + "h"])
 def test_too_little_and_too_much(text):
-    with pytest.raises(BadDuration, match=r"duration|at most 30 days"):
+    with pytest.raises(CannotSearch, match=r"duration|at most 30 days"):
         parse_duration(text)
 
 
@@ -175,7 +177,7 @@ def test_a_confirmation_that_was_cut_off_does_not_count_with_more_time():
     last = search.study.trials[-1]
     assert (stages[-1], last.cut_off) == (("confirm", BEST), True)
     assert (last.record.outcome, last.record.cost_s) == ("hang", 178.0)
-    cut_short = [was_cut_short(last, budget) for budget in (330.0, 7200.0)]
+    cut_short = [last.was_cut_short(budget) for budget in (330.0, 7200.0)]
     assert cut_short == [False, True]
 
 

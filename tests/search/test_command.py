@@ -19,6 +19,7 @@ from tests.search.tries import (
     PRECISION,
     SPACE,
     but,
+    every,
     ran,
 )
 
@@ -204,14 +205,14 @@ def test_a_knob_that_cannot_be_written_is_refused_before(replay, key):
         ([ran(GIVEN, cost_s=0.0), ran(BEST, 150, cost_s=0.0)], 0, BEST, "faster"),
         ([ran(BF16)], 1, None, "inconclusive"),
         ([ran(GIVEN, outcome="oom")], 1, None, "inconclusive"),
-        ([ran(p, outcome="oom") for p in SPACE.every()], 1, None, "inconclusive"),
+        ([ran(p, outcome="oom") for p in every(SPACE)], 1, None, "inconclusive"),
         (
-            [ran(p, outcome="hang", cost_s=1e9) for p in SPACE.every()],
+            [ran(p, outcome="hang", cost_s=1e9) for p in every(SPACE)],
             1,
             None,
             "inconclusive",
         ),
-        ([ran(p, outcome="launch") for p in SPACE.every()], 1, None, "inconclusive"),
+        ([ran(p, outcome="launch") for p in every(SPACE)], 1, None, "inconclusive"),
         ([ran(GIVEN, cost_s=1e6), ran(BEST, cost_s=1e6)], 1, None, "inconclusive"),
     ],
 )

@@ -12,9 +12,8 @@ from fp8tune.job import Target
 from fp8tune.runners.builtin.runner import Builtin, Setup
 from fp8tune.runners.driver import current
 from fp8tune.runners.watch import Guard
-from fp8tune.search.coordinator import Limits, Search
+from fp8tune.search.coordinator import Search
 from fp8tune.search.plan import plan_for_trials, read_config
-from fp8tune.search.prior import no_prior
 from fp8tune.search.strategy import Strategy
 from fp8tune.search.study import Study
 from fp8tune.trainers.trainer import trainer
@@ -35,7 +34,6 @@ mixed_precision = "fp8"
 compile_model = false
 """
 )
-WRITE_S = 0.5
 LONG = 3600.0
 """Seconds that only a worker which hangs takes."""
 
@@ -72,14 +70,14 @@ def searched(fault, seconds, batch=2, study=None):
     text, plan = planned(batch)
     study = study or Study(plan.space)
     study.take_up()
-    strategy = Strategy(study, plan.baseline, no_prior)
+    strategy = Strategy(study, plan.baseline)
     search = Search(
         plan.space,
         plan.baseline,
         runner(fault, text),
         strategy,
         study,
-        Limits(seconds, WRITE_S),
+        seconds,
     )
     return plan, search.run(), study.trials
 

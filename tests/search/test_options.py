@@ -3,7 +3,8 @@
 import pytest
 
 from fp8tune.lint.settings import settings_for
-from fp8tune.search.options import CannotSearch, find_config
+from fp8tune.search import CannotSearch
+from fp8tune.search.options import SearchOptions, find_config
 
 CONFIG = "[train]\nbatch_size = 1\n[scheduler]\nwarmup_steps = 10\n"
 FRAGMENT = "dim = 64\nn_layers = 2\nn_heads = 4\n"
@@ -91,3 +92,11 @@ def test_the_command_without_a_path(project, fp8tune):
     done = fp8tune("search", "--budget", "1h", "--device", "cpu")
     assert done.code == 2
     assert "2 train configs here, name one: a.toml, b.toml" in done.err
+
+
+def test_the_options_that_make_the_same_search_again():
+    """Without the budget, and what has its default or is asked for once."""
+    options = SearchOptions(
+        "a.toml", "2h", gpu="h100", allow=("warmup",), in_place=True, export="t.jsonl"
+    )
+    assert options.kept == {"gpu": "h100", "allow": ("warmup",), "in_place": True}

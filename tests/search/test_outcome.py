@@ -241,7 +241,7 @@ PAIR = [ran(BEST, 120), ran(GIVEN, 100)]
         (PAIR[1:], "inconclusive", "not-confirmed"),
         ([PAIR[0], ran(GIVEN, outcome="hang")], "inconclusive", "not-confirmed"),
         (PAIR, "inconclusive", "one-pair-only"),
-        (PAIR * 2, "faster", None),
+        (PAIR * 2, "faster", "bf16-not-measured"),
         ([ran(BEST, 1000), *PAIR, ran(GIVEN, 80)], "inconclusive", "more-pairs-needed"),
     ],
 )
@@ -254,9 +254,7 @@ def test_a_verdict_takes_two_pairs_of_runs_and_says_what_would_settle_it(
     found = decide(history(*known, *later), 1.0, ending=ending)
     assert (found.chosen, found.verdict) == (BEST, verdict)
     doubts = [f for f in found.findings if "budget_s" in f.facts]
-    assert [(f.code, f.facts["budget_s"]) for f in doubts] == (
-        [(doubt, 300.0)] if doubt else []
-    )
+    assert [(f.code, f.facts["budget_s"]) for f in doubts] == [(doubt, 300.0)]
     assert (found.speed.gain.low is None) == (verdict == "inconclusive")
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.search import CannotSearch
 from fp8tune.search.machine import TrialMachine, other_gpu_note, target_gpu
-from fp8tune.search.plan import CannotPlan, read_config, study_name
+from fp8tune.search.plan import read_config, study_name
 from fp8tune.search.recorded import plan_for_records
 from fp8tune.search.session import this_machine
 from fp8tune.trials.record import Record
@@ -82,7 +83,7 @@ def test_records_of_other_steps_are_left_out():
     )
     for name in ("grad_accum", STEPS):
         assert len(plan(*knobs, allow=(name,))[1]) == 3
-    with pytest.raises(CannotPlan, match="no trial to replay: 1 record is left out"):
+    with pytest.raises(CannotSearch, match="no trial to replay: 1 record is left out"):
         plan(knobs[2])
 
 
@@ -106,7 +107,7 @@ def test_an_unknown_key_starts_nowhere_and_is_said():
     ],
 )
 def test_what_cannot_be_planned(knobs, allow, said):
-    with pytest.raises(CannotPlan, match=said):
+    with pytest.raises(CannotSearch, match=said):
         plan(*knobs, allow=allow)
 
 
@@ -136,7 +137,7 @@ def test_what_cannot_be_planned(knobs, allow, said):
     ],
 )
 def test_what_is_no_config(text, trainer, said):
-    with pytest.raises(CannotPlan) as error:
+    with pytest.raises(CannotSearch) as error:
         read_config("a.toml", text.encode(), Target(), trainer)
     assert str(error.value) == said
 
@@ -188,7 +189,7 @@ def test_a_search_is_for_the_gpu_that_it_runs_on():
 )
 def test_a_machine_that_shows_no_gpu(tmp_path, monkeypatch, text, why):
     script(tmp_path, monkeypatch, text)
-    with pytest.raises(CannotPlan, match=f"^{why}"):
+    with pytest.raises(CannotSearch, match=f"^{why}"):
         target_gpu(this_machine("cuda"), "h100")
 
 

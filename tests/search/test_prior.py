@@ -3,7 +3,7 @@
 import pytest
 
 from fp8tune.job import Job, Source, Target, vocabulary
-from fp8tune.search.prior import card_gib, no_prior, prior_of_job
+from fp8tune.search.prior import card_gib, prior_of_job
 from fp8tune.search.sampler import Expected
 from fp8tune.trials.space import Knob, Space
 
@@ -42,7 +42,6 @@ def test_what_is_no_figure_is_not_expected(value):
 
 
 def test_without_facts_nothing_is_expected(job):
-    assert no_prior((0,)) == Expected()
     assert prior_of_job(SPACE, job_of({}))((0,)) == Expected()
 
 

@@ -8,11 +8,11 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from fp8tune.trials.loss_run import LossRun
 from fp8tune.trials.record import (
     OUTCOMES,
     BadRecord,
     Discarded,
+    LossRun,
     OtherProcess,
     Record,
     parse,

@@ -7,12 +7,12 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.lint.engine import check
+from fp8tune.search import CannotSearch
 from fp8tune.search.comments import choices, summary
 from fp8tune.search.history import History
 from fp8tune.search.machine import environment
 from fp8tune.search.outcome import decide
 from fp8tune.search.plan import (
-    CannotPlan,
     plan_for_trials,
     ranks_of_trial,
     read_config,
@@ -75,7 +75,7 @@ def test_what_is_allowed_is_freed(plan, name):
     ],
 )
 def test_a_knob_that_is_none(plan, name, device, said):
-    with pytest.raises(CannotPlan, match=f"^--allow {name}: .*; {re.escape(said)}$"):
+    with pytest.raises(CannotSearch, match=f"^--allow {name}: .*; {re.escape(said)}$"):
         plan_for_trials(plan.config, (name,), device)
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fp8tune.search.saved import load_study
-from fp8tune.search.study import Study, look
+from fp8tune.search.study import Study, load_study, look
 from fp8tune.trials.record import Record
 from tests.sample import SMALL_MODEL
 

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.search import budgets
 from benchmarks.search.landscape import estimate, world
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.prior import CORRECTED, no_prior
+from fp8tune.search.coordinator import Search
+from fp8tune.search.prior import CORRECTED
 from fp8tune.search.sampler import Expected
 from fp8tune.search.sampler.memory import PRIOR_ERROR
 from fp8tune.search.strategy import Strategy
@@ -20,13 +20,13 @@ from tests.search.tries import BF16, GIVEN, KNOBS, SPACE, ran
 SEEDS = range(7000, 7005)
 
 
-def searched(place, prior=no_prior, card_gib=0.0, records=None):
+def searched(place, prior=None, card_gib=0.0, records=None):
     """The study and the answer of a search on a landscape."""
     space, study = place.space, Study(place.space)
     runner = Replay(place.records() if records is None else records, space)
     strategy = Strategy(study, place.given, prior, card_gib)
-    limits = Limits(7200.0)
-    found = Search(space, place.given, runner, strategy, study, limits).run()
+    budget_s = 7200.0
+    found = Search(space, place.given, runner, strategy, study, budget_s).run()
     return study, found
 
 
@@ -35,7 +35,7 @@ def history(place):
     return searched(place)[0].trials
 
 
-def proposed(tried, space=SPACE, given=GIVEN, prior=no_prior):
+def proposed(tried, space=SPACE, given=GIVEN, prior=None):
     """What the sampler proposes after trials, given as (stage, record)."""
     study = Study(space)
     for stage, record in tried:
@@ -86,8 +86,8 @@ def test_the_few_settings_of_a_small_space_are_all_tried():
     space = Space(knobs, speeds)
     records = [ran(p, speed, space=space, **SMALL) for p, speed in speeds.items()]
     study, runner = Study(space), Replay(records, space)
-    strategy = Strategy(study, (0, 1), no_prior)
-    found = Search(space, (0, 1), runner, strategy, study, Limits(7200.0)).run()
+    strategy = Strategy(study, (0, 1))
+    found = Search(space, (0, 1), runner, strategy, study, 7200.0).run()
     assert found.chosen == (1, 1)
 
 

@@ -311,14 +311,6 @@ def test_a_study_that_is_removed_keeps_nothing(tmp_path):
     assert "kept" not in str(told.value)
 
 
-def test_a_study_of_an_earlier_version(tmp_path):
-    (tmp_path / "study.json").write_text("{}")
-    (tmp_path / "trials.jsonl").write_text("")
-    for use in (lambda: Study(SPACE, str(tmp_path)), lambda: look(str(tmp_path))):
-        with pytest.raises(BadStudy, match=r"of an earlier version .* --records /"):
-            use()
-
-
 def test_a_trial_that_was_interrupted_never_counts(tmp_path):
     study = filled(tmp_path / "s")
     study.optuna.enqueue_trial({AC: "none"})  # as the dashboard does: it is left alone

@@ -3,15 +3,20 @@
 import pytest
 
 from fp8tune.job import Target
+from fp8tune.search.choice import choose
 from fp8tune.search.comments import choices, summary
+from fp8tune.search.history import History
 from fp8tune.search.outcome import decide, with_config
 from fp8tune.search.plan import Plan, read_config
 from fp8tune.search.wording import FAILURES
+from fp8tune.trials.space import Space
+from fp8tune.trials.trial import Trial
 from tests.search.tries import (
     BEST,
     BF16,
     CONFIG,
     GIVEN,
+    KNOBS,
     OTHER,
     SPACE,
     confirmed,
@@ -159,3 +164,30 @@ def test_the_allocator_s_setting_is_a_finding(allocator, said):
         trials(("baseline", ran(GIVEN)), ("search", ran(BEST, 120, more=more)))
     )
     assert findings.get("allocator") == said
+
+
+FEW = Space(
+    [KNOBS[0]._replace(values=(1, 2, 4)), KNOBS[1]._replace(values=("none", "full"))]
+)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "more", "is_all"),
+    [
+        ({(2, 0): "ok", (2, 1): "ok"}, {}, False),
+        ({(1, 0): "oom", (0, 1): "ok", (1, 1): "hang", (2, 1): "nan"}, {}, True),
+        ({(1, 0): "oom", (1, 1): "oom"}, {}, False),
+        ({(1, 0): "oom", (1, 1): "oom", (0, 1): "ok"}, {}, True),
+        ({(1, 0): "oom", (1, 1): "oom", (0, 1): "hang"}, {"budget_s": 9.0}, False),
+        ({(1, 0): "oom", (1, 1): "oom", (0, 1): "launch"}, {}, False),
+        ({(0, 1): "ok"}, {"searched_all": True}, True),
+    ],
+)
+def test_when_no_promising_setting_is_left(outcomes, more, is_all):
+    """A batch as large as one that did not fit needs no trial."""
+    tried = [
+        Trial(number, "search", ran(point, outcome=how, space=FEW))
+        for number, (point, how) in enumerate([((0, 0), "ok"), *outcomes.items()])
+    ]
+    tried[-1] = tried[-1]._replace(**more)
+    assert choose(History(FEW, (0, 0), tried)).searched_all is is_all

@@ -10,10 +10,9 @@ import pytest
 from benchmarks.search.head_start import compare
 from benchmarks.search.near import near, unlike
 from fp8tune import __version__
+from fp8tune.search import CannotSearch
 from fp8tune.search.calibrate import keep, measured
 from fp8tune.search.objective import ENERGY, SPEED
-from fp8tune.search.plan import CannotPlan
-from fp8tune.search.prior import no_prior
 from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
 from fp8tune.search.strategy import Strategy
@@ -113,7 +112,7 @@ def test_only_trials_that_tell_the_objective_are_evidence_of_it(studies):
 
 def test_a_study_that_tells_nothing_of_the_objective_is_none(studies):
     assert begun(studies(), objective=ENERGY).study == ""
-    with pytest.raises(CannotPlan, match="do not tell their tokens per joule"):
+    with pytest.raises(CannotSearch, match="do not tell their tokens per joule"):
         begun(studies(), "old", objective=ENERGY)
 
 
@@ -203,7 +202,7 @@ def test_none_is_none_and_a_replay_asks_for_one(studies):
     ],
 )
 def test_what_is_asked_for_and_cannot_be(studies, asked, how, said):
-    with pytest.raises(CannotPlan, match=f"--start-from {asked}: {said}"):
+    with pytest.raises(CannotSearch, match=f"--start-from {asked}: {said}"):
         begun(studies(**how), asked)
 
 
@@ -296,7 +295,7 @@ def proposal(*records):
     study = Study(SPACE)
     study.add("baseline", ran(GIVEN, 100, peak_gib=20.0))
     earlier = list(earlier_trials(SPACE, records))
-    return Strategy(study, GIVEN, no_prior, earlier=earlier).propose(study.trials)
+    return Strategy(study, GIVEN, earlier=earlier).propose(study.trials)
 
 
 @pytest.mark.parametrize(

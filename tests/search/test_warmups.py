@@ -12,7 +12,7 @@ from benchmarks.search.stability import (
     warmup_row,
     warmup_worlds,
 )
-from fp8tune.trials.loss_run import LossRun
+from fp8tune.trials.record import LossRun
 
 CERTAIN = [world for world in warmup_worlds() if world.wrong.diverges]
 

@@ -1,5 +1,7 @@
 """Spaces, records and trials as many tests of the search use them."""
 
+import itertools
+
 from fp8tune.search.history import History
 from fp8tune.search.strategy import PlannedTrial
 from fp8tune.trials.record import Record, from_data
@@ -99,3 +101,9 @@ def history_of(trials_so_far):
 def history(*stages):
     """The history of trials as ``trials`` makes them."""
     return history_of(trials(*stages))
+
+
+def every(space):
+    """Every setting of a space that can be tried."""
+    ranges = (range(len(knob.values)) for knob in space.knobs)
+    return sorted(space.only) or list(itertools.product(*ranges))

@@ -26,8 +26,7 @@ from fp8tune.runners.process import module_command, run_worker
 from fp8tune.runners.watch import Guard, summary, with_gpu_state
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record
+from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.runner import TrialLimits
 
 SILENCE_S = {

@@ -1,9 +1,13 @@
-"""What both samplers share: how they plug into Optuna, and their options."""
+"""What both samplers share: what is known of a study, and how they plug into Optuna."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,33 +18,117 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
-from fp8tune.search.sampler.acquisition import Known
 from fp8tune.search.sampler.candidates import (
+    Array,
     CandidateSpace,
     Grid,
-    Params,
     Point,
     Roles,
     is_count,
     settings,
 )
 from fp8tune.search.sampler.memory import Expected, MemoryModel
-from fp8tune.search.sampler.past import is_timed, past_trials
+from fp8tune.search.sampler.past import PASSING, Run, is_timed, run_of
+from fp8tune.search.sampler.speed import Features, features
 from fp8tune.search.sampler.transfer import Earlier, EarlierTrial
+
+FEASIBLE = 0.4
+"""Chance from which a setting is tried: to fit in memory, and to run otherwise."""
+FARTHER = 0.25
+"""How much less a failure says of a setting per knob in which that differs."""
 
 
 class Proposal(NamedTuple):
-    """A setting to try next and why.
-
-    ``expected_gain`` is its expected improvement of tokens/s on the best so far,
-    relative, times the chance that it runs; 0 where the reason is another one.
-    """
+    """A setting to try next and why."""
 
     params: dict[str, Any]
     reason: str
-    expected_gain: float = 0.0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a study: its trials, its memory model and its estimates.
+
+    ``running`` are the settings of the trials that run just now.
+    """
+
+    space: CandidateSpace
+    runs: Sequence[Run]
+    running: frozenset[Point]
+    memory: MemoryModel
+    expected: Mapping[Point, Expected]
+    earlier: Earlier
+
+    @cached_property
+    def has_estimate(self) -> bool:
+        """Whether the tokens/s of every setting were estimated."""
+        return all(one.tokens_per_second > 0 for one in self.expected.values())
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a trial succeeded."""
+        return any(run.ok for run in self.runs)
+
+    def chance(self, points: Sequence[Point]) -> Array:
+        """Return the chance that points run: that they fit, and nothing else fails."""
+        space, runs = self.space, self.runs
+        return self.memory.fit(points).probability * chance_to_run(space, points, runs)
+
+    def features(self, points: Sequence[Point]) -> Features:
+        """Return what the speed model sees of points."""
+        expected = np.zeros(len(points))
+        if self.has_estimate:
+            expected = np.log([self.expected[p].tokens_per_second for p in points])
+        share = self.memory.fit(points).share
+        return features(self.space, points, share, expected)
+
+    def untried(self) -> list[Point]:
+        """Return the candidates that a trial may tell something about.
+
+        Not those that were tried, unless the failure may pass; not a batch as large as
+        one that did not fit in the same cell; nor what will fail for another reason.
+        """
+        space, runs = self.space, self.runs
+        tried: dict[Point, list[Run]] = defaultdict(list)
+        limits: dict[Point, float] = defaultdict(lambda: math.inf)
+        for run in runs:
+            tried[run.point].append(run)
+            batch, cell = space.batch(run.point), space.cell(run.point)
+            if batch and (run.outcome == "oom" or (run.ok and not run.fits)):
+                limits[cell] = min(limits[cell], batch)
+
+        def remains(point: Point) -> bool:
+            own = tried[point]
+            retry = len(own) == 1 and own[0].outcome in PASSING
+            if (own and not retry) or point in self.running:
+                return False
+            return space.batch(point) < limits[space.cell(point)]
+
+        points = list(filter(remains, space.candidates))
+        chances = chance_to_run(space, points, runs)
+        return [p for p, c in zip(points, chances, strict=True) if c >= FEASIBLE]
+
+
+def chance_to_run(
+    space: CandidateSpace, points: Sequence[Point], runs: Sequence[Run]
+) -> Array:
+    """Return the chance that nothing but memory stops each point.
+
+    Failures and successes count by how near they are, in knobs other than the batch.
+    Those that may pass do not count.
+    """
+    ran, failed = np.zeros(len(points)), np.zeros(len(points))
+    width = len(space.cell(space.candidates[0]))
+    cells = np.array(list(map(space.cell, points)), int).reshape(len(points), width)
+    for run in runs:
+        near = FARTHER ** (cells != np.array(space.cell(run.point), int)).sum(axis=1)
+        if run.ok:
+            ran += near
+        elif run.outcome not in ("oom", *PASSING):
+            failed += near
+    return np.asarray((ran + 2) / (ran + 2 + 3 * failed))
 
 
 class ProposingSampler(BaseSampler, abc.ABC):
@@ -74,7 +162,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
     ) -> None:
         self._settings = settings(grid)
         self._roles = Roles(batch, ac, compile)
-        space = self._space(())
+        space = CandidateSpace(self._settings, self._roles)
         self._values = dict(zip(space.keys, space.values, strict=True))
         self._expected = expected
         self._expectations: dict[tuple[Any, ...], Expected] = {}
@@ -114,7 +202,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         if not points or known.has_run:
             return self._choose(known, points) if points else None
         best = points[int(np.argmax(known.chance(points)))]
-        return Proposal(known.past.space.params(best), "nothing has run yet")
+        return Proposal(known.space.params(best), "nothing has run yet")
 
     @abc.abstractmethod
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
@@ -125,17 +213,22 @@ class ProposingSampler(BaseSampler, abc.ABC):
         if self.proposal(study) is None:
             study.stop()
 
-    def _space(self, tried: Iterable[Params]) -> CandidateSpace:
-        return CandidateSpace(self._settings, self._roles, tried)
-
     def _known(self, study: Study) -> Known:
-        """Fit the memory model to a study's trials."""
-        past = past_trials(study.get_trials(deepcopy=False), self._space, self._counts)
-        space = past.space
-        points = dict.fromkeys([*space.candidates, *past.tried])
+        """Fit the memory model to a study's trials.
+
+        Those that lack a knob of the grid tell nothing.
+        """
+        trials = list(filter(self._counts, study.get_trials(deepcopy=False)))
+        tried = [trial.params for trial in trials]
+        space = CandidateSpace(self._settings, self._roles, tried)
+        placed = [(t, p) for t in trials if (p := space.point(t.params)) is not None]
+        runs = [run_of(t, p) for t, p in placed if t.state.is_finished()]
+        running = frozenset(p for t, p in placed if t.state == TrialState.RUNNING)
+        points = dict.fromkeys([*space.candidates, *(run.point for run in runs)])
         expected = {point: self._expect(space.params(point)) for point in points}
-        memory = MemoryModel(space, past.runs, self._capacity_gib, expected)
-        return Known(past, memory, expected, Earlier(space, self._earlier))
+        memory = MemoryModel(space, runs, self._capacity_gib, expected)
+        earlier = Earlier(space, self._earlier)
+        return Known(space, runs, running, memory, expected, earlier)
 
     def _expect(self, params: dict[str, Any]) -> Expected:
         if self._expected is None:
@@ -194,7 +287,7 @@ class ProposingSampler(BaseSampler, abc.ABC):
         return self._chosen[key]
 
     def _best_again(self, study: Study) -> dict[str, Any]:
-        past = self._known(study).past
-        speeds = {run.point: run.tokens_per_second for run in past.runs if run.ok}
-        best = max(past.space.candidates, key=lambda point: speeds.get(point, 0.0))
-        return past.space.params(best)
+        known = self._known(study)
+        speeds = {run.point: run.tokens_per_second for run in known.runs if run.ok}
+        best = max(known.space.candidates, key=lambda point: speeds.get(point, 0.0))
+        return known.space.params(best)

@@ -12,8 +12,7 @@ import numpy as np
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
-from fp8tune.search.sampler.acquisition import FEASIBLE, Known
-from fp8tune.search.sampler.base import Proposal, ProposingSampler
+from fp8tune.search.sampler.base import FEASIBLE, Known, Proposal, ProposingSampler
 from fp8tune.search.sampler.candidates import Array, CandidateSpace, Grid, Point
 from fp8tune.search.sampler.speed import prior_log_speed
 
@@ -73,7 +72,7 @@ class FeasibleSampler(ProposingSampler):
         self._seed = seed
 
     def _choose(self, known: Known, points: Sequence[Point]) -> Proposal | None:
-        space = known.past.space
+        space = known.space
         fits = known.memory.fit(points).probability
         points = [
             p for p, chance in zip(points, fits, strict=True) if chance >= FEASIBLE
@@ -90,7 +89,7 @@ class FeasibleSampler(ProposingSampler):
 
     def _warm_start(self, known: Known, points: Sequence[Point]) -> Point | None:
         """Return the most promising setting of a cell without a trial, at first."""
-        space, tried = known.past.space, known.past.tried
+        space, tried = known.space, [run.point for run in known.runs]
         if len(tried) > self._warm_starts:
             return None
         cells = set(map(space.cell, tried[1:]))  # the baseline's may have a better one
@@ -106,17 +105,17 @@ class FeasibleSampler(ProposingSampler):
 
     def _ask(self, known: Known) -> dict[str, Any]:
         """Return what the inner sampler proposes after the history."""
-        runs = known.past.runs
+        runs = known.runs
         lowest = min(run.tokens_per_second for run in runs if run.ok)
         knobs = self.distributions
-        allowed = set(known.past.space.candidates)
+        allowed = set(known.space.candidates)
         with _quiet():
             draw = random.Random(f"{self._seed} {len(runs)}")  # noqa: S311
             sampler = self._inner(draw.getrandbits(32))
             study = optuna.create_study(direction="maximize", sampler=sampler)
             for run in runs:
                 if run.point in allowed:
-                    study.enqueue_trial(known.past.space.params(run.point))
+                    study.enqueue_trial(known.space.params(run.point))
                     trial = study.ask(knobs)
                     trial.set_constraint("runs", 0.0 if run.ok else 1.0)
                     study.tell(trial, run.tokens_per_second or lowest)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from optuna.trial import FrozenTrial, TrialState
 
-from fp8tune.search.sampler.candidates import CandidateSpace, Params, Point
+from fp8tune.search.sampler.candidates import Point
 
 MAX_RESERVED = 0.92
 """Share of the GPU's memory that a setting may reserve to be chosen: beyond it
@@ -52,40 +51,8 @@ def is_timed(trial: FrozenTrial) -> bool:
     return bool(trial.user_attrs.get("stage") != "stability")
 
 
-class PastTrials(NamedTuple):
-    """The trials of a study that count: finished runs, and what runs just now."""
-
-    space: CandidateSpace
-    runs: list[Run]
-    running: frozenset[Point]
-
-    @property
-    def tried(self) -> list[Point]:
-        """The points of all runs, in their order."""
-        return [run.point for run in self.runs]
-
-
-def past_trials(
-    trials: Iterable[FrozenTrial],
-    build_space: Callable[[Iterable[Params]], CandidateSpace],
-    counts: Callable[[FrozenTrial], bool] = is_timed,
-) -> PastTrials:
-    """Read trials; those that lack a knob of the space tell nothing."""
-    counted = [trial for trial in trials if counts(trial)]
-    space = build_space([trial.params for trial in counted])
-    runs, running = [], set()
-    for trial in counted:
-        point = space.point(trial.params)
-        if point is None:
-            continue
-        if trial.state.is_finished():
-            runs.append(_run(trial, point))
-        elif trial.state == TrialState.RUNNING:
-            running.add(point)
-    return PastTrials(space, runs, frozenset(running))
-
-
-def _run(trial: FrozenTrial, point: Point) -> Run:
+def run_of(trial: FrozenTrial, point: Point) -> Run:
+    """Return what a finished trial of a setting tells."""
     outcome = str(trial.user_attrs.get("outcome") or _outcome(trial))
     speed = _number(trial.values[0]) if trial.values else 0.0
     if outcome == "ok" and not speed:

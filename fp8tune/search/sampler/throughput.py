@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from optuna import Study
 
-from fp8tune.search.sampler.acquisition import (
-    BELIEVED,
+from fp8tune.search.sampler.base import (
+    FEASIBLE,
     Known,
-    Outlook,
-    outlook,
+    Proposal,
+    ProposingSampler,
+    chance_to_run,
 )
-from fp8tune.search.sampler.base import Proposal, ProposingSampler
-from fp8tune.search.sampler.candidates import Point
+from fp8tune.search.sampler.candidates import Array, Mask, Point
+from fp8tune.search.sampler.memory import normal_cdf
+from fp8tune.search.sampler.speed import Features, SpeedModel
 
 ENOUGH, ENOUGH_EARLIER = 0.0005, 0.003
 """Expected gain of the most promising setting below which a search ends; the latter
@@ -28,6 +33,9 @@ confirmation does. Of 100 simulated searches whose one of twelve settings gains 
 first found it in 71 and both in 95 (benchmarks/results/verdicts_aa.md)."""
 MOST_VALUES = 8
 """Values of a knob up to which every one is tried once."""
+LIKELY, BELIEVED = 0.8, 0.97
+"""Prior probability that a similar study tells about this one, and the probability from
+which its failures and its coverage count too."""
 PROPOSED = "proposed by the sampler"
 """Why most settings are tried. Their expected improvement is not shown: it counts only
 the chance to beat the best so far, so that it would read as a prediction and is none.
@@ -81,8 +89,8 @@ def _most_promising(known: Known, ahead: Outlook) -> Proposal | None:
     if not ahead.feasible.any() or gain < enough:
         return None
     fits = f", fits with a chance of {100 * chance:.0f} %" * (chance < 0.9)
-    params = known.past.space.params(ahead.candidates[best])
-    return Proposal(params, f"{PROPOSED}{fits}", gain)
+    params = known.space.params(ahead.candidates[best])
+    return Proposal(params, f"{PROPOSED}{fits}")
 
 
 def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
@@ -92,11 +100,11 @@ def _worth_a_risk(known: Known, ahead: Outlook) -> Proposal | None:
     """
     best = ahead.best(~ahead.feasible)
     gain = float(ahead.gain[best])
-    failed = any(run.outcome == "oom" for run in known.past.runs)
+    failed = any(run.outcome == "oom" for run in known.runs)
     if failed or ahead.feasible.all() or gain < WORTH_A_RISK:
         return None
-    params = known.past.space.params(ahead.candidates[best])
-    return Proposal(params, f"{PROPOSED}, may not fit", gain)
+    params = known.space.params(ahead.candidates[best])
+    return Proposal(params, f"{PROPOSED}, may not fit")
 
 
 def _has_guide(ahead: Outlook) -> bool:
@@ -106,8 +114,9 @@ def _has_guide(ahead: Outlook) -> bool:
 
 def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
     """The best feasible setting with a value that no trial has had yet."""
-    space = known.past.space
-    tried = known.past.tried + (known.earlier.points if _has_guide(ahead) else [])
+    space = known.space
+    tried = [run.point for run in known.runs]
+    tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
         if key == space.roles.batch or len(space.values[place]) > MOST_VALUES:
             continue
@@ -126,4 +135,89 @@ def _one_of_few(known: Known, ahead: Outlook, few: int) -> Proposal | None:
     if _has_guide(ahead) or left > few or not ahead.feasible.any():
         return None
     best = ahead.candidates[ahead.best(ahead.feasible)]
-    return Proposal(known.past.space.params(best), "few are left")
+    return Proposal(known.space.params(best), "few are left")
+
+
+class Outlook(NamedTuple):
+    """Candidates with what is expected of them.
+
+    ``fits`` is the chance that each fits in memory, ``gain`` its expected improvement
+    (log of tokens/s) times the chance that it runs. ``agreement`` is the probability
+    that a similar study tells about this one, 0 without one.
+    """
+
+    candidates: Sequence[Point]
+    fits: Array
+    gain: Array
+    agreement: float
+
+    @property
+    def feasible(self) -> Mask:
+        """Which candidates are worth the risk of running out of memory."""
+        return self.fits >= FEASIBLE
+
+    def best(self, among: Mask) -> int:
+        """Return the place of the candidate with the largest gain among some."""
+        return int(np.argmax(np.where(among, self.gain, -1.0)))
+
+
+def outlook(known: Known, candidates: Sequence[Point]) -> Outlook:
+    """Predict untried candidates; at least one run must have succeeded."""
+    runs, space = known.runs, known.space
+    logs: dict[Point, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.ok:
+            logs[run.point].append(math.log(run.tokens_per_second))
+    seen, means = list(logs), np.array([np.mean(own) for own in logs.values()])
+    models = _models(known, seen, means)
+    agreement = models[0][1] if len(models) > 1 else 0.0
+    failures = known.earlier.failures if agreement > BELIEVED else []
+    fits = known.memory.fit(candidates).probability
+    described, gain = known.features(candidates), np.zeros(len(candidates))
+    for model, probability in models:
+        best = _best(known, model, seen, means)
+        gain += probability * _improvement(*model.predict(described), best)
+    gain *= fits * chance_to_run(space, candidates, [*runs, *failures])
+    gain = gain.round(9)  # or rounding errors would choose among equals
+    return Outlook(candidates, fits, gain, agreement)
+
+
+def _models(
+    known: Known, seen: Sequence[Point], logs: Array
+) -> list[tuple[SpeedModel, float]]:
+    """Return the speed models with their probabilities.
+
+    One learns from this study alone, one from a similar study too. Each is as probable
+    as it makes this study's trials, so a misleading study soon stops counting.
+    """
+    space, has_estimate = known.space, known.has_estimate
+    ours = known.features(seen)
+    alone = SpeedModel(space, ours, logs, has_estimate=has_estimate)
+    theirs, other_logs = known.earlier.measured(has_estimate=has_estimate)
+    if not len(other_logs):
+        return [(alone, 1.0)]
+    other = SpeedModel(space, theirs, other_logs, has_estimate=has_estimate)
+    both = Features(*map(np.concatenate, zip(ours, theirs, strict=True)))
+    every = np.append(logs, other_logs)
+    joined = SpeedModel(space, both, every, has_estimate=has_estimate)
+    odds = joined.evidence - other.evidence - alone.evidence
+    odds = max(-50.0, min(50.0, odds))
+    probability = 1 / (1 + (1 - LIKELY) / LIKELY * math.exp(-odds))
+    return [(joined, probability), (alone, 1 - probability)]
+
+
+def _best(known: Known, model: SpeedModel, seen: Sequence[Point], logs: Array) -> float:
+    """Return log tokens/s of the best setting that may be chosen; low if none may."""
+    rejected = {run.point for run in known.runs if not run.may_be_chosen}
+    allowed = set(known.space.candidates) - rejected
+    points = [point for point in seen if point in allowed]
+    if not points:
+        return float(logs.min()) - 0.5
+    return float(model.predict(known.features(points))[0].max())
+
+
+def _improvement(mean: Array, deviation: Array, best: float) -> Array:
+    """Return the expected improvement of normal values on ``best``."""
+    z = (mean - best) / deviation
+    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    return np.asarray(deviation * (z * normal_cdf(z) + density))

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record
+from fp8tune.trials.record import LossRun, Record
 
 SEEDS, MAX_SEEDS = 3, 6  # of each precision; the most while inconclusive
 STUDENT_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}

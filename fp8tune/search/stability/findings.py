@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fp8tune.lint.wording import counted
 from fp8tune.search.stability.compare import (
     MAX_SEEDS,
     SEEDS,
@@ -21,8 +22,6 @@ from fp8tune.trials.trial import Trial
 
 WARMUP_PAIRS = 2
 """Pairs of runs at a warmup other than the config's, where FP8 does not diverge."""
-SAME_LOSSES = ("micro_batch", "ac", "compile")
-"""Roles of the knobs that do not change what a run learns."""
 LIMITS = (
     "a run this short can show that FP8 goes wrong, not that it converges: FP8 was "
     "seen to diverge only after about 200B tokens (arXiv 2409.12517)"
@@ -124,27 +123,13 @@ def curves_by_setting(
 
 def fp8_setting(space: Space, trial: Trial) -> Point | None:
     """Return the FP8 setting that a loss run was made for; half the runs are bf16."""
-    return in_precision(space, space.point(trial.record.knobs), "fp8")
-
-
-def in_precision(space: Space, point: Point, name: str) -> Point | None:
-    """Return the same setting in another precision, recorded or not."""
-    place = space.place("precision")
-    if place is None or name not in space.knobs[place].values:
-        return None
-    return (*point[:place], space.knobs[place].place(name), *point[place + 1 :])
-
-
-def rejected_losses(space: Space, trials: Sequence[Trial]) -> set[Point]:
-    """Return the ``loss_key`` of each setting that must not be chosen."""
-    results = stability_by_setting(space, trials)
-    return {loss_key(space, point) for point in results if results[point].rejects}
+    return space.in_precision(space.point(trial.record.knobs), "fp8")
 
 
 def loss_key(space: Space, point: Point) -> Point:
     """Return the part of a setting that changes losses: equal keys learn alike."""
     pairs = zip(space.knobs, point, strict=True)
-    return tuple(index for knob, index in pairs if knob.role not in SAME_LOSSES)
+    return tuple(index for knob, index in pairs if not knob.traits.learns_alike)
 
 
 def assess(curves: Sequence[LossCurve]) -> Stability | None:
@@ -254,15 +239,15 @@ def evidence(tested: Comparison) -> str:
     if tested.spread:
         parts.append(f"bf16 seeds differ by {100 * tested.spread:.2f} %")
     fp8, bf16 = tested.spikes
-    spikes = f"{_count(fp8, 'gradient spike')}, {bf16} in bf16"
+    spikes = f"{counted(fp8, 'gradient spike')}, {bf16} in bf16"
     parts.append(spikes if fp8 or bf16 else "no gradient spike")
-    return f"{', '.join(parts)}, {_count(tested.seeds, 'seed')}"
+    return f"{', '.join(parts)}, {counted(tested.seeds, 'seed')}"
 
 
 def _cause(fp8: int, bf16: int) -> str:
     """Return why so many diverged runs do not show a fault of FP8."""
     if not bf16:
-        return f"{_count(fp8, 'run')} may be chance"
+        return f"{counted(fp8, 'run')} may be chance"
     if not fp8:
         return "the learning rate may be too high for bf16, this says nothing of FP8"
     return "the learning rate may be too high for both"
@@ -361,11 +346,7 @@ def _as_json(tested: Comparison) -> dict[str, Any]:
 
 def _diverged(tested: Comparison) -> str:
     fp8, bf16 = tested.diverged
-    return f"{fp8} of {_count(tested.seeds, 'seed')}, bf16 in {bf16}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{fp8} of {counted(tested.seeds, 'seed')}, bf16 in {bf16}"
 
 
 def _tokens(count: int) -> str:

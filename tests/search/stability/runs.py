@@ -3,8 +3,8 @@
 import random
 
 from fp8tune.search.stability.compare import LossCurve
-from fp8tune.search.stability.plan import FIRST_SEED
-from fp8tune.trials.loss_run import LossRun
+from fp8tune.search.stability.loss_runs import FIRST_SEED
+from fp8tune.trials.record import LossRun
 from tests.search.tries import BEST, SPACE, ran
 
 STEPS, WARMUP = 32, 8

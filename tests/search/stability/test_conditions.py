@@ -4,7 +4,7 @@ import pytest
 
 from fp8tune.job import Target
 from fp8tune.search.plan import read_config
-from fp8tune.search.stability.plan import (
+from fp8tune.search.stability.loss_runs import (
     Conditions,
     conditions_for_replay,
     conditions_for_trials,

@@ -2,13 +2,9 @@
 
 import pytest
 
+from fp8tune.search.history import History
 from fp8tune.search.stability.compare import LossCurve, loss_curve
-from fp8tune.search.stability.findings import (
-    in_precision,
-    loss_key,
-    rejected_losses,
-    stability_by_setting,
-)
+from fp8tune.search.stability.findings import loss_key, stability_by_setting
 from tests.search.stability import runs as made
 from tests.search.stability.runs import BEST_BF16, climbing, learned, seeds
 from tests.search.tries import BEST, GIVEN, OTHER, SPACE, but, ran, trials
@@ -92,8 +88,8 @@ def lost(**how):
 
 
 def test_what_diverges_is_rejected_in_every_execution_setting():
-    tried = study(*lost())
-    assert rejected_losses(SPACE, tried) == {loss_key(SPACE, GIVEN)}
+    history = History(SPACE, GIVEN, study(*lost()))
+    assert [history.is_rejected(p) for p in (GIVEN, OTHER, BEST_BF16)] == [1, 1, 0]
     assert (
         loss_key(SPACE, GIVEN) == loss_key(SPACE, OTHER) != loss_key(SPACE, BEST_BF16)
     )
@@ -164,8 +160,8 @@ def test_one_run_that_climbs_in_the_first_steps_rejects_nothing():
 
 
 def test_a_setting_in_another_precision_need_not_have_been_tried():
-    assert in_precision(SPACE, BEST, "bf16") == BEST_BF16
-    assert in_precision(SPACE, BEST, "fp16") is None
+    assert SPACE.in_precision(BEST, "bf16") == BEST_BF16
+    assert SPACE.in_precision(BEST, "fp16") is None
 
 
 def test_the_same_seed_in_one_precision_alone_is_no_pair():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.search.stability.plan import (
+from fp8tune.search.stability.loss_runs import (
     BUDGET_SHARE,
     FIRST_SEED,
     MAX_STEPS,

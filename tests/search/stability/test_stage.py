@@ -5,8 +5,8 @@ import re
 import pytest
 
 from fp8tune.runners.replay import Replay
-from fp8tune.search.coordinator import Limits, Search
-from fp8tune.search.stability.plan import BUDGET_SHARE, FIRST_SEED, Conditions
+from fp8tune.search.coordinator import Search
+from fp8tune.search.stability.loss_runs import BUDGET_SHARE, FIRST_SEED, Conditions
 from fp8tune.search.study import Study
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import timed
@@ -83,7 +83,7 @@ def searched(
         replay.skip(space.point(trial.record.knobs))
     strategy = InOrder(OTHER, BEST)
     search = Search(
-        space, GIVEN, replay, strategy, study, Limits(budget), conditions=conditions
+        space, GIVEN, replay, strategy, study, budget, conditions=conditions
     )
     return search.run(), study
 
@@ -189,7 +189,7 @@ def test_bf16_is_next_where_precision_may_change():
         made(records, free),
         InOrder(OTHER, BEST),
         study,
-        Limits(7200.0),
+        7200.0,
         conditions=CONDITIONS,
     ).run()
     assert (found.chosen, found.verdict, found.ending.unchecked) == (
@@ -293,7 +293,7 @@ def test_bf16_has_nothing_to_compare():
         replay,
         strategy,
         study,
-        Limits(7200.0),
+        7200.0,
         conditions=CONDITIONS,
     ).run()
     assert (found.chosen, found.ending.unchecked, stages(study)[1]) == (
@@ -318,7 +318,7 @@ def test_recorded_runs_are_replayed():
         replay,
         InOrder(OTHER, BEST),
         again,
-        Limits(7200.0),
+        7200.0,
         conditions=conditions,
     ).run()
     assert found.learns == searched()[0].learns

@@ -1,4 +1,4 @@
-"""Which loss run comes next, how long loss runs are, and what time they take.
+"""The last stage of a search: loss runs in FP8 and bf16 at the chosen setting.
 
 Pairs of bf16 and FP8 run seed by seed at the config's warmup, with more seeds while
 the verdict is inconclusive. Then shorter warmups follow while FP8 stays inside the
@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from fp8tune.job import Unknown
+from fp8tune.search.budget import Budget
 from fp8tune.search.history import History
 from fp8tune.search.plan import TrainConfig, warmup_names
 from fp8tune.search.stability.compare import (
@@ -26,15 +27,17 @@ from fp8tune.search.stability.compare import (
     Comparison,
     LossCurve,
     LossVerdict,
+    loss_curve,
 )
 from fp8tune.search.stability.findings import (
     WARMUP_PAIRS,
     Stability,
     assess,
-    in_precision,
+    curves_by_setting,
+    fp8_setting,
 )
-from fp8tune.trials.loss_run import LossRun
-from fp8tune.trials.record import Record
+from fp8tune.search.strategy import PlannedTrial
+from fp8tune.trials.record import LossRun, Record
 from fp8tune.trials.space import Point, Space
 
 FIRST_SEED = 42
@@ -45,6 +48,8 @@ VERDICT_RUNS = 2 * SEEDS
 USUAL_RUNS = VERDICT_RUNS + 2 * WARMUP_PAIRS  # with one more warmup
 STEPS_PER_WARMUP = 2  # at least, so that most of a run is at the peak learning rate
 WARMUP_FACTORS = (4, 2)  # divide the config's warmup for shorter ones, else multiply
+MAX_FAILED_RUNS = 2  # other than by divergence, before no more are made at a setting
+SLACK, MIN_LIMIT = 3.0, 60.0  # times its expected time; seconds that any run may take
 
 
 class Conditions(NamedTuple):
@@ -123,7 +128,7 @@ def next_run(
             for precision in ("bf16", "fp8"):
                 if (precision, run) in done:
                     continue
-                setting = in_precision(space, point, precision)
+                setting = space.in_precision(point, precision)
                 if not setting or not conditions.can_run(space.values(setting), run):
                     return None
                 return NextRun(precision, setting, run)
@@ -195,18 +200,14 @@ class RunCost(NamedTuple):
 
 def pair_cost(history: History, point: Point) -> RunCost | None:
     """Return the mean cost of a run at an FP8 setting and its bf16 counterpart."""
-    settings = (in_precision(history.space, point, name) for name in ("fp8", "bf16"))
+    settings = (history.space.in_precision(point, name) for name in ("fp8", "bf16"))
     costs = [cost for p in settings if p and (cost := run_cost(history, p))]
     return RunCost(*map(statistics.fmean, zip(*costs, strict=True))) if costs else None
 
 
 def run_cost(history: History, point: Point) -> RunCost | None:
     """Return the median cost of a run at one setting, by its timed trials."""
-    records = [
-        trial.record
-        for trial in history.runs(point)
-        if trial.record.ok and trial.record.step_ms
-    ]
+    records = [record for record in history.runs(point).succeeded if record.step_ms]
     if not records:
         return None
     stepping = [sum(r.all_step_ms or r.step_ms) / 1e3 for r in records]
@@ -246,3 +247,139 @@ def enough(cost: RunCost, remaining: float, other: float, *, started: bool) -> f
         return other + remaining
     kept = min(other / (1 - BUDGET_SHARE), other + reserve(cost, math.inf))
     return max(kept, remaining / BUDGET_SHARE)
+
+
+class Stage(NamedTuple):
+    """The loss runs of a search."""
+
+    conditions: Conditions
+    budget: Budget
+
+    def reserve(self, history: History, point: Point | None) -> float:
+        """Return the time to keep for loss runs while the search goes on [s]."""
+        if not _is_fp8(point, history) or self._obstacle(history, point):
+            return 0.0
+        cost = pair_cost(history, point)
+        if cost and _curves(history, point):
+            return self._remaining(history, point, cost)
+        return reserve(cost, self.budget.seconds)
+
+    def started(self, history: History) -> PlannedTrial | None:
+        """Return the next run of a comparison that was started and is not finished."""
+        settings = curves_by_setting(history.space, history.trials)
+        runs = (self.next(history, point) for point in settings)
+        return next((run for run in runs if run), None)
+
+    def next(self, history: History, point: Point | None) -> PlannedTrial | None:
+        """Return the next run at a setting; ``None`` if none is needed or none fits."""
+        if not _is_fp8(point, history) or self._obstacle(history, point):
+            return None
+        curves, steps = _curves(history, point), self.conditions.steps
+        if not curves and not steps:
+            cost = pair_cost(history, point)
+            steps = run_length(cost, self.budget.left, self.budget.seconds)
+            if not steps:
+                return None
+        run = next_run(history.space, point, curves, self.conditions, steps)
+        if run is None:
+            return None
+        if self.budget.left <= self._expected(history, run.point, run.loss_run):
+            return None
+        seed, warmup, steps, *_ = run.loss_run
+        how = f"{run.precision}, seed {seed}, warmup {warmup}, {steps} steps"
+        reason = f"does FP8 learn as bf16? {how}"
+        return PlannedTrial(run.point, "stability", reason, run.loss_run)
+
+    def limit(self, history: History, point: Point, run: LossRun, left: float) -> float:
+        """Return after how long a run is stopped, of the time left [s]."""
+        return min(left, MIN_LIMIT + SLACK * self._expected(history, point, run))
+
+    def not_checked(
+        self, history: History, point: Point | None, *, stopped: bool
+    ) -> str:
+        """Return why an FP8 setting was not compared to the end; ``""`` if it was."""
+        if not _is_fp8(point, history):
+            return ""
+        if obstacle := self._obstacle(history, point):
+            return obstacle
+        curves = _curves(history, point)
+        steps = self.conditions.steps or MIN_STEPS
+        if next_run(history.space, point, curves, self.conditions, steps) is None:
+            return "" if curves else "no run of it is recorded"
+        if stopped:
+            return "stopped; the same command goes on"
+        cost = pair_cost(history, point)
+        if cost is None:
+            return "no trial shows how long its runs take"
+        # the same command with a larger budget confirms again and may add one trial
+        confirmed = sum(
+            trial.record.cost_s
+            for trial in history.trials
+            if trial.stage == "confirm" and trial.budget_s == self.budget.seconds
+        )
+        longest = max((trial.record.cost_s for trial in history.timed), default=0.0)
+        remaining = self._remaining(history, point, cost)
+        other, started = self.budget.spent + confirmed + longest, bool(curves)
+        needed = enough(cost, remaining, other, started=started)
+        minutes = math.ceil(max(self.budget.seconds + 1, needed) / 60)
+        return f"no time{' to end' * started}; give --budget {minutes}m or more"
+
+    def _obstacle(self, history: History, point: Point) -> str:
+        """Return why no run is made at an FP8 setting; ``""`` if runs are possible."""
+        if self.conditions.refusal:
+            return self.conditions.refusal
+        runs = [record for record in _records(history, point) if record.loss_run]
+        failed = [record for record in runs if loss_curve(record, "") is None]
+        if not failed:
+            return ""
+        outcome, message = failed[-1].outcome, failed[-1].message
+        if outcome != "oom" and len(failed) < MAX_FAILED_RUNS:
+            return ""
+        return f"a run ended with `{outcome}`{f': {message}' if message else ''}"
+
+    def _expected(self, history: History, point: Point, run: LossRun) -> float:
+        """Return the expected time of a run: as earlier ones, else by trials [s]."""
+        earlier = [
+            trial.record.cost_s
+            for trial in history.trials
+            if trial.stage == "stability"
+            and history.point_of(trial) == point
+            and loss_curve(trial.record, "")
+        ]
+        if earlier:
+            return max(earlier)
+        cost = run_cost(history, point)
+        cost = cost or pair_cost(history, point)
+        return cost.seconds(run.steps) if cost else 0.0
+
+    def _remaining(self, history: History, point: Point, cost: RunCost) -> float:
+        """Return the time of runs still needed, if they go like the last ones [s]."""
+        curves = _curves(history, point)
+        steps = self.conditions.steps or MIN_STEPS
+        steps = curves[0].loss_run.steps if curves else steps
+        every = [*curves]
+        while run := next_run(history.space, point, every, self.conditions, steps):
+            flat = (1.0,) * steps
+            like = [curve for curve in every if curve.precision == run.precision]
+            like = like or [LossCurve(run.precision, run.loss_run, flat, flat)]
+            every.append(like[-1]._replace(loss_run=run.loss_run))
+        costs = [record.cost_s for record in _records(history, point)]
+        each = max([cost.seconds(steps), *costs])
+        return (len(every) - len(curves)) * each / PLANNED_SHARE
+
+
+def _is_fp8(point: Point | None, history: History) -> TypeGuard[Point]:
+    return point is not None and history.space.value(point, "precision") == "fp8"
+
+
+def _curves(history: History, point: Point) -> list[LossCurve]:
+    return curves_by_setting(history.space, history.trials).get(point, [])
+
+
+def _records(history: History, point: Point) -> list[Record]:
+    """Return the records of all loss runs that were made for an FP8 setting."""
+    return [
+        trial.record
+        for trial in history.trials
+        if trial.stage == "stability" and fp8_setting(history.space, trial) == point
+    ]
