@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from typing import Any, NamedTuple, TextIO, cast
 
 GONE = (errno.EPIPE, errno.EIO)
-"""How writing fails where nobody reads any more: a pipe's reader, a terminal."""
+"""How writing fails when the reader is gone: a pipe's reader, a terminal."""
 
 
 class Lasting:
     """A stream whose loss ends nothing: what it cannot write any more goes nowhere.
 
-    ``tell`` is called once where nobody reads any more.
+    ``tell`` is called once when the reader is gone.
     """
 
     def __init__(self, stream: TextIO, tell: Callable[[], object]) -> None:
@@ -68,11 +68,11 @@ class Streams(NamedTuple):
 def lasting(note: str) -> Iterator[Streams]:
     """Go on where stdout or stderr is lost; at the end all of both is written.
 
-    The note goes to stderr where nobody reads stdout any more.
+    The note goes to stderr when the reader of stdout is gone.
     """
     err = Lasting(sys.stderr, lambda: None)
-    heard = cast(TextIO, err)
-    out = Lasting(sys.stdout, lambda: print(note, file=heard, flush=True))
+    stderr = cast(TextIO, err)
+    out = Lasting(sys.stdout, lambda: print(note, file=stderr, flush=True))
     streams = Streams(out, err)
     with ExitStack() as held:
         for stream in streams:

@@ -104,6 +104,7 @@ WORDS = re.compile(
 )
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 WRITTEN += sorted((ROOT / "docs").glob("*.md"))
+WRITTEN += sorted((ROOT / "rules").glob("*/*.toml"))
 for folder in ("guides", "concepts", "reference"):
     WRITTEN += sorted((ROOT / "docs" / folder).glob("*.md"))
 

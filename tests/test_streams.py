@@ -82,7 +82,7 @@ def test_empty_and_huge_stdin(fp8tune, project):
     assert said == (
         2,
         "",
-        "fp8tune: -: a file of more than 1 MiB is no train config\n",
+        "fp8tune: -: a file of more than 1 MiB is not a train config\n",
     )
 
 

@@ -54,7 +54,7 @@ def _sizes(
     """The numbers of GPUs that are asked for; one that is ``None`` if there is none."""
     found = [part for part in value.split(",") if part]
     if not all(part.isdecimal() and 0 < int(part) <= 10**7 for part in found):
-        reason = f"{value!r} is no number of GPUs, and no list of them like 8,16"
+        reason = f"{value!r} is neither a number of GPUs nor a list like 8,16"
         raise click.BadParameter(reason, ctx, param)
     return tuple(int(part) for part in found) or (None,)
 
@@ -256,8 +256,8 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
     if not found:
         many = f"{len(records)} trial{'s' * (len(records) != 1)}"
         click.echo(
-            f"fp8tune: warning: none of {many} in {path} tells of this config's memory "
-            "or speed on this GPU: the estimate is as it was",
+            f"fp8tune: warning: none of {many} in {path} measured this config's "
+            "memory or speed on this GPU: the estimate does not change",
             err=True,
         )
     return found

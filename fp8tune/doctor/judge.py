@@ -70,7 +70,7 @@ def _driver(machine: Machine) -> Iterator[Check]:
         yield Check("driver", "ok", gpu.driver)
     if machine.processes:
         names = ", ".join(f"{p.name} (pid {p.pid})" for p in machine.processes)
-        why = "trials beside it measure something else"
+        why = "they change what trials measure"
         yield Check("other processes", "warning", names, why, "end them, or wait")
 
 

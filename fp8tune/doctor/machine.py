@@ -19,7 +19,7 @@ COMPILERS = ("c++", "g++", "clang++")
 class Machine(NamedTuple):
     """What was found; what is unknown is empty.
 
-    ``failed`` says why the driver tells of no GPU, ``unwatched`` why it does not tell
+    ``failed`` says why the driver reports no GPU, ``unwatched`` why it does not report
     what happens on it; ``probe`` is what the process that imports torch has said,
     ``stopped`` the stage in which that ended and how.
     """

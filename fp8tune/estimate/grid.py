@@ -142,7 +142,7 @@ def _sizes(rows: int, batch: int) -> list[int]:
 
 
 def start(cells: list[Cell], precision: str) -> Cell | None:
-    """The fastest setting that surely fits, in the config's own precision if it runs.
+    """The fastest setting that fits, in the config's own precision if it runs.
 
     Where no speed is known, that of the largest micro-batch, with the least AC.
     """
@@ -198,7 +198,7 @@ def _others(job: Job) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield "unpacked", words, {"packed_experts": False}
     with suppress(Unknown):
         if job["z_loss"] > 0:
-            words = f"`{job.key('z_loss')} = 0`: fp32 copies of the logits go"
+            words = f"`{job.key('z_loss')} = 0`: no fp32 copies of the logits"
             yield "z-loss", words, {"z_loss": 0.0}
 
 

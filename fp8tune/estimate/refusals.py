@@ -25,7 +25,7 @@ FATAL = ("rejected", "crash")
 class Refusal(NamedTuple):
     """Why a run fails, in lint's words.
 
-    ``voids`` tells that it has to do with what memory rests on, or that the trainer
+    ``voids`` says that it has to do with what memory rests on, or that the trainer
     does not even start: then there is nothing to estimate. ``line`` and ``column`` are
     where lint points at, 0 for a variant of the file.
     """

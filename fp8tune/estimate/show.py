@@ -52,7 +52,9 @@ def _target(found: Estimate) -> Iterator[str]:
     size, by = found.target.world_size, found.target.world_size_origin
     gpus = f"on {size} GPU{'s' * (size != 1)}"
     if by == ASSUMED:
-        yield from wrapped(f"{gpus}, as nothing says how many: say --world-size 16")
+        yield from wrapped(
+            f"{gpus}, because the number is unknown: add --world-size 16"
+        )
     elif size and by and not by.startswith(SAID):
         yield from wrapped(f"{gpus}, by {by}")
 
@@ -60,7 +62,9 @@ def _target(found: Estimate) -> Iterator[str]:
 def _refused(path: str, said: Prediction) -> Iterator[str]:
     for refusal in said.refused:
         fails = (
-            "this cannot run" if refusal.voids else "this run fails, whatever it needs"
+            "this cannot run"
+            if refusal.voids
+            else "this run fails, whatever memory it needs"
         )
         yield from wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
         if refusal.line:
@@ -109,13 +113,13 @@ def _why_fit(said: Prediction, gpu: str) -> str:
         return ""
     has = f"the GPU has {said.gpu_gib:.0f} GiB"
     usable = f"{FULLEST * said.gpu_gib:.0f} are usable"
-    left = "the rest is left to the CUDA context, NCCL and unused blocks"
+    left = "the rest is for the CUDA context, NCCL and unused blocks"
     room = f"{has}, of which {usable}; {left}"
     words: dict[str, str] = {
         FITS: room,
         MAY_NOT_FIT: room,
-        PROBABLY_OUT: f"{has}; with {RAN_OUT * said.gpu_gib:.0f} allocated a "
-        "published run ran out",
+        PROBABLY_OUT: f"{has}; a published run ran out of memory at "
+        f"{RAN_OUT * said.gpu_gib:.0f}",
         OUT: has,
     }
     return f" ({words[said.fit]})"
@@ -125,11 +129,11 @@ def _by_runs(band: Band) -> Iterator[str]:
     count = band.runs or band.beside
     runs = f"{count} measured run{'s' * (count != 1)}"
     if band.runs:
-        yield f"  (times {band.factor:.3f}, by {runs} of configs like this one)"
+        yield f"  (corrected by {band.factor:.3f} from {runs} of similar configs)"
     elif band.factor != 1:
-        yield f"  (times {band.factor:.3f}, by {runs} of other kinds, range and all)"
+        yield f"  (corrected by {band.factor:.3f} from {runs} of other configs)"
     elif band.beside:
-        yield "  (the range holds what measured runs of other kinds were off by)"
+        yield "  (the range includes the errors of measured runs of other configs)"
 
 
 def _elsewhere(found: Estimate) -> Iterator[str]:
@@ -156,7 +160,7 @@ def _speed(said: Prediction, gpu: str) -> Iterator[str]:
     band = f"{speed.low:,.0f} to {speed.high:,.0f}"
     yield f"speed: {speed.value:,.0f} tokens/s over all GPUs ({band})"
     if said.small_nodes:
-        yield "  (one node of 8; the lower end is two of 4: say --gpus-per-node)"
+        yield "  (one node of 8; the lower end is for two of 4: add --gpus-per-node)"
     yield from _by_runs(speed)
 
 
@@ -202,11 +206,11 @@ def _advice(found: Estimate) -> Iterator[str]:
         yield from wrapped(f"{first} {_setting(best, kind)}")
     if found.preferred is not None:
         pays = "pays" if found.preferred.precision == "fp8" else "does not pay"
-        yield from wrapped(f"or, as FP8 {pays} here, {_setting(found.preferred)}")
+        yield from wrapped(f"or, because FP8 {pays} here, {_setting(found.preferred)}")
     if found.instead:
         yield ""
-        judged = found.said.fit != "unknown"
-        none = "none of these surely fits" if judged else "to fit surely"
+        known = found.said.fit != "unknown"
+        none = "none of these is certain to fit" if known else "to be certain to fit"
         yield from wrapped(f"{none}: {found.instead}")
     if best is None and not found.instead and found.cells:
         yield ""
@@ -214,7 +218,7 @@ def _advice(found: Estimate) -> Iterator[str]:
     if found.fuller:
         yield ""
         yield from wrapped(
-            "the GPUs are nearly empty and wait for each other for most of a step: "
+            "the GPUs use little memory and wait for communication most of a step: "
             f"{found.fuller}"
         )
     if found.savings:
@@ -230,7 +234,7 @@ def _advice(found: Estimate) -> Iterator[str]:
 
 
 def _left(saving: Saving) -> str:
-    """What a change leaves, where that may still be too much."""
+    """The peak after a change, where that may still be too much."""
     if saving.fit not in (MAY_NOT_FIT, *TOO_MUCH):
         return ""
     return f" (leaves {figure(saving.peak_gib)}: {saving.fit.replace('-', ' ')})"
@@ -240,14 +244,16 @@ def _no_start(found: Estimate) -> str:
     """Why there is no setting to start with."""
     cells = [cell.prediction for cell in found.cells]
     if all(said.impossible for said in cells):
-        return "nothing to start with: no micro-batch, AC or precision would run"
+        return "no starting point: no micro-batch, AC mode or precision can run"
     known = any(said.memory for said in cells)
     fact = "memory.fit" if known else "memory.peak_gib"
     missing = next((said.missing for said in cells if fact in said.missing), {})
     reason = why(missing, fact, found.target.gpu)
     if not known:
-        return f"nothing to start with, as no setting has a known memory{reason}"
-    return f"nothing to start with, as none of these is known to fit{reason}"
+        return (
+            f"no starting point, because the memory of all settings is unknown{reason}"
+        )
+    return f"no starting point, because none of these is known to fit{reason}"
 
 
 def _setting(cell: Cell, kind: str = "") -> str:

@@ -75,13 +75,15 @@ def _too_large(
     trainer: Trainer, fields: dict[str, Any], target: Target, rows: int
 ) -> str:
     """Why no setting is sure to fit, and on how many GPUs one is."""
-    what = f"{fields['name']} does not surely fit on {target.world_size} x {target.gpu}"
+    what = (
+        f"{fields['name']} is not certain to fit on {target.world_size} x {target.gpu}"
+    )
     size, least = target.world_size, ""
     while size < MOST_GPUS:
         size, rows = 2 * size, max(1, rows // 2)
         found = _estimate(trainer, fields, target._replace(world_size=size), rows)
         if found.start:
-            return f"{what}; --world-size {size} does"
+            return f"{what}; it fits with --world-size {size}"
         if found.said.memory:
             least = f" each needs {found.said.memory.value:.0f} GiB at the "
             least += str(found.said.peak_at)
@@ -115,14 +117,14 @@ def _text(
 def _why(best: Cell, said: Prediction) -> str:
     """Why these settings, as comment lines."""
     memory, speed = best.prediction.memory, best.prediction.speed
-    assert memory is not None  # a setting that surely fits has a peak
+    assert memory is not None  # a setting that fits has a peak
     parts = [
         "`fp8tune estimate` predicts that these settings fit: "
         f"{memory.value:.0f} GiB per GPU ({memory.low:.0f} to {memory.high:.0f})."
     ]
     if speed:
         parts.append(
-            f"Of those that surely fit they are the fastest: {speed.value:,.0f} "
+            f"Of those that fit they are the fastest: {speed.value:,.0f} "
             f"tokens/s ({speed.low:,.0f} to {speed.high:,.0f}), predicted."
         )
     gain = best.prediction.fp8_gain

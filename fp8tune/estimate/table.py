@@ -92,7 +92,7 @@ def _legend(cells: list[Cell]) -> str:
             if mark
         },
         f"{AT_LEAST} at least": any(one.least_gib for one in said),
-        "unmarked: not judged": any(
+        "unmarked: fit unknown": any(
             one.memory and one.fit == "unknown" for one in said
         ),
         **{f"- {gap}": True for gap in _gaps(said)},

@@ -1,6 +1,6 @@
 """For which GPUs a config is estimated: what the user says, else what the file says.
 
-Else some are assumed, and what is predicted on others stands beside it.
+Else a number is assumed, and predictions for others are added.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def on_its_gpus(known: Config) -> Placed:
         variants = assumed(variants, sizes, titled(known, loaded))
     target = variants.target
     if target.world_size_origin == ASSUMED:
-        variants = variants.on(target.world_size, "assumed: say --world-size 16")
+        variants = variants.on(target.world_size, "assumed: add --world-size 16")
     refused = [one.message for one in variants.refused if one.voids]
     return Placed(known._replace(job=variants.job), refused)
 

@@ -102,7 +102,7 @@ def _savings(variants: Variants, said: Prediction, best: Cell | None) -> list[Sa
 
 
 def _instead(job: Job, said: Prediction) -> str:
-    """What lint would set where nothing surely fits; of a family, on the largest.
+    """What lint would set if nothing fits; of a family of GPUs, on the largest.
 
     Measured runs count as if the GPU were smaller by what they add.
     """
@@ -119,13 +119,13 @@ def _instead(job: Job, said: Prediction) -> str:
     advice = str(_known(job, "memory.advice", ""))
     if not advice or _known(job, "memory.fit", "") == FITS:
         return ""
-    told = "; its GiB are without what measured runs add"
+    note = "; its GiB leave out the correction from measured runs"
     where = f"on {member}, the largest, " if member else ""
-    return where + advice + (told if by > 1 and " GiB" in advice else "")
+    return where + advice + (note if by > 1 and " GiB" in advice else "")
 
 
 def _asked(job: Job, missing: dict[str, str]) -> dict[str, str]:
-    """What is missing, and ``gpu`` just where naming one would tell."""
+    """What is missing; ``gpu`` only where naming one would help."""
     names = find(job["gpu"]).members if "gpu" in job else (EXAMPLE,)
     jobs = [job.on_gpu(name) for name in names]
     lacking = {fact: [_lacking(other, fact) for other in jobs] for fact in missing}
@@ -204,7 +204,7 @@ def as_json(found: Estimate) -> dict[str, Any]:
 
 
 def _target(target: Target) -> dict[str, Any]:
-    """What is estimated; null is what nobody has said."""
+    """What is estimated; null is what is unknown."""
     return {
         "gpu": target.gpu or None,
         "world_size": target.world_size or None,

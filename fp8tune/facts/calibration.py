@@ -40,7 +40,7 @@ class Band(NamedTuple):
 
 
 def off(quantity: str, runs: Sequence[Measured]) -> Factors:
-    """What the estimates of a family are off by, as their runs have it."""
+    """Errors of a family's estimates, by its measured runs."""
     return median(runs) if quantity == SPEED else parts(runs)
 
 
@@ -147,10 +147,10 @@ def memory_fit(job: Job, band: Band) -> str:
 def speed(job: Job, runs: Sequence[Run]) -> Band:
     """Tokens/s of a job over all GPUs; raises ``Unknown``.
 
-    Its own runs count alone, where it has any, else those of its family.
-    Where only runs of other families are known on the GPU, their factor counts all the
-    same, or a slow cluster would make one setting look slow beside others; the band
-    stays as wide as it was. Those in the same precision come first.
+    Only its own runs count, if it has any, else those of its family. If the GPU has
+    only runs of other families, their factor counts too, or a slow cluster would make
+    one setting look slow compared with others. The band then stays as wide as it was.
+    Runs in the same precision come first.
     """
     names = ("tokens_per_second", "tokens_low", "tokens_high")
     band = Band(*(job[f"speed.{name}"] for name in names))
@@ -178,7 +178,7 @@ class Gain(NamedTuple):
 
 
 def gain(job: Job, runs: Sequence[Run]) -> Gain | None:
-    """FP8's gain where configs like this one ran in both precisions.
+    """FP8's gain if similar configs ran in both precisions.
 
     It moves by what their speeds were off by: upwards only where gains of whole models
     are published, or this config itself ran in both. Its band moves with it then, and

@@ -38,35 +38,35 @@ def kv_size(kv_heads: int, head_dim: int) -> int:
 
 
 def hidden_size_below(hidden_size: int, heads: int) -> int:
-    """The next smaller hidden size that FP8 and the heads both divide."""
+    """Next smaller hidden size that is a multiple of 16 and of the number of heads."""
     step = math.lcm(ALIGNMENT, 2 * heads)
     return hidden_size // step * step
 
 
 def hidden_size_above(hidden_size: int, heads: int) -> int:
-    """The next larger hidden size that FP8 and the heads both divide."""
+    """Next larger hidden size that is a multiple of 16 and of the number of heads."""
     step = math.lcm(ALIGNMENT, 2 * heads)
     return -(-hidden_size // step) * step
 
 
 def unaligned_tokens(fp8_tokens: tuple[int, ...]) -> int:
-    """The first M that is no multiple of 16, or 0 [tokens]."""
+    """The first M (tokens per GEMM) that is not a multiple of 16, or 0 [tokens]."""
     return next((tokens for tokens in fp8_tokens if tokens % ALIGNMENT), 0)
 
 
 def batch_multiple(fp8_tokens: tuple[int, ...], micro_batch: int) -> int:
-    """Micro-batches that are a multiple of this give every stream an M that fits."""
+    """Smallest micro-batch with which every token stream has an M divisible by 16."""
     sequences = (tokens // micro_batch for tokens in fp8_tokens)
     return math.lcm(*(ALIGNMENT // math.gcd(ALIGNMENT, n) for n in sequences))
 
 
 def batch_step(precision: str, fp8_batch_multiple: int = 1) -> int:
-    """What micro-batches must be a multiple of, 1 but in FP8."""
+    """``fp8.batch_multiple`` in FP8, else 1: what micro-batches must divide by."""
     return fp8_batch_multiple if precision == "fp8" else 1
 
 
 def linear_share(gemms: tuple[Gemm, ...]) -> float:
-    """Share of the linears' FLOPs that the trainer's FP8 mode reaches."""
+    """Share of the linears' FLOPs that run in FP8."""
     reached = sum(gemm.flops for gemm in gemms if gemm.fp8)
     return reached / sum(gemm.flops for gemm in gemms)
 
@@ -74,21 +74,24 @@ def linear_share(gemms: tuple[Gemm, ...]) -> float:
 def flop_share(
     gemms: tuple[Gemm, ...], gemm_flops: float, gemm_attention_flops: float
 ) -> float:
-    """Share of a step's matrix FLOPs, attention included, that FP8 reaches."""
+    """Share of a step's matrix FLOPs, attention included, that run in FP8."""
     reached = sum(gemm.flops for gemm in gemms if gemm.fp8)
     return reached / (gemm_flops + gemm_attention_flops)
 
 
 def limit(fp8_flop_share: float) -> float:
-    """Amdahl's limit: the gain if FP8 products took half the time and casts none."""
+    """Upper bound of the gain [ratio].
+
+    FP8 GEMMs take half the time and casts none (Amdahl's law).
+    """
     return 1 / (1 - fp8_flop_share / 2)
 
 
 def linear_gain(gemms: tuple[Gemm, ...]) -> float:
-    """Speed of the converted linears together against bf16, on an H100 [ratio].
+    """Speed of the FP8 linears together, relative to bf16, on an H100 [ratio].
 
-    Torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
-    linears, which it meets within 15 % (``docs/accuracy.md``).
+    From torchao's table of 216 rowwise linears, corrected to tensorwise by 7 published
+    linears. The error is at most 15 % (``docs/accuracy.md``).
     """
     from fp8tune.facts.gemm_speed import tensorwise
 
@@ -112,21 +115,31 @@ def linear_gain_high(fp8_linear_gain: float) -> float:
 
 
 def too_narrow(hidden_size: int, fp8_linear_gain: float) -> bool:
-    """Whether no linear gains in the H100's table, nor all together by the estimate.
+    """Whether the model is too narrow: no FP8 linear gains, alone or together.
 
-    K or N of each is the hidden size, and none with 1024 gains there at any M: at most
-    0.94 with K, 0.63 with N (rowwise, ``fp8_gemm_h100.csv``).
+    K or N of each linear is the hidden size. In the H100's table no linear with 1024
+    gains at any M: at most 0.94 with K, 0.63 with N (rowwise, ``fp8_gemm_h100.csv``).
     """
     return hidden_size <= NARROW and fp8_linear_gain < 1
 
 
 def slower_linears(gemms: tuple[Gemm, ...]) -> str:
-    """Converted linears that are slower than in bf16 on an H100, by ``gemm.table``."""
+    """FP8 linears that are slower than in bf16 on an H100, by ``gemm.table``."""
     return Words(", ".join(gemm.name for gemm, _ in _slower(gemms)))
 
 
+def slower_gain(gemms: tuple[Gemm, ...]) -> float:
+    """Speed of ``fp8.slower_linears`` together against bf16, on an H100 [ratio].
+
+    1 if there are none.
+    """
+    slower = _slower(gemms)
+    flops = sum(gemm.flops for gemm, _ in slower)
+    return flops / sum(gemm.flops / gain for gemm, gain in slower) if slower else 1.0
+
+
 def slower_cost(gemms: tuple[Gemm, ...]) -> float:
-    """What their FP8 costs, in the time that all linears together take in bf16."""
+    """Time that these linears lose, as a share of all linears' bf16 time [ratio]."""
     lost = sum(gemm.flops * (1 / gain - 1) for gemm, gain in _slower(gemms))
     return lost / sum(gemm.flops for gemm in gemms)
 
@@ -150,10 +163,10 @@ def obstacle(
     gpu_fp8_matmul: bool | None = None,
     gpu_bf16_matmul: bool = True,
 ) -> str:
-    """Why the job cannot run in FP8 at all, or nothing.
+    """Why the job cannot run in FP8 at all; empty if it can.
 
-    The same that the rules gpu-without-fp8, fp8-with-tensor-parallel and fp8-...-not-16
-    find in a job whose precision is FP8.
+    The rules gpu-without-fp8, fp8-with-tensor-parallel and fp8-...-not-16 report the
+    same for a job in FP8.
     """
     fp8 = job.with_values({"precision": "fp8"})
     sizes = {
@@ -169,20 +182,20 @@ def obstacle(
     words = (
         no_fp8 if gpu_fp8_matmul is False else "",
         "the trainer refuses FP8 with tensor parallelism" if tp > 1 else "",
-        *(f"{size} is no multiple of 16, which every FP8 GEMM needs" for size in odd),
+        *(f"{size} is not a multiple of 16, as FP8 GEMMs need" for size in odd),
     )
     return Words(next(filter(None, words), ""))
 
 
 def published(hidden_size: int, fp8_tokens: tuple[int, ...]) -> bool:
-    """Whether gains of whole models are published for so large GEMMs."""
+    """Whether gains of whole models are published for GEMMs of this size."""
     return hidden_size >= SMALLEST_HIDDEN and fp8_tokens[0] >= FEWEST_TOKENS
 
 
 def best_published(hidden_size: int) -> float:
-    """Best gain over compiled bf16 that is published for the hidden size [ratio].
+    """Best published gain over compiled bf16 at this hidden size [ratio].
 
-    Tensorwise, on H100s; between two published sizes that of the larger.
+    Tensorwise, on H100s. Between two published sizes it is that of the larger.
     """
     from fp8tune.facts.published import best
 
@@ -201,11 +214,12 @@ def pays(
 ) -> str:
     """Whether FP8 is worth it: "yes", "marginal" or "no".
 
-    No if the job cannot run in FP8 or is not compiled, if its linears together are
-    slower than in bf16 by the H100's table, or if the gain is below 1.03 and not only
-    because the network takes it from linears that are surely faster. Yes if the whole
-    band of the gain is above 1.05 and such gains are published: M is 4096 or more and
-    the hidden size 2048 or more.
+    No if the job cannot run in FP8 or is not compiled, or if its linears together are
+    slower than in bf16 by the H100's table. Also no if the gain is below 1.03, unless
+    the linears themselves gain and only communication limits the gain.
+
+    Yes if the whole band of the gain is above 1.05 and such gains are published: M of
+    4096 or more and a hidden size of 2048 or more. Else marginal.
     """
     if fp8_obstacle or not compile:
         return "no"
@@ -231,6 +245,7 @@ def reasons(
     fp8_linear_share: float | None = None,
     fp8_linear_gain: float | None = None,
     fp8_slower_linears: str = "",
+    fp8_slower_gain: float = 1.0,
     fp8_slower_cost: float = 0.0,
     fp8_limit: float | None = None,
     gemm_attention_share: float | None = None,
@@ -241,13 +256,13 @@ def reasons(
     shards: int = 1,
     fp8_scales_precomputed: bool = True,
 ) -> list[str]:
-    """Why FP8 pays or not, most decisive first, one clause each."""
+    """Why FP8 pays or not: one clause each, the most decisive first."""
     if fp8_obstacle:
         return [fp8_obstacle]
     all_gain = (fp8_linear_gain or 0) >= 1 and speed_on_hopper is not False
     sizes = f"M = {max(fp8_tokens[:1], default=0)} and hidden size {hidden_size}"
     said = (
-        (not compile, "without compile the casts are kernels of their own"),
+        (not compile, "without compile each cast is a separate kernel"),
         (speed_on_hopper is False and gpu_fp8_matmul, _elsewhere(gpu)),
         (
             fp8_linear_share is not None and fp8_linear_share < 0.995,
@@ -255,29 +270,33 @@ def reasons(
         ),
         (
             fp8_linear_gain is not None and speed_on_hopper is not False,
-            f"the converted linears run at {fp8_linear_gain or 0:.2f} times their bf16 "
-            f"speed (H100), at {sizes}",
+            f"the FP8 linears run at {fp8_linear_gain or 0:.2f} times their bf16 speed "
+            f"(by H100 measurements), at {sizes}",
         ),
         (
             not fp8_published,
-            f"hardly any published model gains below M = {FEWEST_TOKENS} or hidden "
-            f"size {SMALLEST_HIDDEN}",
+            f"almost no published model gains below M = {FEWEST_TOKENS} or a hidden "
+            f"size of {SMALLEST_HIDDEN}",
         ),
-        (speed_beyond_published, "no published gain is of more than 512 GPUs"),
-        *_of_the_rest(gemm_attention_share or 0, speed_fp8_gather_gain, fp8_limit),
+        (speed_beyond_published, "no gain is published for more than 512 GPUs"),
+        *_of_the_rest(
+            gemm_attention_share or 0,
+            _gathered(speed_fp8_gain or 1.0, speed_fp8_gather_gain),
+            fp8_limit,
+        ),
         (
             all_gain and fp8_slower_cost >= 0.005,
-            f"{fp8_slower_linears} run slower in FP8 and cost {fp8_slower_cost:.1%} of "
-            "the linears' time; the trainer has no key that keeps them in bf16",
+            f"{fp8_slower_linears} run {1 - fp8_slower_gain:.0%} slower in FP8; they "
+            f"cost {fp8_slower_cost:.1%} of the linears' time; no key changes it",
         ),
         (
             speed_fp8_gain is not None and shards > 1 and not fp8_scales_precomputed,
-            "not counted: the all-reduce of each weight's largest value, which this "
-            "trainer does not precompute; on one node it costs 0.4 % in one report",
+            "not counted: this trainer all-reduces the largest value of each weight "
+            "(one report measured 0.4 % on one node)",
         ),
         (
             speed_fp8_gain_suspicious,
-            "a gain above 1.5 is suspicious, hardly any published one is: measure it",
+            "almost no published gain is above 1.5: measure it",
         ),
     )
     return [Words(text) for holds, text in said if holds]
@@ -287,30 +306,34 @@ def _elsewhere(gpu: str) -> str:
     """What is published of FP8 on a GPU without a table of linears."""
     from fp8tune.facts.published import OTHERS
 
-    said = "no published measurements of FP8 linears on this GPU"
+    words = "there are no published measurements of FP8 linears on this GPU"
     found = OTHERS.get(gpu)
     if found is None:
-        return said
-    return f"{said}; whole models reach {found.gain:.2f} times bf16: {found.run}"
+        return words
+    return f"{words}; a whole model reaches {found.gain:.2f} times bf16: {found.run}"
+
+
+def _gathered(gain: float, gather_gain: float) -> float:
+    """Share of the time saved by FP8 that its all-gather saves."""
+    return min(1.0, (gather_gain - 1) / (gain - 1)) if gain > 1 else 0.0
 
 
 def _of_the_rest(
-    attention: float, gather_gain: float, limit: float | None
+    attention: float, gathered: float, limit: float | None
 ) -> tuple[tuple[bool, str], ...]:
-    """Clauses on what is no FP8 product, and whether they are worth saying."""
+    """Clauses on attention, all-gather and the upper bound, and whether they apply."""
     return (
         (
             attention > 0.2,
-            f"attention, which stays in bf16, has {attention:.0%} of the FLOPs",
+            f"attention has {attention:.0%} of the FLOPs and stays in bf16",
         ),
         (
-            gather_gain >= 1.005,
-            f"of that, FP8 all-gather is counted as {gather_gain - 1:.0%}; on 64 GPUs "
-            "one report saw nothing of it",
+            gathered >= 0.02,
+            f"{gathered:.0%} of the saving comes from FP8 all-gather; on 64 GPUs one "
+            "report measured no saving from it",
         ),
         (
             limit is not None,
-            "by Amdahl, FP8 products at twice the speed make all products "
-            f"{limit or 0:.2f} times as fast at most",
+            f"upper bound: {limit or 0:.2f}x, if FP8 halves the time of its GEMMs",
         ),
     )

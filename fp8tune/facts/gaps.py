@@ -11,10 +11,10 @@ ASKED = {
     "gpu": "--gpu h100",
     "world_size": "--world-size 16",
 }
-"""What the user can say, and how."""
+"""What the user can supply, and the option for it."""
 
 _VLM = "vision-language models"
-_TOKENS = "a vision encoder that tells how many tokens it has only when it is loaded"
+_TOKENS = "a vision encoder with a number of tokens that is known only after loading"
 
 GAPS = {
     "vision_encoder.num_tokens": _TOKENS,
@@ -24,54 +24,55 @@ GAPS = {
     "extra_parameters.frozen": "frozen parts other than the vision encoder",
     "block_copies": "MoMa blocks",
     "cross_blocks": "cross-attention without its interval",
-    "block_tokens.packed": "the mask that packed sequences give attention",
-    "block_tokens.video": "the mask that video gives attention",
-    "block_tokens.math": "the scores that the math backend of attention keeps",
+    "block_tokens.packed": "the attention mask of packed sequences",
+    "block_tokens.video": "the attention mask of video",
+    "block_tokens.math": "the attention scores that the math backend keeps",
     "shards.cp": "context parallelism",
     "shards.hybrid": "replicas of sharded groups",
-    "activation_bytes.norm": "what blocks keep without full AC if their norms are "
-    "others than RMSNorm, or queries and keys are normalised",
-    "activation_bytes.split": "what compiled blocks keep under selective AC with "
+    "activation_bytes.norm": "activations without full AC if norms are not RMSNorm, or "
+    "if queries and keys are normalised",
+    "activation_bytes.split": "activations of compiled blocks under selective AC with "
     "tensor parallelism (AC none or full, or a run without compile, is covered)",
-    "activation_bytes.activation": "what compiled blocks keep without full AC if their "
-    "FFN is not gated",
-    "activation_bytes.compiled": "what compiled blocks of mixtures of experts and "
-    "vision-language models keep without full AC",
+    "activation_bytes.activation": "activations of compiled blocks without full AC if "
+    "the FFN is not gated",
+    "activation_bytes.compiled": "activations of compiled blocks without full AC in "
+    "mixtures of experts and vision-language models",
     "ffn_bytes": "ReLU",
     "logit_bytes": "this loss",
     "expert_bytes": "mixtures of experts in fp32",
     "optimizer_bytes": "this optimizer",
     "memory.last_stage": "the last pipeline stage, which has the logits",
-    "gpu.memory_gib": "what torch sees of this GPU's memory",
+    "gpu.memory_gib": "this GPU's memory, as torch reports it",
     "speed.vlm": _VLM,
     "speed.cp": "context parallelism",
     "speed.packed": "the speed of attention with the mask of packed sequences",
     "speed.math": "the speed of the math backend of attention",
     "speed.step": "mixtures of experts and expert parallelism",
     "speed.bf16_seconds": "the speed of GPUs other than H100, H200, H800 and GH200",
-    "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, as "
-    "no published run shows what they lose to communication",
+    "speed.switched": "the speed of more than one GPU other than H100 SXM and H200, "
+    "because no published run shows their communication",
     "speed.fp8_seconds": "FP8 without compile",
-    "speed.precision": "the speed of fp16 and fp32, which no published run shows",
+    "speed.precision": "the speed of fp16 and fp32, because no published run shows it",
     "speed.optimizer": "the time of this optimizer's step",
-    "speed.most_gpus": "the speed of more than 512 GPUs, which no published run shows",
-    "speed.hidden_size": "hidden sizes below 1024, where launches dominate",
+    "speed.most_gpus": "the speed of more than 512 GPUs, because no published run "
+    "shows it",
+    "speed.hidden_size": "hidden sizes below 1024, where kernel launches dominate",
 }
 """What is not covered, by the name that ``Unknown`` carries."""
 
 
 def why(missing: dict[str, str], fact: str, gpu: str) -> str:
-    """Why a fact is not known: ``: ...``, or nothing if it is."""
+    """Why a fact is unknown, as ``: ...``; empty if it is known."""
     name = missing.get(fact, "")
     if name == "gpu":
-        return f": say --gpu {one_of(gpu) or 'h100'}"
+        return f": add --gpu {one_of(gpu) or 'h100'}"
     if name in ASKED:
-        return f": say {ASKED[name]}"
+        return f": add {ASKED[name]}"
     if name == TOO_MUCH:
         return ": the run does not fit the GPU"
     if name in GAPS:
-        return f": not covered: {GAPS[name]}"
-    return f": `{name}` is not known" if name else ""
+        return f": no estimate covers {GAPS[name]}"
+    return f": `{name}` is unknown" if name else ""
 
 
 TOO_MUCH = "memory.fit"
@@ -79,9 +80,9 @@ TOO_MUCH = "memory.fit"
 
 
 def is_gap(job: Job, name: str, what: str) -> bool:
-    """Whether ``memory`` or ``speed`` cannot be judged for want of a fact.
+    """Whether ``memory`` or ``speed`` cannot be checked because a fact is unknown.
 
-    Memory is judged all the same where its lower bound is too much for the GPU.
+    Memory is still checked where its lower bound is too much for the GPU.
     """
     if what == "memory":
         with suppress(Unknown):
@@ -90,15 +91,15 @@ def is_gap(job: Job, name: str, what: str) -> bool:
 
 
 def reason(name: str, gpu: str) -> str:
-    """Why something cannot be judged for want of a fact, in words."""
+    """Why something cannot be checked, in words."""
     several = one_of(gpu) if name == "gpu.memory_gib" else ""
     if several:
-        return f"`{gpu}` may be {several}: say which"
+        return f"`{gpu}` may be {several}: name one with --gpu"
     return f"no estimate covers {GAPS[name]}"
 
 
 def beyond(names: Iterable[str]) -> str:
-    """What comes on top of a lower bound, in words."""
+    """What a lower bound leaves out, in words."""
     words = dict.fromkeys(GAPS[name] for name in names if name in GAPS)
     return f"not counted: {'; '.join(words)}"
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def m(fp8_tokens: tuple[int, ...]) -> int:
-    """M of the blocks' linears: tokens that one rank puts through them [tokens]."""
+    """M of the blocks' linears: tokens per GEMM on one rank [tokens]."""
     return fp8_tokens[0]
 
 
 def flops(gemms: tuple[Gemm, ...]) -> float:
     """FLOPs of all linears of one micro-batch on one rank [FLOP].
 
-    All pipeline stages together.
+    The sum over all pipeline stages.
     """
     return sum(gemm.flops for gemm in gemms)
 
@@ -34,17 +34,17 @@ def attention_flops(
     tp: int,
     attention_passes: float,
 ) -> float:
-    """FLOPs of Q K^T and its product with V, which no recipe converts [FLOP].
+    """FLOPs of attention's two products, which stay in bf16 in every recipe [FLOP].
 
-    The backward pass of flash attention costs 2.5 forward passes: five products
-    against two (https://arxiv.org/abs/2205.14135).
+    The backward pass of flash attention costs 2.5 forward passes: five products against
+    two (https://arxiv.org/abs/2205.14135).
     """
     forward = 2.0 * micro_batch * seq_len**2 * heads * head_dim * layers / tp
     return forward * attention_passes
 
 
 def attention_share(gemm_flops: float, gemm_attention_flops: float) -> float:
-    """Share of a step's matrix FLOPs in attention itself."""
+    """Share of a step's matrix FLOPs that attention's two products have."""
     return gemm_attention_flops / (gemm_flops + gemm_attention_flops)
 
 
@@ -57,8 +57,8 @@ def table(
 ) -> list[dict[str, Any]]:
     """Every matrix product: M, K, N, count, FLOP share, FP8, expected speed-up.
 
-    The speed-up is that of a tensorwise FP8 linear on an H100 (``fp8.linear_gain``),
-    none where H100s do not speak for the GPU or the job cannot run in FP8.
+    The speed-up is that of a tensorwise FP8 linear on an H100 (``fp8.linear_gain``). It
+    is absent if H100 measurements do not apply to the GPU or the job cannot run in FP8.
     """
     from fp8tune.facts.gemm_speed import tensorwise
 

@@ -64,7 +64,7 @@ def rowwise(m: int, k: int, n: int) -> float:
 
 
 def _weights(size: int) -> tuple[tuple[int, float], tuple[int, float]]:
-    """The two cells beside a size and what each counts."""
+    """The two cells next to a size, and the weight of each."""
     octave = math.log2(min(max(size, SIZES[0]), SIZES[-1]) / SIZES[0])
     below = min(int(octave), len(SIZES) - 2)
     return (below, below + 1 - octave), (below + 1, octave - below)

@@ -30,24 +30,25 @@ def compute_capability(gpu: str) -> float:
 
 
 def fp8_matmul(gpu: str) -> bool:
-    """Whether ``torch._scaled_mm`` runs on it."""
+    """Whether ``torch._scaled_mm`` runs on the GPU."""
     return known("gpu.fp8_matmul", _find(gpu).fp8_matmul)
 
 
 def bf16_matmul(gpu: str) -> bool:
-    """Whether it has bf16 tensor cores: from compute capability 8.0 on.
+    """Whether the GPU has bf16 tensor cores: from compute capability 8.0 on.
 
-    Others compute in bf16 without them (https://github.com/vllm-project/vllm/issues/946,
+    Other GPUs compute bf16 without them
+    (https://github.com/vllm-project/vllm/issues/946,
     https://github.com/pytorch/pytorch/issues/124996).
     """
     return compute_capability(gpu) >= BF16_CAPABILITY
 
 
 def memory_limit_gib(gpu: str) -> float:
-    """The most memory that torch can report as total: never more than is sold [GiB]."""
+    """Upper limit of the memory that torch reports: the memory as sold [GiB]."""
     return known("gpu.memory_gib", _find(gpu).memory_limit_gib)
 
 
 def memory_gib(gpu: str) -> float:
-    """Memory that torch reports as total [GiB]."""
+    """Total memory of the GPU as torch reports it [GiB]."""
     return known("gpu.memory_gib", _find(gpu).memory_gib)

@@ -1,6 +1,6 @@
-"""Other values for the same run: the fastest that surely fit, and what they gain.
+"""Other values for the same run: the fastest that fit, and what they gain.
 
-A value surely fits where the whole band of the predicted peak is usable memory. Gains
+A value fits if the whole band of the predicted peak is usable memory. Gains
 are ratios of predicted tokens/s; each prediction is within 4 % of KempnerForge's
 published runs under FSDP alone and within 9 % with tensor parallelism
 (``docs/accuracy.md``).
@@ -38,7 +38,7 @@ class Choice(NamedTuple):
 
 
 def lighter_ac(job: Job, speed_tokens_per_second: float, ac: str) -> Any:
-    """The fastest AC mode but full that surely fits; unknown if none does."""
+    """The fastest AC mode other than full that fits; unknown if none fits."""
     if ac != "full":
         raise Unknown("instead.lighter_ac")
     modes = [{"ac": mode} for mode in ("none", "selective")]
@@ -46,26 +46,26 @@ def lighter_ac(job: Job, speed_tokens_per_second: float, ac: str) -> Any:
 
 
 def ac(instead_lighter_ac: Any) -> str:
-    """That AC mode, by the trainer's name."""
+    """AC mode of ``instead.lighter_ac``, by the trainer's name."""
     return Words(instead_lighter_ac.ac)
 
 
 def ac_gib(instead_lighter_ac: Any) -> float:
-    """Most that its peak can be [GiB]."""
+    """Upper end of the peak's band with ``instead.ac`` [GiB]."""
     return float(instead_lighter_ac.high_gib)
 
 
 def ac_gain(instead_lighter_ac: Any) -> float:
-    """Its tokens/s over those of full AC [ratio]."""
+    """Tokens/s with ``instead.ac`` relative to full AC [ratio]."""
     return float(instead_lighter_ac.gain)
 
 
 def larger_batch(
     job: Job, speed_tokens_per_second: float, micro_batch: int, grad_accum: int
 ) -> Any:
-    """The fastest larger micro-batch, with less accumulation, that surely fits.
+    """The fastest larger micro-batch, with less accumulation, that fits.
 
-    With the same tokens per step; unknown if none fits.
+    The tokens per step do not change. Unknown if none fits.
     """
     found = list(_batches(micro_batch * grad_accum))
     larger = [values for values in found if values["micro_batch"] > micro_batch]
@@ -73,22 +73,22 @@ def larger_batch(
 
 
 def micro_batch(instead_larger_batch: Any) -> int:
-    """That micro-batch."""
+    """Micro-batch of ``instead.larger_batch``."""
     return int(instead_larger_batch.micro_batch)
 
 
 def grad_accum(instead_larger_batch: Any) -> int:
-    """The accumulation that goes with it."""
+    """Gradient accumulation of ``instead.larger_batch``."""
     return int(instead_larger_batch.grad_accum)
 
 
 def batch_gib(instead_larger_batch: Any) -> float:
-    """Most that its peak can be [GiB]."""
+    """Upper end of the peak's band with ``instead.larger_batch`` [GiB]."""
     return float(instead_larger_batch.high_gib)
 
 
 def batch_gain(instead_larger_batch: Any) -> float:
-    """Its tokens/s over those of the config [ratio]."""
+    """Tokens/s with ``instead.larger_batch`` relative to the config [ratio]."""
     return float(instead_larger_batch.gain)
 
 
@@ -100,10 +100,10 @@ def fsdp_alone(
     micro_batch: int,
     grad_accum: int,
 ) -> Any:
-    """The fastest batch that surely fits if FSDP has the GPUs of tensor parallelism.
+    """The fastest batch that fits if FSDP uses the GPUs of tensor parallelism.
 
-    With the same tokens per step: tp times as many ranks share its sequences. Unknown
-    if they do not divide them, or if nothing fits.
+    The tokens per step do not change: tp times as many ranks share the sequences.
+    Unknown if the sequences do not divide over them, or if nothing fits.
     """
     rows, rest = divmod(micro_batch * grad_accum, tp)
     if tp == 1 or rest:
@@ -114,29 +114,29 @@ def fsdp_alone(
 
 
 def fsdp_micro_batch(instead_fsdp_alone: Any) -> int:
-    """Its micro-batch."""
+    """Micro-batch of ``instead.fsdp_alone``."""
     return int(instead_fsdp_alone.micro_batch)
 
 
 def fsdp_grad_accum(instead_fsdp_alone: Any) -> int:
-    """Its accumulation."""
+    """Gradient accumulation of ``instead.fsdp_alone``."""
     return int(instead_fsdp_alone.grad_accum)
 
 
 def fsdp_gib(instead_fsdp_alone: Any) -> float:
-    """Most that its peak can be [GiB]."""
+    """Upper end of the peak's band with ``instead.fsdp_alone`` [GiB]."""
     return float(instead_fsdp_alone.high_gib)
 
 
 def fsdp_gain(instead_fsdp_alone: Any) -> float:
-    """Its tokens/s over those with tensor parallelism [ratio]."""
+    """Tokens/s of ``instead.fsdp_alone`` relative to tensor parallelism [ratio]."""
     return float(instead_fsdp_alone.gain)
 
 
 def twice_gain(job: Job, micro_batch: int, speed_tokens_per_second: float) -> float:
-    """Tokens/s with twice the micro-batch, and so the tokens of a step [ratio].
+    """Tokens/s with twice the micro-batch, and so twice the tokens per step [ratio].
 
-    Unknown if that does not surely fit.
+    Relative to the config. Unknown if that may not fit.
     """
     return _gain(job, {"micro_batch": 2 * micro_batch}, speed_tokens_per_second)
 
@@ -150,7 +150,7 @@ def half_gain(
 ) -> float:
     """Tokens/s on half the GPUs with the same tokens per step [ratio].
 
-    Unknown for an odd number of shards, and if that does not surely fit.
+    Relative to the config. Unknown for an odd number of shards, or if that may not fit.
     """
     if dp_shard % 2:
         raise Unknown("instead.half_gain")
@@ -159,7 +159,7 @@ def half_gain(
 
 
 def fp32_fit(job: Job) -> str:
-    """Whether the same run fits the GPU in fp32."""
+    """Memory verdict of the same run in fp32."""
     found: str = job.with_values({"precision": "fp32"})["memory.fit"]
     return found
 
@@ -170,11 +170,10 @@ def nearly_empty(
     memory_high_gib: float,
     instead_twice_gain: float,
 ) -> bool:
-    """Whether GPUs wait for each other, and hold so little that they need not.
+    """Whether GPUs wait for communication and use so little memory that they need not.
 
-    Communication is most of a step, a quarter of the memory is used at most, and twice
-    the tokens per step are predicted to be worth it. Meant for FSDP alone without
-    accumulation.
+    Communication is most of a step, at most a quarter of the memory is used, and twice
+    the tokens per step are predicted to pay. For FSDP alone without accumulation.
     """
     empty = memory_high_gib < EMPTY * gpu_memory_gib
     waits = speed_communication_share > WAITING and instead_twice_gain >= WORTH
@@ -189,25 +188,25 @@ def fuller(
     instead_half_gain: float | None = None,
     gpus_per_node: int | None = None,
 ) -> str:
-    """What twice the tokens per step or half the GPUs would give, in words."""
+    """What twice the tokens per step, or half the GPUs, would gain, in words."""
     twice = f"`{job.key('micro_batch')} = {2 * micro_batch}`"
     words = (
-        f"twice the tokens per step ({twice}) are predicted to give "
+        f"{twice}, which doubles the tokens per step, is predicted to give "
         f"{instead_twice_gain:.2f} times the tokens/s"
     )
     if instead_half_gain is not None:
         words += (
-            f", and {world_size // 2} GPUs with {twice}, which keeps the tokens per "
-            f"step, {instead_half_gain:.2f} times"
+            f"; on {world_size // 2} GPUs it keeps the tokens per step and gives "
+            f"{instead_half_gain:.2f} times the tokens/s"
         )
-    assumed = "" if gpus_per_node else f", in nodes of {NODE} GPUs, which is assumed"
+    assumed = "" if gpus_per_node else f" (assuming nodes of {NODE} GPUs)"
     return Prose(words + assumed)
 
 
 def _gain(
     job: Job, changes: dict[str, Any], tokens: float, world_size: int = 0
 ) -> float:
-    """The tokens/s of a change that surely fits over ``tokens`` [ratio]."""
+    """The tokens/s of a change that fits, relative to ``tokens`` [ratio]."""
     other = job.with_values(changes, world_size)
     if other["memory.fit"] != FITS:
         raise Unknown("instead")
@@ -222,7 +221,7 @@ def _batches(rows: int) -> Iterator[dict[str, Any]]:
 
 
 def _fastest(job: Job, changes: Iterable[dict[str, Any]], tokens: float) -> Choice:
-    """The fastest of several changes that surely fits, compared with ``tokens``/s."""
+    """The fastest of several changes that fit, compared with ``tokens``/s."""
     found = [choice for each in changes if (choice := _choice(job, each, tokens))]
     if not found:
         raise Unknown("instead")

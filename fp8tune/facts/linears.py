@@ -11,7 +11,7 @@ class Gemm(NamedTuple):
     """One kind of linear layer: M tokens by K inputs to N outputs, on one rank.
 
     ``copies`` is how many of them one micro-batch runs, all pipeline stages together.
-    ``fp8`` tells whether the trainer's FP8 mode converts it. ``passes`` are its GEMMs
+    ``fp8`` says whether the trainer's FP8 mode converts it. ``passes`` are its GEMMs
     of equal size: forward, two backward, and one more if checkpointing repeats it.
     """
 

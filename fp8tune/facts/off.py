@@ -85,9 +85,9 @@ def limited(
 ) -> tuple[float, bool]:
     """What an estimate is multiplied by, and whether its parts may ask for more.
 
-    No correction is larger than what the runs themselves were off by: a run that is
-    mostly state tells its small rest badly, and what has ``FAINT`` times as much of it
-    may be further off.
+    No correction is larger than the errors of the runs themselves: a run that is
+    mostly state says little about its small rest, and what has ``FAINT`` times as much
+    of it may be further off.
     """
     wanted = by.of(predicted, exact) / predicted
     ratios = [1.0, *(run.measured / run.predicted for run in runs)]

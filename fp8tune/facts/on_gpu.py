@@ -7,7 +7,7 @@ from typing import Any
 from fp8tune.job import Unknown
 
 SWITCHED = ("h100-sxm", "h200")
-"""GPUs whose published runs tell what several of them lose to communication.
+"""GPUs with published runs that show what several of them lose to communication.
 
 They have NVSwitch. PCIe boards and the NVL have NVLink in pairs, H800 less of it, and
 GH200 are joined in several ways.

@@ -65,8 +65,8 @@ def decoder(
 ) -> int:
     """Parameters of a decoder, dense or a mixture of experts.
 
-    Exact for RMSNorm without QK norm and a router without bias; else short by a few
-    vectors per block.
+    Exact for RMSNorm without QK norm and a router without bias. Else a few vectors per
+    block are missing.
     """
     blocks = layers * (params_attention + 2 * hidden_size)
     ffns = (layers - moe_layers) * params_ffn + moe_layers * params_moe_ffn
@@ -77,7 +77,7 @@ def decoder(
 def dense_block(
     params_attention: int, params_ffn: int, hidden_size: int, tp: int, block_copies: int
 ) -> float:
-    """Parameters of a dense block on one rank: TP splits all but the norms."""
+    """Parameters of a dense block on one rank. TP splits all but the norms."""
     split = (params_attention + params_ffn) / tp
     return block_copies * (split + 2 * hidden_size)
 
@@ -92,7 +92,7 @@ def moe_block(
     tp: int,
     ep: int,
 ) -> float:
-    """Parameters of an MoE block on one rank: TP splits attention, EP the experts."""
+    """Parameters of an MoE block on one rank. TP splits attention, EP the experts."""
     expert = ffn_matrices * hidden_size * expert_size
     mixture = (experts / ep + shared_experts) * expert + experts * hidden_size
     return params_attention / tp + mixture + 2 * hidden_size
@@ -101,23 +101,23 @@ def moe_block(
 def tied(
     tied_embeddings: bool, fp8_all_gather: bool = False, fp8_converts_head: bool = False
 ) -> bool:
-    """Whether head and embedding are one parameter while training.
+    """Whether head and embedding are one parameter during training.
 
-    Not in FP8: torchao wraps the head's weight in one of its own for the all-gather
-    (the rule fp8-unties-embeddings).
+    Not in FP8 with FP8 all-gather: torchao wraps the head's weight in a separate
+    parameter (see the rule fp8-unties-embeddings).
     """
     return tied_embeddings and not (fp8_all_gather and fp8_converts_head)
 
 
 def head(params_embedding: int, params_tied: bool, pp: int, head_shards: int) -> float:
-    """Parameters of an untied head on rank 0; with a pipeline it has none."""
+    """Parameters of an untied head on rank 0. With a pipeline rank 0 has none."""
     return 0 if params_tied or pp > 1 else params_embedding / head_shards
 
 
 def head_gradient(params_embedding: int, pp: int, head_shards: int) -> float:
-    """Parameters that the head has a gradient of on rank 0, tied ones too.
+    """Head parameters with a gradient on rank 0, tied ones included.
 
-    That of a tied head waits for the embedding's, and both are added at the end.
+    The gradient of a tied head waits for the embedding's. Both are added at the end.
     """
     return 0 if pp > 1 else params_embedding / head_shards
 
@@ -154,14 +154,14 @@ def rank(
 ) -> float:
     """Parameters of rank 0 before FSDP shards them.
 
-    With a pipeline those of the first stage, whose blocks are all dense.
+    With a pipeline those of the first stage, with dense blocks only.
     """
     dense = (stage_layers - moe_layers) * params_dense_block
     return dense + moe_layers * params_moe_block + params_root + extra_parameters
 
 
 def padded(params_rank: float, moe_layers: int, expert_padding: int) -> float:
-    """The same with what FSDP pads packed experts by."""
+    """Parameters of rank 0, with FSDP's padding of packed experts."""
     return params_rank + moe_layers * expert_padding
 
 
@@ -187,16 +187,16 @@ def expert_group(
     tp: int,
     expert_padding: int,
 ) -> float:
-    """Parameters that FSDP gathers with a block's experts, and what it pads them by.
+    """Parameters that FSDP gathers with a block's experts, and their padding.
 
-    The whole block; with EP all but attention and norms, which are a group before it.
+    The whole block. With EP all but attention and norms, which are a group before it.
     """
     before = params_attention / tp + 2 * hidden_size if ep > 1 else 0
     return params_moe_block - before + expert_padding
 
 
 def side_by_side(ep: int, layers: int, moe_layers: int) -> bool:
-    """Whether FSDP gathers one group with experts right after another."""
+    """Whether two groups with experts follow each other in FSDP's order."""
     return ep == 1 and 1 < layers == moe_layers
 
 
@@ -209,7 +209,7 @@ def first_group(
     params_dense_block: float,
     expert_padding: int,
 ) -> float:
-    """Parameters that FSDP gathers first and reduces last, of all blocks."""
+    """Parameters of the block group that FSDP gathers first and reduces last."""
     if not moe_layers or moe_layers < layers:
         return params_dense_block
     before = params_moe_block + expert_padding - params_expert_group
@@ -224,7 +224,7 @@ def group_before_experts(
     params_moe_block: float,
     expert_padding: int,
 ) -> float:
-    """Parameters of the group before experts: a block, or with EP their attention."""
+    """Parameters of the group before the experts: block, or with EP attention."""
     if ep > 1:
         return params_moe_block + expert_padding - params_expert_group
     return params_first_group if layers > 1 else 0
@@ -237,6 +237,6 @@ def last_group(
     params_expert_group: float,
     params_dense_block: float,
 ) -> float:
-    """Parameters that FSDP gathers last in the forward pass, of all blocks."""
+    """Parameters of the block group that FSDP gathers last in the forward pass."""
     experts = moe_layers and layers % moe_every == 0
     return params_expert_group if experts else params_dense_block

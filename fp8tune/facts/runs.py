@@ -32,7 +32,7 @@ class Run(NamedTuple):
     """A measured run: memory in GiB, speed in tokens/s of all GPUs.
 
     One out of memory has ``measured`` what there was, and may have needed all of it.
-    ``exact`` is as in `Measured`, ``config`` what tells one config from others.
+    ``exact`` is as in `Measured`, ``config`` the digest of its config.
     """
 
     gpu: str
@@ -50,7 +50,7 @@ class BadCalibration(Exception):
 
 
 def config_of(job: Job) -> str:
-    """What tells a job's config from others: a digest of its values and GPUs.
+    """Digest of a job's values and GPUs, equal for equal configs.
 
     Of those that memory and speed depend on; with experts of all, since data, router
     and schedule decide how tokens are routed.

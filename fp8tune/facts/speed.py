@@ -37,7 +37,7 @@ SUSPICIOUS = 1.5
 
 
 def node(gpus_per_node: int | None = None) -> int:
-    """GPUs per node: 8 where nothing is said."""
+    """GPUs per node, 8 by default."""
     return gpus_per_node or NODE
 
 
@@ -60,7 +60,7 @@ def step(
     compile: bool,  # noqa: A002
     speed_node: int,
 ) -> Any:
-    """What one rank computes and sends in one micro-batch; dense models only."""
+    """What one rank computes and communicates per micro-batch; dense models only."""
     from fp8tune.facts.steptime import Step
 
     shards = dp_shard * dp_replicate
@@ -102,29 +102,29 @@ def fp8_seconds(gpu: str, compile: bool, speed_step: Any) -> Any:  # noqa: A002
 
 
 def fp8_gather_gain(gpu: str, speed_step: Any, speed_fp8_seconds: Any) -> float:
-    """Tokens/s with FP8 all-gather over those with bf16 all-gather, in FP8 [ratio].
+    """Tokens/s in FP8 with FP8 all-gather, relative to bf16 all-gather [ratio].
 
-    The weights of FP8 linears take half the bytes; at most as much as their products
-    save is counted on.
+    The weights of FP8 linears take half the bytes. The gain is limited to what the FP8
+    GEMMs save.
     """
     plain = seconds_on(gpu, speed_step, "tensorwise", gather=False)
     return float(plain.total / speed_fp8_seconds.total)
 
 
 def on_hopper(gpu: str) -> bool:
-    """Whether the H100 measurements speak for the GPU: Hopper with 700 TFLOPS or more.
+    """Whether H100 measurements apply to the GPU: Hopper with 700 TFLOPS or more.
 
-    An H20 has a seventh of the matmul rate at more bandwidth: other shapes pay.
+    An H20 has a seventh of the matmul rate at more bandwidth, so other shapes pay.
     """
     return is_hopper(gpu)
 
 
 def fp8_gain(speed_bf16_seconds: Any, speed_fp8_seconds: Any) -> float:
-    """Tokens/s in FP8 over tokens/s in bf16, both compiled [ratio].
+    """Tokens/s in FP8 relative to bf16, both compiled [ratio].
 
-    Dense models under FSDP: within 6.1 points of percentage of 10 published rows
-    (1.146 to 1.51), median 0.8; within 10.0 of rows left out of the fit. Above 1.5 it
-    is suspicious.
+    Dense models with FSDP: within 6.1 percentage points of 10 published rows (1.146 to
+    1.51), median 0.8; within 10.0 of rows left out of the fit. Almost no published gain
+    is above 1.5.
     """
     return float(speed_bf16_seconds.total / speed_fp8_seconds.total)
 
@@ -138,10 +138,10 @@ def fp8_gain_near(
     speed_step: Any,
     speed_fp8_gain_suspicious: bool,
 ) -> bool:
-    """Whether published rows are like the job.
+    """Whether published rows are similar to the job.
 
-    They have FSDP alone on at most 512 H100 or H200 SXM, a hidden size from 2048 to
-    8192, 4096 to 16384 tokens, and no suspicious gain.
+    They use FSDP alone on at most 512 H100 or H200 SXM, a hidden size from 2048 to
+    8192, 4096 to 16384 tokens per GEMM, and gain at most 1.5.
     """
     near = gpu in SWITCHED and 2048 <= hidden_size <= 8192
     near = near and not speed_fp8_gain_suspicious
@@ -154,8 +154,8 @@ def fp8_gain_low(
 ) -> float:
     """Lower end of the gain's band [ratio].
 
-    No higher than the gain without FP8 all-gather: on 64 GPUs one report saw nothing of
-    it (``fp8.reasons``).
+    At most the gain without FP8 all-gather, because on 64 GPUs one report measured no
+    saving from it (``fp8.reasons``).
     """
     below, _ = GAIN_BAND if speed_fp8_gain_near else FAR_GAIN_BAND
     return min(speed_fp8_gain - below, speed_fp8_gain / speed_fp8_gather_gain)
@@ -183,10 +183,10 @@ def tokens_per_second(
 ) -> float:
     """Tokens/s of all GPUs together [tokens/s].
 
-    Fitted to 22 bf16 runs of KempnerForge on H200s: FSDP alone within 4 %, with
-    tensor or pipeline parallelism within 9 %. Unknown below hidden size 1024, where
-    launches dominate, for optimizers that multiply matrices, and on more than 512
-    GPUs, where no published run can be compared.
+    Fitted to 22 bf16 runs of KempnerForge on H200s: FSDP alone within 4 %, with tensor
+    or pipeline parallelism within 9 %. Unknown below a hidden size of 1024, where
+    kernel launches dominate, for optimizers that multiply matrices, and on more than
+    512 GPUs, for which no run is published.
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
@@ -204,9 +204,10 @@ def tokens_per_second(
 def communication_share(
     precision: str, speed_bf16_seconds: Any, speed_fp8_seconds: Any = None
 ) -> float:
-    """Share of a step in which GPUs wait for each other, as predicted [ratio].
+    """Predicted share of a step in which GPUs wait for communication [ratio].
 
-    What compute does not hide, in nodes of 8 with 400 Gb/s per GPU between them.
+    Communication that compute does not hide, in nodes of 8 with 400 Gb/s per GPU
+    between them.
     """
     parts = {"bf16": speed_bf16_seconds, "fp8": speed_fp8_seconds}.get(precision)
     if parts is None:
@@ -215,17 +216,17 @@ def communication_share(
 
 
 def beyond_published(speed_step: Any) -> bool:
-    """Whether there are more GPUs than any published run had."""
+    """Whether there are more GPUs than in any published run."""
     return _gpus(speed_step) > MOST_GPUS
 
 
 def tokens_error(
     gpu: str, attention_passes: float, fp8_tokens: tuple[int, ...], speed_step: Any
 ) -> float:
-    """Half-width of the band of tokens/s, relative: 0.12, and 0.30 far from the fit.
+    """Half-width of the band of tokens/s: 0.12, or 0.30 far from the fit [ratio].
 
-    Near are at most 64 H200s with activation checkpointing and 8192 tokens or more.
-    Published runs on other clusters with H100s come out up to 30 % slower.
+    Near the fit are at most 64 H200s with activation checkpointing and 8192 tokens or
+    more. Published runs on other clusters with H100s are up to 30 % slower.
     """
     near = (
         _gpus(speed_step) <= NEAR_GPUS
@@ -237,7 +238,7 @@ def tokens_error(
 
 
 def on_small_nodes(speed_step: Any, gpus_per_node: int | None = None) -> bool:
-    """Whether the GPUs may stand in nodes of 4: one node of 8 may as well be two."""
+    """Whether the GPUs may be in nodes of 4: one node of 8 may also be two of 4."""
     return not gpus_per_node and SMALL_NODE < _gpus(speed_step) <= NODE
 
 
@@ -248,7 +249,7 @@ def _gpus(step: Any) -> int:
 def tokens_least(
     job: Job, speed_tokens_per_second: float, speed_on_small_nodes: bool
 ) -> float:
-    """Tokens/s where they are fewest: in nodes of 4, if that may be [tokens/s]."""
+    """Lowest predicted tokens/s: in nodes of 4, if that is possible [tokens/s]."""
     if not speed_on_small_nodes:
         return speed_tokens_per_second
     split = job.with_values({"gpus_per_node": SMALL_NODE})
@@ -265,8 +266,8 @@ def tokens_high(
 ) -> float:
     """Upper end of the band of tokens/s [tokens/s].
 
-    No run was faster than predicted by more than the error near the fit, but two with
-    tensor parallelism over many nodes.
+    No run was faster than predicted by more than the error near the fit, except two
+    with tensor parallelism over many nodes.
     """
     alone = 1 + min(speed_tokens_error, SPEED_ERROR)
     return speed_tokens_per_second * (

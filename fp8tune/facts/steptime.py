@@ -98,7 +98,7 @@ def seconds(
 ) -> Parts:
     """Seconds of one micro-batch; ``recipe`` is "", "tensorwise" or "rowwise".
 
-    ``gather`` tells whether a tensorwise run gathers its FP8 weights in FP8. That is
+    ``gather`` says whether a tensorwise run gathers its FP8 weights in FP8. That is
     counted on for no more than the FP8 products save: no gain is published where they
     lose, and on 64 GPUs one report saw nothing of it
     (https://github.com/pytorch/torchtitan/issues/653).

@@ -51,7 +51,7 @@ def read(path: str) -> Book:
         raise BadBaseline(f"{path}: larger than {MAX_BYTES >> 20} MiB")
     lines = data.decode(errors="replace").splitlines()
     if not lines or lines[0] != FIRST:
-        raise BadBaseline(f"{path}:1: no baseline of fp8tune; it begins with {FIRST}")
+        raise BadBaseline(f"{path}:1: not an fp8tune baseline; one begins with {FIRST}")
     book: Book = {}
     for number, line in enumerate(lines[1:], 2):
         if line.strip():
@@ -132,7 +132,7 @@ def _relative(baseline: str, path: str) -> str:
 
 
 class _State:
-    """What a run tells about the entries of a baseline that it did not find."""
+    """What a run shows about the entries of a baseline that it did not find."""
 
     def __init__(self, path: str, reports: Iterable[Report]) -> None:
         self.folder = os.path.dirname(os.path.abspath(path))
@@ -152,7 +152,7 @@ class _State:
         if entry.rule not in report.known:
             near = closest(entry.rule, report.known)
             hint = f"; did you mean {near}?" if near else ""
-            return f"has an entry for {entry.rule}, which is no rule here{hint}"
+            return f"has an entry for {entry.rule}, which is not a rule here{hint}"
         if entry.rule not in report.applied - report.unjudged.keys():
             return ""
         where = f" at {entry.key}" if entry.key else ""

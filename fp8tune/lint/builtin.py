@@ -14,7 +14,7 @@ _HEAD = r"""(?m)^(name|code|severity|trainer|fault|when|same|differs) = (["'])(.
 
 
 def builtin_folder() -> str:
-    """The folder of the built-in rules: in the wheel, else beside the package."""
+    """The folder of the built-in rules: in the wheel, else next to the package."""
     package = os.path.dirname(os.path.dirname(__file__))
     inside = os.path.join(package, "rules")
     return inside if os.path.isdir(inside) else os.path.join(package, "..", "rules")

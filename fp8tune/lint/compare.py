@@ -1,8 +1,8 @@
 """Rules on two files: what is wrong only because of another config of the same run.
 
-Such a rule has ``same`` and ``differs`` beside its condition. It fires in two files
-where both meet the condition, have the same value of ``same`` and different values of
-``differs``: two models that share a checkpoint folder, for instance.
+Such a rule has ``same`` and ``differs`` in addition to its condition. It fires in two
+files that both meet the condition, have the same value of ``same`` and different values
+of ``differs``: two models that share a checkpoint folder, for instance.
 """
 
 from __future__ import annotations

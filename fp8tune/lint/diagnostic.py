@@ -34,7 +34,7 @@ class Fix(NamedTuple):
     """What fixes a finding, all edits or none.
 
     ``safety`` is ``safe`` (the run stays what it was, or only one was meant) or
-    ``unsafe``; then ``changes`` says what becomes of the run. ``reads_on`` tells that
+    ``unsafe``; then ``changes`` says what becomes of the run. ``reads_on`` says that
     the trainer stopped here before it had read all, so that more may show behind.
     """
 
@@ -92,7 +92,7 @@ class Report(NamedTuple):
     - ``applied``: the rules selected; ``known``: all rules that there are
     - ``compared``: by rule on two files, what must be the same and what must differ
     - ``gaps``: of those that no user can supply, what each rule is about, ``memory`` or
-      ``speed``, and why it was not judged
+      ``speed``, and why it was not checked
     - ``fail_on``: the lowest severity that fails the run, or ``never``
     """
 

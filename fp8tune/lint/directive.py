@@ -76,11 +76,11 @@ def read_directive(text: str) -> Directive:
             continue
         line = text.count("\n", 0, match.start()) + 1
         if not ours:
-            problem = "fp8tune is written in small letters"
+            problem = "write fp8tune in lower case"
         elif not match["colon"]:
-            problem = "it lacks the colon after fp8tune"
+            problem = "there is no colon after fp8tune"
         elif match.start() > end:
-            problem = "it stands below the first table"
+            problem = "it must be above the first table"
         elif len(match["words"]) > MAX_LENGTH:
             problem = "it is too long"
         else:
@@ -101,7 +101,7 @@ def _contradicts(before: Directive, after: Directive) -> str:
     )
     for name, old, new, line in said:
         if old and old != new:
-            return f"line {line} says {name}={old}, and this comment takes its place"
+            return f"line {line} says {name}={old}, which this comment overrides"
     return ""
 
 
@@ -119,7 +119,7 @@ def _words(words: str, found: Directive, line: int) -> tuple[Directive, str]:
 
 def _word(found: Directive, name: str, value: str, line: int) -> Directive:
     if name in _NAMES and not value:
-        raise BadTarget(f"{name}= lacks its value, which follows without a space")
+        raise BadTarget(f"{name}= has no value (write it without a space)")
     if name == "gpu":
         return found._replace(gpu=parse_gpu(value), gpu_line=line)
     if name == "world-size":
@@ -129,7 +129,7 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
         return found._replace(gpus_per_node=parse_world_size(value, name))
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
-    raise BadTarget(f"{name!r} is not known{hint}")
+    raise BadTarget(f"unknown name {name!r}{hint}")
 
 
 def asked(gpu: str | None, world_size: int | None, gpus_per_node: int = 0) -> Target:
@@ -157,5 +157,5 @@ def parse_world_size(value: str, name: str = "world-size") -> int:
     """A number of GPUs; ``BadTarget`` if it is none."""
     digits = value.isascii() and value.isdigit() and 0 < len(value) < 9
     if not digits or not 0 < int(value) <= MAX_WORLD_SIZE:
-        raise BadTarget(f"{name}={value} is no number of GPUs")
+        raise BadTarget(f"{name}={value} is not a number of GPUs")
     return int(value)

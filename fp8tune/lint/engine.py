@@ -41,7 +41,7 @@ def check(
 
     ``target`` is what the command line says; the file's own header comment fills
     what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
-    ``only`` names the trainer instead of recognising it, ``explicit`` tells that
+    ``only`` names the trainer instead of recognising it, ``explicit`` says that
     the user named the file. ``others`` are the rules on two files that another file of
     the run makes true, with its path (``compare``). Raises ``Unreadable``.
     """
@@ -185,7 +185,7 @@ class _Case:
                     yield from self._finding(rule, job, None)
 
     def _compares(self, rule: Rule) -> bool:
-        """Note what a rule on two files compares; whether it fires beside another."""
+        """Note what a rule on two files compares; whether it may fire with another."""
         with suppress(Unknown, ValueError, RecursionError):  # repr of what is odd
             same, differs = (e.evaluate(self.job) for e in rule.compared)
             self.compared[rule.name] = repr(same), _exactly(differs)
@@ -255,8 +255,14 @@ class _Case:
             "gpu": ("GPU", target.gpu_origin),
             "world_size": ("world size", target.world_size_origin),
         }
-        sources = (said[name] for name in rule.targets)
-        words = "; ".join(f"{name} from {origin}" for name, origin in sources if origin)
+        names: dict[str, list[str]] = {}
+        for name, origin in (said[target] for target in rule.targets):
+            names.setdefault(origin, []).append(name)
+        words = "; ".join(
+            f"{' and '.join(each)} from {origin}"
+            for origin, each in names.items()
+            if origin
+        )
         return f" ({words})" if words else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:

@@ -29,7 +29,7 @@ _EQUAL: dict[str, Callable[[str, Any], Compiled]] = {
     "==": lambda name, value: lambda scope: scope[name] == value,
     "!=": lambda name, value: lambda scope: scope[name] != value,
 }
-"""A name beside a constant, the most frequent comparisons; these raise nothing."""
+"""A name compared with a constant, the most frequent case; these raise nothing."""
 _COMPARE: dict[str, Compared] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -73,7 +73,7 @@ def compile_expression(
 ) -> Expression:
     """Compile ``source``.
 
-    ``knows`` tells which names exist; ``on_scope`` are functions of the scope and
+    ``knows`` says which names exist; ``on_scope`` are functions of the scope and
     of one name, such as ``defined(tp)`` and ``key(tp)``; ``keys`` maps names to those
     that the scope has at hand. Raises
     ``ExpressionError``, with ``reason`` starting ``unknown name`` for a name that

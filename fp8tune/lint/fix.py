@@ -64,7 +64,8 @@ def find_fix(
         if repair.safety != "safe" and "gpu" in job:
             needs = _too_much(job, document, edits, known)
             if needs and (rule.category in ABOUT_SIZE or _fits(job)):
-                return Offer(withheld=f"no fix is offered: to {title} takes {needs}")
+                words = "no fix is offered, because then the run needs"
+                return Offer(withheld=f"{words} {needs}: {title}")
         placed = tuple(_change(document, edit) for edit in edits)
         stopped = fault is not None and rule.category == "rejected"
         return Offer(Fix(repair.safety, title, changes, placed, stopped))

@@ -46,8 +46,8 @@ def unquoted_hint(error: InvalidToml) -> str:
     word = match[1]
     lower = word.lower()
     if lower in ("none", "null", "nil"):
-        return "TOML has no empty value: leave the key out"
+        return "TOML has no empty value: remove the key"
     switch = _SWITCHES.get(lower) or closest(word, ("true", "false"))
     if switch:
         return f"write `{switch}`"
-    return f'text needs quotes: write "{word}"'
+    return f'a string needs quotes: write "{word}"'

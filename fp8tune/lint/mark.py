@@ -66,7 +66,7 @@ def mistake(comment: str) -> Mistake | None:
     found = re.match(_MEANT, comment)
     if found is None or not _is_meant(found):
         inside = re.search(_INSIDE, comment)
-        return Mistake("it does not begin the comment") if inside else None
+        return Mistake("it must be at the beginning of the comment") if inside else None
     meant = f"{_BEGINNING}{found['rest']}"
     form = re.match(FORM, meant)
     if form is None or not form["names"].strip(" \t,"):
@@ -91,13 +91,13 @@ def _reason(found: re.Match[str]) -> str:
     """Which part of the beginning is not as it must be."""
     word = found["word"]
     if found["name"] != "fp8tune":
-        return "`fp8tune` is written in small letters"
+        return "write `fp8tune` in lower case"
     if not found["colon"]:
-        return "it lacks the colon after `fp8tune`"
+        return "there is no colon after `fp8tune`"
     if word == "ignore":
-        return "no space goes before the bracket"
+        return "there must be no space before the bracket"
     if word.lower() == "ignore":
-        return "`ignore` is written in small letters"
+        return "write `ignore` in lower case"
     return f"the word is `ignore`, not `{word}`"
 
 
@@ -163,7 +163,7 @@ def _ignore(document: Document, span: Span) -> Ignore | None:
         try:
             until = datetime.date.fromisoformat(form["until"])
         except ValueError:
-            problem = f"until={form['until']} is no date of the form YYYY-MM-DD"
+            problem = f"until={form['until']} is not a date of the form YYYY-MM-DD"
     reason = (form["reason"] or "").rstrip()
     return Ignore(span, lines, names, until, problem, reason, places)
 

@@ -18,7 +18,7 @@ SAFETIES = ("safe", "unsafe")
 
 
 def mistakes(rule: Rule, entry: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with a ``[[fix]]`` beside its expressions, and where in it."""
+    """What is wrong with a ``[[fix]]`` other than its expressions, and where."""
     if entry["safety"] not in SAFETIES:
         near = meant(closest(entry["safety"], SAFETIES))
         yield ("safety",), f"safety is safe or unsafe{near}"

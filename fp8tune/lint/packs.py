@@ -118,7 +118,7 @@ def _stray(folder: str) -> None:
             continue
         if any(file.endswith(".toml") for file in os.listdir(place)):
             near = meant(closest(name, CATEGORIES))
-            raise BadRule(f"{place}: {name} is no category of rules{near}")
+            raise BadRule(f"{place}: {name} is not a category of rules{near}")
 
 
 def read_rule(path: str, category: str) -> Rule:
@@ -172,17 +172,17 @@ class _Reader:
             self._field(key, value)
         for key in _REQUIRED:
             if key not in values:
-                raise self.fail((), f"the rule lacks `{key}`")
+                raise self.fail((), f"the rule has no `{key}`")
         if ("when" in values) == ("fault" in values):
             raise self.fail((), "a rule has either `when` or `fault`")
         if ("same" in values) != ("differs" in values) or (
             "same" in values and "fault" in values
         ):
-            raise self.fail((), "`same` and `differs` go together, beside `when`")
+            raise self.fail((), "`same`, `differs` and `when` go together")
         if not values.get("references"):
-            raise self.fail((), "the rule lacks `references`: name its evidence")
+            raise self.fail((), "the rule has no `references`: name its evidence")
         if not values.get("at"):
-            raise self.fail((), "the rule lacks `[[at]]`: say which key it is about")
+            raise self.fail((), "the rule has no `[[at]]`: say which key it is about")
 
     def _field(self, key: str, value: Any) -> None:
         if key in _TEXTS:
@@ -226,7 +226,7 @@ class _Reader:
                 raise self.fail(here, f"{field} is {wanted}")
         for field in _NEEDED[key]:
             if field not in entry:
-                raise self.fail((key, index), f"[[{key}]] lacks `{field}`")
+                raise self.fail((key, index), f"[[{key}]] has no `{field}`")
         if key == "at":
             self._at((key, index), entry)
 

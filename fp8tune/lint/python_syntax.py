@@ -65,7 +65,9 @@ class _Reader:
     def tree(self, node: ast.expr) -> Tree:
         handler = _HANDLERS.get(type(node))
         if handler is None:
-            raise self._fail(node, f"{type(node).__name__} is not of the rule language")
+            raise self._fail(
+                node, f"{type(node).__name__} is not part of the rule language"
+            )
         return handler(self, node)
 
     def _constant(self, node: ast.Constant) -> Tree:
@@ -89,7 +91,7 @@ class _Reader:
 
     def _arithmetic(self, node: ast.BinOp) -> Tree:
         if type(node.op) not in _ARITHMETIC:
-            raise self._fail(node, "this operator is not of the rule language")
+            raise self._fail(node, "this operator is not part of the rule language")
         word = _ARITHMETIC[type(node.op)]
         return (word, self.tree(node.left), self.tree(node.right))
 
@@ -107,13 +109,15 @@ class _Reader:
         if isinstance(node.op, (ast.Not, ast.USub)):
             word = "not" if isinstance(node.op, ast.Not) else "-"
             return (word, self.tree(node.operand))
-        raise self._fail(node, "this operator is not of the rule language")
+        raise self._fail(node, "this operator is not part of the rule language")
 
     def _compare(self, node: ast.Compare) -> Tree:
         parts: list[Any] = [self.tree(node.left)]
         for op, right in zip(node.ops, node.comparators, strict=True):
             if type(op) not in _COMPARE:
-                raise self._fail(node, "`is` is not of the rule language; write ==")
+                raise self._fail(
+                    node, "`is` is not part of the rule language; write =="
+                )
             parts += (_COMPARE[type(op)], self.tree(right))
         return ("compare", *parts)
 

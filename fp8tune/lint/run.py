@@ -138,7 +138,7 @@ def _run_all(found: list[Found], runner: _Runner) -> Result:
 
 
 def cores() -> int:
-    """Cores that this process may use; macOS does not tell, so all of them."""
+    """Cores that this process may use; macOS does not report them, so all."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -17,8 +17,9 @@ MAX_PER_FILE = 100
 """Findings shown in full for one file; the rest is counted."""
 
 _SUPPLY = {
-    "gpu": "the GPU: add --gpu h100, or `# fp8tune: gpu=h100` above the first table",
-    "world_size": "the number of GPUs: add --world-size 16, or "
+    "gpu": "the GPU is unknown: add --gpu h100, or `# fp8tune: gpu=h100` above the "
+    "first table",
+    "world_size": "the number of GPUs is unknown: add --world-size 16, or "
     "`# fp8tune: world-size=16` above the first table",
 }
 
@@ -38,7 +39,7 @@ class Style(NamedTuple):
         return bool(read) and not self.quiet
 
     def notes(self, out: TextIO, err: TextIO) -> TextIO:
-        """Where the summary goes: beside the findings only where people read both."""
+        """Where the summary goes: to the findings only if people read both."""
         together = self.output_format in ("full", "github") and not self.file
         return out if together else err
 
@@ -54,7 +55,7 @@ def default_format(file: str) -> str:
 
 
 def show(result: Result, style: Style, out: TextIO, err: TextIO) -> None:
-    """Write the findings, and what else there is to say beside them.
+    """Write the findings, and what else there is to say.
 
     Raises ``Problem`` if they are to go to a file that cannot be written.
     """
@@ -156,7 +157,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def summary(result: Result) -> Iterator[str]:
-    """What was found, what was skipped, and what could not be judged."""
+    """Findings, skipped files, and what was not checked, each counted."""
     checked = [report for report in result.reports if not report.skipped]
     levels = Counter(found.severity for found in result.diagnostics)
     files = count(len(checked), "file")
@@ -176,7 +177,7 @@ def summary(result: Result) -> Iterator[str]:
     elif not result.unread:
         yield "no train configs found"
     yield from _skipped(result)
-    yield from _unjudged(result)
+    yield from _unchecked(result)
 
 
 def _skipped(result: Result) -> Iterator[str]:
@@ -190,7 +191,7 @@ def _skipped(result: Result) -> Iterator[str]:
     yield f"skipped {len(skipped)} files: {words}"
 
 
-def _unjudged(result: Result) -> Iterator[str]:
+def _unchecked(result: Result) -> Iterator[str]:
     for fact, advice in _SUPPLY.items():
         rules = {
             rule
@@ -200,14 +201,13 @@ def _unjudged(result: Result) -> Iterator[str]:
         }
         files = sum(fact in report.unjudged.values() for report in result.reports)
         if rules:
-            where = count(files, "file")
-            verb = "needs" if len(rules) == 1 else "need"
-            yield f"not judged: {count(len(rules), 'rule')} in {where} {verb} {advice}"
+            what, where = count(len(rules), "rule"), count(files, "file")
+            yield f"{what} not checked in {where} because {advice}"
     yield from _gaps(result)
 
 
 def _gaps(result: Result) -> Iterator[str]:
-    """What no estimate covers: memory, speed or both, why, and in how many files."""
+    """What no estimate covers: memory, speed or both; why; and in how many files."""
     files: Counter[tuple[str, str]] = Counter()
     for report in result.reports:
         found: dict[str, set[str]] = {}
@@ -216,7 +216,7 @@ def _gaps(result: Result) -> Iterator[str]:
         files.update((" and ".join(sorted(found[why])), why) for why in found)
     for (what, reason), number in files.items():
         where = f" in {count(number, 'file')}" if len(result.reports) > 1 else ""
-        yield f"{what} not judged{where}: {reason}"
+        yield f"{what} not checked{where} because {reason}"
 
 
 def count(number: int, noun: str) -> str:

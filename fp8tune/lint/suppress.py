@@ -20,7 +20,7 @@ from fp8tune.trainers.faults import Fault
 
 
 class Sieve:
-    """Holds findings back, and tells which comments held back nothing."""
+    """Holds findings back, and reports which comments held back nothing."""
 
     def __init__(self, document: Document, today: datetime.date) -> None:
         self.text = document.text
@@ -98,7 +98,7 @@ class Sieve:
 def _bad(ignore: Ignore) -> Fault:
     """A comment that is not read, with the beginning that it should have."""
     facts: dict[str, Any] = {"reason": ignore.problem}
-    facts["hint"] = "name each rule: there is no form for all of them"
+    facts["hint"] = "name each rule: an ignore comment cannot cover all rules"
     wrong, start = ignore.mistake, ignore.span[0]
     if wrong is None or not wrong.meant:
         return Fault("bad-ignore", (), facts, ignore.span)

@@ -140,10 +140,10 @@ def with_gpu_state(
     crowded = used > CROWDED_GIB
     taken = others or f"{used:.1f} GiB of a process that is not shown"
     if found.outcome == "oom" and crowded:
-        message = f"out of memory beside {taken}"
+        message = f"out of memory with {taken} on the GPU"
         return found._replace(outcome="launch", message=message)
     if found.ok and crowded and found.alloc_retries:
-        message = f"allocator retries beside {taken}"
+        message = f"allocator retries with {taken} on the GPU"
         return found._replace(outcome="launch", message=message)
     if found.ok and (busy := before.get("gpu_busy", 0.0)):
         who = others or "a process that is not shown"

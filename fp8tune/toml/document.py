@@ -79,7 +79,7 @@ class Lines:
 class Document:
     """A valid TOML text: its values, and on demand where each one stands.
 
-    ``bom`` tells whether a byte-order mark was cut off the front of ``text``;
+    ``bom`` says whether a byte-order mark was cut off the front of ``text``;
     ``spans`` are given where ``plain.py`` read it.
     """
 
@@ -126,7 +126,7 @@ def parse(data: bytes) -> Document:
     bytes pass the bounds above.
     """
     if len(data) > MAX_BYTES:
-        raise Unreadable("a file of more than 1 MiB is no train config")
+        raise Unreadable("a file of more than 1 MiB is not a train config")
     text = _decode(data)
     bom = text.startswith(_BOM)
     text = text.removeprefix(_BOM)

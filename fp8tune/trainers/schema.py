@@ -18,7 +18,7 @@ IN_WORDS = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
-    "str": "text",
+    "str": "a string",
     "list": "an array",
     "tuple": "an array",
 }
@@ -28,7 +28,7 @@ IN_WORDS = {
 class Key(NamedTuple):
     """One key of a config class; the fields are explained in ``schema.toml``.
 
-    ``base`` is the type without ``| None``, ``checked`` tells whether the trainer
+    ``base`` is the type without ``| None``, ``checked`` says whether the trainer
     checks the value after coercing it.
     """
 

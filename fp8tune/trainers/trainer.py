@@ -17,7 +17,7 @@ from fp8tune.trainers import schema
 from fp8tune.trainers.faults import Loaded
 
 NAMES = ("kempnerforge",)
-"""Trainers that are known; each is a folder beside this file."""
+"""Trainers that are known; each is a folder next to this file."""
 
 FOREIGN = {
     "a Python project file": {"build-system", "project", "tool"},
@@ -36,7 +36,7 @@ _HEADER = r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)"
 
 
 DEGREES = "the parallel degrees"
-"""Who says how many GPUs there are, where nobody else does."""
+"""Source of the number of GPUs if nothing else gives it."""
 
 
 class Trainer:
@@ -90,7 +90,7 @@ class Trainer:
     def job(self, loaded: Loaded, target: Target) -> Job:
         """The job that a loaded config describes.
 
-        On as many GPUs as its degrees ask for, where nobody says how many and they
+        On as many GPUs as its degrees ask for, if no number is given and they
         leave none open: no other number starts.
         """
         job = Job(self.vocabulary, loaded.values, loaded.written, target)
@@ -143,7 +143,7 @@ class Kind(NamedTuple):
 
 
 def recognise(values: dict[str, Any], *, explicit: bool = False) -> Kind:
-    """Tell train configs from model fragments and other TOML files.
+    """Distinguish train configs from model fragments and other TOML files.
 
     A file that the user named counts as a config if a third of its keys or tables
     are a trainer's, another one if half are.

@@ -44,7 +44,7 @@ def test_explain_a_word(fp8tune):
         ("[tool.x]\n", "a.toml: a Python project file"),
         (
             "# " + "x" * (1 << 20),
-            "a.toml: a file of more than 1 MiB is no train config",
+            "a.toml: a file of more than 1 MiB is not a train config",
         ),
     ],
 )

@@ -26,7 +26,7 @@ def test_measured_runs_correct_the_estimate(fp8tune, project):
     }
     assert after == fp8tune(*command).json
     text = fp8tune("estimate", "a.toml", *H200).out
-    assert "(times 1.020, by 1 measured run of configs like this one)" in text
+    assert "(corrected by 1.020 from 1 measured run of similar configs)" in text
     lines = (project({}) / ".fp8tune" / "calibration.jsonl").read_text().splitlines()
     assert len(lines) == 2
     assert all(json.loads(line)["versions"]["torch"] == "2.9.1" for line in lines)
@@ -63,8 +63,8 @@ def test_trials_that_tell_nothing_are_said_to(fp8tune, project, text):
     project({"a.toml": SEVEN_B, "s/trials.jsonl": text})
     outcome = fp8tune("estimate", "a.toml", *H200, "--study", "s")
     many = "1 trial" if text else "0 trials"
-    told = f"none of {many} in s/trials.jsonl tells of this config's"
-    assert told in " ".join(outcome.err.split())
+    words = f"none of {many} in s/trials.jsonl measured this config's"
+    assert words in " ".join(outcome.err.split())
     assert outcome.code == 0
 
 
@@ -159,4 +159,4 @@ def test_advice_where_nothing_fits_counts_measured_runs(fp8tune, project):
     said = fp8tune("estimate", "a.toml", *gpu).json
     assert said["start"] is None
     assert "`train.batch_size = 6`" in said["instead"]
-    assert "its GiB are without what measured runs add" in said["instead"]
+    assert "its GiB leave out the correction from measured runs" in said["instead"]

@@ -12,7 +12,7 @@ TP4 = f"{SEVEN_B}[distributed]\ntp = 4\n"
     [
         (f"# 7B on 12 GPUs\n{TP4}", 12, "the title on line 1"),
         (f"{TP4}dp_shard = 3\n", 12, "the parallel degrees"),
-        (TP4, 8, "assumed: say --world-size 16"),
+        (TP4, 8, "assumed: add --world-size 16"),
     ],
 )
 def test_facts_have_the_gpus_of_an_estimate(fp8tune, project, text, size, origin):
@@ -62,7 +62,7 @@ def test_facts_are_corrected_as_in_an_estimate(fp8tune, project, fact, figure, p
     assert page["derivation"]["value"] != said[part][figure]
     text = " ".join(fp8tune("explain", fact, "a.toml", *H200).out.split())
     assert "Corrected by measured runs" in text
-    assert "by 1 measured run of configs like this one)" in text
+    assert "from 1 measured run of similar configs)" in text
     other = ("--calibration", "none.jsonl")
     assert (
         fp8tune("explain", fact, "a.toml", *H200, *JSON, *other).json["corrected"]

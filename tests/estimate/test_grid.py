@@ -86,13 +86,13 @@ SHORT = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'").replace(
     ("text", "pays", "kept", "preferred", "words"),
     [
         (SEVEN_B, "yes", "bf16", "fp8", "bf16 (the config's), micro-batch"),
-        (SEVEN_B, "yes", "bf16", "fp8", "or, as FP8 pays here, fp8, micro-batch"),
+        (SEVEN_B, "yes", "bf16", "fp8", "or, because FP8 pays here, fp8, micro-batch"),
         (
             EAGER.format("mixed_precision = 'fp8'"),
             "no",
             "fp8",
             "bf16",
-            "or, as FP8 does not pay here, bf16, micro-batch",
+            "or, because FP8 does not pay here, bf16, micro-batch",
         ),
         (SHORT, "no", "fp8", None, "start with fp8 (the config's), micro-batch 4"),
         (EAGER.format(""), "no", "bf16", None, "start with bf16 (the config's)"),
@@ -109,7 +109,7 @@ SHORT = SEVEN_B.replace("[train]", "[train]\nmixed_precision = 'fp8'").replace(
             "yes",
             "fp16",
             "fp8",
-            "or, as FP8 pays here, fp8, micro-batch",
+            "or, because FP8 pays here, fp8, micro-batch",
         ),
     ],
 )
@@ -187,7 +187,7 @@ def test_of_columns_that_cannot_fit_one_is_shown(estimate):
 def test_what_would_fit_is_said_where_nothing_does(estimate):
     outcome = estimate("--gpu", "4090", "--world-size", "8", config=ONE_GPU)
     assert (
-        "none of these surely fits: set `train.batch_size = 3` (3 instead of 8"
+        "none of these is certain to fit: set `train.batch_size = 3` (3 instead of 8"
         in outcome.out
     )
     said = estimate("--gpu", "4090", "--world-size", "8", *JSON, config=ONE_GPU).json
@@ -210,7 +210,7 @@ def test_without_a_speed_the_largest_of_the_grid_is_named(estimate):
 def test_figures_that_no_gpu_judges_are_said_to_be(fp8tune, project, gpu, judged):
     project({"a.toml": SEVEN_B})
     text = fp8tune("estimate", "a.toml", "--world-size", "8", *gpu).out
-    assert ("unmarked: not judged" not in text) is judged
+    assert ("unmarked: fit unknown" not in text) is judged
 
 
 @pytest.mark.parametrize(("batch", "accum"), [(5, 1), (7, 3), (6, 2), (8, 1)])

@@ -139,7 +139,7 @@ def test_what_fails_all_the_same_is_said_beside_the_figures(fp8tune, project):
     said = run_of(fp8tune, project, text, *H200)
     words = " ".join(said.out.split())
     assert said.code == 1
-    assert "this run fails, whatever it needs: " in words
+    assert "this run fails, whatever memory it needs: " in words
     assert "GiB per GPU (" in words
 
 
@@ -174,7 +174,7 @@ def test_numbers_of_gpus_on_which_samples_lack_have_their_reason(fp8tune, projec
     assert said["world_sizes"][1]["refused"] == ["fewer-samples-than-a-batch"]
     assert said["target"]["world_size"] == 1
     text = run_of(fp8tune, project, VLM, "--gpu", "h200").out
-    assert "  no: 30 samples over 2 ranks are 15 each, fewer than" in text
+    assert "  no: 30 samples over 2 ranks are 15 per rank, fewer than" in text
 
 
 def with_values(text, cell):
@@ -265,13 +265,14 @@ PIPELINE = f"{SEVEN_B}[distributed]\npp = 4\n"
     [
         (
             PIPELINE.replace("[train]", "[train]\ncompile_model = false"),
-            "no: cannot run: 1F1B needs at least as many micro-batches as stages: "
-            "`train.grad_accum_steps = 2`, `distributed.pp = 4` nothing to start with, "
-            "as none of these is known to fit: not covered: the last pipeline stage",
+            "no: cannot run: the 1F1B schedule needs at least as many micro-batches as "
+            "stages, but `train.grad_accum_steps = 2` and `distributed.pp = 4` "
+            "no starting point, because none of these is known to fit: no estimate "
+            "covers the last pipeline stage",
         ),
         (
             f"{PIPELINE}tp = 2\n",
-            "nothing to start with: no micro-batch, AC or precision would run",
+            "no starting point: no micro-batch, AC mode or precision can run",
         ),
     ],
 )

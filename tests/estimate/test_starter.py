@@ -57,7 +57,8 @@ def test_a_gpu_on_which_fp8_does_not_run_gets_bf16():
         (
             "llama3-8b",
             Target("h100-sxm", 1),
-            "llama3-8b does not surely fit on 1 x h100-sxm; --world-size 2 does",
+            "llama3-8b is not certain to fit on 1 x h100-sxm; it fits with "
+            "--world-size 2",
         ),
         (
             "llama3-8b",

@@ -9,8 +9,8 @@ from tests.estimate.configs import H200, JSON, SEVEN_B, row
 def test_what_is_unknown_is_said(fp8tune, project):
     project({"a.toml": '[train]\nmixed_precision = "fp8"\n'})
     outcome = fp8tune("estimate", "a.toml")
-    assert "fit: unknown: say --gpu h100" in outcome.out
-    assert "speed: unknown: say --gpu h100" in outcome.out
+    assert "fit: unknown: add --gpu h100" in outcome.out
+    assert "speed: unknown: add --gpu h100" in outcome.out
     said = fp8tune("estimate", "a.toml", "--output-format", "json").json
     assert said["fit"] == "unknown"
     assert said["speed"]["tokens_per_second"] is None
@@ -28,7 +28,7 @@ def test_without_a_number_of_gpus_some_are_assumed_and_others_shown(fp8tune, pro
     assert said["memory"]["breakdown_gib"]
     assert said["start"]
     text = fp8tune("estimate", "a.toml").out
-    assert "on 8 GPUs, as nothing says how many: say --world-size 16" in text
+    assert "on 8 GPUs, because the number is unknown: add --world-size 16" in text
     assert "  GPUs             4       8" in text
 
 
@@ -37,7 +37,7 @@ def test_without_a_number_of_gpus_some_are_assumed_and_others_shown(fp8tune, pro
     [
         ("", "dp_shard = 3\ntp = 4", 12, "on 12 GPUs, by the parallel degrees"),
         ("# 7B on 12 GPUs\n", "tp = 4", 12, "on 12 GPUs, by the title on line 1"),
-        ("# 7B on 10 GPUs\n", "tp = 4", 8, "on 8 GPUs, as nothing says how many"),
+        ("# 7B on 10 GPUs\n", "tp = 4", 8, "on 8 GPUs, because the number is unknown"),
     ],
 )
 def test_how_many_gpus_a_file_is_for(fp8tune, project, title, distributed, size, words):
@@ -65,7 +65,7 @@ def test_without_a_gpu_it_is_said_on_which_it_fits(fp8tune, project):
     assert "h100-sxm" in said["gpus"]["may-not-fit"]
     assert "l4" in said["gpus"]["out-of-memory"]
     text = fp8tune("estimate", "a.toml", "--world-size", "16").out
-    assert "fit: unknown: say --gpu h100" in text
+    assert "fit: unknown: add --gpu h100" in text
     known = fp8tune("estimate", "a.toml", "--world-size", "16", "--gpu", "h100", *JSON)
     assert (known.json["fit"], known.json["gpus"]) == ("may-not-fit", {})
 
@@ -87,7 +87,10 @@ tokenizer_path = "/data/tokenizer"
             VLM.format("type = 'siglip2'\npath = 'x/y'\nnum_tokens = 196\n"),
             "vision encoders other",
         ),
-        (VLM.format("num_tokens = 196"), "what compiled blocks of mixtures"),
+        (
+            VLM.format("num_tokens = 196"),
+            "activations of compiled blocks without full AC in mixtures",
+        ),
         (
             f"{VLM.format('num_tokens = 196')}[train]\ncompile_model = false\n",
             "vision-language models",
@@ -99,15 +102,18 @@ tokenizer_path = "/data/tokenizer"
         ),
         ("[model]\ndim = 512\nn_heads = 8\nn_kv_heads = 8\n", "hidden sizes below"),
         ("[optimizer]\nname = 'muon'\n", "the time of this optimizer's step"),
-        ("[model]\nactivation = 'gelu'\n", "compiled blocks keep without full AC if"),
+        (
+            "[model]\nactivation = 'gelu'\n",
+            "activations of compiled blocks without full AC if",
+        ),
         (
             "[train]\nactivation_checkpointing = 'selective'\n[distributed]\ntp = 4\n",
             "under selective AC with tensor parallelism (AC none or full, or",
         ),
-        ("[model]\nqk_norm = true\n", "or queries and keys are normalised"),
+        ("[model]\nqk_norm = true\n", "or if queries and keys are normalised"),
         (
             "[train]\nmixed_precision = 'fp32'\nbatch_size = 2\n",
-            "the speed of fp16 and fp32, which",
+            "the speed of fp16 and fp32, because",
         ),
         (
             "[train]\nmixed_precision = 'fp32'\n[model]\nnum_experts = 8\n",
@@ -120,7 +126,7 @@ def test_what_is_not_covered_is_said_plainly(fp8tune, project, text, said):
     outcome = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "8")
     assert outcome.code == 0
     words = " ".join(outcome.out.split())
-    assert said in words.partition("not covered: ")[2]
+    assert said in words.partition("no estimate covers ")[2]
 
 
 def test_the_grid_says_why_a_row_has_no_figures(fp8tune, project):
@@ -137,14 +143,14 @@ def test_the_last_stage_of_a_pipeline_is_not_covered(fp8tune, project):
     words = " ".join(outcome.out.split())
     assert outcome.code == 0
     assert "GiB per GPU of the first stage (" in words
-    assert "not covered: the last pipeline stage" in words
+    assert "no estimate covers the last pipeline stage" in words
 
 
 def test_a_gpu_of_several_kinds_is_asked_for(fp8tune, project):
     project({"a.toml": SEVEN_B})
     outcome = fp8tune("estimate", "a.toml", "--gpu", "gh200", "--world-size", "16")
     words = " ".join(outcome.out.split())
-    assert "fit: unknown: say --gpu gh200-96gb or gh200-144gb" in words
+    assert "fit: unknown: add --gpu gh200-96gb or gh200-144gb" in words
     known = ("--gpu", "gh200", "--world-size", "16", *JSON)
     said = fp8tune("estimate", "a.toml", *known).json
     assert said["gpus"] == {"fits": ["gh200-96gb"]}
@@ -189,33 +195,33 @@ tokenizer_path = "/data/tokenizer"
 def test_what_is_unknown_has_its_reason(fp8tune, project, gpu):
     project({"a.toml": VLM_RUN.format(encoder="siglip2", features=0, tokens=0)})
     out = fp8tune("estimate", "a.toml", *gpu).out
-    assert "speed: unknown: not covered: vision-language models" in out
-    assert "GiB per GPU; not covered: vision encoders" in " ".join(out.split())
+    assert "speed: unknown: no estimate covers vision-language models" in out
+    assert "GiB per GPU; no estimate covers vision encoders" in " ".join(out.split())
 
 
 def test_why_a_precision_cannot_run_is_what_keeps_it_from_running(fp8tune, project):
     """Too few samples fail in either precision; only FP8 has an unaligned head."""
     project({"a.toml": VLM_RUN.format(encoder="random", features=384, tokens=64)})
     out = fp8tune("estimate", "a.toml", "--gpu", "h200", "--world-size", "64").out
-    assert "this run fails, whatever it needs: 30 samples over 64 ranks" in out
+    assert "this run fails, whatever memory it needs: 30 samples over 64 ranks" in out
     assert "fp8 cannot run: `model.vocab_size = 50257` is not a multiple" in out
 
 
-SEVERAL = "not covered: the speed of more than one GPU other than H100 SXM and"
+SEVERAL = "no estimate covers the speed of more than one GPU other than H100 SXM and"
 
 
 @pytest.mark.parametrize(
     ("gpu", "fit", "speed"),
     [
-        ("", "say --gpu h100", "say --gpu h100"),
+        ("", "add --gpu h100", "add --gpu h100"),
         (
             "a100",
-            "say --gpu a100-40gb or a100-80gb",
-            "not covered: the speed of GPUs other",
+            "add --gpu a100-40gb or a100-80gb",
+            "no estimate covers the speed of GPUs other",
         ),
-        ("gh200", "say --gpu gh200-96gb or gh200-144gb", SEVERAL),
-        ("h800", "not covered: what torch sees of this", SEVERAL),
-        ("h200-nvl", "not covered: what torch sees of this", SEVERAL),
+        ("gh200", "add --gpu gh200-96gb or gh200-144gb", SEVERAL),
+        ("h800", "no estimate covers this GPU's memory", SEVERAL),
+        ("h200-nvl", "no estimate covers this GPU's memory", SEVERAL),
     ],
 )
 def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, speed):
@@ -229,8 +235,8 @@ def test_a_gpu_is_asked_for_where_it_would_tell(fp8tune, project, gpu, fit, spee
 @pytest.mark.parametrize(
     ("gpu", "begins"),
     [
-        ("v100", "none of these surely fits: on v100-32gb, the largest, "),
-        ("a100", "to fit surely: on a100-80gb, the largest, "),
+        ("v100", "none of these is certain to fit: on v100-32gb, the largest, "),
+        ("a100", "to be certain to fit: on a100-80gb, the largest, "),
     ],
 )
 def test_of_a_family_of_gpus_the_largest_is_advised_on(fp8tune, project, gpu, begins):

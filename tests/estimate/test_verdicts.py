@@ -83,9 +83,12 @@ def test_a_mask_leaves_lower_bounds(fp8tune, project):
     outcome = fp8tune("estimate", "a.toml", *H200)
     words = " ".join(outcome.out.split())
     assert outcome.code == 0
-    assert "GiB per GPU; not covered: the mask that packed sequences give" in words
-    assert "fit: unknown: not covered: the mask that packed sequences give" in words
-    assert "speed: unknown: not covered: the speed of attention with the mask" in words
+    assert "GiB per GPU; no estimate covers the attention mask of packed" in words
+    assert "fit: unknown: no estimate covers the attention mask of packed" in words
+    assert (
+        "speed: unknown: no estimate covers the speed of attention with the mask"
+        in words
+    )
     assert all(cell.startswith(">") for cell in row(outcome.out, "bf16 none"))
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json
     assert said["memory"]["peak_gib"] is None
@@ -95,8 +98,8 @@ def test_a_mask_leaves_lower_bounds(fp8tune, project):
 @pytest.mark.parametrize(
     ("gpu", "words"),
     [
-        ("b200", "whole models reach 1.25 times bf16: Llama 3 8B on 8 B200"),
-        ("mi300x", "whole models reach 1.15 times bf16: Llama 3 8B on 8 MI300X"),
+        ("b200", "a whole model reaches 1.25 times bf16: Llama 3 8B on 8 B200"),
+        ("mi300x", "a whole model reaches 1.15 times bf16: Llama 3 8B on 8 MI300X"),
         ("v100-32gb", "no FP8 matmul, and no bf16 tensor cores either"),
     ],
 )
@@ -115,8 +118,8 @@ def test_nearly_empty_gpus_that_wait_are_told_what_to_do(fp8tune, project):
     project({"a.toml": text.replace("\nseq_len = 4096", "\nseq_len = 2048")})
     said = fp8tune("estimate", "a.toml", *H200, *JSON).json
     out = " ".join(fp8tune("estimate", "a.toml", *H200).out.split())
-    assert "twice the tokens per step (`train.batch_size = 2`)" in said["fuller"]
-    assert "8 GPUs with `train.batch_size = 2`" in said["fuller"]
+    assert "`train.batch_size = 2`, which doubles the tokens per step" in said["fuller"]
+    assert "on 8 GPUs it keeps the tokens per step" in said["fuller"]
     assert said["fuller"] in out
     project({"a.toml": SEVEN_B})
     assert fp8tune("estimate", "a.toml", *H200, *JSON).json["fuller"] is None

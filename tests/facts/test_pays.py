@@ -89,13 +89,12 @@ def test_pays(known, verdict):
 def test_reasons_name_what_decides(job):
     small = "[model]\ndim = 512\nn_heads = 8\n[train]\nbatch_size = 1\n"
     assert job(small, gpu="h100-sxm", world_size=8)["fp8.reasons"] == [
-        "the converted linears run at 0.72 times their bf16 speed (H100), at M = 2048 "
-        "and hidden size 512",
-        "hardly any published model gains below M = 4096 or hidden size 2048",
-        "by Amdahl, FP8 products at twice the speed make all products 1.69 times as "
-        "fast at most",
-        "not counted: the all-reduce of each weight's largest value, which this "
-        "trainer does not precompute; on one node it costs 0.4 % in one report",
+        "the FP8 linears run at 0.72 times their bf16 speed (by H100 measurements), at "
+        "M = 2048 and hidden size 512",
+        "almost no published model gains below M = 4096 or a hidden size of 2048",
+        "upper bound: 1.69x, if FP8 halves the time of its GEMMs",
+        "not counted: this trainer all-reduces the largest value of each weight (one "
+        "report measured 0.4 % on one node)",
     ]
     alone = job(small, gpu="h100-sxm", world_size=1)["fp8.reasons"]
     assert not any("all-reduce" in reason for reason in alone)

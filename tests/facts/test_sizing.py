@@ -83,7 +83,7 @@ def test_the_largest_micro_batch_is_the_largest_that_fits(config, values):
 @pytest.mark.parametrize(
     ("seq_len", "batch", "accum", "gpu", "words"),
     [
-        (8002, 16, 1, "h100-sxm", "it would with `train.seq_len = 2000`"),
+        (8002, 16, 1, "h100-sxm", "it fits with `train.seq_len = 2000`"),
         (8008, 7, 6, "h100-sxm", "set `train.batch_size = 2`"),
         (1001, 16, 1, "l4", "it does not fit even with `train.batch_size = 16`"),
     ],
@@ -121,7 +121,7 @@ def test_advice_on_fp8_keeps_tokens_that_its_gemms_take(
         (
             {"gpu": "a10g", "world_size": 2},
             "it does not fit even with `train.batch_size = 1`;"
-            " with these values it takes 8 GPUs",
+            " with these values it needs 8 GPUs",
         ),
         (
             {"gpu": "a10g", "ac": "none", "accum": 4},
@@ -243,7 +243,7 @@ def test_what_is_advised_fits(shape):
     if found_gpus := re.search(r"it takes (\d+) GPUs$", words):
         more = {"world_size": int(found_gpus[1])}
         assert built(shape | least | more)["memory.fit"] == "fits"
-    if shorter := re.search(r"it would with `train.seq_len = (\d+)`$", words):
+    if shorter := re.search(r"it fits with `train.seq_len = (\d+)`$", words):
         less = {"seq": int(shorter[1])}
         assert built(shape | least | less)["memory.fit"] == "fits"
 
@@ -275,14 +275,14 @@ def test_experts_that_fsdp_pads_are_advised_not_to_be_packed(job):
     [
         (
             {"batch": 12, "ac": "none"},
-            "it takes a smaller `train.batch_size`, "
+            "use a smaller `train.batch_size`, "
             '`train.activation_checkpointing = "full"`, or more GPUs',
         ),
         (
             {"batch": 512, "ac": "none"},
-            "it takes a smaller `train.batch_size`, or more GPUs",
+            "use a smaller `train.batch_size`, or more GPUs",
         ),
-        ({"batch": 512}, "it takes a smaller `train.batch_size`, or more GPUs"),
+        ({"batch": 512}, "use a smaller `train.batch_size`, or more GPUs"),
     ],
 )
 def test_no_values_are_advised_where_none_is_known_to_fit(config, values, words):
@@ -296,9 +296,7 @@ def test_no_values_are_advised_to_a_pipeline(job):
     text = LLAMA_8B.format(batch=64, accum=8, ac="none") + "[distributed]\npp = 8\n"
     found = job(text, gpu="h100", world_size=8)
     assert str(found["memory.fit"]) == "out-of-memory"
-    assert found["memory.advice"] == (
-        "it takes a smaller `train.batch_size`, or more GPUs"
-    )
+    assert found["memory.advice"] == ("use a smaller `train.batch_size`, or more GPUs")
 
 
 def test_full_ac_is_named_only_where_it_helps(job):
@@ -306,7 +304,7 @@ def test_full_ac_is_named_only_where_it_helps(job):
     text = LLAMA_70B + "[data]\npack_sequences = true\n"
     found = job(text.format(batch=1, ac="none"), gpu="h200", world_size=1)
     assert str(found["memory.fit"]) == "out-of-memory"
-    assert found["memory.advice"] == "it takes more GPUs"
+    assert found["memory.advice"] == "use more GPUs"
 
 
 @pytest.mark.parametrize(("batch", "fit"), [(1, "may-not-fit"), (64, "out-of-memory")])

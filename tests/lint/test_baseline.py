@@ -140,7 +140,8 @@ def test_an_entry_for_no_rule_is_stale(written, fp8tune, rule, hint):
     outcome = fp8tune(*command)
     assert (outcome.code, outcome.err.splitlines()[0]) == (
         1,
-        f"stale: base:4: a.toml has an entry for {rule}, which is no rule here{hint}",
+        f"stale: base:4: a.toml has an entry for {rule}, which is not a rule here"
+        f"{hint}",
     )
     assert fp8tune("lint", "b.toml", "--baseline", "base").code == 0
     said = fp8tune(*command, "--update-baseline")
@@ -171,8 +172,8 @@ def test_the_setting(project, fp8tune):
     ("text", "said"),
     [
         (None, "base: No such file or directory; write it with --update-baseline"),
-        ("", f"base:1: no baseline of fp8tune; it begins with {FIRST}"),
-        ("[]\n", f"base:1: no baseline of fp8tune; it begins with {FIRST}"),
+        ("", f"base:1: not an fp8tune baseline; one begins with {FIRST}"),
+        ("[]\n", f"base:1: not an fp8tune baseline; one begins with {FIRST}"),
         (f"{FIRST}\n\nx\n", 'base:3: not of the form {"path": ..., "rule": '),
         (f"{FIRST}\n[]\n", "base:2: not of the form"),
         (f'{FIRST}\n{{"path": "a", "rule": "b"}}\n', "base:2: not of the form"),

@@ -46,20 +46,20 @@ def test_read(text, gpu, world_size):
     ("words", "problems"),
     [
         ("gpu=h1000", ("no GPU named 'h1000'; did you mean h100?",)),
-        ("gpu=", ("gpu= lacks its value, which follows without a space",)),
-        ("gpu = h100", ("gpu= lacks its value, which follows without a space",)),
+        ("gpu=", ("gpu= has no value (write it without a space)",)),
+        ("gpu = h100", ("gpu= has no value (write it without a space)",)),
         ("gpu=zzzzzz", ("no GPU named 'zzzzzz'",)),
-        ("world-size=0", ("world-size=0 is no number of GPUs",)),
-        ("world-size=", ("world-size= lacks its value, which follows",)),
-        ("world-size=-1", ("world-size=-1 is no number of GPUs",)),
-        ("world-size=1e3", ("world-size=1e3 is no number of GPUs",)),
-        ("world-size=99999999", ("world-size=99999999 is no number of GPUs",)),
-        ("world-size=100000000", ("world-size=100000000 is no number of GPUs",)),
-        ("world-size=\u0664", ("world-size=\u0664 is no number of GPUs",)),
-        ("world_size=8", ("'world_size' is not known; did you mean world-size=?",)),
-        ("gpus=8", ("'gpus' is not known; did you mean gpu=?",)),
-        ("hello", ("'hello' is not known",)),
-        ("tpu=x gpu=h1000", ("'tpu' is not known",)),
+        ("world-size=0", ("world-size=0 is not a number of GPUs",)),
+        ("world-size=", ("world-size= has no value (write it",)),
+        ("world-size=-1", ("world-size=-1 is not a number of GPUs",)),
+        ("world-size=1e3", ("world-size=1e3 is not a number of GPUs",)),
+        ("world-size=99999999", ("world-size=99999999 is not a number of GPUs",)),
+        ("world-size=100000000", ("world-size=100000000 is not a number of GPUs",)),
+        ("world-size=\u0664", ("world-size=\u0664 is not a number of GPUs",)),
+        ("world_size=8", ("unknown name 'world_size'; did you mean world-size=?",)),
+        ("gpus=8", ("unknown name 'gpus'; did you mean gpu=?",)),
+        ("hello", ("unknown name 'hello'",)),
+        ("tpu=x gpu=h1000", ("unknown name 'tpu'",)),
         ("gpu=" + "h" * 200, ("it is too long",)),
     ],
 )
@@ -84,7 +84,7 @@ def test_of_two_that_disagree_the_last_holds_and_is_a_problem(first, second, sai
     last = read_directive(f"\n# fp8tune: {second}\n")
     start = len(f"# fp8tune: {first}\n")
     span = (start, start + len(f"# fp8tune: {second}"))
-    problem = f"line 1 says {said}, and this comment takes its place"
+    problem = f"line 1 says {said}, which this comment overrides"
     assert found == last._replace(problems=((problem, span),))
 
 
@@ -92,7 +92,7 @@ def test_of_two_that_disagree_the_last_holds_and_is_a_problem(first, second, sai
 def test_a_comment_below_the_first_table_is_not_read(table):
     found = read_directive(f"{table}# fp8tune: gpu=h200\n")
     span = (len(table), len(table) + 19)
-    assert found == Directive(problems=(("it stands below the first table", span),))
+    assert found == Directive(problems=(("it must be above the first table", span),))
 
 
 @each(
@@ -108,13 +108,13 @@ def test_a_comment_below_the_first_table_is_not_read(table):
 def test_a_comment_without_its_colon_is_a_problem(comment, before):
     found = read_directive(f"{before}{comment}\n[model]\n")
     span = (len(before), len(before) + len(comment))
-    problem = ("it lacks the colon after fp8tune", span)
+    problem = ("there is no colon after fp8tune", span)
     assert found == Directive(problems=(problem,))
 
 
 @pytest.mark.parametrize("comment", ["# FP8Tune: gpu=h100", "#FP8TUNE world-size=8"])
 def test_capital_letters_are_a_problem(comment):
-    problem = ("fp8tune is written in small letters", (0, len(comment)))
+    problem = ("write fp8tune in lower case", (0, len(comment)))
     assert read_directive(f"{comment}\n") == Directive(problems=(problem,))
 
 
@@ -165,7 +165,7 @@ def test_good_words_beside_a_bad_one_hold():
         8,
         2,
         2,
-        (("'gpus' is not known; did you mean gpu=?", (1, 40)),),
+        (("unknown name 'gpus'; did you mean gpu=?", (1, 40)),),
     )
 
 
@@ -205,7 +205,7 @@ def test_parse_world_size(value, size):
 
 @each("value", ["", "0", "-1", "+1", "1.0", "ten", "10000001", "²"])
 def test_no_world_size(value):
-    with pytest.raises(BadTarget, match=r"is no number of GPUs$"):
+    with pytest.raises(BadTarget, match=r"is not a number of GPUs$"):
         parse_world_size(value)
 
 
@@ -230,4 +230,4 @@ def test_gpus_per_node():
     assert found.complete(Target()).gpus_per_node == 4
     assert found.complete(Target(gpus_per_node=8)).gpus_per_node == 8
     (problem,) = read_directive("# fp8tune: gpus-per-node=0\n[train]\n").problems
-    assert problem[0] == "gpus-per-node=0 is no number of GPUs"
+    assert problem[0] == "gpus-per-node=0 is not a number of GPUs"

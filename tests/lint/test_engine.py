@@ -20,9 +20,9 @@ def test_a_finding_whole(lint):
         "FP8101",
         "rejected",
         "error",
-        "FP8 does not work with tensor parallelism in this trainer: "
-        "`distributed.tp = 4`",
-        "set `distributed.tp = 1` and shard with FSDP alone, or train in bf16",
+        "FP8 does not work with tensor parallelism in this trainer "
+        "(`distributed.tp = 4`)",
+        "set `distributed.tp = 1` and shard with FSDP only, or train in bf16",
         "https://github.com/KempnerInstitute/KempnerForge/blob/5666d0d/kempnerforge/"
         "config/job.py",
         (),
@@ -37,7 +37,7 @@ def test_a_finding_whole(lint):
             19,
             2,
             24,
-            "turns every linear into a Float8Linear",
+            "converts every linear to Float8Linear",
         ),
     ]
     assert (found.key, found.region) == ("distributed.tp", (4, 6, 4, 7))

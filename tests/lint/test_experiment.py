@@ -56,7 +56,7 @@ def test_every_field_of_an_experiment(read):
 @each(
     ("text", "place", "reason"),
     [
-        ("ranks = 1", "13:3", "[[experiment]] lacks `expect`"),
+        ("ranks = 1", "13:3", "[[experiment]] has no `expect`"),
         (
             'expect = "steps"\nrank = 1',
             "15:1",

@@ -31,13 +31,13 @@ H200 = ("--gpu", "h200", "--world-size", "8")
 
 @pytest.fixture
 def summary(fp8tune, project):
-    """The lines of lint's summary on what was not judged."""
+    """The lines of lint's summary on what was not checked."""
 
     def read(gpu="h200", **values):
         values = {"sdpa": "auto", "batch": 1, "rest": "", **values}
         project({"a.toml": RUN.format(**values)})
         out = fp8tune("lint", "a.toml", *H200[2:], "--gpu", gpu).out
-        return [line for line in out.splitlines() if "not judged" in line]
+        return [line for line in out.splitlines() if "not checked" in line]
 
     return read
 
@@ -48,13 +48,13 @@ def summary(fp8tune, project):
         ({}, "", ""),
         (
             {"rest": PACKED},
-            "no estimate covers the mask that packed sequences give attention",
+            "no estimate covers the attention mask of packed sequences",
             "no estimate covers the speed of attention with the mask of packed "
             "sequences",
         ),
         (
             {"sdpa": "math"},
-            "no estimate covers the scores that the math backend of attention keeps",
+            "no estimate covers the attention scores that the math backend keeps",
             "no estimate covers the speed of the math backend of attention",
         ),
         *(
@@ -77,7 +77,7 @@ def summary(fp8tune, project):
         ),
         (
             {"gpu": "a100"},
-            "`a100` may be a100-40gb or a100-80gb: say which",
+            "`a100` may be a100-40gb or a100-80gb: name one with --gpu",
             "no estimate covers the speed of GPUs other than H100, H200, H800 and "
             "GH200",
         ),
@@ -85,13 +85,13 @@ def summary(fp8tune, project):
 )
 def test_what_is_not_judged_has_its_reason(summary, values, memory, speed):
     reasons = {"memory": memory, "speed": speed}
-    said = [f"{what} not judged: {why}" for what, why in reasons.items() if why]
+    said = [f"{what} not checked because {why}" for what, why in reasons.items() if why]
     assert sorted(summary(**values)) == said
 
 
 def test_what_does_not_fit_at_the_least_is_judged(summary, fired):
     values = {"batch": 64, "rest": PACKED}
-    assert [line[:16] for line in summary(**values)] == ["speed not judged"]
+    assert [line[:17] for line in summary(**values)] == ["speed not checked"]
     text = RUN.format(sdpa="auto", **values)
     assert "out-of-memory" in fired(text, gpu="h200", world_size=8)
     fits = RUN.format(sdpa="auto", **(values | {"batch": 1}))
@@ -102,8 +102,8 @@ def test_it_is_counted_over_files_and_stands_in_json(fp8tune, project):
     text = RUN.format(sdpa="math", batch=1, rest="")
     project({"a.toml": text, "b.toml": text})
     out = fp8tune("lint", "a.toml", "b.toml", *H200).out
-    reason = "no estimate covers the scores that the math backend of attention keeps"
-    assert f"memory not judged in 2 files: {reason}\n" in out
+    reason = "no estimate covers the attention scores that the math backend keeps"
+    assert f"memory not checked in 2 files because {reason}\n" in out
     said = fp8tune("lint", "a.toml", *H200, "--output-format", "json").json
     mine = [entry for entry in said["unjudged"] if entry["rule"] == "out-of-memory"]
     assert mine == [

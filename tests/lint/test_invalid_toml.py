@@ -29,7 +29,7 @@ def said(text):
     ],
 )
 def test_text_without_quotes(value, word):
-    assert said(f"[t]\na = {value}\n") == f'text needs quotes: write "{word}"'
+    assert said(f"[t]\na = {value}\n") == f'a string needs quotes: write "{word}"'
 
 
 @each(
@@ -40,8 +40,8 @@ def test_text_without_quotes(value, word):
         ("yes", "write `true`"),
         ("off", "write `false`"),
         ("tru", "write `true`"),
-        ("None", "TOML has no empty value: leave the key out"),
-        ("null", "TOML has no empty value: leave the key out"),
+        ("None", "TOML has no empty value: remove the key"),
+        ("null", "TOML has no empty value: remove the key"),
     ],
 )
 def test_words_of_other_languages(value, hint):
@@ -73,5 +73,5 @@ def test_the_finding(lint):
     (found,) = lint("[train]\nmixed_precision = fp8\n").diagnostics
     assert (found.rule, found.help) == (
         "invalid-toml",
-        'text needs quotes: write "fp8"',
+        'a string needs quotes: write "fp8"',
     )

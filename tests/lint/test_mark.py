@@ -24,13 +24,13 @@ def test_well_written(comment):
 @each(
     ("comment", "problem"),
     [
-        ("# fp8tune: Ignore[a-rule]", "`ignore` is written in small letters"),
+        ("# fp8tune: Ignore[a-rule]", "write `ignore` in lower case"),
         ("# fp8tune: disable[a-rule]", "the word is `ignore`, not `disable`"),
         ("# fp8tune: ignroe[a-rule]", "the word is `ignore`, not `ignroe`"),
-        ("# FP8Tune: ignore[a-rule]", "`fp8tune` is written in small letters"),
-        ("# fp8tune ignore[a-rule]", "it lacks the colon after `fp8tune`"),
-        ("# fp8tune: ignore [a-rule]", "no space goes before the bracket"),
-        ("#FP8TUNE NoQA [a-rule] ", "`fp8tune` is written in small letters"),
+        ("# FP8Tune: ignore[a-rule]", "write `fp8tune` in lower case"),
+        ("# fp8tune ignore[a-rule]", "there is no colon after `fp8tune`"),
+        ("# fp8tune: ignore [a-rule]", "there must be no space before the bracket"),
+        ("#FP8TUNE NoQA [a-rule] ", "write `fp8tune` in lower case"),
     ],
 )
 @each("words", ["", " until=2030-01-01 -- why"])
@@ -66,7 +66,7 @@ def test_what_says_nothing_certain(comment):
     ["# debugging # fp8tune: ignore[a-rule]", "# see 2; fp8tune: ignore[a-rule]"],
 )
 def test_one_behind_other_words(comment):
-    assert mistake(comment) == ("it does not begin the comment", 0, "")
+    assert mistake(comment) == ("it must be at the beginning of the comment", 0, "")
 
 
 @each(

@@ -80,7 +80,7 @@ def test_faults_without_their_rules(builtin):
 
 
 def test_too_large(rules):
-    with pytest.raises(Unreadable, match="MiB is no train config"):
+    with pytest.raises(Unreadable, match="MiB is not a train config"):
         check("a.toml", b"#" * (2 << 20), rules, Target())
 
 

@@ -49,8 +49,8 @@ CHANGES = "an unsafe fix says in `changes` what becomes of the run"
     ("old", "new", "said"),
     [
         ("[[fix]]", "[fix]", f":13:2: {SHAPES}"),
-        ('safety = "safe"\n', "", ":13:3: [[fix]] lacks `safety`"),
-        ('title = "repair"\n', "", ":13:3: [[fix]] lacks `title`"),
+        ('safety = "safe"\n', "", ":13:3: [[fix]] has no `safety`"),
+        ('title = "repair"\n', "", ":13:3: [[fix]] has no `title`"),
         ('"safe"', '"saef"', ":14:1: safety is safe or unsafe; did you mean `safe`?"),
         ('"safe"', '"never"', ":14:1: safety is safe or unsafe"),
         ('"safe"', "true", ":14:1: safety is a string"),

@@ -135,22 +135,22 @@ def test_unreadable(tmp_path, text, said):
             ":1:1: a rule has either `when` or `fault`",
         ),
         ("when = 'tp > 1'", "when = true", ":7:1: when is a string"),
-        ('name = "my-rule"\n', "", ":1:1: the rule lacks `name`"),
-        ('code = "ME301"\n', "", ":1:1: the rule lacks `code`"),
-        ('summary = "A rule"\n', "", ":1:1: the rule lacks `summary`"),
-        ('severity = "warning"\n', "", ":1:1: the rule lacks `severity`"),
-        ('confidence = "high"\n', "", ":1:1: the rule lacks `confidence`"),
-        ('since = "1.0"\n', "", ":1:1: the rule lacks `since`"),
-        ('message = "tp is {tp}"\n', "", ":1:1: the rule lacks `message`"),
+        ('name = "my-rule"\n', "", ":1:1: the rule has no `name`"),
+        ('code = "ME301"\n', "", ":1:1: the rule has no `code`"),
+        ('summary = "A rule"\n', "", ":1:1: the rule has no `summary`"),
+        ('severity = "warning"\n', "", ":1:1: the rule has no `severity`"),
+        ('confidence = "high"\n', "", ":1:1: the rule has no `confidence`"),
+        ('since = "1.0"\n', "", ":1:1: the rule has no `since`"),
+        ('message = "tp is {tp}"\n', "", ":1:1: the rule has no `message`"),
         (
             'references = ["https://example.org/evidence"]\n',
             "",
-            ":1:1: the rule lacks `references`: name its evidence",
+            ":1:1: the rule has no `references`: name its evidence",
         ),
         (
             '["https://example.org/evidence"]',
             "[]",
-            ":1:1: the rule lacks `references`: name its evidence",
+            ":1:1: the rule has no `references`: name its evidence",
         ),
         (
             '["https://example.org/evidence"]',
@@ -165,7 +165,7 @@ def test_unreadable(tmp_path, text, said):
         (
             '[[at]]\nkey = "tp"\nlabel = "here"\n',
             "",
-            ":1:1: the rule lacks `[[at]]`: say which key it is about",
+            ":1:1: the rule has no `[[at]]`: say which key it is about",
         ),
         ("[[at]]", "[at]", ":10:2: write [[at]]"),
         ('[[at]]\nkey = "tp"\nlabel = "here"\n', "at = [1]\n", ":10:1: write [[at]]"),
@@ -184,7 +184,7 @@ def test_unreadable(tmp_path, text, said):
         (
             "message = ",
             "same = 'tp'\nmessage = ",
-            ":1:1: `same` and `differs` go together, beside `when`",
+            ":1:1: `same`, `differs` and `when` go together",
         ),
         (
             "message = ",
@@ -207,14 +207,17 @@ def test_unknown_fault(tmp_path):
 @each(
     ("more", "said"),
     [
-        ("[[bad]]\n", ":13:3: [[bad]] lacks `config`"),
+        ("[[bad]]\n", ":13:3: [[bad]] has no `config`"),
         ("[[good]]\nconfig = 1\n", ":14:1: config is a string"),
         ("[[good]]\nconfig = ['x']\n", ":14:1: config is a string"),
         (
             "[[bad]]\nconfg = ''\n",
             ":14:1: unknown key `confg`; did you mean `config`?",
         ),
-        ("[[bad]]\nconfig = ''\n[[bad]]\nalso = []\n", ":15:3: [[bad]] lacks `config`"),
+        (
+            "[[bad]]\nconfig = ''\n[[bad]]\nalso = []\n",
+            ":15:3: [[bad]] has no `config`",
+        ),
         ("[bad]\nconfig = ''\n", ":13:2: write [[bad]]"),
     ],
 )

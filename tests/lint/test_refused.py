@@ -76,8 +76,8 @@ def test_what_surprises_in_the_loader(lint, text, found):
         ),
         (
             "dim = 4096\nn_heads = 32",
-            "keys of [model] stand at the top of the file, where the trainer has none: "
-            "dim, n_heads",
+            "keys of [model] are at the top of the file, above any section: dim, "
+            "n_heads",
             "write [model] above them",
         ),
     ],
@@ -96,9 +96,9 @@ mixed_precision = "fp7"
 max_steps = { a = [1, "b"] }
 """
     assert [found.message for found in lint(text).diagnostics] == [
-        "`train.batch_size = 0` is out of range; it must be above 0",
+        "`train.batch_size = 0` is out of range: it must be above 0",
         '`train.seed = "x"` cannot be read as a whole number',
-        '`train.mixed_precision = "fp7"` is no precision of this trainer; it takes '
-        'exactly ["bf16", "fp16", "fp32", "fp8"]',
-        '`train.max_steps = { a = [1, "b"] }` should be a whole number',
+        '`train.mixed_precision = "fp7"` is not a precision of this trainer; it '
+        'accepts exactly ["bf16", "fp16", "fp32", "fp8"]',
+        '`train.max_steps = { a = [1, "b"] }` must be a whole number',
     ]

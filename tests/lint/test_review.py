@@ -123,7 +123,7 @@ def test_the_size_that_is_advised_is_one_that_the_trainer_takes(lint):
     text = "[model]\ndim = 4104\nn_heads = 24\nn_kv_heads = 24\n"
     found = lint(f'{text}[train]\nmixed_precision = "fp8"\n').diagnostics
     (hidden,) = (d for d in found if d.rule == "fp8-hidden-size-not-16")
-    assert hidden.help == "use 4080 or 4128, which 24 heads divide too"
+    assert hidden.help == "use 4080 or 4128, which the 24 heads also divide"
     assert 4080 % 24 == 4128 % 24 == 4080 % 16 == 4128 % 16 == 0
 
 
@@ -156,7 +156,7 @@ def test_a_run_that_is_all_warmup(lint, steps, advice):
 def test_the_size_of_a_step_is_its_rate(lint, rate):
     (found,) = lint(f"[optimizer]\nlr = {rate}\n").diagnostics
     assert found.rule == "learning-rate-above-initial-weights"
-    assert f"by about {float(rate)}, and" in found.message
+    assert f"by about {float(rate)}, but" in found.message
 
 
 def test_a_hidden_size_is_refused_once(fired):

@@ -30,11 +30,11 @@ def test_what_cannot_be_read_does_not_stop_the_rest(project):
     result = run(("nosuch.toml", "a.toml", "big.toml", "sub"), Options())
     assert result.unread == [
         "nosuch.toml: No such file or directory",
-        "big.toml: a file of more than 1 MiB is no train config",
+        "big.toml: a file of more than 1 MiB is not a train config",
     ]
     assert [(r.path, r.skipped, len(r.diagnostics)) for r in result.reports] == [
         ("a.toml", "", 1),
-        ("sub/big.toml", "a file of more than 1 MiB is no train config", 0),
+        ("sub/big.toml", "a file of more than 1 MiB is not a train config", 0),
     ]
 
 

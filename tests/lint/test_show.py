@@ -94,18 +94,19 @@ def test_up_to_the_limit_nothing_is_cut(length):
             [Report("a", [], {"r": "gpu"}), Report("b", [], {"r": "gpu", "s": "gpu"})],
             [
                 "no findings in 2 files",
-                "not judged: 2 rules in 2 files need the GPU: add --gpu h100, or "
-                "`# fp8tune: gpu=h100` above the first table",
+                "2 rules not checked in 2 files because the GPU is unknown: add "
+                "--gpu h100, or `# fp8tune: gpu=h100` above the first table",
             ],
         ),
         (
             [Report("a", [], {"s": "world_size", "r": "gpu"})],
             [
                 "no findings in 1 file",
-                "not judged: 1 rule in 1 file needs the GPU: add --gpu h100, or "
-                "`# fp8tune: gpu=h100` above the first table",
-                "not judged: 1 rule in 1 file needs the number of GPUs: add "
-                "--world-size 16, or `# fp8tune: world-size=16` above the first table",
+                "1 rule not checked in 1 file because the GPU is unknown: add "
+                "--gpu h100, or `# fp8tune: gpu=h100` above the first table",
+                "1 rule not checked in 1 file because the number of GPUs is unknown: "
+                "add --world-size 16, or `# fp8tune: world-size=16` above the first "
+                "table",
             ],
         ),
     ],

@@ -33,7 +33,7 @@ def marks(line, *labels):
 def test_several_spans_on_several_lines():
     found = finding(
         (31, 6, 31, 7, "splits every linear"),
-        (9, 19, 9, 24, "turns every linear into a Float8Linear"),
+        (9, 19, 9, 24, "converts every linear to Float8Linear"),
         (10, 1, 10, 4, "beside it"),
         (31, 1, 31, 3, ""),
     )
@@ -45,7 +45,7 @@ error[a-rule] what is wrong
   --> dir/a.toml:31:6
    |
  9 | mixed_precision = "fp8"
-   |                   ----- turns every linear into a Float8Linear
+   |                   ----- converts every linear to Float8Linear
 10 | key = 1
    | --- beside it
 ...

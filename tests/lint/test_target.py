@@ -25,7 +25,8 @@ def test_precedence_of_the_gpu(configured, option, header, setting, origin):
     configured(f"gpu = '{setting}'" if setting else "", comment + FP8)
     result = run(("a.toml",), Options(gpu=option, select=("crash",)))
     assert [d.message for d in result.diagnostics] == [
-        "NVIDIA A10G 24 GB (compute capability 8.6) has no FP8 matmul "
+        "NVIDIA A10G 24 GB (compute capability 8.6) has no FP8 matmul: "
+        "the run crashes in its first forward pass "
         f"(GPU from {origin})"
     ]
 
@@ -132,7 +133,8 @@ def test_the_origin_of_the_gpu_stands_in_the_message(rules, header, target, orig
     text = f'{header}[train]\nmixed_precision = "fp8"\n'
     (found,) = check("a.toml", text.encode(), rules, target).diagnostics
     assert found.message == (
-        "NVIDIA A100 80 GB (compute capability 8.0) has no FP8 matmul "
+        "NVIDIA A100 80 GB (compute capability 8.0) has no FP8 matmul: "
+        "the run crashes in its first forward pass "
         f"(GPU from {origin})"
     )
 

@@ -118,14 +118,20 @@ HOT = {"slowed": 0.4, "clock_reasons": ["hardware thermal slowdown"]}
         ("ok", {}, {}, "ok", None),
         ("ok", OTHERS, {"slowed": 0.05, "clock_reasons": []}, "ok", None),
         ("oom", {}, {}, "oom", None),
-        ("oom", OTHERS, {}, "launch", "out of memory beside python (pid 7, 69.0 GiB)"),
+        (
+            "oom",
+            OTHERS,
+            {},
+            "launch",
+            "out of memory with python (pid 7, 69.0 GiB) on the GPU",
+        ),
         ("oom", LITTLE, {}, "oom", None),
         (
             "oom",
             {"gpu_used_gib": 1.1},
             {},
             "launch",
-            "out of memory beside 1.1 GiB of a process that is not shown",
+            "out of memory with 1.1 GiB of a process that is not shown on the GPU",
         ),
         ("ok", {"gpu_used_gib": 60.0}, {}, "ok", None),
         (

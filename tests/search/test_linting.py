@@ -93,8 +93,11 @@ def found(text, *allow, device="cuda"):
     ("text", "said"),
     [
         (f"{FINE}foo = 1\n", "[train] has no key `foo` [unknown-key]; KempnerForge re"),
-        (LOW, "is out of range; it must be above 0 [value-out"),
-        (LONG, "exceeds `model.max_seq_len = 32` [seq-len-above-max-seq-len]; Kemp"),
+        (LOW, "is out of range: it must be above 0 [value-out"),
+        (
+            LONG,
+            "is more than `model.max_seq_len = 32` [seq-len-above-max-seq-len]; Kemp",
+        ),
     ],
 )
 def test_what_the_trainer_refuses(text, said):

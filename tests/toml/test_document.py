@@ -197,7 +197,7 @@ def test_nan_and_inf():
 
 @pytest.mark.parametrize("size", [MAX_BYTES + 1, 3 * MAX_BYTES])
 def test_too_large(size):
-    with pytest.raises(Unreadable, match=r"more than 1 MiB is no train config"):
+    with pytest.raises(Unreadable, match=r"more than 1 MiB is not a train config"):
         parse(b"#" * size)
 
 

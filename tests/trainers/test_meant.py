@@ -48,7 +48,7 @@ KEYS = frozenset({"batch_size", "seq_len"})
         ("did you mean [train]?", ("trian",), {"meant": "train", "sure": False}),
         ("did you mean [train]?", ("Train",), {"meant": "train", "sure": True}),
         ("did you mean `a.x` or `b.x`?", ("train", "x"), {}),
-        ("did you mean [tp], a section of its own?", ("train", "tp"), {}),
+        ("did you mean [tp], a separate section?", ("train", "tp"), {}),
         ('did you mean `arch = "mot"`, which has it?', ("vlm", "x"), {}),
         (
             "did you mean `seq_len`?",

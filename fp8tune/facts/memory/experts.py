@@ -39,10 +39,10 @@ def expert_neighbours(
     params_group_before_experts: float,
     params_side_by_side: bool,
 ) -> dict[str, Parts]:
-    """What FSDP holds of the groups ``before`` and ``after`` experts [GiB].
+    """FSDP's memory for the groups ``before`` and ``after`` the experts [GiB].
 
-    Weights of the one, gathered ahead; gradients of the other, while they are reduced:
-    accumulated ones are counted already.
+    Weights of the one, gathered ahead, and gradients of the other while they are
+    reduced. Accumulated gradients are counted elsewhere.
     """
     ahead = bool(reduce_bytes) * compute_bytes / GIB
     whole = unsharded_gradient_bytes > 0 and grad_accum > 2
@@ -66,10 +66,10 @@ def expert_forward(
     expert_work: Parts,
     memory_expert_neighbours: dict[str, Parts],
 ) -> list[Parts]:
-    """What one block with experts adds in the forward pass [GiB].
+    """Memory that one block with experts adds in the forward pass [GiB].
 
-    While it is copied out of its buffer, that of the group before is there; with EP
-    also the attention itself, as while experts compute.
+    While FSDP copies it out of its buffer, the buffer of the group before still exists.
+    With expert parallelism the attention is included, as while the experts compute.
     """
     each = 2 * bool(reduce_bytes) * compute_bytes / GIB
     own = filled(each, params_expert_group, expert_padding)
@@ -95,11 +95,11 @@ def expert_backward(
     params_shared_experts: float,
     expert_work: Parts,
 ) -> list[Parts]:
-    """What one block with experts adds while it is differentiated [GiB].
+    """Memory that one block with experts adds in its backward pass [GiB].
 
-    Before there is a gradient of its routed weights, beside that of one matrix, and
-    beside all: of experts that are not packed they are copied out of a stack. Those of
-    shared experts are there.
+    At three moments: before any gradient of its routed weights exists, with the
+    gradient of one matrix, and with all. The gradients of unpacked experts are copied
+    out of a stack. Those of shared experts are included.
     """
     each = bool(reduce_bytes) * compute_bytes / GIB
     own = filled(each, params_expert_group, expert_padding)
@@ -139,11 +139,11 @@ def expert_reduced(
     memory_expert_neighbours: dict[str, Parts],
     expert_work: Parts,
 ) -> list[Parts]:
-    """What is there while gradients of one block's experts are reduced [GiB].
+    """Memory while the gradients of one block's experts are reduced [GiB].
 
-    What they are copied from, or shards of them; then without what accumulation had of
-    them, the dense block before is differentiated, or with EP their attention, and the
-    next group gathered, which may have experts.
+    First their source, or shards of it. Then, without what accumulation kept, the
+    backward pass of the dense block before them (with EP of their attention) and the
+    next gathered group, which may have experts.
     """
     if not reduce_bytes:
         return []
@@ -169,13 +169,12 @@ def expert_reduced(
 
 
 def expert_places(ep: int, moe_layers: int, moe_every: int) -> dict[str, Place]:
-    """Places of a block with experts in the model, and what is there by then.
+    """Positions of a block with experts in the model, and what memory holds by then.
 
-    In the forward pass the first such block and the last; in the backward pass the
-    last, the next (the one before it), the second and the first; and when gradients of
-    the last and of the first are reduced. Of each: how many ``blocks`` have their
-    activations there, how many of these are blocks ``with experts``, and which share of
-    all ``routers`` keeps something.
+    Forward pass: the first and the last such block. Backward pass: the last, the next,
+    the second and the first. Reduction: the gradients of the last and of the first. For
+    each position: how many ``blocks`` have their activations, how many of them are
+    blocks ``with experts``, and which share of all ``routers`` keeps something.
     """
     if not moe_layers:
         return {}
@@ -220,11 +219,11 @@ def expert_gradients(
     memory_gradients_gib: float,
     memory_late_gradients_gib: float,
 ) -> dict[str, float]:
-    """Gradients at those places where they are not what accumulation keeps [GiB].
+    """Gradients at those positions that accumulation does not keep [GiB].
 
-    Near the first block all are there. Of two micro-batches the first has left none of
-    the blocks before by then, and the second, which reduces them, none of those after:
-    what it reduces at that moment counts as that.
+    Near the first block all exist. Of two micro-batches, the first has left no
+    gradients of the blocks before it by then. The second reduces them, and has none of
+    the blocks after it: what is being reduced counts as such.
     """
     early, late = memory_gradients_gib, memory_late_gradients_gib
     if not unsharded_gradient_bytes:
@@ -264,9 +263,9 @@ def expert_held(
     memory_expert_places: dict[str, Place],
     memory_expert_gradients: dict[str, float],
 ) -> dict[str, Parts]:
-    """What is held beside one block with experts, by its place in the model [GiB].
+    """Memory in addition to one block with experts, by its position in the model [GiB].
 
-    Embedding and head are gathered.
+    Includes the gathered embedding and head.
     """
     tables = bool(reduce_bytes) * compute_bytes * params_root / GIB
     both = tables + bool(reduce_bytes) * compute_bytes * params_head_gradient / GIB
@@ -298,10 +297,10 @@ def expert_instants(
     memory_expert_backward: list[Parts],
     memory_expert_reduced: list[Parts],
 ) -> dict[str, Parts]:
-    """Largest instants of the forward and backward pass of experts, of reducing [GiB].
+    """Largest peaks with experts: forward pass, backward pass and reduction [GiB].
 
-    Part by part, none for dense models: what is held at a place, what FSDP holds of
-    the groups beside it, and what the block itself adds.
+    By part; none for dense models. The sum of the memory at a position, FSDP's memory
+    for the neighbouring groups, and what the block itself adds.
     """
     if not moe_layers:
         return {}
@@ -337,6 +336,6 @@ def expert_instants(
 def experts_gib(
     memory_state_gib: float, memory_expert_instants: dict[str, Parts]
 ) -> float:
-    """Where blocks with experts weigh most, 0 in dense models [GiB]."""
+    """Largest peak at a block with experts, 0 in dense models [GiB]."""
     most = max(map(total, memory_expert_instants.values()), default=0.0)
     return memory_state_gib + most if most else 0.0

@@ -25,11 +25,11 @@ def low_gib(
     memory_optimizer_gib: float,
     memory_spare_gib: float,
 ) -> float:
-    """Least that the peak can be, by the errors measured so far [GiB].
+    """Lower end of the peak's band, by the errors measured so far [GiB].
 
-    With experts that all get as many tokens; without what compiled blocks may not keep:
-    of all until the backward pass begins, of one at its end. Building the model is
-    exact.
+    With balanced routing for mixtures of experts. Without the activations that compiled
+    blocks may not keep: of all blocks until the backward pass begins, of one at its
+    end. Building the model has no error.
     """
     share = 1 - band(estimate_family)[0]
     if balanced_routing:
@@ -48,26 +48,26 @@ def low_gib(
 def high_gib(
     estimate_family: str, memory_peak_gib: float, memory_cached_weights_gib: float
 ) -> float:
-    """Most that the peak can be, by the errors measured so far [GiB]."""
+    """Upper end of the peak's band, by the errors measured so far [GiB]."""
     return memory_peak_gib * (1 + band(estimate_family)[1]) + memory_cached_weights_gib
 
 
 def cached_weights_gib(
     precision: str, estimate_family: str, params_decoder: int
 ) -> float:
-    """FP8 weights that the compiler may keep whole for the backward pass [GiB].
+    """FP8 weights that the compiler may keep for the backward pass [GiB].
 
-    Where blocks are not checkpointed (https://github.com/pytorch/ao/issues/936).
+    Of blocks that are not checkpointed (https://github.com/pytorch/ao/issues/936).
     """
     kept = precision == "fp8" and estimate_family.endswith("kept compiled")
     return params_decoder / GIB if kept else 0.0
 
 
 def least_gib(job: Job, memory_low_gib: float | None = None) -> float:
-    """Lower end of the peak's band, or what the run needs at least [GiB].
+    """Lower end of the peak's band, or of what is modelled of it [GiB].
 
-    Some configs have parts that no model covers, such as the mask of packed sequences.
-    Without them the estimate is a lower bound, and no verdict but out of memory.
+    Some parts are not modelled, such as the mask of packed sequences. Without them the
+    estimate is a lower bound, which can only show that the run is out of memory.
     """
     if memory_low_gib is not None:
         return memory_low_gib
@@ -76,7 +76,7 @@ def least_gib(job: Job, memory_low_gib: float | None = None) -> float:
 
 
 def least_peak_gib(job: Job, memory_peak_gib: float | None = None) -> float:
-    """The peak, or what of it is modelled where something is not [GiB]."""
+    """The peak, or the part of it that is modelled [GiB]."""
     if memory_peak_gib is not None:
         return memory_peak_gib
     found: float = _at_least(job)["memory.peak_gib"]
@@ -90,7 +90,7 @@ def _at_least(job: Job) -> Job:
 
 
 def usable_gib(gpu_memory_gib: float) -> float:
-    """Memory that a run can have allocated without trouble [GiB]."""
+    """Memory that a run can allocate without trouble [GiB]."""
     return FULLEST * gpu_memory_gib
 
 
@@ -102,14 +102,15 @@ def fit(
     memory_least_peak_gib: float,
     gpu_memory_gib: float | None = None,
 ) -> str:
-    """Whether the run fits the GPU, by where the band of its peak lies.
+    """Memory verdict, by where the band of the peak lies.
 
-    ``out-of-memory`` if all of it is above the GPU's memory, ``probably-out-of-memory``
-    if the estimate is above what a run had allocated when it ran out, ``fits`` if all
-    of the band is usable, else ``may-not-fit``.
+    ``out-of-memory``: the whole band is above the GPU's memory.
+    ``probably-out-of-memory``: the estimate is above what a run had allocated when it
+    ran out. ``fits``: the whole band is usable. Else ``may-not-fit``.
 
-    Lower bounds are enough for the first two. Unknown for a pipeline that is not out of
-    memory, whose last stage is not covered, and if the GPU's memory is not known.
+    Lower bounds are enough for the first two. Unknown if the GPU's memory is unknown.
+    Also unknown for a pipeline that is not out of memory, because no estimate covers
+    its last stage.
     """
     least, middle = memory_least_gib, memory_least_peak_gib
     found = too_much(gpu_memory_limit_gib, gpu_memory_gib, least, middle)
@@ -126,22 +127,22 @@ def needs(
     memory_least_peak_gib: float,
     memory_peak_gib: float | None = None,
 ) -> str:
-    """How much of the GPU's memory the run needs and its largest parts, in words."""
+    """How much of the GPU's memory [GiB] the run needs, and its largest parts."""
     limit, middle = gpu_memory_limit_gib, memory_least_peak_gib
     if memory_peak_gib is None:
         from fp8tune.facts.gaps import beyond
 
         bounded = _at_least(job)
-        need = f"about {_gib(middle)} GiB or more ({_gib(memory_least_gib)} at least)"
+        need = f"about {_gib(middle)} GiB or more (at least {_gib(memory_least_gib)})"
         parts, over = bounded["memory.largest_parts"], beyond(bounded.bounded or ())
-        return Prose(f"{need} of the GPU's {_gib(limit)}: {parts}; {over}")
+        return Prose(f"{need} of {_gib(limit)}; largest parts: {parts}; {over}")
     band = f"{_gib(memory_least_gib)} to {_gib(job['memory.high_gib'])}"
     full = RAN_OUT * limit
-    ran_out = f", where a published run ran out at {_gib(full)}"
+    ran_out = f"; a published run ran out of memory at {_gib(full)}"
     return Prose(
-        f"about {_gib(middle)} GiB ({band}) of the GPU's {_gib(limit)}"
-        f"{ran_out if full < middle <= limit else ''}: "
-        f"{job['memory.largest_parts']}"
+        f"about {_gib(middle)} GiB ({band}) of {_gib(limit)}"
+        f"{ran_out if full < middle <= limit else ''}; "
+        f"largest parts: {job['memory.largest_parts']}"
     )
 
 

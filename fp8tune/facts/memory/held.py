@@ -19,9 +19,9 @@ CublasHandlePool.cpp, parseChosenWorkspaceSize; torch allocates it like a tensor
 
 
 def workspaces_gib(gpu_compute_capability: float = 0.0) -> float:
-    """Workspaces of cuBLAS: one of the forward, one of the backward thread [GiB].
+    """Workspaces of cuBLAS: one for the forward and one for the backward thread [GiB].
 
-    None where the GPU is not known.
+    None if the GPU is unknown.
     """
     each = WORKSPACES.get(gpu_compute_capability, 8_519_680)
     return 2 * each / GIB if gpu_compute_capability else 0.0
@@ -35,9 +35,9 @@ def state_gib(
     shards: int,
     memory_workspaces_gib: float,
 ) -> float:
-    """What is held from the first step on [GiB].
+    """Memory that is held from the first step on [GiB].
 
-    Sharded weights and optimizer state, gradients that outlive a step, workspaces.
+    Sharded weights, optimizer state, gradients that outlive a step, and workspaces.
     """
     bytes_each = weight_bytes + optimizer_bytes + kept_gradient_bytes
     return params_padded * bytes_each / shards / GIB + memory_workspaces_gib
@@ -49,7 +49,7 @@ def gradients_gib(
     accumulated_gradient_bytes: int,
     shards: int,
 ) -> float:
-    """Gradients that accumulation keeps, whole or sharded [GiB]."""
+    """Gradients that gradient accumulation keeps, unsharded or sharded [GiB]."""
     each = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
     return params_rank * each / GIB
 
@@ -63,7 +63,7 @@ def reduced_gradients_gib(
 ) -> float:
     """Sharded gradients at the end of the backward pass [GiB].
 
-    Without FSDP new ones are added to those that outlived the step before.
+    Without FSDP new gradients are added to those that outlived the last step.
     """
     added = 0 if sharded else kept_gradient_bytes
     return params_padded * (gradient_bytes - added) / shards / GIB
@@ -76,9 +76,9 @@ def added_gradients_gib(
     gradient_bytes: int,
     kept_gradient_bytes: float,
 ) -> float:
-    """New gradients of blocks that are added to kept ones, without FSDP [GiB].
+    """New block gradients that are added to kept ones, without FSDP [GiB].
 
-    Those of embedding and head are among the kept, if any are.
+    If any gradients are kept, those of embedding and head are among them.
     """
     if sharded:
         return 0.0
@@ -95,9 +95,9 @@ def other_gradients_gib(
     shards: int,
     memory_added_gradients_gib: float,
 ) -> float:
-    """Gradients beside the new ones of embedding and head at the end [GiB].
+    """Gradients other than the new ones of embedding and head, at the end [GiB].
 
-    Those of all blocks, reduced, and what accumulation has kept of the two tables.
+    The reduced ones of all blocks, and the accumulated ones of the two tables.
     """
     kept = unsharded_gradient_bytes + accumulated_gradient_bytes / shards
     blocks = (params_padded - params_root) * gradient_bytes / shards
@@ -105,7 +105,7 @@ def other_gradients_gib(
 
 
 def stacked_gib(stacked_bytes: float) -> float:
-    """Copies of expert weights that all blocks keep of one micro-batch [GiB]."""
+    """Copies of expert weights that all blocks keep for one micro-batch [GiB]."""
     return stacked_bytes / GIB
 
 
@@ -116,18 +116,18 @@ def activations_gib(
     cross_bytes: float,
     memory_stacked_gib: float,
 ) -> float:
-    """What all blocks keep of one micro-batch [GiB]."""
+    """Activations of all blocks for one micro-batch [GiB]."""
     each = stage_layers * activation_bytes + cross_bytes
     return block_tokens * each / GIB + memory_stacked_gib
 
 
 def dense_activations_gib(block_tokens: int, dense_block_bytes: float) -> float:
-    """What one dense block keeps of one micro-batch [GiB]."""
+    """Activations of one dense block for one micro-batch [GiB]."""
     return block_tokens * dense_block_bytes / GIB
 
 
 def expert_activations_gib(block_tokens: int, expert_block_bytes: float) -> float:
-    """What one block with experts keeps of one micro-batch, without stacks [GiB]."""
+    """Activations of one block with experts, without stacks [GiB]."""
     return block_tokens * expert_block_bytes / GIB
 
 
@@ -140,10 +140,10 @@ def queued_gib(
     hidden_size: int,
     compute_bytes: int,
 ) -> float:
-    """What a pipeline stage keeps beside one micro-batch [GiB].
+    """Memory of a pipeline stage for the other micro-batches in flight [GiB].
 
-    Activations of the others in flight, their outputs, and a buffer for the gradient of
-    each (torch.distributed.pipelining, PipelineStage).
+    Their activations and outputs, and a buffer for the gradient of each
+    (torch.distributed.pipelining, PipelineStage).
     """
     if pp == 1:
         return 0.0
@@ -152,12 +152,12 @@ def queued_gib(
 
 
 def head_gib(head_tokens: int, head_bytes: float) -> float:
-    """What final norm and head keep [GiB]."""
+    """Activations of final norm and head [GiB]."""
     return head_tokens * head_bytes / GIB
 
 
 def logits_gib(head_tokens: int, vocab_size: int, logit_bytes: float) -> float:
-    """Logits and their gradients while the loss is differentiated [GiB]."""
+    """Logits and their gradients in the backward pass of the loss [GiB]."""
     return head_tokens * vocab_size * logit_bytes / GIB
 
 
@@ -167,7 +167,10 @@ def held_logits_gib(head_tokens: int, vocab_size: int, held_logit_bytes: int) ->
 
 
 def new_logits_gib(head_tokens: int, vocab_size: int, new_logit_bytes: float) -> float:
-    """Logits at the end of the forward pass, beside those of before [GiB]."""
+    """New logits at the end of the forward pass [GiB].
+
+    In addition to those of the last micro-batch.
+    """
     return head_tokens * vocab_size * new_logit_bytes / GIB
 
 
@@ -177,9 +180,10 @@ def recompute_gib(
     params_block: float,
     other_instants: Sequence[tuple[float, float]] = (),
 ) -> float:
-    """What one dense block computes again in its backward pass, with gradients [GiB].
+    """Recomputed activations and gradients of one dense block [GiB].
 
-    And how much more there is at another instant of it, of tokens and weights.
+    In its backward pass, for one micro-batch. Also how much more another moment of it
+    takes, by tokens and by weights.
     """
     others = (
         block_tokens * per_token + params_block * per_weight
@@ -189,12 +193,12 @@ def recompute_gib(
 
 
 def routers_gib(block_tokens: int, moe_layers: int, router_bytes: float) -> float:
-    """What all MoE blocks keep after their own backward pass [GiB]."""
+    """What all MoE blocks keep after their backward pass [GiB]."""
     return block_tokens * moe_layers * router_bytes / GIB
 
 
 def spare_gib(block_tokens: int, spare_bytes: float) -> float:
-    """Part of what compiled blocks keep that may not be there [GiB]."""
+    """Part of the activations of compiled blocks that may not be kept [GiB]."""
     return block_tokens * spare_bytes / GIB
 
 
@@ -206,10 +210,9 @@ def gathered_gib(
     gathered_bytes: float,
     compute_bytes: int,
 ) -> float:
-    """Weights and gradients that FSDP holds whole in the backward pass [GiB].
+    """Weights and gradients that FSDP holds unsharded in the backward pass [GiB].
 
-    Of one dense block; without a pipeline also embedding and head, and the head's
-    gradient.
+    Of one dense block. Without a pipeline also embedding, head and the head's gradient.
     """
     whole = pp == 1 and gathered_bytes
     root = compute_bytes * (params_root + params_head_gradient) if whole else 0

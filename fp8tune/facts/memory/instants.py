@@ -14,7 +14,7 @@ from fp8tune.facts.memory import GIB
 def init_gib(
     pp: int, params_decoder: int, init_bytes: int, params_rank: float = 0.0
 ) -> float:
-    """While the model is built, whole, before FSDP shards it [GiB]."""
+    """While the whole model is built, before FSDP shards it [GiB]."""
     return (params_decoder if pp == 1 else params_rank) * init_bytes / GIB
 
 
@@ -29,8 +29,8 @@ def gather_gib(
 ) -> float:
     """When FSDP gathers the first block of a micro-batch [GiB].
 
-    Embedding and head are whole; of both groups also the buffer that they came in. The
-    logits of the micro-batch before are there.
+    Embedding and head are unsharded, and the buffers of both groups still exist. The
+    logits of the last micro-batch are still held.
     """
     both = params_root + params_first_group
     whole = 2 * compute_bytes * both / GIB if reduce_bytes else 0
@@ -49,9 +49,9 @@ def forward_gib(
     compute_bytes: int,
     reduce_bytes: int,
 ) -> float:
-    """At the end of the forward pass: the logits, and those of before [GiB].
+    """At the end of the forward pass, with new and old logits [GiB].
 
-    FSDP holds embedding and head, and the buffer that the last block came in.
+    FSDP holds embedding, head and the buffer of the last block.
     """
     both = params_root + params_last_group
     whole = compute_bytes * both / GIB if reduce_bytes else 0
@@ -67,7 +67,7 @@ def loss_gib(
     memory_head_gib: float,
     memory_logits_gib: float,
 ) -> float:
-    """While the loss is differentiated: all activations and all logits [GiB]."""
+    """In the backward pass of the loss: all activations and all logits [GiB]."""
     held = memory_state_gib + memory_gradients_gib
     return held + memory_activations_gib + memory_head_gib + memory_logits_gib
 
@@ -84,7 +84,7 @@ def regather_gib(
 ) -> float:
     """When FSDP gathers embedding and head again, after the loss [GiB].
 
-    Into one buffer, and out of it; all activations, the logits and their gradient.
+    Into one buffer and out of it, with all activations, the logits and their gradient.
     """
     whole = 2 * compute_bytes * params_root / GIB if reduce_bytes else 0
     held = memory_state_gib + memory_gradients_gib + memory_activations_gib
@@ -101,9 +101,9 @@ def backward_gib(
     memory_recompute_gib: float,
     moe_layers: int,
 ) -> float:
-    """In the backward pass of the last block: all activations, one recomputed [GiB].
+    """Last block's backward pass: all activations, one block's recomputed [GiB].
 
-    Of dense models: 0 in others.
+    For dense models; 0 in others.
     """
     if moe_layers:
         return 0.0
@@ -133,11 +133,12 @@ def late_gradients_gib(
 ) -> float:
     """Gradients in the backward pass of the first block [GiB].
 
-    While accumulating, of a micro-batch that is not reduced: all, from the third on;
-    before, without what this block and the root lack. Those of the last two blocks and
-    of the root are not there yet; runs of VLMs say that they hold as much. Without FSDP
-    all are whole, and a compiled graph returns new ones beside the accumulated. A
-    pipeline stage has gathered all its weights too.
+    With accumulation, for a micro-batch that is not reduced: from the third on all.
+    Before that without what this block and the root lack. Those of the last two blocks
+    and of the root do not exist yet; runs of VLMs show that they hold as much.
+
+    Without FSDP all gradients are unsharded, and a compiled graph returns new ones in
+    addition to the accumulated ones. A pipeline stage has gathered all its weights too.
     """
     if sharded and pp > 1:
         return memory_gradients_gib + compute_bytes * params_rank / GIB
@@ -164,9 +165,9 @@ def backward_end_gib(
     memory_held_logits_gib: float,
     memory_recompute_gib: float,
 ) -> float:
-    """In the backward pass of the first block: all gradients, one activation [GiB].
+    """First block's backward pass: all gradients, one block's activations [GiB].
 
-    Of dense models: 0 in others.
+    For dense models; 0 in others.
     """
     if moe_layers:
         return 0.0
@@ -197,11 +198,11 @@ def embedding_gib(
     memory_routers_gib: float,
     memory_held_logits_gib: float,
 ) -> float:
-    """In the backward pass of the embedding: its gradient, and the head's [GiB].
+    """Embedding's backward pass: its gradient and the head's [GiB].
 
-    Those of a tied weight are added up in a third. FSDP holds the weights of both, and
-    the last block's gradients while they are reduced; before the last micro-batch none
-    are.
+    Gradients of a tied weight are added in a third tensor. FSDP holds the weights of
+    both, and the last block's gradients while they are reduced. Before the last
+    micro-batch nothing is reduced.
     """
     held = memory_state_gib + memory_routers_gib + memory_held_logits_gib
     new = gradient_bytes * params_embedding / GIB
@@ -235,9 +236,9 @@ def reduce_gib(
 ) -> float:
     """While FSDP reduces the gradients of embedding and head [GiB].
 
-    Copied into a buffer of another type, whole; then that buffer, the shard that comes
-    of it, the shard in its own type, and the head's gradient, which a loop variable
-    keeps (``foreach_reduce`` of torch.distributed.fsdp).
+    First they are copied, unsharded, into a buffer of another dtype. Then memory holds
+    that buffer, its shard, the shard in its final dtype, and the head's gradient, which
+    a loop variable keeps (``foreach_reduce`` of torch.distributed.fsdp).
     """
     if not reduce_bytes:
         return 0.0
@@ -259,7 +260,7 @@ def optimizer_gib(
     memory_routers_gib: float,
     optimizer_temporary_bytes: float,
 ) -> float:
-    """In the optimizer's step [GiB]."""
+    """In the optimizer step [GiB]."""
     temporary = optimizer_temporary_bytes / GIB
     held = memory_state_gib + memory_reduced_gradients_gib + temporary
     return held + memory_held_logits_gib + memory_routers_gib

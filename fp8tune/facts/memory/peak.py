@@ -23,11 +23,11 @@ def peak_gib(
     memory_reduce_gib: float,
     memory_optimizer_gib: float,
 ) -> float:
-    """Most memory that rank 0 has allocated at any instant [GiB].
+    """Peak memory allocated on rank 0 [GiB].
 
     As ``torch.cuda.max_memory_allocated`` counts it. The CUDA context, NCCL's buffers
-    and what the allocator reserves beyond it come on top, several GiB; with a pipeline
-    the last stage, which has the logits, holds more than this.
+    and the allocator's reserve come on top, several GiB. With a pipeline the last stage
+    holds more than this, because it has the logits.
     """
     blocks = max(memory_backward_gib, memory_backward_end_gib, memory_experts_gib)
     tables = max(memory_regather_gib, memory_embedding_gib, memory_reduce_gib)
@@ -48,7 +48,7 @@ def peak_at(
     memory_state_gib: float,
     memory_expert_instants: dict[str, dict[str, float]],
 ) -> str:
-    """The instant of the peak: init, loss, a part of the backward pass, or the step."""
+    """Moment of the peak: init, loss, a part of the backward pass, or the step."""
     experts = {
         memory_state_gib + sum(parts.values()): name
         for name, parts in memory_expert_instants.items()
@@ -84,7 +84,7 @@ def block_parts(
     memory_backward_end_gib: float,
     stage_layers: int,
 ) -> dict[str, Parts]:
-    """What is held in the loss, the blocks' backward pass and the step [GiB]."""
+    """Memory by part in the loss, the blocks' backward pass and the step [GiB]."""
     late = memory_backward_end_gib > memory_backward_gib
     kept = memory_activations_gib / (stage_layers if late else 1)
     return {
@@ -122,7 +122,7 @@ def table_parts(
     memory_new_logits_gib: float,
     memory_routers_gib: float,
 ) -> dict[str, Parts]:
-    """What is held at each of these instants beside embedding and head [GiB]."""
+    """Memory by part at the moments of embedding and head, without the two [GiB]."""
     late = {
         "gradients": memory_other_gradients_gib,
         "logits": memory_held_logits_gib,
@@ -161,8 +161,8 @@ def breakdown(
 ) -> dict[str, float]:
     """Parts of the peak, largest first [GiB].
 
-    What is not allocated by torch comes on top: the CUDA context, NCCL's buffers, and
-    what the allocator reserves beside it.
+    Memory that torch does not allocate comes on top: the CUDA context, NCCL's buffers
+    and the allocator's reserve.
     """
     if memory_peak_at == "init":
         return {"the whole model": memory_init_gib}
@@ -192,7 +192,7 @@ EXACT = (
 
 
 def exact_gib(memory_breakdown: dict[str, float]) -> float:
-    """How much of the peak is arithmetic of number formats and shards [GiB].
+    """Part of the peak that number formats and shards give exactly [GiB].
 
     Measured runs correct the rest of it first.
     """

@@ -25,9 +25,9 @@ def largest_micro_batch(
     memory_usable_gib: float,
     fp8_batch_step: int = 1,
 ) -> int:
-    """Largest micro-batch whose whole band is usable, 0 if there is none.
+    """Largest micro-batch that fits, 0 if none does.
 
-    By bisection, as memory never falls when the batch grows.
+    By bisection, because memory never falls when the batch grows.
     """
     step, usable = fp8_batch_step, memory_usable_gib
     least, most = 0, 1
@@ -60,16 +60,16 @@ def advice(
     expert_padding: int,
     memory_largest_micro_batch: int | None = None,
 ) -> str:
-    """What to set where the run does not surely fit, in words.
+    """What to set if the run may not fit, in words.
 
-    Of a family of GPUs, on the largest of them.
+    First values that keep the tokens of a step: other micro-batches with their
+    accumulation, full AC, both, or unpacked experts. Else, or in addition to full AC, a
+    smaller micro-batch or less accumulation (whose gradients may be unsharded), with
+    the number of sequences that are lost. If nothing better exists, values with which
+    it may not fit. Else the number of GPUs on which the smallest setting would fit.
 
-    With the tokens of a step kept where that fits: other micro-batches with their
-    accumulation, full AC, both, experts that FSDP need not pad. Else, or beside full
-    AC, a smaller micro-batch, or less accumulation, whose gradients may be whole, and
-    how many sequences are lost; values with which it may not fit if there are no
-    better; else on how many GPUs the least of the run would fit. No values where
-    nothing is known to fit: how much of the GPU is usable, or a pipeline's last stage.
+    For a family of GPUs the advice is for the largest. It gives no values if nothing is
+    known to fit: because the usable memory is unknown, or for a pipeline's last stage.
     """
     member = largest(job["gpu"])
     if member:
@@ -181,7 +181,7 @@ def _what_matters(job: Job, micro_batch: int, ac: str, modes: tuple[str, ...]) -
     if not options and one and full and helps(one | full):
         options = [f"{smaller} with {mode}"]
     some = ", ".join(options)
-    return f"it takes {some}{', or ' if some else ''}more GPUs"
+    return f"use {some}{', or ' if some else ''}more GPUs"
 
 
 def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def _with_batch(job: Job, changes: dict[str, Any], wanted: str) -> dict[str, Any
 
 
 def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
-    """On how many GPUs the least of the run would surely fit, in words."""
+    """The number of GPUs on which the smallest setting would fit, in words."""
     does = "does" if _fit(job.with_values(least)) in TOO_MUCH else "may"
     words = f"it {does} not fit even with {_said(job, least)}"
     shards, gpus, fit = job["dp_shard"], job["world_size"], "unknown"
@@ -209,7 +209,7 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
         shared = least | {"dp_shard": shards * factor}
         fit = _fit(job.with_values(shared, gpus * factor))
         if fit == FITS:
-            return f"{words}; with these values it takes {gpus * factor} GPUs"
+            return f"{words}; with these values it needs {gpus * factor} GPUs"
     if fit == "unknown":
         return words
     if job["memory.init_gib"] > job["memory.usable_gib"]:
@@ -220,7 +220,7 @@ def _on_more_gpus(job: Job, least: dict[str, Any]) -> str:
     for factor in FACTORS:
         sequence = {key: max(1, length // factor) for key in says[:1]}
         if sequence and _fit(job.with_values(least | sequence)) == FITS:
-            return f"{words}; it would with {_said(job, sequence)}"
+            return f"{words}; it fits with {_said(job, sequence)}"
     return words
 
 
@@ -250,14 +250,14 @@ def _literal(value: Any) -> str:
 
 
 def one_batch_gib(job: Job, micro_batch: int, grad_accum: int) -> float:
-    """The peak with all micro-batches of a step at once, without accumulation [GiB]."""
+    """The peak with one micro-batch per step, without accumulation [GiB]."""
     changes = {"micro_batch": micro_batch * grad_accum, "grad_accum": 1}
     peak: float = job.with_values(changes)["memory.peak_gib"]
     return peak
 
 
 def unpacked_gib(job: Job, packed_experts: bool) -> float:
-    """The peak if experts were not packed, so that FSDP need not pad them [GiB]."""
+    """The peak with unpacked experts, which FSDP need not pad [GiB]."""
     changes = {"packed_experts": False} if packed_experts else {}
     peak: float = job.with_values(changes)["memory.peak_gib"]
     return peak

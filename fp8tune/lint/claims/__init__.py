@@ -2,8 +2,8 @@
 
 A claim is a figure with a unit that names one quantity of the job (``256 seqs``,
 ``1.6M tokens/step``, ``TP=4``), or a word that names a mode (``full AC``). ``prose``
-finds the comments, ``speech`` tells which sentences count, ``quantities`` and ``modes``
-read the claims, ``contradiction`` holds them against the keys.
+finds the comments, ``speech`` decides which sentences count, ``quantities`` and
+``modes`` read the claims, ``contradiction`` compares them with the keys.
 """
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
@@ -14,7 +14,7 @@ from fp8tune.lint.claims.prose import Line
 from fp8tune.toml import Span
 
 BESIDE = ""
-"""The name of a claim about the key that it stands beside."""
+"""The name of a claim about the key on its line."""
 
 _SCALES = " KMBT"
 
@@ -25,7 +25,7 @@ class Figure(NamedTuple):
     ``digits`` may hold commas and a point, ``scale`` is a letter from K to T or empty.
     A number ``about`` a value may be off by one in its last place that is not a
     trailing zero, another by half of that, and an ``exact`` one counts something:
-    nobody rounds it. ``bases`` are what K, M, B and T may be powers of.
+    it is never rounded. ``bases`` are what K, M, B and T may be powers of.
     """
 
     digits: str

@@ -138,19 +138,19 @@ class _Reader:
             words = f"`world-size={size}` on line {self.directive.world_size_line}"
             return {} if figure.means(size) else _facts(size, words)
         degrees = {name: self.plain[name] for name in _DEGREES}
-        product, end = math.prod(degrees.values()), "which does not divide it"
+        product, end = math.prod(degrees.values()), ", which does not divide it"
         fits = not figure.value % product
         try:
             degrees = {"dp_shard": self.plain["dp_shard"], **degrees}
         except Unknown:
             pass
         else:
-            product, end = math.prod(degrees.values()), "no more and no less"
+            product, end = math.prod(degrees.values()), ""
             fits = figure.means(product)
         if fits:
             return {}
         words = " x ".join(f"{n} {v}" for n, v in degrees.items() if v != 1) or "1"
-        return _facts(product, f"{words} = {product} GPUs, {end}")
+        return _facts(product, f"{words} = {product} GPUs{end}")
 
     def _parameters(self, figure: Figure) -> dict[str, Any]:
         least = self.plain["decoder_parameters"]
@@ -162,7 +162,7 @@ class _Reader:
         return {"least": bound, **_facts(least)} if wrong else {}
 
     def _memory(self, claim: Claim) -> dict[str, Any]:
-        """Against less memory than the run needs; more may be reserved beside it."""
+        """Against less memory than the run needs; the allocator may reserve more."""
         words, _, _ = self.comments.sentence(claim.span)
         if re.search(_OTHER, words.lower()):
             return {}  # of another mode than the run's, as may be
@@ -225,7 +225,7 @@ class _Reader:
         for path, (_, end) in self.document.spans.values.items():
             if begin < end <= hash_at and not text[end:hash_at].strip():
                 return dotted(path)
-        raise Unknown("the key beside")
+        raise Unknown("the key on the line")
 
     def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
         """The fault of a claim, with the edit that makes its number right."""

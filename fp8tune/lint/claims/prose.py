@@ -28,7 +28,7 @@ _BREAK = (
 class Line(NamedTuple):
     """A comment: its text after the mark, where that starts, and the text lowered.
 
-    ``header`` tells whether it stands above all keys, ``inline`` whether behind one.
+    ``header`` says whether it stands above all keys, ``inline`` whether behind one.
     """
 
     text: str

@@ -119,7 +119,7 @@ def search(words: str) -> ListPage | None:
     most = max(rank[0] for rank, _ in ranked)
     ranked = [(rank, entry) for rank, entry in ranked if rank[0] == most > 0]
     ranked.sort(key=lambda each: each[0], reverse=True)
-    told = "Nothing has this name. Pages that speak of it:"
+    told = "No rule, key, fact or myth has this name. Pages that contain it:"
     entries = [entry for _, entry in ranked[:MAX_FOUND]]
     return ListPage(words, told, entries) if entries else None
 

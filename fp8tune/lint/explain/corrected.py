@@ -29,7 +29,7 @@ _GAIN = (
 
 
 class Corrected(NamedTuple):
-    """A fact as corrected, by how many runs of configs like this one, and how much.
+    """A fact as corrected, by how many runs of similar configs, and how much.
 
     0 runs where those of other configs on the GPU say how fast it is.
     """

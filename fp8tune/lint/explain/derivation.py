@@ -13,10 +13,10 @@ from fp8tune.lint.config import Config
 from fp8tune.lint.explain.formula import unknown_if, working
 
 SUPPLY = {
-    "gpu": "say --gpu h100, or `# fp8tune: gpu=h100` above the first table",
-    "world_size": "say --world-size 16, or `# fp8tune: world-size=16` above the first "
+    "gpu": "add --gpu h100, or `# fp8tune: gpu=h100` above the first table",
+    "world_size": "add --world-size 16, or `# fp8tune: world-size=16` above the first "
     "table",
-    "gpus_per_node": "say --gpus-per-node 4, or `# fp8tune: gpus-per-node=4` above the "
+    "gpus_per_node": "add --gpus-per-node 4, or `# fp8tune: gpus-per-node=4` above the "
     "first table",
 }
 """What a user types to make a fact known."""
@@ -36,7 +36,7 @@ _UNIT = re.compile(r"\[([A-Za-z/% ]+)\]")
 class Node(NamedTuple):
     """One value and what it rests on.
 
-    ``origin`` tells where the value was said, or why it is not known; ``working`` is
+    ``origin`` says where the value was said, or why it is not known; ``working`` is
     the formula with this config's numbers.
     """
 
@@ -178,11 +178,11 @@ class _Derivation:
         spelled = self.words.spelled
         told = "" if required else unknown_if(source.call, arguments, spelled)
         if told:
-            return f"not known if {told}"
+            return f"unknown if {told}"
         if lacks:
             wanted = (required or lacks)[0]
             return f"needs {spelled.get(wanted, wanted)}"
-        return self.gap(name) or "not known for these values"
+        return self.gap(name) or "unknown for these values"
 
     def gap(self, name: str) -> str:
         """What no estimate covers, where that is why a value is not known."""

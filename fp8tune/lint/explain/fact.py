@@ -23,7 +23,7 @@ from fp8tune.trainers.trainer import trainer
 class FactPage(NamedTuple):
     """All that is known of a named quantity.
 
-    ``said`` tells who gives it where no formula does; ``inputs`` are what the formula
+    ``said`` says who gives it if no formula does; ``inputs`` are what the formula
     reads; ``source`` is what the formula's module says of its evidence, ``corrected``
     what measured runs make of the value, ``refused`` why there is no such run.
     """

@@ -201,7 +201,7 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
 
 
 def _quiet(parts: list[Part]) -> str:
-    """Whether a rule that says nothing is silent, or cannot tell."""
+    """Whether a rule that says nothing is silent, or not checked."""
     decided = not parts or any(part.state == "false" for part in parts)
     return "silent" if decided else "unknown"
 

@@ -20,9 +20,9 @@ WIDTH = 80
 
 STATES = {
     "fires": "fires",
-    "ignored": "fires, and a comment holds it back",
+    "ignored": "fires, but an ignore comment silences it",
     "silent": "silent",
-    "unknown": "not judged",
+    "unknown": "not checked",
 }
 """Verdicts in words."""
 
@@ -80,7 +80,7 @@ def _rule(page: RulePage) -> Iterator[Block]:
         yield Block("Fires on", [*_code(shown_one.config), "", *lines])
     for config in page.good[:1]:
         yield Block("Silent on", _code(config))
-    yield Block("Fix, as for the example", [x for fix in page.fixes for x in _fix(fix)])
+    yield Block("Fix for the example", [x for fix in page.fixes for x in _fix(fix)])
     for experiment in page.experiments:
         yield Block("How to show it", list(_experiment(experiment)))
     yield Block("Evidence", [f"  {address}" for address in page.references])
@@ -145,14 +145,14 @@ def _fact(page: FactPage) -> Iterator[Block]:
     yield Block(page.name, prose(page.meaning, ""))
     yield Block("", prose(page.details, ""))
     if page.refused:
-        heading = "This config cannot run, so these figures are of no run"
+        heading = "This config cannot run, so these figures are hypothetical"
         yield Block(heading, prose("\n\n".join(page.refused)))
     if page.derivation:
         yield Block("In this config", tree(page.derivation))
     if page.corrected:
         yield Block("Corrected by measured runs", _corrected(page, page.corrected))
     who = f" ({page.trainer})" if page.trainer else ""
-    yield Block(f"Said by{who}", prose(page.said))
+    yield Block(f"Source{who}", prose(page.said))
     yield Block(f"Formula{who}", list(_formula(page)))
     yield Block("Reads", _names(page.inputs))
     yield Block("Rules that read it", _names(page.rules))
@@ -162,8 +162,12 @@ def _fact(page: FactPage) -> Iterator[Block]:
 
 
 def _corrected(page: FactPage, by: Corrected) -> list[str]:
-    runs = f"{by.runs} measured run{'s' * (by.runs != 1)} of configs like this one"
-    how = f"times {by.factor:.3f}, by {runs}" if by.runs else "by others on this GPU"
+    runs = f"{by.runs} measured run{'s' * (by.runs != 1)} of similar configs"
+    how = (
+        f"corrected by {by.factor:.3f} from {runs}"
+        if by.runs
+        else "from other runs on this GPU"
+    )
     return tree(Node(page.name, by.value, True, page.unit, how))
 
 
@@ -179,7 +183,7 @@ def _myths(myths: Iterable[Myth]) -> Block:
     for myth in myths:
         lines += prose(f'"{myth.claim}": {myth.verdict}')
         lines += [*prose(myth.answer, "    "), f"    (fp8tune explain {myth.name})"]
-    return Block("What people say", lines)
+    return Block("Common claims", lines)
 
 
 def _myth(myth: Myth) -> list[str]:

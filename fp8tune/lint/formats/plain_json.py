@@ -52,7 +52,7 @@ def _document(result: Result, statistics: bool) -> Iterator[tuple[str, Any]]:
 
 
 def _why(report: Report, rule: str) -> dict[str, str]:
-    """Why a rule was not judged, where no user can supply the fact."""
+    """Why a rule was not checked, where no user can supply the fact."""
     _, reason = report.gaps.get(rule, ("", ""))
     return {"reason": reason} if reason else {}
 

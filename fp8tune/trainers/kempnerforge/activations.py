@@ -14,7 +14,7 @@ from fp8tune.trainers.kempnerforge.ffn import kept_values
 def norm_bytes(hidden_size: int, model_norm_type: str, compute_bytes: int) -> float:
     """Bytes per token that one norm keeps: fp32 input and product, and the result.
 
-    LayerNorm is one operation and keeps its input alone (model/norm.py).
+    LayerNorm is a single operation and keeps only its input (model/norm.py).
     """
     each = 8 + compute_bytes if model_norm_type == "rmsnorm" else 1.5 * compute_bytes
     return each * hidden_size
@@ -28,7 +28,7 @@ def attention_bytes(hidden_size: int, heads: int, tp: int, compute_bytes: int) -
 def ffn_bytes(
     ffn_size: int, model_activation: str, tp: int, compute_bytes: int
 ) -> float:
-    """Bytes per token that a dense FFN keeps; with ReLU not measured."""
+    """Bytes per token that a dense FFN keeps. Not measured with ReLU."""
     if model_activation == "relu":
         raise Unknown("ffn_bytes", 0)
     return kept_values(ffn_size, model_activation) * compute_bytes / 2 / tp
@@ -57,13 +57,15 @@ def activation_bytes(
 ) -> float:
     """Bytes per token that one block keeps for the backward pass, on average.
 
-    Full AC keeps the block's input; with sequence parallelism that of the first is
-    whole, as the embedding returned it. Selective AC wraps the attention module alone:
-    norms (computed in fp32) and FFN stay. Exact in eager mode; compiled on the CPU,
-    where the compiler recomputes part of it. Tensor parallelism splits all but the
-    inputs that linears gather, each its own, in place of what the norm returned; or
-    norms where the sequence is whole. With selective AC torch 2.13 does not compile it
-    there. Where this is unknown, what full AC keeps is a lower bound.
+    Full AC keeps the block's input. With sequence parallelism the first block's input
+    is unsplit, as the embedding returns it. Selective AC wraps only the attention
+    module, so norms (computed in fp32) and FFN keep their activations. Exact in eager
+    mode. Measured on the CPU for compiled blocks, where the compiler recomputes a part.
+
+    Tensor parallelism splits everything except the inputs that linears gather. Each
+    linear keeps its own gathered input instead of what the norm returned. Norms are
+    also unsplit where the sequence is unsplit. With selective AC torch 2.13 does not
+    compile it there. If this is unknown, the value under full AC is a lower bound.
     """
     split = tp if sequence_parallel else 1
     whole = (1 - 1 / split) / layers
@@ -103,7 +105,7 @@ def dense_block_bytes(
     ffn_bytes: float,
     expert_bytes: float,
 ) -> float:
-    """The same of one dense block."""
+    """Bytes per token that one dense block keeps for the backward pass."""
     more = 0 if ac_applied == "full" else expert_bytes - ffn_bytes
     return activation_bytes - moe_layers / layers * more
 
@@ -111,7 +113,7 @@ def dense_block_bytes(
 def expert_block_bytes(
     ac_applied: str, dense_block_bytes: float, ffn_bytes: float, expert_bytes: float
 ) -> float:
-    """The same of one block with experts."""
+    """Bytes per token that one block with experts keeps for the backward pass."""
     more = 0 if ac_applied == "full" else expert_bytes - ffn_bytes
     return dense_block_bytes + more
 
@@ -126,9 +128,9 @@ def cross_bytes(
     vlm_visual_tokens: int = 0,
     vlm_max_text_len: int = 1,
 ) -> float:
-    """Bytes per text token that cross-attention blocks keep: AC never wraps them.
+    """Bytes per text token that cross-attention blocks keep. AC never wraps them.
 
-    Their keys and values are of the image tokens (model/cross_attention.py).
+    Their keys and values belong to the image tokens (model/cross_attention.py).
     """
     images = (
         2 * compute_bytes * hidden_size * (vlm_visual_tokens / vlm_max_text_len - 1)
@@ -145,10 +147,10 @@ def spare_bytes(
     layers: int,
     moe_layers: int,
 ) -> float:
-    """Bytes per token of what all blocks keep that may not be there.
+    """Bytes per token of all blocks' activations that may not be kept.
 
-    What the compiler saves of FP8 blocks on the CPU; published runs without AC need as
-    much as in bf16 (https://github.com/pytorch/torchtitan/pull/778).
+    The compiler keeps them for FP8 blocks on the CPU. Published runs without AC need no
+    more than in bf16 (https://github.com/pytorch/torchtitan/pull/778).
     """
     if ac_applied == "full" or not compile or precision != "fp8" or moe_layers:
         return 0
@@ -164,7 +166,7 @@ def head_bytes(
     tp: int,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token that final norm and head keep; compiled, no fp32 copies.
+    """Bytes per token that final norm and head keep. If compiled, no fp32 copies.
 
     With sequence parallelism the head gathers its input.
     """
@@ -179,12 +181,15 @@ def logit_bytes(
     head_tokens: int,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token and vocabulary entry while the loss is differentiated.
+    """Bytes per token and vocabulary entry in the backward pass of the loss.
 
-    bf16 logits, log-probabilities and a gradient of each: 8. Chunks hardly help: the
-    gradient of each is as large as all logits, and one chunk of log-probabilities alone
-    is gone when the second is added; uneven chunks are taken as none. z-loss adds fp32
-    copies: 20; in fp32 it has none (training/loss.py, benchmarks/loss_bytes.py).
+    8 for bf16 logits, log-probabilities and a gradient of each. Chunks save little: the
+    gradient of each chunk is as large as all logits, and only the log-probabilities of
+    one chunk are freed when the second is added. Uneven chunks are counted as no
+    chunks.
+
+    The z-loss adds fp32 copies: 20. In fp32 it adds none (training/loss.py,
+    benchmarks/loss_bytes.py).
     """
     if train_loss_fn not in ("cross_entropy", "chunked_cross_entropy"):
         raise Unknown("logit_bytes")
@@ -197,14 +202,17 @@ def logit_bytes(
 
 
 def held_logit_bytes(compute_bytes: int) -> int:
-    """The training loop holds on to the logits until the next (scripts/train.py)."""
+    """Bytes per token and vocabulary entry that stay until the next micro-batch.
+
+    The training loop keeps a reference to the logits (scripts/train.py).
+    """
     return compute_bytes
 
 
 def new_logit_bytes(tp: int, sequence_parallel: bool, compute_bytes: int) -> float:
-    """Bytes per token and vocabulary entry when the logits are there.
+    """Bytes per token and vocabulary entry of new logits.
 
     With sequence parallelism the rank's own part, all parts as they were gathered, and
-    put together (Replicate in distributed/tensor_parallel.py).
+    the joined logits (Replicate in distributed/tensor_parallel.py).
     """
     return compute_bytes * ((2 + 1 / tp) if sequence_parallel else 1)

@@ -1,6 +1,6 @@
 """Lower bounds of what the memory model of KempnerForge does not cover.
 
-A mask, an encoder and the like only add memory, so that a run without them tells what
+A mask, an encoder and the like only add memory, so that a run without them shows what
 the whole needs at least. ``Unknown`` carries such a bound for a single value; here are
 those of several at once.
 """
@@ -38,10 +38,11 @@ def lower_bounds(
     vlm_decoder_trains: bool = False,
     vlm_moma_experts_per_modality: Any = None,
 ) -> dict[str, Any]:
-    """Values of facts with which the peak is a lower bound, beside those unknown.
+    """Values of unknown facts with which the peak is a lower bound.
 
-    Of a decoder that may be frozen, weights and logits alone: something before the
-    logits trains in any run. MoMa has all its experts; what they keep is not counted.
+    Of a decoder that may be frozen only weights and logits count, because some part
+    before the logits trains in any run. MoMa has all its experts, but their activations
+    are not counted.
     """
     found: dict[str, Any] = {}
     if vlm_arch_name == "moma":

@@ -213,9 +213,9 @@ def _modality_problem(value: Any) -> str:
             return "needs at least two entries"
         for name in ("text", "image"):
             if name not in value:
-                return f'lacks "{name}"'
+                return f'has no "{name}"'
         if len(set(value)) != len(value):
-            return "holds a duplicate"
+            return "contains a duplicate"
     except TypeError:
         return "is not an array of names"
     return ""
@@ -239,7 +239,7 @@ def _experts(values: dict[str, Any], path: Path, faulty: object) -> Iterator[Fau
 
 
 def _name(value: Any) -> str:
-    return value if isinstance(value, str) else "what is no name"
+    return value if isinstance(value, str) else "a modality that is not a name"
 
 
 def _experts_problem(modalities: Any, experts: Any) -> str:
@@ -248,7 +248,7 @@ def _experts_problem(modalities: Any, experts: Any) -> str:
     missing = sorted(map(_name, set(modalities) - set(experts)))
     extra = sorted(map(_name, set(experts) - set(modalities)))
     if missing or extra:
-        words = "lacks" if missing else "has an unknown modality:"
+        words = "has no count for" if missing else "has an unknown modality:"
         return f"{words} {', '.join(missing or extra)}"
     for name, count in experts.items():
         if not isinstance(count, (int, float)):
@@ -272,7 +272,7 @@ def _profiling(values: dict[str, Any], path: Path, faulty: object) -> Iterator[F
         yield Fault("wrong-type", here, {**facts, "type": IN_WORDS["int"]})
     else:
         if backwards:
-            bound = "a whole number, the end above the start"
+            bound = "a whole number, with end_step above start_step"
             yield Fault(
                 "value-out-of-range", here, {**facts, "bound": bound, "hint": ""}
             )
@@ -297,7 +297,7 @@ BY_CLASS: dict[str, tuple[Check, ...]] = {
 def default(spec: Key) -> str:
     """What to write instead of a value out of range, if there is a default."""
     value = spec.effective_default
-    return "" if value is None else f"leave it out for the default, {value}"
+    return "" if value is None else f"remove it for the default, {value}"
 
 
 def as_written(problem: Problem, raw: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ NOT_TOKENS = (
 
 
 def tokenizer_ids(data_tokenizer_path: Any) -> int:
-    """Ids that text takes with the tokenizer, if that is one of those known here.
+    """Ids that the tokenizer uses for text, if fp8tune knows the tokenizer.
 
     An embedding needs as many rows (``TOKENIZERS`` in trainers/kempnerforge/data.py).
     """
@@ -76,7 +76,7 @@ def tokenizer_ids(data_tokenizer_path: Any) -> int:
 
 
 def tokenizer_rows(data_tokenizer_path: Any) -> int:
-    """Rows that models with the tokenizer usually have, a multiple of 128."""
+    """Usual vocabulary size of models with this tokenizer, a multiple of 128."""
     return _tokenizer(data_tokenizer_path)[1]
 
 
@@ -90,7 +90,7 @@ def tokenizes(
     eval_dataset_path: Any,
     eval_hf_dataset_name: Any,
 ) -> bool:
-    """Whether the run itself turns text into ids: not where all its data is token ids.
+    """Whether the run itself tokenizes text, instead of reading only token ids.
 
     Source: scripts/train.py.
     """
@@ -101,12 +101,12 @@ def tokenizes(
 
 
 def pattern_ending(data_file_pattern: Any) -> str:
-    """What the pattern for token files ends with, as ``.npy``; empty for ``*``."""
+    """Ending of the pattern for token files, such as ``.npy``; empty for ``*``."""
     return Words(posixpath.splitext(_text(data_file_pattern))[1])
 
 
 def foreign_pattern(pattern_ending: str) -> bool:
-    """Whether the pattern asks for files that hold no flat array of tokens.
+    """Whether the pattern matches files without a flat array of tokens.
 
     The loader reads ``.bin`` as raw integers and opens all others with ``numpy.load``
     (data/dataset.py, MemoryMappedDataset).
@@ -130,10 +130,10 @@ def literal_data_path(
     data_dataset_path: Any,
     video_data_root: Any = "",
 ) -> str:
-    """The first path of training data that the trainer takes as it stands, or nothing.
+    """The first training data path that needs expansion but gets none; else empty.
 
-    One with ``~``, a variable or a scheme such as ``s3://``, which nobody expands: the
-    trainer hands it to ``pathlib.Path`` (data/dataset.py, data/video_dataset.py).
+    It has ``~``, a variable or a scheme such as ``s3://``. The trainer passes it to
+    ``pathlib.Path`` unchanged (data/dataset.py, data/video_dataset.py).
     """
     if vlm:
         paths = [video_data_root] if video else []
@@ -145,30 +145,30 @@ def literal_data_path(
 
 
 def literal_eval_path(eval_dataset_path: Any) -> bool:
-    """Whether the path of the evaluation's data has to be expanded, and is not."""
+    """Whether the evaluation data path needs expansion but gets none."""
     return _literal(eval_dataset_path)
 
 
 def literal_checkpoint_folder(checkpoint_dir: Any) -> bool:
-    """Whether the folder for checkpoints has to be expanded, and is not.
+    """Whether the checkpoint folder needs expansion but gets none.
 
-    (checkpoint/manager.py.)
+    Source: checkpoint/manager.py.
     """
     return _literal(checkpoint_dir)
 
 
 def literal_load_path(checkpoint_load_path: Any) -> bool:
-    """Whether the checkpoint to load has to be expanded, and is not.
+    """Whether the path of the checkpoint to load needs expansion but gets none.
 
-    (checkpoint/manager.py, _resolve_load_path.)
+    Source: checkpoint/manager.py, _resolve_load_path.
     """
     return _literal(checkpoint_load_path)
 
 
 def load_path_ending(checkpoint_load_path: Any) -> str:
-    """The ending of a load path that names a file of weights, else nothing.
+    """Ending of a load path that names a file of weights; else empty.
 
-    The trainer loads folders of its own making (checkpoint/manager.py).
+    The trainer loads only folders that it saved (checkpoint/manager.py).
     """
     ending = posixpath.splitext(_text(checkpoint_load_path))[1].lower()
     return Words(ending if ending in FILES_OF_WEIGHTS else "")
@@ -187,9 +187,9 @@ def eval_on_training_data(
     eval_hf_dataset_config: Any,
     eval_hf_dataset_split: Any,
 ) -> bool:
-    """Whether the evaluation reads files or a split that the run trains on.
+    """Whether the evaluation reads files or a split of the training data.
 
-    A path wins over a hub name (scripts/train.py).
+    A path takes precedence over a hub name (scripts/train.py).
     """
     sources = data_datasets or [
         {
@@ -222,7 +222,7 @@ def eval_on_training_data(
 def _source(
     path: Any, pattern: Any, name: Any, config: Any, split: Any
 ) -> tuple[str, ...]:
-    """What tells one source of data from others, nothing where there is none."""
+    """What identifies one source of data; empty if there is none."""
     if path:
         return (posixpath.normpath(str(path)), str(pattern))
     return (str(name), str(config or ""), str(split)) if name else ()

@@ -19,7 +19,7 @@ def expert_padding(
 ) -> int:
     """Parameters that FSDP adds to the packed experts of a block.
 
-    It shards them by their number, and fills that up to a multiple of the shards
+    FSDP shards them by their number and pads it to a multiple of the shards
     (``_init_sharded_param`` of torch.distributed.fsdp).
     """
     if not sharded or not packed_experts:
@@ -30,9 +30,9 @@ def expert_padding(
 def expert_copies(
     params_routed_experts: float, compute_bytes: int, packed_experts: bool
 ) -> float:
-    """Bytes of the stack that a block makes of experts that are not packed.
+    """Bytes of the stack into which a block copies its unpacked experts.
 
-    For the grouped product (model/moe.py, grouped_expert_forward).
+    For the grouped GEMM (model/moe.py, grouped_expert_forward).
     """
     return 0 if packed_experts else compute_bytes * params_routed_experts
 
@@ -40,8 +40,8 @@ def expert_copies(
 def stacked_bytes(ac_applied: str, moe_layers: int, expert_copies: float) -> float:
     """Bytes of such stacks that all blocks keep for the backward pass.
 
-    The product saves the stack, and FSDP does not free it; with full AC it is made
-    again.
+    The grouped GEMM saves the stack, and FSDP does not free it. With full AC the stack
+    is made again.
     """
     return 0 if ac_applied == "full" else moe_layers * expert_copies
 
@@ -54,7 +54,7 @@ def qk_norm_bytes(
     tp: int,
     model_qk_norm: bool,
 ) -> float:
-    """Bytes per token that norms of queries and keys keep: fp32 inputs and products."""
+    """Bytes per token that query and key norms keep: fp32 inputs and products."""
     values = 8 * (hidden_size + kv_heads * head_dim) + 4 * (heads + kv_heads)
     return values / tp if model_qk_norm else 0
 
@@ -69,7 +69,7 @@ def before_router_bytes(
 ) -> float:
     """Bytes per token that an MoE block computes before its router.
 
-    LayerNorm's result is not kept for its own sake, but for the router's.
+    The result of LayerNorm is kept only for the router.
     """
     result = 0 if model_norm_type == "rmsnorm" else compute_bytes * hidden_size
     return 2 * norm_bytes + attention_bytes + qk_norm_bytes + result
@@ -78,7 +78,7 @@ def before_router_bytes(
 def router_bytes(ac_applied: str, moe_layers: int, before_router_bytes: float) -> float:
     """Bytes per token that an MoE block keeps after its own backward pass.
 
-    With full AC: the router's loss of the recomputed block stays on the module, and
-    with it all that was computed before the router (model/router.py).
+    With full AC: the module keeps the router's loss of the recomputed block, and with
+    it all that was computed before the router (model/router.py).
     """
     return before_router_bytes if ac_applied == "full" and moe_layers else 0

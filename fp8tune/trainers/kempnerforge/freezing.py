@@ -27,14 +27,14 @@ _BLOCK = r"transformer\.layers\.([0-9]+)\.(.*)"
 
 
 def vlm_frozen(vlm_freeze: Any, vlm_module_patterns: Any) -> list[str]:
-    """Components whose every parameter is frozen at build (training/freeze.py)."""
+    """Components that are fully frozen when the model is built (training/freeze.py)."""
     frozen: set[str] = set()
     _apply(vlm_freeze, vlm_module_patterns, frozen)
     return [name for name in COMPONENTS if name in frozen]
 
 
 def vlm_decoder_trains(vlm_freeze: Any, vlm_module_patterns: Any) -> bool:
-    """Whether nothing of the language model can be frozen at build."""
+    """Whether no part of the language model can be frozen when the model is built."""
     return not any(
         _may_reach(pattern, "transformer")
         for name, frozen in _specs(vlm_freeze)
@@ -51,10 +51,10 @@ def vlm_idle_from(
     max_steps: int,
     compile: bool,  # noqa: A002
 ) -> int:
-    """First step after which no parameter trains, 0 from the start, -1 for never.
+    """First step from which no parameter trains; 0 from the start, -1 for never.
 
     The random encoder has no parameters. Stages act when their step is reached
-    (scripts/train.py, FreezeStage hook); of a compiled model that is unknown.
+    (scripts/train.py, FreezeStage hook). Unknown for a compiled model.
     """
     frozen = {"vision_encoder"} if vision_encoder_type == "random" else set()
     _apply(vlm_freeze, vlm_module_patterns, frozen)
@@ -77,10 +77,10 @@ def vlm_never_trained(
     vision_encoder_type: str,
     max_steps: int,
 ) -> list[str]:
-    """Modules that a stage unfreezes although the optimizer never got them.
+    """Modules that a stage unfreezes although the optimizer does not hold them.
 
-    ``build_optimizer`` takes the parameters that are trainable at build
-    (training/optimizer.py); the schedule only flips ``requires_grad``.
+    ``build_optimizer`` takes the parameters that are trainable when it runs
+    (training/optimizer.py). The schedule only sets ``requires_grad``.
     """
     state = dict(_specs(vlm_freeze))
     found: dict[str, None] = {}
@@ -98,8 +98,8 @@ def vlm_never_trained(
 def vlm_idle_stages(vlm_freeze_schedule: Any, max_steps: int) -> list[int]:
     """Start steps of freeze stages that a fresh run never applies.
 
-    The hook compares after a step is counted: the first step it sees is 1, and at
-    the last one nothing is trained any more (scripts/train.py).
+    The hook compares after a step is counted. The first step that it sees is 1, and
+    after the last one nothing trains (scripts/train.py).
     """
     steps = [step for step, _ in _stages(vlm_freeze_schedule)]
     return [step for step in steps if not 0 < step < max_steps]
@@ -110,9 +110,9 @@ def vlm_compiled_stages(
 ) -> list[int]:
     """Start steps of stages that match no parameter of a compiled model.
 
-    The hook passes the compiled model, whose names begin with ``_orig_mod.``
-    (scripts/train.py, FreezeStage hook); ``vlm.freeze`` is applied before. A stage
-    with a module that is no alias fails anyway.
+    The hook passes the compiled model, in which names begin with ``_orig_mod.``
+    (scripts/train.py, FreezeStage hook). ``vlm.freeze`` is applied before. A stage with
+    an unknown alias fails anyway.
     """
     found = []
     for step, specs in _reached(vlm_freeze_schedule, max_steps):
@@ -132,9 +132,10 @@ def vlm_empty_patterns(
     ac_applied: str,
     layers: int,
 ) -> list[str]:
-    """Patterns of the aliases in use that certainly match no parameter.
+    """Patterns of the used aliases that certainly match no parameter.
 
-    A bare module beside its ``module.*`` is a habit and no mistake (config/vlm.py).
+    A bare module name next to its ``module.*`` is a habit and not a mistake
+    (config/vlm.py).
     """
     used = dict(_specs(vlm_freeze))
     for _, specs in _stages(vlm_freeze_schedule):

@@ -31,9 +31,9 @@ def gemms(
     vlm_arch_name: str,
     expert_gemms: tuple[Gemm, ...],
 ) -> tuple[Gemm, ...]:
-    """Every linear of the decoder; the FP8 mode skips experts and routers alone.
+    """Every linear of the decoder. FP8 skips only experts and routers.
 
-    Tensor parallelism leaves the head whole in tied and MoE models
+    Tensor parallelism does not split the head in tied and MoE models
     (distributed/tensor_parallel.py, distributed/parallel.py apply_float8). Known for
     text runs, joint decoders and MoMa, without their vision encoder and adapter.
     """
@@ -87,9 +87,9 @@ def expert_gemms(
     shared_experts: int,
     vlm_moma_experts: tuple[tuple[int, int], ...] | None = None,
 ) -> tuple[Gemm, ...]:
-    """Routers and experts, all in bf16, with balanced routing (model/moe.py).
+    """GEMMs of routers and experts, all in bf16, with balanced routing (model/moe.py).
 
-    Unbalanced routing costs more: groups are padded to the largest.
+    Unbalanced routing costs more, because groups are padded to the largest.
     """
     if not moe_layers:
         return ()
@@ -157,8 +157,8 @@ def attention_passes(
 ) -> float:
     """Forward passes of attention that a step costs (distributed/parallel.py).
 
-    Both AC modes repeat attention. Unknown with a mask, as packed sequences and VLMs
-    have it, and for the math backend, which is no fused kernel.
+    Both AC modes repeat attention. Unknown with a mask (packed sequences and VLMs), and
+    for the math backend, which is not a fused kernel.
     """
     if cp > 1:
         raise Unknown("speed.cp")

@@ -34,7 +34,7 @@ class Hints:
 
     def _key(self, name: str, section: str) -> str:
         if name in self.schema.sections:
-            return f"[{name}], a section of its own"
+            return f"[{name}], a separate section"
         near = closest(name, self._section_keys(section))
         return (
             self._variant_of(name, section)

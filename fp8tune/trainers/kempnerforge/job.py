@@ -15,9 +15,9 @@ from fp8tune.job import Job, Unknown, Words, known
 
 
 def is_run(job: Job) -> bool:
-    """Whether the file describes a run: a section beside [model], or its GPUs.
+    """Whether the file describes a run: it has a section besides [model], or GPUs.
 
-    A fragment of a model is read with any run, and says nothing of its own.
+    A file with only [model] is a fragment that is read together with a run.
     """
     origins = (job.target.gpu_origin, job.target.world_size_origin)
     here = any(origin.startswith("the comment") for origin in origins)
@@ -52,14 +52,14 @@ def ffn_matrices(model_activation: str) -> int:
 def dense_ffn_layers(
     layers: int, experts: int, model_moe_frequency: int, vlm_arch_name: str
 ) -> int:
-    """Blocks whose FFN is dense; block i is MoE if (i + 1) % frequency == 0."""
+    """Blocks with a dense FFN. Block i is MoE if (i + 1) % frequency == 0."""
     if vlm_arch_name == "moma":
         return 0
     return layers - layers // model_moe_frequency if experts > 0 else layers
 
 
 def moe_layers(layers: int, dense_ffn_layers: int) -> int:
-    """Blocks whose FFN is a mixture of experts."""
+    """Blocks with a mixture of experts as their FFN."""
     return layers - dense_ffn_layers
 
 
@@ -85,7 +85,7 @@ def dp_shard(
 def declared_gpus(
     distributed_dp_shard: int, dp_replicate: int, tp: int, pp: int, cp: int, ep: int
 ) -> int:
-    """GPUs that the degrees multiply to; no other number starts (distributed.py)."""
+    """Number of GPUs that the degrees multiply to, with which alone it starts."""
     if distributed_dp_shard < 1:
         raise Unknown("world_size")
     return math.prod((distributed_dp_shard, dp_replicate, tp, pp, cp, ep))
@@ -116,10 +116,10 @@ def fp8_converts_head(precision: str) -> bool:
 
 
 def ac_modes(vlm_arch_name: str) -> tuple[str, ...]:
-    """AC modes that find something to wrap, none among them.
+    """AC modes that wrap some module, including none.
 
-    Full AC looks for the standard block, selective AC for the standard attention: MoT
-    has neither, MoMa no such block (distributed/parallel.py, apply_ac).
+    Full AC wraps the standard block, selective AC the standard attention. MoT has
+    neither, and MoMa has no standard block (distributed/parallel.py, apply_ac).
     """
     found = {"mot": ("none",), "moma": ("none", "selective")}
     return found.get(vlm_arch_name, ("none", "selective", "full"))
@@ -132,22 +132,22 @@ def ac_usable(
     model_moe_router: str,
     model_moe_top_k: int,
 ) -> tuple[str, ...]:
-    """Those of them with which the backward pass works.
+    """AC modes of ``ac_modes`` with which the backward pass works.
 
-    The sigmoid router moves its bias in each forward pass, so that the one which full
-    AC repeats routes otherwise (model/router.py, SigmoidTopKRouter.forward).
+    The sigmoid router changes its bias in each forward pass, so the forward pass that
+    full AC repeats routes differently (model/router.py, SigmoidTopKRouter.forward).
     """
     moves = model_moe_router == "sigmoid_topk" and model_moe_top_k < experts
     return tuple(m for m in ac_modes if not (m == "full" and moe_layers and moves))
 
 
 def ac_applied(ac: str, ac_modes: tuple[str, ...]) -> str:
-    """The AC mode in force: none where nothing is wrapped."""
+    """AC mode that is applied: none if it wraps no module."""
     return Words(ac if ac in ac_modes else "none")
 
 
 def ac_attention_only(ac_applied: str) -> bool:
-    """Whether AC wraps the attention module alone (distributed/parallel.py)."""
+    """Whether AC wraps only the attention module (distributed/parallel.py)."""
     return ac_applied == "selective"
 
 
@@ -158,10 +158,10 @@ def fp8_tokens(
     vlm_max_text_len: int | None = None,
     vlm_visual_tokens: int | None = None,
 ) -> tuple[int, ...]:
-    """M of the Float8Linears of one rank, one value per token stream [tokens].
+    """M of the Float8Linears on one rank, one value per token stream [tokens].
 
-    Text runs have one stream. VLM archs put image and text together or apart,
-    and the head sees text alone (model/vlm.py).
+    Text runs have one stream. VLM architectures process image and text together or
+    separately, and the head gets only text (model/vlm.py).
     """
     if not vlm_arch_name:
         return (micro_batch * train_seq_len,)
@@ -177,10 +177,10 @@ def vlm_arch_name(vlm: bool, vlm_arch: str | None = None) -> str:
 
 
 def vlm_grid(vision_encoder_num_tokens: int, adapter_type: str) -> int:
-    """Side of the patch grid that a pooling adapter sees [tokens]; 0 if none.
+    """Side of the patch grid that a pooling adapter gets [tokens]; 0 if none.
 
-    -1 where the tokens are no square, which the adapter refuses
-    (model/adapter.py, _grid_side). At least 1 where the encoder is still to be asked.
+    -1 if the number of tokens is not a square, which the adapter rejects
+    (model/adapter.py, _grid_side). At least 1 while the encoder's number is unknown.
     """
     if vision_encoder_num_tokens <= 0:
         raise Unknown("vision_encoder.num_tokens", 1)
@@ -203,8 +203,8 @@ def vlm_visual_tokens(
 ) -> int:
     """Image tokens per sample after the adapter, all frames [tokens].
 
-    Unknown while the encoder is to be asked (num_tokens = 0)
-    (config/job.py, model/adapter.py pooled_token_count).
+    Unknown with ``num_tokens = 0``, because then the encoder decides (config/job.py,
+    model/adapter.py pooled_token_count).
     """
     if vlm_grid < 0:
         raise Unknown("vlm_grid")
@@ -215,7 +215,7 @@ def vlm_visual_tokens(
 
 
 def vlm_image_positions(vlm_arch_name: str, vlm_visual_tokens: int) -> int:
-    """Image tokens in the stream, none with cross attention (config/vlm.py)."""
+    """Image tokens in the sequence, none with cross attention (config/vlm.py)."""
     return 0 if vlm_arch_name == "cross_attention" else vlm_visual_tokens
 
 
@@ -230,7 +230,7 @@ def expert_size(ffn_size: int, model_moe_expert_ffn_multiplier: float) -> int:
 
 
 def shared_experts(model_moe_shared_experts: int) -> int:
-    """One shared expert however many are asked for (model/moe.py, build_moe)."""
+    """Shared experts: one, whatever number above 0 is set (model/moe.py, build_moe)."""
     return 1 if model_moe_shared_experts > 0 else 0
 
 
@@ -244,7 +244,8 @@ def decoder_parameters(
 ) -> int:
     """Parameters of the language model, cross-attention blocks included.
 
-    Of those the smallest count: one key/value head (model/transformer.py).
+    Those blocks count with their smallest size, one key/value head
+    (model/transformer.py).
     """
     if vlm_arch_name in ("mot", "moma"):
         raise Unknown("decoder_parameters")
@@ -253,5 +254,5 @@ def decoder_parameters(
 
 
 def parameters(vlm: bool, params_decoder: int) -> int:
-    """Parameters of a text model; unknown for a VLM, whose encoder is not."""
+    """Parameters of a text model. Unknown for a VLM, because its encoder is unknown."""
     return known("parameters", None if vlm else params_decoder)

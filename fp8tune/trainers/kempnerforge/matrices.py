@@ -48,11 +48,11 @@ def weight_matrices(
     shards: int,
     packed_experts: bool,
 ) -> tuple[Matrix, ...]:
-    """Kinds of weight matrices: parameters on rank 0, rows, columns, those of a shard.
+    """Kinds of weight matrices: parameters on rank 0, rows, columns, and a shard's.
 
-    TP splits columns of the down and output projections, rows of the others, nothing of
-    experts and embedding; FSDP splits rows. Packed experts are their number by the
-    rest. Norms and routers are too small to count.
+    TP splits columns of the down and output projections, rows of the others, and
+    nothing of experts and embedding. FSDP splits rows. Packed experts count as their
+    number by the rest. Norms and routers are too small to count.
     """
     blocks = block_copies * stage_layers
     dense = block_copies * (stage_layers - moe_layers)
@@ -88,7 +88,7 @@ def weight_matrices(
 def adam_share(
     params_rank: float, params_padded: float, weight_matrices: tuple[Matrix, ...]
 ) -> float:
-    """Share of rank 0's parameters that Muon leaves to AdamW, padding with them."""
+    """Share of rank 0's parameters that Muon leaves to AdamW, with their padding."""
     left = sum(m.parameters for m in weight_matrices if not m.for_muon)
     return (left + params_padded - params_rank) / params_padded
 
@@ -99,11 +99,11 @@ def optimizer_temporary_bytes(
     weight_bytes: int,
     weight_matrices: tuple[Matrix, ...],
 ) -> float:
-    """Bytes that a step allocates for one matrix at a time, at most.
+    """Most bytes that an optimizer step allocates for one matrix at a time.
 
-    Muon: fp32 copies, and products of rows by rows, as it never transposes
-    (_newton_schulz). The others: copies of the largest, three in Lion, two in
-    schedule-free AdamW and in AdamW that is not fused, which loops over the weights
+    Muon: fp32 copies, and products of rows by rows, because it never transposes
+    (_newton_schulz). The others: copies of the largest matrix, three in Lion, two in
+    schedule-free AdamW and in unfused AdamW, which loops over the weights
     (torch.optim.adamw).
     """
     if optimizer == "muon":

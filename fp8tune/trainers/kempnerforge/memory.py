@@ -11,7 +11,7 @@ from fp8tune.job import Job, Unknown, known
 
 
 def sharded(world_size: int, pp: int) -> bool:
-    """Whether FSDP2 wraps the model: where a mesh has more than a pipeline.
+    """Whether FSDP2 wraps the model: if the mesh has more than a pipeline dimension.
 
     A pipeline over all GPUs has no data-parallel dimension (distributed/setup.py;
     parallel.py, apply_fsdp2).
@@ -20,9 +20,9 @@ def sharded(world_size: int, pp: int) -> bool:
 
 
 def shards(dp_shard: int, dp_replicate: int, cp: int) -> int:
-    """Ranks that share one copy of the weights; unknown where no mesh comes about.
+    """Ranks that share one copy of the weights; unknown if the mesh cannot be built.
 
-    Replicas without shards are sharded all the same (parallel.py, get_dp_mesh).
+    Replicas with one shard are sharded too (parallel.py, get_dp_mesh).
     """
     if cp > 1:
         raise Unknown("shards.cp")
@@ -37,30 +37,30 @@ def sequence_parallel(tp: int, pp: int, tied_embeddings: bool, moe_layers: int) 
 
 
 def head_shards(tp: int, sequence_parallel: bool) -> int:
-    """Ranks that the output head is split over (distributed/tensor_parallel.py)."""
+    """Ranks over which the output head is split (distributed/tensor_parallel.py)."""
     return tp if sequence_parallel else 1
 
 
 def stage_layers(layers: int, pp: int) -> int:
-    """Blocks of the first stage, the largest (compute_layer_assignment)."""
+    """Blocks of the first pipeline stage, the largest (compute_layer_assignment)."""
     return -(-layers // pp)
 
 
 def in_flight(pp: int, grad_accum: int, distributed_pp_schedule: str) -> int:
-    """Micro-batches that the first stage holds activations of."""
+    """Micro-batches with activations on the first pipeline stage."""
     if pp == 1:
         return 1
     return grad_accum if distributed_pp_schedule == "gpipe" else min(pp, grad_accum)
 
 
 def compute_bytes(precision: str) -> int:
-    """Bytes of a value as it is computed with; FP8's inputs and outputs are bf16."""
+    """Bytes of a value in compute. Inputs and outputs of FP8 linears are bf16."""
     sizes = {"bf16": 2, "fp8": 2, "fp16": 2, "fp32": 4}
     return known("compute_bytes", sizes.get(precision))
 
 
 def weight_bytes(compute_bytes: int) -> int:
-    """Bytes per parameter: weights are kept in the compute type, and not otherwise.
+    """Bytes per parameter of the weights, which have only the compute dtype.
 
     FSDP gathers them in it (config/training.py, param_dtype; default_mp_policy).
     """
@@ -68,23 +68,24 @@ def weight_bytes(compute_bytes: int) -> int:
 
 
 def gradient_bytes(weight_bytes: int) -> int:
-    """Bytes per parameter of a reduced gradient: the weights' type."""
+    """Bytes per parameter of a reduced gradient: the weights' dtype."""
     return weight_bytes
 
 
 def reduce_bytes(sharded: bool, pp: int) -> int:
     """Bytes per parameter of FSDP's buffer for the reduce-scatter: fp32.
 
-    None without FSDP; a pipeline stage's is not counted (parallel.py,
+    None without FSDP. That of a pipeline stage is not counted (parallel.py,
     default_mp_policy).
     """
     return 4 if sharded and pp == 1 else 0
 
 
 def optimizer_bytes(job: Job, optimizer: str, weight_bytes: int) -> float:
-    """Bytes per parameter of state, in the weights' type (training/optimizer.py).
+    """Bytes per parameter of optimizer state, in the weights' dtype.
 
-    Muon has one moment, and AdamW's two of ``adam_share``, what it leaves to AdamW.
+    Muon has one moment, and AdamW's two for ``adam_share``, the parameters that it
+    leaves to AdamW (training/optimizer.py).
     """
     if optimizer == "muon":
         return float(weight_bytes * (1 + job["adam_share"]))
@@ -97,9 +98,9 @@ def kept_gradient_bytes(
 ) -> float:
     """Bytes per parameter of reduced gradients that outlive the step.
 
-    Muon's inner AdamW is not zeroed; under FSDP norms share one buffer with all
-    gradients of their block (training/optimizer.py). While accumulating on one GPU all
-    gradients are counted already.
+    Muon's inner AdamW does not zero its gradients, and with FSDP norms share one buffer
+    with all gradients of their block (training/optimizer.py). With accumulation on one
+    GPU all gradients are counted elsewhere.
     """
     if optimizer != "muon":
         return 0
@@ -111,10 +112,10 @@ def kept_gradient_bytes(
 def unsharded_gradient_bytes(
     grad_accum: int, vlm: bool, pp: int, sharded: bool, gradient_bytes: int
 ) -> int:
-    """Bytes per parameter that accumulation keeps whole on every rank.
+    """Bytes per parameter of unsharded gradients that accumulation keeps on every rank.
 
-    fp32 where it skips the reduce-scatter: text runs (scripts/train.py
-    maybe_no_sync) and every pipeline stage (torch.distributed.pipelining).
+    fp32 if the trainer skips the reduce-scatter: in text runs (scripts/train.py
+    maybe_no_sync) and in every pipeline stage (torch.distributed.pipelining).
     """
     if not sharded:
         return gradient_bytes if grad_accum > 1 else 0
@@ -122,14 +123,17 @@ def unsharded_gradient_bytes(
 
 
 def accumulated_gradient_bytes(grad_accum: int, vlm: bool, gradient_bytes: int) -> int:
-    """Bytes per parameter that accumulation keeps sharded: a VLM reduces each time."""
+    """Bytes per parameter of sharded gradients that accumulation keeps.
+
+    Only a VLM has them, because it reduces every micro-batch.
+    """
     return gradient_bytes if vlm and grad_accum > 1 else 0
 
 
 def init_bytes(tp: int, vlm: bool, weight_bytes: int) -> int:
-    """Bytes per parameter of the whole model that a GPU holds before sharding.
+    """Bytes per parameter of the whole model on a GPU before sharding.
 
-    With TP the model is built on the meta device; a VLM is sharded on the host first
+    With TP the model is built on the meta device. A VLM is sharded on the host first
     (parallel.py, build_parallel_model and _build_vlm).
     """
     return 0 if tp > 1 or vlm else weight_bytes
@@ -145,8 +149,8 @@ def block_tokens(
 ) -> int:
     """Tokens of one micro-batch in the residual stream.
 
-    Unknown where attention gets an explicit mask or keeps its scores: the memory of
-    these was not measured. It comes on top, so this number of tokens is a lower bound.
+    Unknown if attention gets an explicit mask or keeps its scores, because their memory
+    was not measured. It comes on top, so this number of tokens gives a lower bound.
     """
     tokens = micro_batch * seq_len
     if data_pack_sequences:
@@ -161,7 +165,7 @@ def block_tokens(
 def head_tokens(
     micro_batch: int, block_tokens: int, pp: int, vlm: bool, vlm_max_text_len: int = 0
 ) -> int:
-    """Tokens of one micro-batch that rank 0 has logits of: text alone."""
+    """Tokens of one micro-batch with logits on rank 0: text only."""
     if pp > 1:
         return 0
     return micro_batch * vlm_max_text_len if vlm else block_tokens
@@ -179,7 +183,7 @@ def cross_blocks(
     layers: int,
     vlm_cross_attention_every_n_layers: int | None = None,
 ) -> int:
-    """Cross-attention blocks between the others (model/transformer.py)."""
+    """Number of cross-attention blocks (model/transformer.py)."""
     if vlm_arch_name != "cross_attention":
         return 0
     every = known("cross_blocks", vlm_cross_attention_every_n_layers)
@@ -200,11 +204,11 @@ def extra_parameters(
     vision_encoder_type: str = "random",
     vlm_freeze: Any = (),
 ) -> int:
-    """Parameters beside the decoder: cross-attention blocks and adapter.
+    """Parameters outside the decoder: cross-attention blocks and adapter.
 
-    Known where the encoder is the random one, which has none, and nothing else is
-    frozen. The attentional-pool adapter's is taken as a linear one's: a few million
-    too few. A lower bound counts neither encoder nor frozen parts.
+    Known for the random encoder, which has none, if nothing else is frozen. The
+    attentional-pool adapter counts as a linear one, a few million too few. A lower
+    bound counts neither encoder nor frozen parts.
     """
     if not vlm:
         return 0
@@ -235,9 +239,10 @@ def estimate_family(
     compile: bool,  # noqa: A002
     compute_bytes: int,
 ) -> str:
-    """The group of measured runs that the estimate's error is taken from.
+    """The group of measured runs from which the estimate's error is taken.
 
-    None was in fp32: that has the CPU's steps alone, as what eager blocks keep.
+    No measured GPU run was in fp32. Its error is from steps on the CPU, as for what
+    eager blocks keep.
     """
     place = "pipeline" if pp > 1 else "" if sharded else "one GPU"
     model = "VLM" if vlm else "mixture of experts" if moe_layers else ""
@@ -257,10 +262,10 @@ def gathered_bytes(
     unsharded_gradient_bytes: int,
     compute_bytes: int,
 ) -> float:
-    """Bytes per parameter of one dense block that FSDP holds in its backward pass.
+    """Bytes per parameter of a dense block that FSDP holds in its backward pass.
 
-    Its weights and the next block's in bf16, its gradients in bf16 and fp32. In fp32
-    gradients are reduced as they are (benchmarks/step_memory.py).
+    Its weights and the next block's in bf16, and its gradients in bf16 and fp32. In
+    fp32 gradients are reduced without a copy (benchmarks/step_memory.py).
     """
     wide = compute_bytes > 2
     if not sharded:

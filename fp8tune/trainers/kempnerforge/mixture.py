@@ -17,7 +17,7 @@ HUB_ROWS = {("sayakpaul/coco-30-val-2014", "train"): 30}
 
 
 def hub_rows(data_hf_dataset_name: Any, data_hf_dataset_split: Any) -> int:
-    """Rows of the hub dataset, for the few whose size is known.
+    """Rows of the hub data set, for the few whose size fp8tune knows.
 
     Source: https://huggingface.co/datasets/sayakpaul/coco-30-val-2014
     """
@@ -31,7 +31,7 @@ def samples(
     hub_rows: int | None = None,
     video_max_samples: int | None = None,
 ) -> int:
-    """Most samples that a VLM's data set has; a video manifest may be capped.
+    """Upper limit of a VLM data set's samples. A video manifest may be capped.
 
     Source: data/video_dataset.py, _load_manifest.
     """
@@ -41,7 +41,7 @@ def samples(
 
 
 def mixture_names(data_datasets: Any) -> list[Any]:
-    """What phases call the sources: name, else path, else hub name."""
+    """Names of the data sets for phases: name, else path, else hub name."""
     return [
         source.get("name") or source.get("path") or source.get("hf_name")
         for source in _tables(data_datasets)
@@ -49,12 +49,12 @@ def mixture_names(data_datasets: Any) -> list[Any]:
 
 
 def mixture_on_disk(data_datasets: Any) -> bool:
-    """Whether some source is a folder of token shards."""
+    """Whether some data set is a folder of token shards."""
     return any(source.get("path") for source in _tables(data_datasets))
 
 
 def mixture_on_hub(data_datasets: Any) -> bool:
-    """Whether some source is tokenized while training."""
+    """Whether some data set is tokenized during training."""
     sources = _tables(data_datasets)
     return any(source.get("hf_name") and not source.get("path") for source in sources)
 
@@ -65,7 +65,7 @@ def mixture_strangers(
     data_anneal_start_step: int,
     data_anneal_weights: Any,
 ) -> list[str]:
-    """Names in the weights of phases and annealing that are no source."""
+    """Names in the weights of phases and annealing that match no data set."""
     weights = _weights(data_phases, data_anneal_start_step, data_anneal_weights)
     names = (name for _, table in weights for name in table)
     return list(dict.fromkeys(name for name in names if name not in mixture_names))
@@ -78,9 +78,9 @@ def mixture_empty_from(
     data_anneal_weights: Any,
     max_steps: int,
 ) -> int:
-    """First step at which no source has weight, -1 for never.
+    """First step at which every data set has weight 0, -1 for never.
 
-    A phase overrides the sources that it names; the others keep a positive weight.
+    A phase changes the weights of the data sets that it names. The others keep theirs.
     """
     weights = _weights(data_phases, data_anneal_start_step, data_anneal_weights)
     for step, table in weights:
@@ -95,7 +95,7 @@ def mixture_late_phase(
     data_anneal_weights: Any,
     max_steps: int,
 ) -> int:
-    """Start of the first phase that begins when the run is over, -1 for none."""
+    """Start of the first phase that begins after the run, -1 for none."""
     weights = _weights(data_phases, data_anneal_start_step, data_anneal_weights)
     return next((step for step, _ in weights if step >= max_steps), -1)
 
@@ -103,9 +103,9 @@ def mixture_late_phase(
 def anneal_minimum(
     data_phases: Any, data_anneal_start_step: int, data_anneal_weights: Any
 ) -> float:
-    """The smallest weight of the annealing phase, 0 where there is none.
+    """The smallest weight of the annealing phase, 0 if there is none.
 
-    The phase is made when the run starts, with a mixture or without.
+    The phase is built when the run starts, with or without a mixture.
     """
     if data_phases or data_anneal_start_step <= 0:
         return 0.0

@@ -20,7 +20,7 @@ OPTIMIZERS = ("adamw", "lion", "schedule_free_adamw", "muon")
 
 
 def optimizer_meant(optimizer: Any) -> Words:
-    """Optimizer of the trainer whose name is most like the config's."""
+    """The trainer's optimizer with the most similar name."""
     near = closest(optimizer, OPTIMIZERS) if isinstance(optimizer, str) else ""
     if not near:
         raise Unknown("optimizer_meant")
@@ -28,7 +28,7 @@ def optimizer_meant(optimizer: Any) -> Words:
 
 
 def state_dtype(precision: str) -> Words:
-    """Number format of weights and moments: FP8 keeps them in bf16."""
+    """Dtype of weights and moments. FP8 keeps them in bf16."""
     return Words("bf16" if precision == "fp8" else precision)
 
 
@@ -38,28 +38,28 @@ def state_bits(state_dtype: str) -> int:
 
 
 def state_step(state_bits: int) -> float:
-    """Smallest relative change that can move some number of the state.
+    """Smallest relative change that can change some number of the state.
 
-    Half the spacing just below a power of two: 2**-9 in bf16. Below it every change
-    is rounded away.
+    Half the spacing just below a power of two: 2**-9 in bf16. Smaller changes are lost
+    in rounding.
     """
     return float(2.0 ** -(state_bits + 1))
 
 
 def beta1(optimizer_betas: Any) -> float:
-    """Decay of the first moment."""
+    """Decay factor of the first moment."""
     return float(_number(optimizer_betas[0]))
 
 
 def beta2(optimizer_betas: Any) -> float:
-    """Decay of the second moment (of lion: of its only moment)."""
+    """Decay factor of the second moment (with lion: of its only moment)."""
     return float(_number(optimizer_betas[1]))
 
 
 def adam_learning_rate(
     optimizer: str, learning_rate: float, optimizer_muon_adam_lr: float | None
 ) -> float:
-    """Peak rate of the parameters that AdamW trains; muon's own part may differ."""
+    """Peak learning rate of parameters trained by AdamW, also inside muon."""
     if optimizer not in ("adamw", "muon"):
         raise Unknown("adam_learning_rate")
     own = optimizer == "muon" and optimizer_muon_adam_lr is not None
@@ -69,25 +69,25 @@ def adam_learning_rate(
 def step_share(
     train_grad_clip_norm: float, optimizer_eps: float, params_count: int
 ) -> float:
-    """Most of the learning rate that a step of Adam can be, as root mean square.
+    """Upper limit of an Adam step, relative to the learning rate (root mean square).
 
-    Gradients of a norm c give a step of a norm c / eps at most; a full one has the root
-    of the number of weights.
+    Gradients with a norm c give a step with a norm of at most c / eps. A full step has
+    the square root of the number of weights.
     """
     return train_grad_clip_norm / optimizer_eps / math.sqrt(params_count)
 
 
 def decay_in_state(optimizer: str, optimizer_fused: bool) -> bool:
-    """Whether weight decay is a multiplication of its own in the state's dtype.
+    """Whether weight decay is a separate multiplication in the state's dtype.
 
-    ``p.mul_(1 - lr * wd)`` in lion, muon, schedule_free_adamw and in AdamW that is
-    not fused; the fused kernel adds decay and step before it rounds.
+    ``p.mul_(1 - lr * wd)`` in lion, muon, schedule_free_adamw and unfused AdamW. The
+    fused kernel adds decay and step before it rounds.
     """
     return optimizer != "adamw" or not optimizer_fused
 
 
 def unknown_backends(distributed_backend: Any) -> list[str]:
-    """Parts of ``distributed.backend`` that torch registers no backend for."""
+    """Parts of ``distributed.backend`` for which torch registers no backend."""
     if not isinstance(distributed_backend, str):
         return [str(distributed_backend)]
     parts = [part.rpartition(":")[2] for part in distributed_backend.split(",")]

@@ -47,7 +47,7 @@ RECIPE = (
 
 
 def checkpoints(checkpoint_interval: int, max_steps: int) -> int:
-    """Checkpoints that a run to the end writes, without those of a dense window.
+    """Checkpoints that a finished run has written, without those of a dense window.
 
     One at each interval, and one at the end in any case (scripts/train.py).
     """
@@ -63,8 +63,8 @@ def late_phase(
 ) -> int:
     """First step of the first data phase after the last step, 0 if there is none.
 
-    A phase comes into force after step start_step (scripts/train.py); without a
-    mixture of data sets none does.
+    A phase takes effect after step start_step (scripts/train.py). Without a mixture of
+    data sets none does.
     """
     if not data_datasets:
         return 0
@@ -80,10 +80,11 @@ def vlm_late_stage(max_steps: int, vlm_freeze_schedule: Any) -> int:
 def wsd_stable_steps(
     max_steps: int, warmup_steps: int, scheduler_decay_steps: int | None
 ) -> int:
-    """A length for wsd's stable phase: what the decay leaves of the run [steps].
+    """Suggested stable phase of wsd [steps].
 
-    The decay takes a tenth of the run where the file says nothing, and at most half of
-    what warmup leaves (https://arxiv.org/abs/2404.06395).
+    The decay takes a tenth of the run if the file gives no length, and at most half of
+    what the warmup leaves (https://arxiv.org/abs/2404.06395). The stable phase takes
+    the rest.
     """
     rest = max_steps - warmup_steps
     decay = scheduler_decay_steps or 0
@@ -96,7 +97,7 @@ def steps_to_decay(
     warmup_steps: int,
     scheduler_stable_steps: int | None,
 ) -> int:
-    """Steps of the run that warmup and a stable phase leave to the decay [steps].
+    """Steps of the run after warmup and stable phase [steps].
 
     Source: training/scheduler.py.
     """
@@ -114,7 +115,7 @@ def schedule_end(
 ) -> float:
     """Share of the peak learning rate in the last step of a run that decays.
 
-    Unknown where the decay is not reached. Source: training/scheduler.py.
+    Unknown if the run ends before the decay. Source: training/scheduler.py.
     """
     length = scheduler_decay_steps or steps_to_decay
     if steps_to_decay < 1 or length < 1:
@@ -145,8 +146,8 @@ def checkpoint_bytes(
 ) -> float:
     """Bytes of one checkpoint: weights and optimizer state, without its index.
 
-    Of Muon the momentum alone is saved, not the state of the AdamW inside. Unknown for
-    vision-language models, and where ranks overwrite each other's parts. Source:
+    For Muon only the momentum is saved, not the state of its inner AdamW. Unknown for
+    vision-language models, and if ranks overwrite each other's parts. Source:
     checkpoint/manager.py, save; within 2 % of checkpoints written by the trainer.
     """
     if vlm or ep > 1 or pp > 1:
@@ -158,7 +159,7 @@ def checkpoint_bytes(
 
 
 def kept_checkpoints(checkpoints: int, checkpoint_keep_last_n: int) -> int:
-    """Checkpoints that lie in the folder at the end, without those of a dense window.
+    """Checkpoints in the folder at the end, without those of a dense window.
 
     All of them with ``keep_last_n`` of 0 or less (checkpoint/manager.py, _cleanup).
     """
@@ -167,17 +168,17 @@ def kept_checkpoints(checkpoints: int, checkpoint_keep_last_n: int) -> int:
 
 
 def run_hours(max_steps: int, step_tokens: int, speed_tokens_high: float) -> float:
-    """Shortest time of the whole run by the estimate of its speed [h]."""
+    """Shortest time of the whole run, from the predicted speed [h]."""
     return max_steps * step_tokens / speed_tokens_high / 3600
 
 
 def checkpoint_folder(checkpoint_dir: str) -> str:
-    """The folder for checkpoints, without what leaves it the same folder."""
+    """The checkpoint folder, in a form that is equal for equal folders."""
     return posixpath.normpath(checkpoint_dir)
 
 
 def model_shape(job: Job) -> tuple[Any, ...]:
-    """What tells the names and shapes of a model's parameters from another model's.
+    """What decides the names and shapes of a model's parameters.
 
     A checkpoint is loaded by them (checkpoint/manager.py).
     """
@@ -186,7 +187,7 @@ def model_shape(job: Job) -> tuple[Any, ...]:
 
 
 def recipe(job: Job) -> tuple[Any, ...]:
-    """What two runs of one model may be compared by: how they learn, and from what."""
+    """How a run learns and from what: settings that differ between compared runs."""
     named, given = _recipe_keys(job.words.keys), job.given
     return tuple([(key, given[key]) for key in named if key in given])
 
@@ -198,9 +199,9 @@ def _recipe_keys(keys: frozenset[str]) -> list[str]:
 
 
 def resumes_from_own_folder(checkpoint_dir: str, checkpoint_load_path: str) -> bool:
-    """Whether ``load_path`` is a checkpoint of the run's own folder.
+    """Whether ``load_path`` is a checkpoint in the run's own folder.
 
-    The run resumes from the latest one there before it looks at ``load_path``
+    The run resumes from the latest one there before it reads ``load_path``
     (resilience/elastic.py, scripts/train.py).
     """
     folder, name = posixpath.split(posixpath.normpath(checkpoint_load_path))

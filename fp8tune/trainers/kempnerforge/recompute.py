@@ -25,10 +25,10 @@ def recomputed_bytes(
     qk_norm_bytes: float,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token of a block with full AC, eager, computed again before its FFN.
+    """Bytes per token that an eager block with full AC recomputes before its FFN.
 
-    With sequence parallelism q, k and v each gather their input, and what norms return
-    is not kept beside.
+    With sequence parallelism q, k and v each gather their input, and what the norms
+    return is not kept in addition.
     """
     inside = attention_bytes + qk_norm_bytes
     if not sequence_parallel:
@@ -45,13 +45,15 @@ def ffn_backward_bytes(
     sequence_parallel: bool,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token that such a block's FFN adds, the most of three instants.
+    """Bytes per token that such a block's FFN adds, the most of three moments.
 
-    While its last linear is differentiated, what it kept and a gradient; then outputs
-    of its linears and of the activation, and as many gradients. With sequence
-    parallelism all but the last have gathered their input, and it the gradient of its
-    output. Before that, while the last input is gathered, it is there twice, as it came
-    and put together, beside the residual stream and what the norm returned.
+    In the backward pass of its last linear: what the FFN kept, and a gradient. Then:
+    outputs of its linears and of the activation, and as many gradients. With sequence
+    parallelism all linears but the last have gathered their input, and the last the
+    gradient of its output.
+
+    Before that, while the last input is gathered, it exists twice, as received and
+    joined, in addition to the residual stream and what the norm returned.
     """
     inputs = ffn_matrices - 1
     wide = compute_bytes * ffn_size / tp
@@ -71,10 +73,10 @@ def norm_backward_bytes(
     norm_bytes: float,
     model_norm_type: str,
 ) -> float:
-    """Bytes per token that the FFN's norm adds while it is differentiated.
+    """Bytes per token that the FFN's norm adds in its backward pass.
 
-    Its FFN is gone, and what the norm had kept; in fp32 but for LayerNorm, which is one
-    operation.
+    The FFN is freed by then, and so is what the norm kept. In fp32 except for
+    LayerNorm, which is a single operation.
     """
     if model_norm_type != "rmsnorm":
         return 0
@@ -90,10 +92,10 @@ def kept_backward_bytes(
     sequence_parallel: bool,
     compute_bytes: int,
 ) -> float:
-    """Bytes per token that a block that kept its FFN adds, eager.
+    """Bytes per token that a block that kept its FFN adds, in eager mode.
 
-    The gradient that comes in, and the FFN's beyond what it kept. With sequence
-    parallelism the one that comes in is gathered, at first twice.
+    The incoming gradient, and the FFN's gradients beyond what it kept. With sequence
+    parallelism the incoming gradient is gathered and exists twice at first.
     """
     value, inputs = compute_bytes * hidden_size, ffn_matrices - 1
     wide = compute_bytes * ffn_size / tp
@@ -118,9 +120,9 @@ def recompute_bytes(
 ) -> float:
     """Bytes per token of one dense block in its backward pass, beyond what it kept.
 
-    With full AC all that it computes again, and gradients of its FFN or of the norm
-    before; a compiled block has no fp32 copies and reuses buffers (not measured:
-    bounded by the trainer's run of 7B on 2 GPUs). Without AC the gradients alone.
+    With full AC all that it recomputes, and gradients of its FFN or of the norm before
+    it. A compiled block has no fp32 copies and reuses buffers (not measured: bounded by
+    the trainer's run of 7B on 2 GPUs). Without AC only the gradients.
     """
     if not compile and ac_applied == "full":
         return recomputed_bytes + max(ffn_backward_bytes, norm_backward_bytes)
@@ -159,14 +161,16 @@ def other_instants(
     unsharded_gradient_bytes: int,
     compute_bytes: int,
 ) -> list[tuple[float, float]]:
-    """How other instants of eager blocks differ, per token and weight of one.
+    """How other moments of eager blocks differ, per token and per weight of one.
 
-    Of dense text models: in VLMs fewer tokens reach the head, which was not traced.
-    With full AC the last block has the gradient of its output beside all inputs; the
-    others have as much less of inputs, but FSDP's buffer for gradients of the one
-    after. Without, the final norm is differentiated while all is kept, and only the
-    last block's weights are there; the block before the last has that buffer, and one
-    block less is kept.
+    For dense text models. In VLMs fewer tokens reach the head, which was not traced.
+    With full AC the last block has the gradient of its output in addition to all
+    inputs. The others have fewer inputs, but FSDP's buffer for the gradients of the
+    block after.
+
+    Without AC the final norm's backward pass runs while everything is kept, and only
+    the last block's weights are gathered. The block before the last has that buffer,
+    and one block less is kept.
     """
     if compile or pp > 1 or moe_layers or vlm:
         return []

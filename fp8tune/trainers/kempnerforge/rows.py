@@ -15,34 +15,34 @@ BF16 = 2
 
 
 def expert_rows(experts: int, moe_layers: int) -> int:
-    """Rows that a rank's experts compute per token while routing has collapsed.
+    """Rows that a rank's experts compute per token when routing has collapsed.
 
-    Every expert is padded to the longest, and a fresh model sends all tokens to the
-    same experts. Expert parallelism divides the experts, but each rank then receives
-    the tokens of all.
+    Every expert is padded to the longest, and a new model sends all tokens to the same
+    experts. Expert parallelism divides the experts, but each rank then receives the
+    tokens of all ranks.
     """
     return experts if moe_layers else 0
 
 
 def busy_experts(experts: int, ep: int, model_moe_top_k: int) -> int:
-    """Experts of the first rank that have tokens while routing has collapsed."""
+    """Experts of the first rank that get tokens when routing has collapsed."""
     return min(model_moe_top_k, max(1, experts // ep))
 
 
 def arriving_rows(
     expert_rows: int, busy_experts: int, ep: int, model_moe_top_k: int
 ) -> int:
-    """Rows per token that have tokens; with EP those of all ranks come to the first."""
+    """Rows per token that hold tokens. With EP those of all ranks go to the first."""
     return min(expert_rows, ep * busy_experts if ep > 1 else model_moe_top_k)
 
 
 def balanced_routing(
     experts: int, moe_layers: int, ep: int, model_moe_top_k: int
 ) -> dict[str, int]:
-    """Rows, those with tokens, and busy experts if each expert got as many tokens.
+    """Rows, rows with tokens, and busy experts with balanced routing.
 
-    The names and values of these three facts, to be put in place of the collapsed ones;
-    empty for a dense model.
+    Names and values of these three facts, to replace those of collapsed routing. Empty
+    for a dense model.
     """
     if not moe_layers:
         return {}
@@ -62,8 +62,8 @@ def expert_bytes(
 ) -> float:
     """Bytes per token that a mixture of experts keeps: padded rows, and sorted tokens.
 
-    In fp32 experts run one after the other, which was not measured (model/moe.py).
-    Nothing where no row is computed.
+    In fp32 the experts run one after the other, which was not measured (model/moe.py).
+    0 if no row is computed.
     """
     if not expert_rows:
         return 0.0
@@ -90,10 +90,10 @@ def expert_work(
 ) -> dict[str, float]:
     """Bytes per token of one MoE block beyond what it keeps.
 
-    In its ``forward`` pass; while it is differentiated, ``before`` there is a gradient
-    of its routed weights, ``beside`` that of the first matrix, and ``after`` all; a
-    shared expert has been by then. With full AC also what is computed again. Nothing
-    where no row is computed.
+    In its ``forward`` pass, and in its backward pass: ``before`` any gradient of its
+    routed weights exists, ``beside`` that of the first matrix, and ``after`` all.
+    Shared experts are done by then. With full AC also what is recomputed. 0 if no row
+    is computed.
     """
     if not expert_rows:
         return dict.fromkeys(("forward", "before", "beside", "after"), 0.0)

@@ -1,4 +1,4 @@
-"""What a trial needs to know of a KempnerForge config beside its job.
+"""What a trial needs to know of a KempnerForge config in addition to its job.
 
 Source: KempnerForge at commit 5666d0d, files named in each docstring.
 """
@@ -12,22 +12,22 @@ OPTIMIZERS = ("adamw",)
 
 
 def loss_chunk(train_ce_chunk_size: int) -> int:
-    """Tokens per chunk, 4096 where none is set (training/loss.py)."""
+    """Tokens per chunk, 4096 by default (training/loss.py)."""
     return train_ce_chunk_size if train_ce_chunk_size > 0 else 4096
 
 
 def qk_norm_eps() -> float:
-    """That of RMSNorm, whatever ``norm_eps`` is (model/attention.py, model/norm.py)."""
+    """RMSNorm's own epsilon, not ``norm_eps`` (model/attention.py, model/norm.py)."""
     return 1e-5
 
 
 def fused(optimizer_fused: bool) -> bool:
-    """Whether AdamW is the fused kernel (training/optimizer.py)."""
+    """Whether AdamW uses the fused kernel (training/optimizer.py)."""
     return optimizer_fused
 
 
 def sdpa_backend(model_sdpa_backend: str) -> str:
-    """The attention kernel, ``auto`` where torch chooses (model/attention.py)."""
+    """The attention kernel, ``auto`` if torch chooses (model/attention.py)."""
     return model_sdpa_backend
 
 
@@ -39,9 +39,10 @@ def fp8_skips(precision: str) -> list[str]:
 def data_files(
     data_dataset_path: Any, data_file_pattern: Any, data_datasets: Any
 ) -> list[str]:
-    """Shards of tokenized text, none where they are not on this machine.
+    """Shards of tokenized text; none if they are not on this machine.
 
-    A mixture's first one stands for all (data/dataset.py, MemoryMappedDataset).
+    The first data set of a mixture stands for all (data/dataset.py,
+    MemoryMappedDataset).
     """
     paths = _folders(data_dataset_path, data_datasets)
     return _shards(paths[0], data_file_pattern) if paths else []
@@ -50,9 +51,9 @@ def data_files(
 def data_missing(
     data_dataset_path: Any, data_file_pattern: Any, data_datasets: Any
 ) -> str:
-    """Which shards are not here, so that the run ends at start; else ``""``.
+    """Shards that are not on this machine, so that the run ends at start; else ``""``.
 
-    Each source of a mixture is read (scripts/train.py).
+    Each data set of a mixture is read (scripts/train.py).
     """
     pattern = data_file_pattern
     paths = filter(None, _folders(data_dataset_path, data_datasets))
@@ -100,7 +101,7 @@ def trial_refusal(
     moe_refusal: str,
     dp_shard: int | None = None,
 ) -> str:
-    """Why the built-in trial would not be this run; ``""`` where it would."""
+    """Why the built-in trial would differ from this run; ``""`` if it would not."""
     if vlm:
         return "a VLM: its encoder and towers are not built"
     degrees = {"tensor": tp, "pipeline": pp, "context": cp, "expert": ep}
@@ -118,7 +119,7 @@ def trial_refusal(
     if model_model_type != "transformer":
         return f"a model of type {model_model_type}"
     if data_pack_sequences:
-        return "packed sequences: their attention has a mask of its own"
+        return "packed sequences: their attention needs a mask"
     return "z-loss" if train_z_loss_weight > 0 else moe_refusal
 
 
@@ -130,7 +131,7 @@ def moe_refusal(
     model_moe_gradient_scale: bool,
     model_moe_router_z_loss_weight: float,
 ) -> str:
-    """What of a mixture of experts is not built; ``""`` where all is."""
+    """Parts of a mixture of experts that a trial does not build; ``""`` if none."""
     if not experts:
         return ""
     if model_moe_router != "softmax_topk":

@@ -23,7 +23,7 @@ def vlm_cross_heads(vlm_cross_attention_n_heads: int, heads: int) -> int:
 def vlm_cross_kv_heads(
     vlm_cross_attention_n_kv_heads: int, vlm_cross_heads: int
 ) -> int:
-    """Key/value heads of a cross-attention block; the default is plain MHA."""
+    """Key/value heads of a cross-attention block; by default as many as heads."""
     return vlm_cross_attention_n_kv_heads or vlm_cross_heads
 
 
@@ -40,16 +40,16 @@ def vlm_cross_kv_size(
 
 
 def vlm_text_first(vlm_mot_modalities: Any) -> bool:
-    """Whether MoT's attention puts text before the image, in its causal order.
+    """Whether MoT puts text before the image in its causal attention.
 
-    Streams are joined in the order of the list (model/mot.py).
+    Modalities are joined in the order of the list (model/mot.py).
     """
     order = list(vlm_mot_modalities)
     return order.index("text") < order.index("image")
 
 
 def vlm_moma_swapped(vlm_moma_modalities: Any) -> bool:
-    """Whether MoMa's experts get tokens of another modality than their name.
+    """Whether MoMa's experts get the tokens of another modality.
 
     Image tokens go to the first group, text tokens to the second (model/moma.py,
     model/vlm.py MoMaStrategy).
@@ -58,7 +58,7 @@ def vlm_moma_swapped(vlm_moma_modalities: Any) -> bool:
 
 
 def vlm_features(vision_encoder_type: str, vision_encoder_feature_dim: int) -> int:
-    """Feature size that the adapter sees; known for the random encoder at least."""
+    """Feature size that the adapter gets; known at least for the random encoder."""
     if vision_encoder_feature_dim > 0:
         return vision_encoder_feature_dim
     if vision_encoder_type != "random":
@@ -74,11 +74,11 @@ def vlm_probed_positions(
     vision_encoder_num_tokens: int,
     adapter_type: str,
 ) -> int:
-    """Fewest positions of a sample while the encoder is still to be asked [tokens].
+    """Fewest positions of a sample if the encoder decides its tokens [tokens].
 
-    The random encoder has 16 tokens where the file says none, another one at least
-    one per frame; a pooling adapter leaves at least one (distributed/parallel.py,
-    _build_vlm checks the resolved number).
+    The random encoder has 16 tokens by default, another one at least one per frame. A
+    pooling adapter leaves at least one (distributed/parallel.py, _build_vlm checks the
+    resolved number).
     """
     if vision_encoder_num_tokens > 0:
         raise Unknown("vision_encoder.num_tokens")

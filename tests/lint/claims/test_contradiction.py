@@ -107,7 +107,7 @@ def test_message_spans_and_edit(lint, newline):
     (found,) = (d for d in lint(text).diagnostics if d.rule.startswith("wrong"))
     assert found.message == (
         "the comment says `global batch = 512`, "
-        "but a step takes 8 x 2 x 16 = 256 sequences"
+        "but a step has 8 x 2 x 16 = 256 sequences"
     )
     assert [(x.key, x.region) for x in found.labels] == [
         ("train.batch_size", (3, 3, 3, 21)),

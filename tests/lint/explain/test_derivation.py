@@ -3,13 +3,13 @@
 from fp8tune.lint.explain.derivation import Node, brief, derive, missing, unit
 from tests.each import each
 
-WORLD_SIZE = "say --world-size 16, or `# fp8tune: world-size=16` above the first table"
+WORLD_SIZE = "add --world-size 16, or `# fp8tune: world-size=16` above the first table"
 
 
 @each(
     ("prose", "wanted"),
     [
-        ("Memory that torch reports as total [GiB].", "GiB"),
+        ("Total memory of the GPU as torch reports it [GiB].", "GiB"),
         ("Sharded state [GiB]; 0 if shards are unknown.", "GiB"),
         ("Tokens of the residual\nstream [tokens] (train.py).", "tokens"),
         ("Sampling rate [frames/s].", "frames/s"),
@@ -80,14 +80,16 @@ def test_a_fact_says_itself_why_it_is_unknown(config):
     )
     assert (node.known, node.origin) == (
         False,
-        "not known if dense_ffn_layers != layers",
+        "unknown if dense_ffn_layers != layers",
     )
 
 
 def test_a_gpu_without_the_figure(config):
     node = derive("gpu.memory_gib", config(gpu="gh200"))
     assert not node.known
-    assert node.origin == "`gh200` may be gh200-96gb or gh200-144gb: say which"
+    assert (
+        node.origin == "`gh200` may be gh200-96gb or gh200-144gb: name one with --gpu"
+    )
 
 
 def test_inputs_that_a_result_did_without_are_left_out(config):

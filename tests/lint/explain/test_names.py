@@ -58,7 +58,7 @@ def test_a_key_of_list_entries(index):
     page = explain(f"data.datasets[{index}].weight")
     assert (page.name, page.meaning, page.takes) == (
         "data.datasets[].weight",
-        "Share in the mixture.",
+        "Weight in the mixture.",
         "above 0",
     )
 

@@ -103,7 +103,7 @@ def verdict(name, config):
 def test_a_verdict_that_fires(config):
     message = (
         "`model.dim = 2050` is not a multiple of 16, "
-        "which every FP8 GEMM needs of K and N"
+        "which every FP8 GEMM needs for K and N"
     )
     assert verdict("fp8-hidden-size-not-16", config()) == Verdict(
         "a.toml", "fires", [Finding(3, message, None)], FP8_AND_WIDTH, VALUES
@@ -226,7 +226,7 @@ def test_a_fact():
     assert page._replace(rules=[]) == page._replace(
         name="memory.logits_gib",
         trainer="",
-        meaning="Logits and their gradients while the loss is differentiated [GiB].",
+        meaning="Logits and their gradients in the backward pass of the loss [GiB].",
         details="",
         unit="GiB",
         said="",
@@ -272,7 +272,7 @@ def test_meaning_and_details(name, meaning, details):
 
 def test_a_field_that_the_user_says():
     page = fact_page("kempnerforge", "gpu")
-    assert (page.trainer, page.said.startswith("say --gpu h100")) == ("", True)
+    assert (page.trainer, page.said.startswith("add --gpu h100")) == ("", True)
     assert "gpu-without-fp8" in page.rules
 
 

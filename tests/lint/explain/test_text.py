@@ -7,7 +7,7 @@ from fp8tune.lint.explain.text import WIDTH, prose, text, tree
 from tests.each import each
 
 FIXES = """
-Fix, as for the example
+Fix for the example
   compile the model (fp8tune lint --unsafe-fixes)
     the first step takes longer
   compile it (fp8tune lint --fix)

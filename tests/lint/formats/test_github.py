@@ -57,10 +57,10 @@ def test_an_annotation(write, fp8tune):
         1,
         "::error file=sub%2Cdir/a.toml,line=4,endLine=4,col=6,endColumn=7,"
         "title=fp8-with-tensor-parallel (FP8101)::sub,dir/a.toml:4:6: FP8 does not "
-        "work with tensor parallelism in this trainer: `distributed.tp = 4`%0A"
+        "work with tensor parallelism in this trainer (`distributed.tp = 4`)%0A"
         "line 4: splits every linear over 4 GPUs%0A"
-        "line 2: turns every linear into a Float8Linear%0A"
-        "help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16%0A"
+        "line 2: converts every linear to Float8Linear%0A"
+        "help: set `distributed.tp = 1` and shard with FSDP only, or train in bf16%0A"
         "why: fp8tune explain fp8-with-tensor-parallel\n"
         "1 error in 1 of 1 file\n"
         "fixable: 1 with --unsafe-fixes, which change the run\n",

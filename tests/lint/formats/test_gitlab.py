@@ -30,8 +30,8 @@ def test_an_issue(write, report):
     (issue,) = report(".")
     assert len(issue.pop("fingerprint")) == 64
     assert issue == {
-        "description": "FP8 does not work with tensor parallelism in this trainer: "
-        "`distributed.tp = 4`; set `distributed.tp = 1` and shard with FSDP alone, or "
+        "description": "FP8 does not work with tensor parallelism in this trainer "
+        "(`distributed.tp = 4`); set `distributed.tp = 1` and shard with FSDP only, or "
         "train in bf16",
         "check_name": "fp8-with-tensor-parallel",
         "severity": "blocker",

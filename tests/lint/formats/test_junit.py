@@ -49,9 +49,9 @@ def test_a_report(write, fp8tune):
   <testsuite name="a.toml" tests="1" failures="1" errors="0" skipped="0">
     <testcase name="fp8-with-tensor-parallel distributed.tp" classname="a.toml">
       <failure type="error" message="FP8 does not work with tensor parallelism in this \
-trainer: `distributed.tp = 4`">a.toml:4:6: splits every linear over 4 GPUs
-a.toml:2:19: turns every linear into a Float8Linear
-help: set `distributed.tp = 1` and shard with FSDP alone, or train in bf16
+trainer (`distributed.tp = 4`)">a.toml:4:6: splits every linear over 4 GPUs
+a.toml:2:19: converts every linear to Float8Linear
+help: set `distributed.tp = 1` and shard with FSDP only, or train in bf16
 why: fp8tune explain fp8-with-tensor-parallel</failure>
     </testcase>
   </testsuite>

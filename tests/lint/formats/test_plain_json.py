@@ -126,7 +126,7 @@ def test_json(fp8tune, project):
                 "end_line": 4,
                 "end_column": 7,
                 "message": "FP8 does not work with tensor parallelism in this "
-                "trainer: `distributed.tp = 4`",
+                "trainer (`distributed.tp = 4`)",
                 "labels": [
                     {
                         "key": "distributed.tp",
@@ -142,15 +142,15 @@ def test_json(fp8tune, project):
                         "column": 19,
                         "end_line": 2,
                         "end_column": 24,
-                        "text": "turns every linear into a Float8Linear",
+                        "text": "converts every linear to Float8Linear",
                     },
                 ],
-                "help": "set `distributed.tp = 1` and shard with FSDP alone, or train "
+                "help": "set `distributed.tp = 1` and shard with FSDP only, or train "
                 "in bf16",
                 "fix": {
                     "safety": "unsafe",
                     "title": "set `distributed.tp = 1`",
-                    "changes": "FSDP takes over the GPUs of tensor parallelism: 4 x "
+                    "changes": "FSDP uses the GPUs of tensor parallelism: 4 x "
                     "more sequences per step, and whole layers on each GPU",
                     "edits": [
                         {

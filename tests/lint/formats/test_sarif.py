@@ -53,9 +53,9 @@ def test_a_result(write, log):
         "ruleIndex": 0,
         "level": "error",
         "message": {
-            "text": "FP8 does not work with tensor parallelism in this trainer: "
-            "`distributed.tp = 4`; set `distributed.tp = 1` and shard with FSDP "
-            "alone, or train in bf16"
+            "text": "FP8 does not work with tensor parallelism in this trainer "
+            "(`distributed.tp = 4`); set `distributed.tp = 1` and shard with FSDP "
+            "only, or train in bf16"
         },
         "locations": [
             {
@@ -89,7 +89,7 @@ def test_a_result(write, log):
                 "logicalLocations": [
                     {"fullyQualifiedName": "train.mixed_precision", "kind": "property"}
                 ],
-                "message": {"text": "turns every linear into a Float8Linear"},
+                "message": {"text": "converts every linear to Float8Linear"},
             }
         ],
         "suppressions": [],
@@ -101,7 +101,7 @@ def test_a_rule(builtin):
     rule = next(r for r in builtin if r.name == "fp8-with-tensor-parallel")
     told = descriptor(rule)
     assert told["helpUri"] == rule.references[0]
-    assert told["fullDescription"]["text"].startswith("KempnerForge turns every")
+    assert told["fullDescription"]["text"].startswith("KempnerForge converts every")
     assert "```toml\n[train]\nmixed_precision" in told["help"]["markdown"]
     assert "`" not in told["help"]["text"]
     assert told["defaultConfiguration"] == {"level": "error"}

@@ -65,9 +65,9 @@ def test_out_of_range(load, key, written, bound):
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("[train]\nbatch_size = 0\n", "leave it out for the default, 8"),
-        ("[optimizer]\nbetas = [1, 2]\n", "leave it out for the default, [0.9, 0.95]"),
-        ("[model]\nn_kv_heads = 0\n", "leave it out for the default, 32"),
+        ("[train]\nbatch_size = 0\n", "remove it for the default, 8"),
+        ("[optimizer]\nbetas = [1, 2]\n", "remove it for the default, [0.9, 0.95]"),
+        ("[model]\nn_kv_heads = 0\n", "remove it for the default, 32"),
         ("[[data.phases]]\ndataset_weights = { a = -1 }\n", ""),
     ],
 )

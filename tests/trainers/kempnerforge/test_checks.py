@@ -137,13 +137,13 @@ def test_anneal_weights_are_not_checked(load, weights):
         ('["text", "image", "video"]', ""),
         ('["image"]', "needs at least two entries"),
         ("[]", "needs at least two entries"),
-        ('["image", "audio"]', 'lacks "text"'),
-        ('["Image", "text"]', 'lacks "image"'),
-        ('["image", "text", "text"]', "holds a duplicate"),
-        ('[["image"], "text"]', 'lacks "image"'),
+        ('["image", "audio"]', 'has no "text"'),
+        ('["Image", "text"]', 'has no "image"'),
+        ('["image", "text", "text"]', "contains a duplicate"),
+        ('[["image"], "text"]', 'has no "image"'),
         ('["image", "text", []]', "is not an array of names"),
         ("5", "is not an array of names"),
-        ('"image text"', "holds a duplicate"),
+        ('"image text"', "contains a duplicate"),
         ("{ image = 1, text = 2 }", ""),
     ],
 )
@@ -159,8 +159,8 @@ def test_modalities(load, value, reason):
         ("", ""),
         ("moma_experts_per_modality = { image = 1, text = 2 }", ""),
         ("moma_experts_per_modality = { image = 1.5, text = true }", ""),
-        ("moma_experts_per_modality = { image = 1 }", "lacks text"),
-        ("moma_experts_per_modality = {}", "lacks image, text"),
+        ("moma_experts_per_modality = { image = 1 }", "has no count for text"),
+        ("moma_experts_per_modality = {}", "has no count for image, text"),
         (
             "moma_experts_per_modality = { image = 1, text = 1, video = 1 }",
             "has an unknown modality: video",
@@ -174,8 +174,11 @@ def test_modalities(load, value, reason):
             "needs a number for text",
         ),
         ("moma_experts_per_modality = [4, 4]", "is not a table of expert counts"),
-        ("moma_modalities = ['image', 'text', 'video']", "lacks video"),
-        ("moma_modalities = ['image', 'text', 5]", "lacks what is no name"),
+        ("moma_modalities = ['image', 'text', 'video']", "has no count for video"),
+        (
+            "moma_modalities = ['image', 'text', 5]",
+            "has no count for a modality that is not a name",
+        ),
     ],
 )
 def test_experts(load, text, reason):

@@ -63,9 +63,9 @@ def test_a_section(hints, path, hint):
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
-        (("train", "model"), "[model], a section of its own"),
-        (("vlm", "vision_encoder"), "[vision_encoder], a section of its own"),
-        (("vlm", "adapter"), "[adapter], a section of its own"),
+        (("train", "model"), "[model], a separate section"),
+        (("vlm", "vision_encoder"), "[vision_encoder], a separate section"),
+        (("vlm", "adapter"), "[adapter], a separate section"),
     ],
 )
 def test_a_section_inside_another(hints, path, hint):

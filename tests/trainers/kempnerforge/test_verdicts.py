@@ -250,13 +250,13 @@ def test_every_finding_points_into_the_text(case):
 
 FIGURES = {
     r": train.seq_len \((-?\d+)\) exceeds model.max_seq_len \((-?\d+)\)": (
-        "`train.seq_len = {}` exceeds `model.max_seq_len = {}`"
+        "`train.seq_len = {}` is more than `model.max_seq_len = {}`"
     ),
     r": dim \((-?\d+)\) must be divisible by n_heads \((-?\d+)\)": (
         "`model.dim = {}` is not a multiple of `model.n_heads = {}`"
     ),
     r": moe_top_k \((\d+)\) must be <= num_experts \((\d+)\)": (
-        "`model.moe_top_k = {}` exceeds `model.num_experts = {}`"
+        "`model.moe_top_k = {}` is more than `model.num_experts = {}`"
     ),
     r": num_experts \((\d+)\) must be divisible by ep \((\d+)\)": (
         "`model.num_experts = {}` is not a multiple of `distributed.ep = {}`"
