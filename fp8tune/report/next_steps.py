@@ -31,22 +31,24 @@ def next_commands(report: Report) -> Iterator[str]:
     again = (
         f"fp8tune search {path} --budget {_budget(report.seconds)}{_options(report)}"
     )
+    overrides = report.plan.config.overrides
+    behind = f" -- {' '.join(map(_quoted, overrides))}" if overrides else ""
     changed = report.chosen not in (None, report.plan.baseline)
     if report.is_rehearsal:
         if is_live and report.goes_on:
-            yield f"{again} --device cpu  # goes on from here"
-        yield f"{first}  # on a GPU"
+            yield f"{again} --device cpu{behind}  # goes on from here"
+        yield f"{first}{behind}  # on a GPU"
     elif is_live and report.goes_on:
-        yield f"{again}  # goes on from here"
+        yield f"{again}{behind}  # goes on from here"
     elif is_live and report.bf16_wins and "precision" not in _allowed(report):
-        yield f"{first} --allow precision"
+        yield f"{first} --allow precision{behind}"
     elif output and not is_same(output, config):
         yield f"diff {path} {_quoted(output)}"
         yield f"fp8tune lint {_quoted(output)}"
     elif is_live and changed and output == "":
-        yield f"{again}  # writes it"
+        yield f"{again}{behind}  # writes it"
     else:
-        yield f"fp8tune lint {path}"
+        yield f"fp8tune lint {path}{behind}"
 
 
 def _quoted(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,6 +55,7 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     findings = outcome.findings
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     doubts = (*WHY, "communication-decides", "pairs-left-out")
+    overrides = plan.config.overrides
     first = (*VERDICTS, "baseline-not-measured", *doubts)
     lines = (
         (*messages(findings, *first), *messages(findings, "other-objective")),
@@ -62,6 +64,7 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
         _learning(plan, outcome),
         _environment(outcome),
         _study(plan, outcome, study),
+        [f"from the command line: {shlex.join(overrides)}"] if overrides else [],
     )
     return list(filter(None, map("; ".join, lines)))
 

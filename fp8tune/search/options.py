@@ -44,6 +44,7 @@ class SearchOptions(NamedTuple):
     sampler: str = "auto"
     storage: str = ""
     export: str = ""
+    overrides: tuple[str, ...] = ()
 
     @property
     def budget_s(self) -> float:

@@ -38,6 +38,9 @@ def check_outputs(options: SearchOptions) -> None:
     Asked before the search, so that no result is lost.
     """
     path, other = options.tuned_path, tuned(options.config)
+    if options.overrides and is_same(path, options.config):
+        meant = f"overrides are not written into the config itself: {other} gets them"
+        raise CannotPut(f"{path}: {meant} without --in-place and --output")
     read = {options.records: "the records"} if options.records else {}
     if not options.diff:
         check_place(path)
@@ -142,9 +145,17 @@ def write_tuned(
     for line in notes(path, config, after, choices(plan, outcome)):
         _note(line)
     if options.diff:
-        out.write(unified_diff(config.path, config.data, after))
+        out.write(unified_diff(config.path, _before(config), after))
         return ""
     return path
+
+
+def _before(config: TrainConfig) -> bytes:
+    """Return the config's bytes, without the overrides of the command line."""
+    if not config.overrides:
+        return config.data
+    with open(config.path, "rb") as file:
+        return file.read(MOST)
 
 
 def _was_edited(config: TrainConfig) -> bool:
