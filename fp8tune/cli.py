@@ -92,6 +92,24 @@ studies_option = click.option(
 )
 
 
+class WithOverrides(click.Command):
+    """A command that takes the trainer's own command line behind ``--``.
+
+    Its function gets it as ``overrides``.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what stands before ``--``; keep the rest as it is."""
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["overrides"] = tuple(args[at + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """The pieces of the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- OVERRIDES]"]
+
+
 class Group(click.Group):
     """A group of commands that suggests the one that was meant."""
 
@@ -125,7 +143,11 @@ def meant(word: str, candidates: Iterable[str]) -> str:
 
 
 def read_config(
-    path: str, gpu: str | None, world_size: int | None, gpus_per_node: int = 0
+    path: str,
+    gpu: str | None,
+    world_size: int | None,
+    gpus_per_node: int = 0,
+    overrides: tuple[str, ...] = (),
 ) -> Config:
     """The config of a command line; raises ``Failure``."""
     from fp8tune.lint import config
@@ -135,7 +157,8 @@ def read_config(
     from fp8tune.toml.document import Unreadable
 
     try:
-        return config.read_config(path, asked(gpu, world_size, gpus_per_node))
+        target = asked(gpu, world_size, gpus_per_node)
+        return config.read_config(path, target, overrides)
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
     except (CannotRead, config.NotAConfig, BadSettings, BadTarget) as error:

@@ -51,6 +51,13 @@ class Target(NamedTuple):
     world_size_origin: str = ""
     gpus_per_node: int = 0
 
+    def completed(self, other: "Target") -> "Target":
+        """This target, with what it leaves open from another one."""
+        gpu, size = (self if self.gpu else other), (self if self.world_size else other)
+        origins = gpu.gpu_origin, size.world_size_origin
+        nodes = self.gpus_per_node or other.gpus_per_node
+        return Target(gpu.gpu, size.world_size, *origins, nodes)
+
 
 TARGETS = ("gpu", "world_size", "gpus_per_node")
 """The names of what a target says."""

@@ -207,6 +207,12 @@ FORMAT_MODULES = {
     "gitlab": {"gitlab"},
     "junit": {"junit"},
 }
+OF_COMMAND_LINES = {
+    "fp8tune.lint.bash_words",
+    "fp8tune.lint.launch",
+    "fp8tune.lint.shell",
+    "fp8tune.trainers.kempnerforge.command_line",
+}
 CONFIG = """\
 # fp8tune: gpu=h100 world-size=8
 [train]
@@ -237,6 +243,7 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
     assert not ours & {"fp8tune.lint.packs", "fp8tune.lint.examples"}
     assert not ours & {"fp8tune.lint.config", "fp8tune.lint.listing"}
     assert not ours & {"fp8tune.atomic", "fp8tune.lint.statistics"}
+    assert not ours & OF_COMMAND_LINES
     assert not [name for name in ours if inside(name, "lint.formats")]
     bare = subprocess.run(
         [sys.executable, "-I", "-c", "import sys; print(*sys.modules)"],
@@ -248,6 +255,15 @@ def test_lint_loads_only_what_it_needs(tmp_path, arguments, code):
         name.split(".")[0] for name in names - set(bare.stdout.split())
     } - sys.stdlib_module_names
     assert strange <= {"click", "fp8tune"}
+
+
+def test_overrides_and_scripts_load_their_modules_and_nothing_heavy(tmp_path):
+    (tmp_path / "a.toml").write_text(CONFIG)
+    (tmp_path / "a.sh").write_text("srun python train.py a.toml --train.seq_len=8\n")
+    ended, names, _ = loaded_after("lint", "--script", "a.sh", folder=tmp_path)
+    assert ended == 1
+    assert names & HEAVY == set()
+    assert names >= OF_COMMAND_LINES
 
 
 def test_a_format_is_loaded_when_asked_for(tmp_path):

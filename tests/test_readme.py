@@ -92,7 +92,9 @@ def test_category_table_names_every_folder_of_rules():
     assert folders == set(re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE))
 
 
-GENERATED = re.compile(r"(rules|facts|evidence)/\w+\.md|(keys|myths|start|changelog)\.md")
+GENERATED = re.compile(
+    r"(rules|facts|evidence)/\w+\.md|(keys|myths|start|changelog)\.md"
+)
 """Pages of the built site alone: its build checks the links to them."""
 
 

@@ -8,6 +8,7 @@ import click
 
 from fp8tune.cli import (
     Failure,
+    WithOverrides,
     gpu_option,
     gpus_per_node_option,
     read_config,
@@ -16,7 +17,7 @@ from fp8tune.cli import (
 )
 
 
-@click.command("compare", short_help="Compare two configs.")
+@click.command("compare", cls=WithOverrides, short_help="Compare two configs.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @gpu_option
@@ -30,6 +31,7 @@ def command(
     world_size: int | None,
     gpus_per_node: int | None,
     output_format: str,
+    overrides: tuple[str, ...],
 ) -> None:
     """Compare two configs: values, predicted memory and speed, learning, findings.
 
@@ -45,10 +47,11 @@ def command(
     from fp8tune.lint.selection import Problem
     from fp8tune.lint.settings import Options
 
-    options = Options(gpu=gpu, world_size=world_size or 0)
+    size = world_size or 0
+    options = Options(gpu=gpu, world_size=size, overrides=overrides)
     sides = []
     for path in (first, second):
-        config = read_config(path, gpu, world_size, gpus_per_node or 0)
+        config = read_config(path, gpu, size, gpus_per_node or 0, overrides)
         try:
             found = list(run((path,), options).diagnostics)
         except Problem as error:

@@ -14,6 +14,7 @@ import click
 from fp8tune import completion
 from fp8tune.cli import (
     Failure,
+    WithOverrides,
     calibration_file,
     gpus_per_node_option,
     read_config,
@@ -59,7 +60,9 @@ def _sizes(
     return tuple(int(part) for part in found) or (None,)
 
 
-@click.command("estimate", short_help="Predict memory and speed of a config.")
+@click.command(
+    "estimate", cls=WithOverrides, short_help="Predict memory and speed of a config."
+)
 @click.argument("configs", nargs=-1, required=True, metavar="CONFIG...")
 @click.option(
     "--gpu",
@@ -116,6 +119,7 @@ def command(
     study: str,
     calibration: str,
     output_format: str,
+    overrides: tuple[str, ...],
 ) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
 
@@ -130,6 +134,7 @@ def command(
       fp8tune estimate train.toml
       fp8tune estimate train.toml --gpu h200 --world-size 16
       fp8tune estimate configs/*.toml --gpu h100,h200 --world-size 8,16,64
+      fp8tune estimate train.toml -- --train.batch_size=64
       fp8tune estimate train.toml --measured 74.1 --measured-speed 38983
     """
     if measured_torch and not (measured or measured_speed):
@@ -139,9 +144,10 @@ def command(
         if measured or measured_speed or study:
             raise Failure("a measured run is of one config, one GPU and one world size")
         targets = list(product(configs, names, sizes))
-        return _table(targets, gpus_per_node or 0, calibration, output_format)
+        nodes = gpus_per_node or 0
+        return _table(targets, nodes, overrides, calibration, output_format)
     (config,), (gpu,), (world_size,) = configs, names, sizes
-    known = read_config(config, gpu, world_size, gpus_per_node or 0)
+    known = read_config(config, gpu, world_size, gpus_per_node or 0, overrides)
     measured_run = Measured(measured or 0.0, measured_speed or 0.0, measured_torch)
     return _one(config, known, measured_run, study, calibration, output_format)
 
@@ -163,7 +169,7 @@ def _one(
     from fp8tune.facts.runs import BadCalibration
     from fp8tune.facts.stored import add, read
 
-    loaded = known.trainer.load(known.document.values)
+    loaded = known.loaded
     variants = Variants(known.trainer, loaded, known.job.target)
     try:
         new = _typed(variants, measured, calibration)
@@ -189,6 +195,7 @@ def _one(
 def _table(
     targets: list[tuple[str, str, int | None]],
     gpus_per_node: int,
+    overrides: tuple[str, ...],
     calibration: str,
     output_format: str,
 ) -> int:
@@ -206,7 +213,8 @@ def _table(
         raise Failure(str(error)) from None
     lines = []
     for path, gpu, size in targets:
-        one = side(read_config(path, gpu, size, gpus_per_node), runs=runs)
+        known = read_config(path, gpu, size, gpus_per_node, overrides)
+        one = side(known, runs=runs)
         target = one.variants.target
         lines.append(Line(path, target.gpu, target.world_size, one))
     if output_format == "json":

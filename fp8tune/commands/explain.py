@@ -10,6 +10,7 @@ import click
 from fp8tune import completion
 from fp8tune.cli import (
     Failure,
+    WithOverrides,
     calibration_file,
     gpu_option,
     gpus_per_node_option,
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from fp8tune.lint.explain import Page
 
 
-@click.command("explain", short_help="Explain a rule, a config key or a fact.")
+@click.command(
+    "explain", cls=WithOverrides, short_help="Explain a rule, a config key or a fact."
+)
 @click.argument("name", metavar="RULE|KEY|FACT", shell_complete=completion.pages)
 @click.argument("config", required=False)
 @gpu_option
@@ -42,6 +45,7 @@ def command(
     whole: bool,
     calibration: str,
     output_format: str,
+    overrides: tuple[str, ...],
 ) -> None:
     """Explain a rule (name or code), a config key, a fact or a common claim.
 
@@ -59,7 +63,9 @@ def command(
 
     whole |= output_format == "json"
     nodes = gpus_per_node or 0
-    known = read_config(config, gpu, world_size, nodes) if config else None
+    if overrides and not config:
+        raise Failure("overrides need the config that they change: name it before --")
+    known = read_config(config, gpu, world_size, nodes, overrides) if config else None
     if known is None:
         page = explain(name)
     else:

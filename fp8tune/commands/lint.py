@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fp8tune import completion
-from fp8tune.cli import Choice, Failure, gpu_option, world_size_option
+from fp8tune.cli import Choice, Failure, WithOverrides, gpu_option, world_size_option
 
 if TYPE_CHECKING:
     from fp8tune.lint.settings import Options
+    from fp8tune.lint.show import Style
 
 LEVELS = ("error", "warning", "note", "never")
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
-@click.command("lint", short_help="Check train configs.")
+@click.command("lint", cls=WithOverrides, short_help="Check train configs.")
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @gpu_option
 @world_size_option
@@ -101,6 +103,13 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     "--update-baseline", is_flag=True, help="Write all findings to the --baseline file."
 )
 @click.option(
+    "--script",
+    default="",
+    metavar="FILE",
+    help="Check the config, overrides and GPUs of a launch script, e.g. train.sbatch. "
+    "Its arguments follow --.",
+)
+@click.option(
     "--stdin-filename",
     default="-",
     metavar="NAME",
@@ -121,18 +130,21 @@ def command(
     output_file: str,
     statistics: bool,
     quiet: bool,
+    script: str,
     **asked: Any,
 ) -> int:
     """Check train configs: files, folders (searched for TOML files), or - for stdin.
 
     Exit code 0: no finding at or above --fail-on. 1: at least one. 2: fp8tune could
-    not do its work.
+    not do its work. OVERRIDES are the trainer's own arguments, as on its command line.
 
     \b
     Examples:
       fp8tune lint configs
       fp8tune lint train.toml --gpu h100 --world-size 16
       fp8tune lint configs --fix --diff
+      fp8tune lint train.toml -- --train.batch_size=64
+      fp8tune lint --script train.sbatch
     """
     from fp8tune.lint.main import lint
     from fp8tune.lint.selection import Problem
@@ -141,10 +153,36 @@ def command(
     options = _options(asked)
     chosen = output_format or default_format(output_file)
     style = Style(chosen, output_file, quiet=quiet, statistics=statistics)
+    if script:
+        paths, options = _of_script(script, paths, options, style)
     try:
         return lint(paths, options, style)
     except Problem as error:
         raise Failure(str(error)) from None
+
+
+def _of_script(
+    script: str, paths: tuple[str, ...], options: Options, style: Style
+) -> tuple[tuple[str, ...], Options]:
+    """The config that a launch script runs, and the options with its overrides."""
+    import os
+
+    from fp8tune.lint.discover import CannotRead
+    from fp8tune.lint.launch import CannotLaunch, read_launch
+    from fp8tune.lint.wording import plain
+
+    if paths:
+        raise Failure("--script names the config: leave out PATHS")
+    try:
+        launch = read_launch(script, options.overrides, os.environ)
+    except (CannotLaunch, CannotRead) as error:
+        raise Failure(str(error)) from None
+    if not style.quiet:
+        notes = style.notes(sys.stdout, sys.stderr)
+        for line in (f"{script}:{launch.line} runs {launch.words}", *launch.notes):
+            print(plain(line), file=notes)
+    overrides, target = launch.overrides, launch.target
+    return (launch.config,), options._replace(overrides=overrides, script=target)
 
 
 def _options(asked: dict[str, Any]) -> Options:
@@ -154,6 +192,10 @@ def _options(asked: dict[str, Any]) -> Options:
     words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
     if asked["add_ignore"] and (asked["fix"] or asked["unsafe_fixes"]):
         raise Failure("--add-ignore and --fix do not go together: fix first, then add")
+    for option in ("add_ignore", "update_baseline"):
+        if asked[option] and asked["overrides"]:
+            name = option.replace("_", "-")
+            raise Failure(f"--{name} is for the file alone: leave out the overrides")
     asked["world_size"] = asked["world_size"] or 0
     asked["fail_on"] = asked["fail_on"] or ""
     asked["fix"] |= asked["unsafe_fixes"] or asked["diff"]

@@ -8,10 +8,17 @@ from typing import Any, TextIO
 import click
 
 from fp8tune import completion
-from fp8tune.cli import Choice, Failure, studies_option, text_or_json, world_size_option
+from fp8tune.cli import (
+    Choice,
+    Failure,
+    WithOverrides,
+    studies_option,
+    text_or_json,
+    world_size_option,
+)
 
 
-@click.command("search", short_help="Search for a faster setting.")
+@click.command("search", cls=WithOverrides, short_help="Search for a faster setting.")
 @click.argument("config", required=False, default="", metavar="[CONFIG]")
 @click.option(
     "--budget",
@@ -121,6 +128,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     Examples:
       fp8tune search train.toml --budget 2h
       fp8tune search train.toml --budget 2h --allow precision
+      fp8tune search train.toml --budget 2h -- --train.seq_len=8192
       fp8tune search configs/rehearsal_cpu.toml --device cpu --budget 4m
     """
     from fp8tune.lint.settings import BadSettings

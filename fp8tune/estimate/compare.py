@@ -45,7 +45,7 @@ def side(
 
     ``runs`` are measured ones that correct the prediction.
     """
-    loaded = config.trainer.load(config.document.values)
+    loaded = config.loaded
     variants = Variants(config.trainer, loaded, config.job.target, runs)
     if not variants.target.world_size:
         sizes = by_world_size(variants)

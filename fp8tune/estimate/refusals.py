@@ -27,7 +27,8 @@ class Refusal(NamedTuple):
 
     ``voids`` says that it has to do with what memory rests on, or that the trainer
     does not even start: then there is nothing to estimate. ``line`` and ``column`` are
-    where lint points at, 0 for a variant of the file.
+    where lint points at, 0 for a variant of the file; ``argument`` sets the value
+    on the command line.
     """
 
     rule: str
@@ -36,6 +37,7 @@ class Refusal(NamedTuple):
     voids: bool
     line: int = 0
     column: int = 0
+    argument: str = ""
 
 
 def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
@@ -47,13 +49,16 @@ def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
         Rules(_rules(), {}),
         target,
         only=config.trainer.name,
+        overrides=config.overrides,
     )
-    places = [(one.rule, one.message, one.region) for one in found.diagnostics]
+    places = [(one.rule, one.message, one.labels[0]) for one in found.diagnostics]
 
     def at(refusal: Refusal) -> Refusal:
-        for rule, message, region in places:
+        for rule, message, label in places:
             if rule == refusal.rule and message.startswith(refusal.message):
-                return refusal._replace(line=region.line, column=region.column)
+                line, column = label.region[:2]
+                argument = label.argument.text if label.argument else ""
+                return refusal._replace(line=line, column=column, argument=argument)
         return refusal
 
     return list(map(at, refused))

@@ -67,7 +67,9 @@ def _refused(path: str, said: Prediction) -> Iterator[str]:
             else "this run fails, whatever memory it needs"
         )
         yield from wrapped(f"{fails}: {refusal.message} ({refusal.rule})")
-        if refusal.line:
+        if refusal.argument:
+            yield f"  --> {plain(path)}: command line: {plain(refusal.argument)}"
+        elif refusal.line:
             yield f"  --> {plain(path)}:{refusal.line}:{refusal.column}"
         if refusal.help:
             yield from wrapped(refusal.help, "  help: ", "    ")

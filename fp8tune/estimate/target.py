@@ -43,7 +43,7 @@ class Placed(NamedTuple):
 
 def on_its_gpus(known: Config) -> Placed:
     """The config on as many GPUs as an estimate of it has."""
-    loaded = known.trainer.load(known.document.values)
+    loaded = known.loaded
     variants = Variants(known.trainer, loaded, known.job.target)
     if not variants.target.world_size:
         sizes = by_world_size(variants)

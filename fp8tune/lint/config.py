@@ -10,6 +10,7 @@ from fp8tune.lint.directive import read_directive
 from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.toml.document import Document, InvalidToml, parse
+from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import Trainer, recognise, trainer
 
 
@@ -29,7 +30,9 @@ class Config(NamedTuple):
     document: Document
     target: Target
     trainer: Trainer
+    loaded: Loaded
     job: Job
+    overrides: tuple[str, ...] = ()
 
     def line(self, key: str) -> int:
         """The line of a key, section or value, 0 if it does not stand in the file."""
@@ -37,8 +40,8 @@ class Config(NamedTuple):
         return self.document.lines.position(span[0]).line if span else 0
 
 
-def read_config(path: str, target: Target) -> Config:
-    """Read one config, ``-`` for stdin.
+def read_config(path: str, target: Target, overrides: tuple[str, ...] = ()) -> Config:
+    """Read one config, ``-`` for stdin, with the trainer's own arguments behind it.
 
     Raises ``CannotRead``, ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
     """
@@ -55,5 +58,6 @@ def read_config(path: str, target: Target) -> Config:
         raise NotAConfig(f"{path}: {kind.description}")
     known, target = trainer(name), settings.complete(target)
     said = read_directive(document.text).complete(target)
-    job = known.job(known.load(document.values), said)
-    return Config(path, data, document, target, known, job)
+    loaded = known.load(document.values, overrides)
+    job = known.job(loaded, said)
+    return Config(path, data, document, target, known, loaded, job, overrides)

@@ -3,6 +3,8 @@
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 from typing import NamedTuple
 
+from fp8tune.toml import Span
+
 
 class Region(NamedTuple):
     """A stretch of text; lines and columns from 1, the end exclusive."""
@@ -13,12 +15,24 @@ class Region(NamedTuple):
     end_column: int
 
 
+class Marked(NamedTuple):
+    """An argument of the trainer's command line, with the span that a label marks."""
+
+    text: str
+    span: Span
+
+
 class Label(NamedTuple):
-    """One span of a finding and what it says there."""
+    """One span of a finding and what it says there.
+
+    Where the value comes from the command line, ``argument`` is that, and ``region`` is
+    where the key stands in the file, else its section, else line 1.
+    """
 
     key: str
     region: Region
     text: str
+    argument: Marked | None = None
 
 
 class Change(NamedTuple):

@@ -7,12 +7,12 @@ import marshal
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Job, Target, Unknown
-from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region, Report
+from fp8tune.lint.diagnostic import Diagnostic, Label, Marked, Region, Report
 from fp8tune.lint.directive import Directive, read_directive
-from fp8tune.lint.places import Places
+from fp8tune.lint.places import Places, marked
 from fp8tune.lint.rule_parts import At
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.ruleset import Rules
@@ -22,6 +22,9 @@ from fp8tune.lint.wording import Template, plain
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
 from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
+
+if TYPE_CHECKING:
+    from fp8tune.lint.fix import Offer
 
 _SAYS = re.compile("#[^\n#]*?(?:[0-9]|AC|checkpoint)")
 """A comment that may say something about the run."""
@@ -36,6 +39,7 @@ def check(
     only: str = "",
     explicit: bool = True,
     others: Mapping[str, str] | None = None,
+    overrides: tuple[str, ...] = (),
 ) -> Report:
     """Check the bytes of one file.
 
@@ -43,7 +47,8 @@ def check(
     what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
     ``only`` names the trainer instead of recognising it, ``explicit`` says that
     the user named the file. ``others`` are the rules on two files that another file of
-    the run makes true, with its path (``compare``). Raises ``Unreadable``.
+    the run makes true, with its path (``compare``). ``overrides`` are the arguments
+    that the trainer gets behind the config. Raises ``Unreadable``.
     """
     try:
         document = parse(data)
@@ -57,7 +62,31 @@ def check(
     name = only or kind.trainer
     if not only and (not name or (kind.fragment and not explicit)):
         return Report(path, [], skipped=kind.description)
-    return _Case(path, document, trainer(name), rules, target, others or {}).report()
+    known = trainer(name)
+    report = _Case(
+        path, document, known, rules, target, others or {}, overrides
+    ).report()
+    if overrides:
+        first = _Case(path, document, known, rules, target, {}, ()).report()
+        return _checked_twice(report, first, known)
+    return report
+
+
+def _checked_twice(report: Report, first: Report, known: Trainer) -> Report:
+    """The report with what the trainer refuses before it applies the overrides."""
+    seen = {found.rule for found in report.diagnostics}
+    refused = known.command_line.CHECKED_FIRST - seen
+    found = [
+        one._replace(message=f"{one.message} (in the file, which is checked first)")
+        for one in first.diagnostics
+        if one.rule in refused
+    ]
+    everything = sorted((*report.diagnostics, *found), key=_order)
+    return report._replace(diagnostics=everything, lines=first.lines | report.lines)
+
+
+def _order(found: Diagnostic) -> tuple[Region, str]:
+    return found.region, found.code
 
 
 def _exactly(value: Any) -> bytes:
@@ -84,20 +113,22 @@ class _Case:
         rules: Rules,
         target: Target,
         others: Mapping[str, str],
+        overrides: tuple[str, ...],
     ) -> None:
         self.path = path
         self.others = others
+        self.overrides = overrides
         self.compared: dict[str, tuple[str, bytes]] = {}
         self.document = document
         self.rules = rules
         directive = read_directive(document.text)
         self.directive = directive
         self.known = known
-        self.loaded: Loaded = known.load(document.values)
+        self.loaded: Loaded = known.load(document.values, overrides)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.alone = None if any(target) else self.job
         self.trainer = known.name
-        self.places = Places(document, self.job)
+        self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
 
@@ -107,7 +138,7 @@ class _Case:
         if sieve.broken or sieve.ignores:
             judged = self._judged(sieve)
             found += self._findings_of(sieve.faults(self.rules.names, judged))
-        found.sort(key=lambda d: (d.region, d.code))
+        found.sort(key=_order)
         lines = {
             number: self.document.lines.line(number)
             for finding in found
@@ -129,8 +160,10 @@ class _Case:
         """The rules whose silence means that there is nothing to ignore.
 
         Not those that rest on a GPU or world size of this one command: with another
-        they may fire.
+        they may fire. None if this command has overrides.
         """
+        if self.overrides:
+            return frozenset()
         target = self.job.target
         origins = {"gpu": target.gpu_origin, "world_size": target.world_size_origin}
         asked = {name for name, said in origins.items() if said.startswith("--")}
@@ -153,8 +186,10 @@ class _Case:
             return ()
         from fp8tune.lint.claims.contradiction import contradictions
 
-        known, loaded, directive = self.known, self.loaded, self.directive
-        return contradictions(self.document, known, loaded, directive, self.alone)
+        known, loaded, alone = self.known, self.loaded, self.alone
+        if self.overrides:  # a comment speaks of the file alone
+            loaded, alone = known.load(self.document.values), None
+        return contradictions(self.document, known, loaded, self.directive, alone)
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:
@@ -225,26 +260,35 @@ class _Case:
         except Unknown as missing:
             self._lacks(rule, missing)
             return
-        fix, withheld = self._fix(rule, scope, fault)
-        if withheld and rule.category in ESTIMATED:
+        offer = self._fix(rule, scope, fault)
+        if offer and offer.withheld and rule.category in ESTIMATED:
             return
         labels = tuple(self._labels(rule, scope, fault))
+        if labels[0].argument:
+            message += " (from the command line)"
         help_line = _filled(rule.help, scope)
-        if withheld:
-            help_line = f"{help_line}; {withheld}".removeprefix("; ")
+        if offer and (why := offer.withheld or offer.kept):
+            joint = " " if help_line.endswith("?") else "; "
+            help_line = f"{help_line}{joint}{why}".removeprefix(joint)
         found = self.rules.diagnostic(self.path, rule, message, help_line, labels)
-        yield found._replace(fix=fix)
+        yield found._replace(fix=offer and offer.fix)
 
-    def _fix(
-        self, rule: Rule, scope: Any, fault: Fault | None
-    ) -> tuple[Fix | None, str]:
-        """The fix of a finding, and why there is none that would fit the GPU."""
+    def _fix(self, rule: Rule, scope: Any, fault: Fault | None) -> Offer | None:
+        """The fix of a finding, or why one is not offered."""
         if "fix" not in rule.front:
-            return None, ""
+            return None
         from fp8tune.lint.fix import find_fix
 
-        document, known = self.document, self.known
-        return find_fix(rule, scope, self.job, fault, document, known)
+        return find_fix(
+            rule,
+            scope,
+            self.job,
+            fault,
+            self.document,
+            self.known,
+            self.loaded,
+            self.overrides,
+        )
 
     def _origin(self, rule: Rule) -> str:
         """Where a GPU or world size came from, for a message that rests on it."""
@@ -266,21 +310,24 @@ class _Case:
         return f" ({words})" if words else ""
 
     def _labels(self, rule: Rule, scope: Any, fault: Fault | None) -> Iterator[Label]:
-        taken: set[Region] = set()
+        taken: set[tuple[Region, Marked | None]] = set()
         for index, at in enumerate(rule.at):
-            note = ""
+            note, argument = "", None
             if at.names == ["fault"] and fault is not None:
                 key = str(fault.facts.get("key", ""))
                 region = self.places.of_fault(fault, at.mark)
+                argument = fault.argument and marked(fault.argument, at.mark)
             elif at.names == ["fault.key"] and fault is not None:
                 named = At([str(fault.facts["key"])], at.mark, at.label)
                 key, region, note = self.places.of(named)
             else:
                 key, region, note = self.places.of(at)
-            if index and (region in taken or note):
+                argument = self.places.argument(key, at.mark)
+            if index and ((region, argument) in taken or note):
                 continue
-            taken.add(region)
-            yield Label(key, region, note + _filled(rule.label(index), scope))
+            taken.add((region, argument))
+            text = note + _filled(rule.label(index), scope)
+            yield Label(key, region, text, argument)
 
 
 def _filled(template: Template, scope: Any) -> str:

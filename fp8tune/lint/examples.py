@@ -55,7 +55,8 @@ def plain_config(example: Example) -> str:
 def lint_example(example: Example, against: Rules) -> Report:
     """What the rules find in an example, beside its second config if it has one."""
     text = plain_config(example).encode()
-    report = check("example.toml", text, against, Target())
+    arguments = example.arguments
+    report = check("example.toml", text, against, Target(), overrides=arguments)
     if not example.beside:
         return report
     other = check("beside.toml", example.beside.encode(), against, Target())
@@ -118,6 +119,8 @@ def _spans(found: Diagnostic, example: Example) -> Iterator[str]:
         primary, others = marked(example.config)
     except ValueError:
         yield "has a mark without its partner"
+        return
+    if found.labels[0].argument:
         return
     if not primary:
         yield "marks no span with \u00ab\u00bb"

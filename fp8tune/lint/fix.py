@@ -23,7 +23,7 @@ from fp8tune.toml.edit import (
     set_values,
 )
 from fp8tune.toml.literal import CannotEdit
-from fp8tune.trainers.faults import Fault
+from fp8tune.trainers.faults import Fault, Loaded
 from fp8tune.trainers.trainer import DEGREES, Trainer
 
 ABOUT_SIZE = ("memory", "slow")
@@ -31,10 +31,18 @@ ABOUT_SIZE = ("memory", "slow")
 
 
 class Offer(NamedTuple):
-    """The fix of a finding, if it has one, and why another is not offered."""
+    """The fix of a finding, if it has one, and why another is not offered.
+
+    ``withheld``: the run would not fit the GPU; ``kept``: the command line decides.
+    """
 
     fix: Fix | None = None
     withheld: str = ""
+    kept: str = ""
+
+
+class Overridden(Exception):
+    """The value that a fix would change comes from the command line: which argument."""
 
 
 def find_fix(
@@ -44,42 +52,55 @@ def find_fix(
     fault: Fault | None,
     document: Document,
     known: Trainer,
+    loaded: Loaded,
+    overrides: tuple[str, ...] = (),
 ) -> Offer:
     """The first fix of a rule that applies to this finding, can be written, and fits.
 
     One that changes the run is not offered where the changed run needs more memory than
-    the GPU has, unless that is so without it too and the fix is not about memory.
+    the GPU has, unless that is so without it too and the fix is not about memory. None
+    changes a value that the command line overrides.
     """
+    kept = ""
     for repair in rule.fixes:
-        maker = _Maker(job, fault, document)
+        maker = _Maker(job, fault, document, loaded)
         try:
             if repair.when is not None and not repair.when.evaluate(scope):
                 continue
             edits = in_order(maker.edits(repair, scope))
             title, changes = repair.title.fill(scope), repair.changes.fill(scope)
+        except Overridden as error:
+            kept = f"change `{error}` yourself: a fix edits only the file"
+            continue
         except (Unknown, CannotEdit):
             continue
         if not edits:
             continue
         if repair.safety != "safe" and "gpu" in job:
-            needs = _too_much(job, document, edits, known)
+            needs = _too_much(job, document, edits, known, overrides)
             if needs and (rule.category in ABOUT_SIZE or _fits(job)):
                 words = "no fix is offered, because then the run needs"
                 return Offer(withheld=f"{words} {needs}: {title}")
         placed = tuple(_change(document, edit) for edit in edits)
         stopped = fault is not None and rule.category == "rejected"
         return Offer(Fix(repair.safety, title, changes, placed, stopped))
-    return Offer()
+    return Offer(kept=kept)
 
 
-def _too_much(job: Job, document: Document, edits: list[Edit], known: Trainer) -> str:
+def _too_much(
+    job: Job,
+    document: Document,
+    edits: list[Edit],
+    known: Trainer,
+    overrides: tuple[str, ...],
+) -> str:
     """What the run after some edits needs, if that is too much for the GPU."""
     target = job.target
     if target.world_size_origin == DEGREES:
         target = target._replace(world_size=0)
     try:
         values = parse(apply(document.text, edits).encode()).values
-        after = known.job(known.load(values), target)
+        after = known.job(known.load(values, overrides), target)
         return str(after["memory.needs"]) if after["memory.fit"] in TOO_MUCH else ""
     except (Unknown, InvalidToml, CannotEdit):
         return ""
@@ -99,10 +120,13 @@ def _change(document: Document, edit: Edit) -> Change:
 
 
 class _Maker:
-    def __init__(self, job: Job, fault: Fault | None, document: Document) -> None:
+    def __init__(
+        self, job: Job, fault: Fault | None, document: Document, loaded: Loaded
+    ) -> None:
         self.job = job
         self.fault = fault
         self.document = document
+        self.loaded = loaded
 
     def edits(self, repair: Repair, scope: Any) -> Iterator[Edit]:
         """The edits of one repair; those of the fault itself where it says none."""
@@ -125,6 +149,8 @@ class _Maker:
     def _path(self, name: str) -> Path:
         """The key that says ``name`` by itself; raises ``CannotEdit`` if none does."""
         if name == "fault" and self.fault is not None:
+            if self.fault.argument:
+                raise Overridden(self.fault.argument.text)
             return self.fault.path
         job = self.job
         key = job.keys_of(name)[0]
@@ -133,7 +159,11 @@ class _Maker:
         )
         if key not in job.words.keys or not alone:
             raise CannotEdit(f"no key says {name} by itself")
-        return tuple(key.split("."))
+        path = tuple(key.split("."))
+        argument = self.loaded.argument(path)
+        if argument:
+            raise Overridden(argument.text)
+        return path
 
     def _written(self, names: Iterable[str]) -> Iterator[Path]:
         """Those of the names that stand in the file."""

@@ -71,8 +71,14 @@ _ENTRIES: dict[str, dict[str, str]] = {
         "header": "table",
         "remove": "names",
     },
-    "bad": {"config": "text", "also": "list", "fixed": "text", "beside": "text"},
-    "good": {"config": "text", "also": "list", "beside": "text"},
+    "bad": {
+        "config": "text",
+        "also": "list",
+        "fixed": "text",
+        "beside": "text",
+        "arguments": "list",
+    },
+    "good": {"config": "text", "also": "list", "beside": "text", "arguments": "list"},
     "experiment": experiment.FIELDS,
 }
 """The fields of each array of tables, and what they may hold."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from fp8tune.job import Job
-from fp8tune.lint.diagnostic import Region
+from fp8tune.lint.diagnostic import Marked, Region
 from fp8tune.lint.rule_parts import At
 from fp8tune.toml import Path, Span
 from fp8tune.toml.document import Document
-from fp8tune.trainers.faults import Fault
+from fp8tune.trainers.faults import Argument, Fault, Loaded
 
 TOP = Region(1, 1, 1, 1)
 
 
 class Places:
-    """Finds the spans of one document that findings point at."""
+    """Finds the spans of one document and its overrides that findings point at."""
 
-    def __init__(self, document: Document, job: Job) -> None:
+    def __init__(self, document: Document, job: Job, loaded: Loaded) -> None:
         self.document = document
         self.job = job
+        self.loaded = loaded
+
+    def argument(self, key: str, mark: str) -> Marked | None:
+        """The argument that sets a key, if one does."""
+        argument = self.loaded.argument(tuple(key.split(".")))
+        return argument and marked(argument, mark)
 
     def of(self, at: At) -> tuple[str, Region, str]:
         """The key of a span, where it stands, and a note if it does not stand.
@@ -28,7 +34,10 @@ class Places:
         wanted = self.job.key(at.names[0])
         for name in at.names:
             for key in self.job.keys_of(name):
-                region = self._region(tuple(key.split(".")), at.mark)
+                path = tuple(key.split("."))
+                region = self._region(path, at.mark)
+                if region is None and self.loaded.argument(path):
+                    region = self._region(path[:1], "key") or TOP
                 if region is not None:
                     same = at.any or name == at.names[0]
                     note = "" if same else f"`{wanted}` is not set: "
@@ -54,3 +63,8 @@ class Places:
         start = self.document.lines.position(span[0])
         end = self.document.lines.position(span[1])
         return Region(*start, *end)
+
+
+def marked(argument: Argument, mark: str) -> Marked:
+    """An argument with the span of its key or of its value."""
+    return Marked(argument.text, argument.key if mark == "key" else argument.value)

@@ -22,13 +22,15 @@ class Example(NamedTuple):
     """A config that shows the rule; ``\u00ab\u00bb`` marks the span of a bad one.
 
     ``fixed`` is what the fix of its finding, safe or not, makes of a bad one;
-    ``beside`` is a second config of the same run, for a rule on several files.
+    ``beside`` is a second config of the same run, for a rule on several files, and
+    ``arguments`` are what the trainer gets behind the config.
     """
 
     config: str
     also: list[str]
     fixed: str = ""
     beside: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 def at(entry: dict[str, Any]) -> At:
@@ -49,4 +51,5 @@ def example(entry: dict[str, Any]) -> Example:
         entry.get("also", []),
         entry.get("fixed", ""),
         entry.get("beside", ""),
+        tuple(entry.get("arguments", ())),
     )

@@ -161,7 +161,8 @@ class _Runner:
         self.options = options
         self.others = others
         try:
-            self.target = asked(options.gpu, options.world_size)
+            typed = asked(options.gpu, options.world_size)
+            self.target = typed.completed(options.script)
         except BadTarget as error:
             raise Problem(str(error)) from None
         if options.trainer and (wrong := misnamed(options.trainer)):
@@ -228,6 +229,7 @@ class _Runner:
         baseline = "" if path == "-" else self.options.baseline or settings.baseline
         fail_on = self.options.fail_on or settings.fail_on or "error"
         others = self.others.get(path)
+        overrides = self.options.overrides
 
         def look(data: bytes) -> Report:
             report = check(
@@ -238,9 +240,10 @@ class _Runner:
                 only=only,
                 explicit=found.explicit,
                 others=others,
+                overrides=overrides,
             )._replace(
                 baseline=baseline,
-                applied=rules.selected,
+                applied=frozenset() if overrides else rules.selected,
                 known=rules.known,
                 fail_on=fail_on,
             )

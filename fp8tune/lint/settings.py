@@ -20,7 +20,11 @@ class BadSettings(Exception):
 
 
 class Options(NamedTuple):
-    """What the command line asks for."""
+    """What the command line asks for.
+
+    ``overrides`` are the trainer's own arguments, ``script`` the GPUs that a launch
+    script asks for.
+    """
 
     gpu: str = ""
     world_size: int = 0
@@ -39,6 +43,8 @@ class Options(NamedTuple):
     update_baseline: bool = False
     fail_on: str = ""
     require_configs: bool = False
+    overrides: tuple[str, ...] = ()
+    script: Target = Target()
 
 
 class Settings(NamedTuple):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fp8tune.lint.diagnostic import Diagnostic, Fix, Label
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Region
 from fp8tune.lint.wording import plain
 
 WIDTH = 110
 """Characters of a source line that are shown; longer lines are cut."""
+
+COMMAND_LINE = " command line"
+"""Where an override stands."""
 
 _LEVEL = {"error": "31", "warning": "33", "note": "36"}
 _BOLD, _BLUE = "1", "34"
@@ -30,11 +33,13 @@ class Painter:
             f"{found.severity}[{found.rule}]", _BOLD, _LEVEL[found.severity]
         )
         line, column = found.region[:2]
-        gutter = len(str(max(label.region.line for label in found.labels)))
+        in_file = [x.region.line for x in found.labels if x.argument is None]
+        gutter = len(str(max(in_file, default=0)))
+        place = f"{line}:{column}" if found.labels[0].argument is None else COMMAND_LINE
         arrow = self.paint(f"{' ' * gutter}-->", _BLUE)
         text = [
             f"{level} {self.paint(plain(found.message), _BOLD)}",
-            f"{arrow} {plain(found.path)}:{line}:{column}",
+            f"{arrow} {plain(found.path)}:{place}",
             self._bar(gutter),
             *self._snippet(found, lines, gutter),
             self._bar(gutter),
@@ -59,27 +64,48 @@ class Painter:
         self, found: Diagnostic, lines: dict[int, str], gutter: int
     ) -> Iterator[str]:
         previous = 0
-        for number in sorted({label.region.line for label in found.labels}):
+        in_file = [label for label in found.labels if label.argument is None]
+        for number in sorted({label.region.line for label in in_file}):
             if previous and number > previous + 1:
                 yield self.paint("...", _BLUE)
             previous = number
-            here = [label for label in found.labels if label.region.line == number]
-            yield from self._line(found, lines.get(number, ""), here, gutter)
+            here = [label for label in in_file if label.region.line == number]
+            yield from self._line(found, lines.get(number, ""), here, gutter, number)
+        typed = list(_on_command_line(found))
+        if typed and previous:
+            yield self.paint("...", _BLUE)
+        for label, text in typed:
+            yield from self._line(found, text, [label], gutter)
 
     def _line(
-        self, found: Diagnostic, line: str, labels: list[Label], gutter: int
+        self,
+        found: Diagnostic,
+        line: str,
+        labels: list[Label],
+        gutter: int,
+        number: int | str = "",
     ) -> Iterator[str]:
         start, end = _window(line, labels)
         left = "..." if start else ""
         right = "..." if end < len(line) else ""
-        number = labels[0].region.line
         shown = _cells(line[start:end])[0]
         yield f"{self._bar(gutter, number)} {left}{shown}{right}".rstrip()
         for label in labels:
-            primary = label is found.labels[0]
+            first = found.labels[0]
+            typed = label.argument is not None and label.argument == first.argument
+            primary = typed or label is first
             codes = (_BOLD, _LEVEL[found.severity]) if primary else (_BLUE,)
             mark = _mark(label, line, start, len(left), "^" if primary else "-")
             yield f"{self._bar(gutter)} {self.paint(mark, *codes)}"
+
+
+def _on_command_line(found: Diagnostic) -> Iterator[tuple[Label, str]]:
+    """Labels on arguments as labels of a line, which is the argument."""
+    for label in found.labels:
+        if label.argument is not None:
+            text, (start, end) = label.argument
+            region = Region(1, start + 1, 1, end + 1)
+            yield label._replace(region=region), text
 
 
 def _offer(fix: Fix) -> str:

@@ -140,21 +140,23 @@ def next_commands(report: Report) -> Iterator[str]:
         for spent in (0.0, report.seconds)
     )
     allowed = report.study.about.get("allow") or ()
+    overrides = report.plan.config.overrides
+    behind = f" -- {' '.join(map(_quoted, overrides))}" if overrides else ""
     if report.is_rehearsal:
         if is_live and report.goes_on:
-            yield f"{again}{options}  # goes on from here"
-        yield f"{first}{options.replace(' --device cpu', '')}  # on a GPU"
+            yield f"{again}{options}{behind}  # goes on from here"
+        yield f"{first}{options.replace(' --device cpu', '')}{behind}  # on a GPU"
     elif is_live and report.goes_on:
-        yield f"{again}{options}  # goes on from here"
+        yield f"{again}{options}{behind}  # goes on from here"
     elif is_live and report.bf16_wins and "precision" not in allowed:
-        yield f"{first}{options} --allow precision"
+        yield f"{first}{options} --allow precision{behind}"
     elif output and not is_same(output, config):
         yield f"diff {path} {_quoted(output)}"
         yield f"fp8tune lint {_quoted(output)}"
     elif is_live and report.chosen not in (None, report.plan.baseline) and not output:
-        yield f"{again}{options}  # writes it"
+        yield f"{again}{options}{behind}  # writes it"
     else:
-        yield f"fp8tune lint {path}"
+        yield f"fp8tune lint {path}{behind}"
 
 
 def _study(report: Report) -> str:

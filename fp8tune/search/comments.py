@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -64,6 +65,7 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     findings = outcome.findings
     fp8 = [f for f in findings if f.facts.get("objective") == outcome.objective]
     doubts = (*WHY, "communication-decides", "pairs-left-out")
+    overrides = plan.config.overrides
     first = (*VERDICTS, "baseline-not-measured", *doubts)
     lines = (
         (*messages(findings, *first), *messages(findings, "other-objective")),
@@ -72,6 +74,7 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
         _learning(plan, outcome),
         _environment(outcome),
         _study(plan, outcome, study),
+        [f"from the command line: {shlex.join(overrides)}"] if overrides else [],
     )
     return list(filter(None, map("; ".join, lines)))
 

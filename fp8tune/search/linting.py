@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from functools import cache
@@ -37,7 +38,8 @@ def check_config(config: TrainConfig, free: Container[str]) -> None:
     found = list(refusals(config, free))
     if found:
         others = f" and {len(found) - 1} more" * bool(found[1:])
-        hint = f"fix that{others} first, see: fp8tune lint {config.path}"
+        behind = f" -- {shlex.join(config.overrides)}" if config.overrides else ""
+        hint = f"fix that{others} first, see: fp8tune lint {config.path}{behind}"
         raise CannotSearch(f"{found[0]}; {hint}")
 
 
@@ -50,7 +52,8 @@ def refusals(config: TrainConfig, free: Container[str]) -> Iterator[str]:
     for found in _fatal(config, config.data):
         left = any(label.key in free for label in found.labels)
         if not left or _is_fault(found, rules_for(config.path)):
-            place = f"{found.path}:{found.region.line}"
+            line = "" if config.overrides else f":{found.region.line}"
+            place = f"{found.path}{line}"
             trainer = config.trainer.schema.title
             how = UNSEEN.get(found.rule) or FAILS[found.category]
             yield f"{place}: {found.message} [{found.rule}]; {trainer} {how}"

@@ -41,6 +41,7 @@ class SearchOptions(NamedTuple):
     sampler: str = "auto"
     storage: str = ""
     export: str = ""
+    overrides: tuple[str, ...] = ()
 
     @property
     def budget_s(self) -> float:
@@ -50,7 +51,8 @@ class SearchOptions(NamedTuple):
     @property
     def kept(self) -> dict[str, Any]:
         """The options that the same search is typed with again, by their names."""
-        once = ("config", "budget", "runner", "records", "diff", "as_json", "export")
+        once = {"config", "budget", "runner", "records", "diff", "as_json", "export"}
+        once.add("overrides")  # they stand behind all options
         fields = self._asdict().items()
         typed = {k: v for k, v in fields if k not in once}
         return {k: v for k, v in typed.items() if v != self._field_defaults[k]}

@@ -28,13 +28,17 @@ MAX_BATCH = 256
 
 
 class TrainConfig(NamedTuple):
-    """A config of a trainer, as bytes and as a job."""
+    """A config of a trainer, as bytes and as a job.
+
+    ``overrides`` of the command line are written into ``data``.
+    """
 
     path: str
     data: bytes
     trainer: Trainer
     job: Job
     loaded: Loaded
+    overrides: tuple[str, ...] = ()
 
 
 class Plan(NamedTuple):
@@ -63,6 +67,7 @@ class Plan(NamedTuple):
         return {
             "config": self.config.path,
             "config_text": self.config.data.decode(),
+            **({"overrides": self.config.overrides} if self.config.overrides else {}),
             "trainer": self.config.trainer.name,
             "gpu": target.gpu,
             "world_size": target.world_size,

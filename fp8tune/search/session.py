@@ -54,6 +54,7 @@ from fp8tune.search.outcome import (
     with_config,
 )
 from fp8tune.search.output import as_json, closing, display
+from fp8tune.search.overrides import with_overrides
 from fp8tune.search.plan import (
     Plan,
     TrainConfig,
@@ -318,7 +319,13 @@ def _read_config(
         raise CannotSearch(f"{options.config}: {error.strerror}") from None
     asked = "--world-size" if options.world_size else ""
     target = Target(gpu, options.world_size, origin, asked)
-    return read_config(options.config, data, target, options.trainer, world_size)
+    path, name, overrides = options.config, options.trainer, options.overrides
+    config = read_config(path, data, target, name, world_size)
+    if not overrides:
+        return config
+    data = with_overrides(path, data, config.trainer, overrides)
+    config = read_config(path, data, target, config.trainer.name, world_size)
+    return config._replace(overrides=overrides)
 
 
 def _open_study(

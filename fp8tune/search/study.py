@@ -381,6 +381,7 @@ def _plan(about: dict[str, Any]) -> Plan:
         raise ValueError("trainer")
     target = Target(str(about["gpu"]), int(about["world_size"]))
     config = read_config(path, text.encode(), target, about["trainer"])
+    config = config._replace(overrides=tuple(map(str, about.get("overrides", ()))))
     knobs = [_knob(**fields) for fields in about["knobs"]]
     only = [_point(knobs, places) for places in about["points"]]
     return Plan(config, Space(knobs, only), _point(knobs, about["given"]))

@@ -35,6 +35,9 @@ def check_outputs(options: SearchOptions) -> None:
     Asked before the search, so that no result is lost.
     """
     path, other = options.tuned_path, tuned(options.config)
+    if options.overrides and is_same(path, options.config):
+        meant = f"overrides are not written into the config itself: {other} gets them"
+        raise CannotSearch(f"{path}: {meant} without --in-place and --output")
     read = {options.records: "the records"} if options.records else {}
     if not options.diff:
         check_place(path)
@@ -145,7 +148,7 @@ def write_tuned(
     for line in _notes(path, config, after, choices(plan, outcome)):
         _note(line)
     if diff_to:
-        diff_to.write(unified_diff(config.path, config.data, after))
+        diff_to.write(unified_diff(config.path, _before(config), after))
         return ""
     return path
 
@@ -166,6 +169,14 @@ def _notes(
     for line in stale_comments(path, after, changes):
         if line.split(": ", 1)[0] not in places:
             yield line
+
+
+def _before(config: TrainConfig) -> bytes:
+    """Return the config's bytes, without the overrides of the command line."""
+    if not config.overrides:
+        return config.data
+    with open(config.path, "rb") as file:
+        return file.read(MOST)
 
 
 def _was_edited(config: TrainConfig) -> bool:

@@ -55,6 +55,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "bad-modalities": ("key", "value", "reason"),
     "bad-experts": ("key", "value", "reason"),
     "unknown-freeze-module": ("key", "value", "allowed", "hint", "meant", "sure"),
+    "ignored-argument": ("name", "key", "hint"),
     **COMMENTED,
 }
 """The kinds of faults, and the facts that a rule's message may name for each."""
@@ -69,12 +70,24 @@ FIXABLE = (
 """The kinds whose faults know the edits that fix them."""
 
 
+class Argument(NamedTuple):
+    """One argument of the trainer's command line.
+
+    ``key`` and ``value`` are the spans of its key and of its value in ``text``.
+    """
+
+    text: str
+    key: Span
+    value: Span
+
+
 class Fault(NamedTuple):
     """One thing that the loader refuses, or takes for something else.
 
     ``path`` is where it stands (a key that does not stand in the file points at
     its table), ``facts`` are the values for the rule's message; ``span`` is given
-    where there is no path, ``edits`` where the fault knows what fixes it.
+    where there is no path, ``edits`` where the fault knows what fixes it,
+    ``argument`` where the value comes from the command line.
     """
 
     kind: str
@@ -82,6 +95,7 @@ class Fault(NamedTuple):
     facts: dict[str, Any]
     span: Span | None = None
     edits: tuple[Edit, ...] = ()
+    argument: Argument | None = None
 
 
 class Loaded(NamedTuple):
@@ -89,12 +103,20 @@ class Loaded(NamedTuple):
 
     ``values`` maps dotted keys to coerced values with defaults filled in; a key
     with a fault, or of an absent optional section, is missing. ``written`` holds
-    the dotted keys that stand in the file.
+    the dotted keys that stand in the file or on the command line, ``arguments`` what
+    the command line sets, by path.
     """
 
     values: dict[str, Any]
     written: set[str]
     faults: list[Fault]
+    arguments: dict[Path, Argument] = {}
+
+    def argument(self, path: Path) -> Argument | None:
+        """The argument that sets a key or a table above it, if one does."""
+        above = (path[:end] for end in range(len(path), 0, -1))
+        found = (self.arguments.get(each) for each in above)
+        return next((argument for argument in found if argument), None)
 
 
 def dotted(path: Path) -> str:

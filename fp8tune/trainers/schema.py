@@ -50,6 +50,11 @@ class Key(NamedTuple):
     doc: str = ""
 
     @property
+    def optional(self) -> bool:
+        """Whether ``None`` is a value of its own, which no check refuses."""
+        return self.type.endswith("| None")
+
+    @property
     def bound(self) -> str:
         """The range of the value in words, ``""`` without one."""
         if self.within:

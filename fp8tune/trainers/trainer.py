@@ -82,10 +82,23 @@ class Trainer:
             found[section].add(key)
         return {section: frozenset(keys) for section, keys in found.items()}
 
-    def load(self, values: dict[str, Any]) -> Loaded:
-        """The config as the trainer would hold it, and what it refuses."""
-        loaded: Loaded = self._loader.load(values)
+    def load(self, values: dict[str, Any], overrides: tuple[str, ...] = ()) -> Loaded:
+        """The config as the trainer would hold it, and what it refuses.
+
+        ``overrides`` are the arguments behind the config on the trainer's own command
+        line. Raises ``Unreadable`` for those whose effect is not known.
+        """
+        loaded: Loaded
+        if overrides:
+            loaded = self.command_line.load(self._loader, values, overrides)
+        else:
+            loaded = self._loader.load(values)
         return loaded
+
+    @property
+    def command_line(self) -> ModuleType:
+        """How this trainer reads its command line."""
+        return self._module("command_line")
 
     def job(self, loaded: Loaded, target: Target) -> Job:
         """The job that a loaded config describes.

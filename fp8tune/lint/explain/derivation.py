@@ -128,9 +128,10 @@ class _Derivation:
             return said[key] or SUPPLY[key]
         section = key.partition(".")[0]
         if key in job.written:
-            line = self.config.line(key)
+            argument = self.config.loaded.argument(tuple(key.split(".")))
+            place = argument.text if argument else f"line {self.config.line(key)}"
             refused = "" if self.value(key)[1] else ", where its value is refused"
-            return f"line {line}{refused}"
+            return f"{place}{refused}"
         if self.value(key)[1]:
             return "default" if "." in key else f"there is no [{section}]"
         return f"there is no [{section}]" if section not in job.written else "not set"

@@ -137,7 +137,10 @@ def _when(rule: Rule) -> str:
 
 
 def _text(example: Example) -> str:
-    return plain_config(example).strip("\ufeff\n")
+    """The text of an example, below the command line if it has one."""
+    text = plain_config(example).strip("\ufeff\n")
+    arguments = " ".join(example.arguments)
+    return f"# train.py CONFIG {arguments}\n{text}" if arguments else text
 
 
 def _bad(rule: Rule, example: Example) -> Shown:
@@ -183,6 +186,7 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
         _against(rule),
         config.target,
         only=config.trainer.name,
+        overrides=config.overrides,
     )
     fired = _mine(rule, report.diagnostics)
     held = _mine(rule, (each.finding for each in report.suppressed))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fp8tune.job import TARGETS
-from fp8tune.lint.diagnostic import Diagnostic, Fix, Report, Suppressed
+from fp8tune.lint.diagnostic import Diagnostic, Fix, Label, Report, Suppressed
 from fp8tune.lint.formats.address import well_formed
 from fp8tune.lint.run import Result
 
@@ -67,13 +67,21 @@ def _finding(found: Diagnostic) -> dict[str, Any]:
         "key": found.key,
         **found.region._asdict(),
         "message": found.message,
-        "labels": [
-            {"key": label.key, **label.region._asdict(), "text": label.text}
-            for label in found.labels
-        ],
+        "labels": list(map(_label, found.labels)),
         "help": found.help,
         "fix": found.fix and _fix(found.fix),
         "url": found.url,
+    }
+
+
+def _label(label: Label) -> dict[str, Any]:
+    """A label; the argument that sets its value, where the command line does."""
+    argument = {"argument": label.argument.text} if label.argument else {}
+    return {
+        "key": label.key,
+        **label.region._asdict(),
+        "text": label.text,
+        **argument,
     }
 
 

@@ -42,7 +42,7 @@ class Loader:
 
     def load(self, raw: dict[str, Any]) -> Loaded:
         """Hold parsed TOML as the trainer would."""
-        config = _Config(self)
+        config = Config(self)
         config.sections(raw)
         return Loaded(config.values, config.written, config.faults)
 
@@ -78,7 +78,9 @@ def defaults(schema: Schema) -> dict[str, Any]:
     return found
 
 
-class _Config:
+class Config:
+    """A config in the making: values, keys that are written, and faults."""
+
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
         self.schema = loader.schema
@@ -93,6 +95,7 @@ class _Config:
             self.faults.append(Fault(kind, path, {"key": dotted(path), **facts}))
 
     def sections(self, raw: dict[str, Any]) -> None:
+        """Load a whole config."""
         stray = checks.headerless(raw, self.schema)
         if stray:
             section, names = stray
@@ -121,6 +124,7 @@ class _Config:
             self.fault("unknown-freeze-module", path, value=module, **facts)
 
     def section(self, section: str, table: dict[str, Any]) -> None:
+        """Load the table of one section."""
         name = self.schema.section_class(section)
         if self.schema.optional(section):
             name = self._variant(name, table)
@@ -155,6 +159,8 @@ class _Config:
         if keys is not None and isinstance(value, dict):
             self._fill(name, keys)
             self._keep(name, spec.base, value, value)
+        if value is None and spec.optional:
+            return
         if value is _FAULTY or (spec.base in _NUMBERS and not coercion.usable(value)):
             del self.values[name]
 
@@ -225,6 +231,8 @@ class _Config:
         for key in odd:
             spec = self.schema.classes[name][key]
             checked = spec.checked and values[key] is not _FAULTY
+            if values[key] is None and spec.optional:
+                continue
             if checked and (not spec.only_if or self._active(name, spec, values)):
                 self.check(spec, values, (*path, key), table[key])
         self._cross_check(name, values, path)
@@ -233,6 +241,7 @@ class _Config:
     def unknown(
         self, path: Path, table: str, keys: Mapping[str, Key], value: Any
     ) -> None:
+        """Note a key that the trainer does not have, with the one that was meant."""
         hint = self.hints.for_key(path, keys) if len(self.faults) < 20 else ""
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
         home, spec = facts.get("home"), keys.get(str(facts.get("meant")))
@@ -255,6 +264,8 @@ class _Config:
 
     def value(self, spec: Key, raw: Any, path: Path) -> Any:
         """One value after the loader's coercion."""
+        if raw is None and spec.optional:
+            return None
         base = spec.base
         coerce = COERCIONS.get(base)
         value = raw if coerce is None else self._coerced(coerce, spec, raw, path)
@@ -286,6 +297,8 @@ class _Config:
     def _sequence(self, base: str, raw: Any, path: Path) -> Any:
         if isinstance(raw, dict) and base.startswith("list["):
             return [checks.Unbuilt(raw)]
+        if isinstance(raw, tuple) and base.startswith("tuple["):
+            raw = list(raw)
         if not isinstance(raw, list):
             return [raw] if base.startswith("list[") else raw
         element = base[base.index("[") + 1 : -1].split(",")[0]

@@ -45,7 +45,7 @@ def sample(request, write, fp8tune):
     write(files)
 
     def lint(output_format, *options):
-        return fp8tune("lint", *arguments, "--output-format", output_format, *options)
+        return fp8tune("lint", "--output-format", output_format, *options, *arguments)
 
     return lint
 
@@ -58,6 +58,12 @@ def examples(write, builtin):
     files |= {name: text for name, text in besides.items() if text}
     write(files)
     return list(files)
+
+
+@pytest.fixture
+def in_files(builtin):
+    """The names of the rules whose examples need no command line."""
+    return {rule.name for rule in builtin if not rule.bad[0].arguments}
 
 
 @pytest.fixture

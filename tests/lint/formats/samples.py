@@ -32,6 +32,10 @@ SAMPLES = {
     "nothing": ({}, (".",)),
     "good": ({"good.toml": GOOD}, (".",)),
     "several labels": ({"a.toml": TP}, ("a.toml",)),
+    "overrides": (
+        {"a.toml": TP},
+        ("a.toml", "--", "--distributed.tp=2", "--train.zz\x1b]]>=1", "x"),
+    ),
     "all levels": (
         {
             "a.toml": SLOW,

@@ -44,9 +44,10 @@ def test_every_sample_is_read_back(sample):
     assert order == sorted(order)
 
 
-def test_every_rule_is_read_back(examples, annotations, builtin):
+def test_every_rule_is_read_back(examples, annotations, builtin, in_files):
     titles = {one.properties["title"] for one in annotations(*examples)}
-    assert titles == {f"{rule.name} ({rule.code})" for rule in builtin}
+    rules = (rule for rule in builtin if rule.name in in_files)
+    assert titles == {f"{rule.name} ({rule.code})" for rule in rules}
 
 
 def test_an_annotation(write, fp8tune):

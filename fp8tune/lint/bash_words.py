@@ -1,0 +1,286 @@
+"""Split a bash script into words and operators, with the expansions of each word.
+
+Comments, here-documents and redirections are left out. Nothing is expanded here.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MAX_DEPTH = 8
+"""Deepest nesting of quotes and parentheses that is read."""
+
+_NAME = r"[A-Za-z_]\w*"
+_BRACES = re.compile(
+    rf"({_NAME}|\d+|[@*#])(?:\[([@*])\])?(?:(:?[-=?+])(.*))?", re.DOTALL
+)
+_SIMPLE = re.compile(rf"{_NAME}|\d|[@*#?$!-]")
+_OPERATOR = re.compile(r";;&?|;&|&&|\|\||\|&|[;&|()\n]")
+_REDIRECTION = re.compile(r"\d*(?:<<<|<>|>>|>\||[<>]&|&>>?|[<>](?!\())|&>>?")
+_HEREDOC = re.compile(r"\d*<<(-?)[ \t]*(['\"\\]?)([\w.-]+)\2")
+_ARRAY = re.compile(rf"{_NAME}\+?=")
+_ENDS = " \t\n;&|()<>"
+OUTPUT = "is the output of a command"
+ARITHMETIC = "is arithmetic"
+
+
+class BadScript(Exception):
+    """The script cannot be split into words: the line and why."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"{line}: {reason}")
+
+
+class Part(NamedTuple):
+    """A piece of a word: text, an expansion by ``name``, or what no reader resolves.
+
+    ``every`` is ``@`` or ``*`` behind a name, ``operator`` and ``default`` are of
+    ``${name:-default}``, ``reason`` says why a piece cannot be resolved.
+    """
+
+    text: str
+    quoted: bool = False
+    name: str = ""
+    every: str = ""
+    operator: str = ""
+    default: str = ""
+    reason: str = ""
+
+
+Parts = tuple[Part, ...]
+
+
+class Token(NamedTuple):
+    """An operator, or a word; ``items`` are the words of an array, ``NAME=(...)``."""
+
+    operator: str
+    parts: Parts
+    line: int
+    items: tuple[Parts, ...] | None = None
+
+    @property
+    def plain(self) -> str:
+        """The text of a word without quotes and expansions, else ``""``."""
+        bare = all(not (p.quoted or p.name or p.reason) for p in self.parts)
+        return "".join(part.text for part in self.parts) if bare else ""
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The operators and words of a script; raises ``BadScript``."""
+    yield from _Reader(text).tokens()
+
+
+def parts_of(text: str, *, quoted: bool) -> Parts:
+    """The pieces of a default inside ``${name:-default}``; raises ``BadScript``."""
+    return _Reader(text).inner(quoted=quoted)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.newlines = [found.start() for found in re.finditer("\n", text)]
+        self.heredocs: list[tuple[str, bool]] = []
+        self.arrays = 0
+
+    def line(self, at: int) -> int:
+        return bisect_left(self.newlines, at) + 1
+
+    def tokens(self) -> Iterator[Token]:
+        text = self.text
+        while self.at < len(text):
+            here = text[self.at]
+            if here in " \t\r":
+                self.at += 1
+            elif text.startswith("\\\n", self.at):
+                self.at += 2
+            elif here == "#":
+                end = text.find("\n", self.at)
+                self.at = len(text) if end < 0 else end
+            elif text.startswith("((", self.at):
+                self.at = self.closing(self.at + 2, "))")
+            elif found := _HEREDOC.match(text, self.at):
+                self.heredocs.append((found[3], bool(found[1])))
+                self.at = found.end()
+            elif found := _REDIRECTION.match(text, self.at):
+                self.at = found.end()
+                self.skip_target()
+            elif found := _OPERATOR.match(text, self.at):
+                line = self.line(self.at)
+                self.at = found.end()
+                if found[0] == "\n" and self.heredocs:
+                    self.skip_heredocs()
+                yield Token(found[0], (), line)
+            else:
+                yield self.word()
+
+    def skip_target(self) -> None:
+        """Skip the file of a redirection."""
+        while self.at < len(self.text) and self.text[self.at] in " \t":
+            self.at += 1
+        if self.at < len(self.text) and self.text[self.at] not in "\n;|&":
+            self.word()
+
+    def skip_heredocs(self) -> None:
+        for name, tabs in self.heredocs:
+            while self.at < len(self.text):
+                end = self.text.find("\n", self.at)
+                end = len(self.text) if end < 0 else end
+                line = self.text[self.at : end]
+                self.at = end + 1
+                if (line.lstrip("\t") if tabs else line) == name:
+                    break
+        self.heredocs = []
+
+    def word(self) -> Token:
+        line = self.line(self.at)
+        parts = []
+        start = self.at
+        while self.at < len(self.text):
+            here = self.text[self.at]
+            if self.text.startswith(("<(", ">("), self.at):
+                self.at = end = self.closing(self.at + 2, ")")
+                parts.append(Part(self.text[start:end], reason=OUTPUT))
+            elif here == "(" and _ARRAY.fullmatch(self.text[start : self.at]):
+                return Token("", tuple(parts), line, tuple(self.array()))
+            elif here in _ENDS:
+                break
+            else:
+                parts += self.piece()
+        if self.at == start:  # such as a > that redirects nothing
+            self.at += 1
+        return Token("", tuple(parts), line)
+
+    def array(self) -> Iterator[Parts]:
+        """The words of ``(...)`` behind ``NAME=``."""
+        self.at += 1
+        self.arrays += 1
+        if self.arrays > MAX_DEPTH:
+            raise BadScript(self.line(self.at), "arrays are nested too deeply")
+        for token in self.tokens():
+            if token.operator == ")":
+                self.arrays -= 1
+                return
+            if not token.operator:
+                yield token.parts
+
+    def piece(self) -> list[Part]:
+        """The next piece of a word outside of quotes."""
+        here, start = self.text[self.at], self.at
+        if here == "'":
+            end = self.find("'", start + 1)
+            self.at = end + 1
+            return [Part(self.text[start + 1 : end], quoted=True)]
+        if here == '"':
+            self.at += 1
+            return self.quoted()
+        if here == "\\":
+            self.at += 2
+            following = self.text[start + 1 : self.at]
+            return [] if following == "\n" else [Part(following, quoted=True)]
+        if here in "$`":
+            return [self.expansion(quoted=False)]
+        plain = re.compile(r"[^'\"\\$` \t\n;&|()<>]+").match(self.text, start)
+        self.at = plain.end() if plain else start + 1
+        return [Part(self.text[start : self.at])]
+
+    def quoted(self) -> list[Part]:
+        """The pieces up to the double quote that ends them."""
+        start, parts = self.at, list[Part]()
+        while self.at < len(self.text):
+            here = self.text[self.at]
+            if here == '"':
+                self.at += 1
+                return parts or [Part("", quoted=True)]
+            if here in "$`":
+                parts.append(self.expansion(quoted=True))
+            elif here == "\\" and self.text[self.at + 1 : self.at + 2] in '$`"\\\n':
+                escaped = self.text[self.at + 1 : self.at + 2].replace("\n", "")
+                parts.append(Part(escaped, quoted=True))
+                self.at += 2
+            else:
+                plain = re.compile(r'\\|[^"\\$`]+').match(self.text, self.at)
+                end = plain.end() if plain else self.at + 1
+                parts.append(Part(self.text[self.at : end], quoted=True))
+                self.at = end
+        raise BadScript(self.line(start - 1), "a quote is not closed")
+
+    def expansion(self, *, quoted: bool) -> Part:
+        """What begins with ``$`` or a backtick."""
+        text, start = self.text, self.at
+        if text[start] == "`":
+            self.at = self.find("`", start + 1) + 1
+            return Part(text[start : self.at], quoted, reason=OUTPUT)
+        if text.startswith("$((", start):
+            self.at = self.closing(start + 3, "))")
+            return Part(text[start : self.at], quoted, reason=ARITHMETIC)
+        if text.startswith("$(", start):
+            self.at = self.closing(start + 2, ")")
+            return Part(text[start : self.at], quoted, reason=OUTPUT)
+        if text.startswith("${", start):
+            self.at = self.closing(start + 2, "}")
+            return _braces(text[start : self.at], quoted)
+        name = _SIMPLE.match(text, start + 1)
+        if name is None:
+            self.at += 1
+            return Part("$", quoted)
+        self.at = name.end()
+        return Part(text[start : self.at], quoted, name=name[0])
+
+    def inner(self, *, quoted: bool) -> Parts:
+        """The pieces of the whole text, in which blanks and operators are text."""
+        parts: list[Part] = []
+        while self.at < len(self.text):
+            here = self.text[self.at]
+            if here in "$`":
+                parts.append(self.expansion(quoted=quoted))
+            elif here in "'\"\\":
+                parts += self.piece()
+            else:
+                parts.append(Part(here, quoted))
+                self.at += 1
+        return tuple(parts)
+
+    def find(self, sign: str, start: int) -> int:
+        end = self.text.find(sign, start)
+        if end < 0:
+            raise BadScript(self.line(start - 1), f"a {sign} is not closed")
+        return end
+
+    def closing(self, start: int, sign: str) -> int:
+        """The end of what ``sign`` closes, past quotes and brackets within."""
+        stack, at = [sign], start
+        opens = {"$((": "))", "$(": ")", "${": "}", "(": ")", "`": "`", '"': '"'}
+        while at < len(self.text):
+            top = stack[-1]
+            if self.text.startswith(top, at):
+                at += len(top)
+                stack.pop()
+                if not stack:
+                    return at
+                continue
+            if self.text[at] == "\\":
+                at += 2
+                continue
+            if self.text[at] == "'" and top != '"':
+                at = self.find("'", at + 1) + 1
+                continue
+            found = next((o for o in opens if self.text.startswith(o, at)), "")
+            if found and not (top == '"' and found in ('"', "(")):
+                stack.append(opens[found])
+            if len(stack) > MAX_DEPTH * 4:
+                raise BadScript(self.line(start), "brackets are nested too deeply")
+            at += max(1, len(found))
+        raise BadScript(self.line(start - 1), f"a {sign} is missing")
+
+
+def _braces(text: str, quoted: bool) -> Part:
+    """The expansion ``${...}``."""
+    found = _BRACES.fullmatch(text[2:-1])
+    if found is None:
+        return Part(text, quoted, reason="is more than a variable with a default")
+    name, every, operator, default = found.groups()
+    return Part(text, quoted, name, every or "", operator or "", default or "")

@@ -1,0 +1,353 @@
+"""What a launch script runs: the trainer's config, its overrides, and on which GPUs.
+
+The script is read, never run. GPUs come from ``#SBATCH`` lines, ``srun`` and
+``torchrun``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from fp8tune.job import Target
+from fp8tune.lint.bash_words import BadScript
+from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
+from fp8tune.lint.discover import read
+from fp8tune.lint.shell import HOLE, Command, Shell, Word
+from fp8tune.trainers.trainer import NAMES, Trainer, trainer
+
+ORIGIN = "--script"
+"""Who says the GPUs."""
+
+MAX_SCRIPT = 1 << 16
+"""Largest script that is read [bytes]; the trainers' own have 4 KiB at most."""
+
+MAX_NESTED = 3
+"""Deepest ``bash -c`` within ``bash -c`` that is read."""
+
+_SHORT = {
+    "-N": "nodes",
+    "-n": "ntasks",
+    "-G": "gpus",
+    "-C": "constraint",
+    "-D": "chdir",
+}
+_OPTIONS = frozenset(
+    (
+        *_SHORT.values(),
+        "ntasks-per-node",
+        "gpus-per-node",
+        "gpus-per-task",
+        "gres",
+        "job-name",
+    )
+)
+"""The options of ``sbatch`` and ``srun`` that are read."""
+
+_LATER = ("SLURM_", "PMI_", "OMPI_")
+"""Beginnings of variables that only a running job has."""
+
+
+class CannotLaunch(Exception):
+    """The script does not say what it runs: where, why and what to type instead."""
+
+
+class Launch(NamedTuple):
+    """One run of a trainer: its config, its overrides, and the GPUs it gets.
+
+    ``target`` has what is known of these; ``notes`` say what is odd about them.
+    """
+
+    config: str
+    overrides: tuple[str, ...]
+    target: Target
+    line: int
+    notes: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """The run in one line, as a user would type it."""
+        size, gpu = self.target.world_size, self.target.gpu
+        count = f"{size or 'an unknown number of'} "
+        gpus = f"{gpu} GPU{'s' * (size != 1)}".lstrip()
+        kind = "" if gpu else " of unknown type"
+        command = shlex.join((self.config, *self.overrides))
+        return f"{command}, on {count}{gpus}{kind}"
+
+
+def read_launch(
+    path: str, arguments: tuple[str, ...], environment: Mapping[str, str]
+) -> Launch:
+    """What a script runs with these arguments; raises ``CannotLaunch``.
+
+    Raises ``CannotRead`` if there is no such file.
+    """
+    data = read(path)
+    if len(data) > MAX_SCRIPT:
+        raise CannotLaunch(f"{path}: a file of more than 64 KiB is no launch script")
+    text = data.decode(errors="replace").replace("\r\n", "\n")
+    script = _Script(path, text, list(arguments), environment)
+    try:
+        found = list(script.launches())
+    except BadScript as error:
+        raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
+    runs = {(one.config, one.overrides, one.target): one for one in reversed(found)}
+    if not runs:
+        looked = "python, torchrun or srun with train.py CONFIG"
+        raise CannotLaunch(
+            f"{path}: no call of a trainer ({looked}); instead: {INSTEAD}"
+        )
+    if len(runs) > 1:
+        lines = " and ".join(str(one.line) for one in reversed(runs.values()))
+        raise CannotLaunch(
+            f"{path}: different runs on lines {lines}; check each: {INSTEAD}"
+        )
+    return next(iter(runs.values()))
+
+
+INSTEAD = "fp8tune lint CONFIG --gpu h100 --world-size 16 -- OVERRIDES"
+"""What to type where a script says too little."""
+
+
+class _Script:
+    def __init__(
+        self, path: str, text: str, arguments: list[str], environment: Mapping[str, str]
+    ) -> None:
+        self.path = path
+        self.text = text
+        self.options = _sbatch(text)
+        outside = {n: v for n, v in environment.items() if not n.startswith(_LATER)}
+        self.shell = Shell(arguments, {**outside, **_slurm_variables(self.options)})
+        self.shell.folder = Word(self.options.get("chdir", ""))
+
+    def launches(self) -> Iterator[Launch]:
+        for command in self.shell.commands(self.text):
+            for inner in self.nested(command, MAX_NESTED):
+                for name in NAMES:
+                    known = trainer(name)
+                    words = [word.text for word in inner.words]
+                    index = known.command_line.config_index(words)
+                    if index:
+                        yield self.launch(inner, index, known)
+
+    def nested(self, command: Command, depth: int) -> Iterator[Command]:
+        """The command, or those of the text that it hands to ``bash -c``."""
+        words = command.words
+        for number, word in enumerate(words[:-2]):
+            shell = word.text.rpartition("/")[2] in ("bash", "sh")
+            option = words[number + 1].text
+            if shell and re.fullmatch("-[a-z]*c", option) and depth:
+                inner = Shell([], {})
+                inner.variables = dict(self.shell.variables)
+                inner.folder = command.folder
+                text = words[number + 2]
+                for each in inner.commands(text.text):
+                    whole = [*words[:number], *_with_holes(each.words, text)]
+                    yield from self.nested(
+                        Command(whole, command.line, each.folder), depth - 1
+                    )
+                return
+        yield command
+
+    def launch(self, command: Command, index: int, known: Trainer) -> Launch:
+        """The run that a command starts; raises ``CannotLaunch``."""
+        words, line = command.words, command.line
+        if index >= len(words):
+            raise self.fail(line, "the trainer is called without a config")
+        self.resolved(words[index], line, "the config")
+        free_text = known.command_line.is_free_text
+        for word in words[index + 1 :]:
+            if word.unknown and not free_text(known.schema, word.text):
+                self.resolved(word, line, "an override")
+        config = self.config(words[index].text, command)
+        options = {**self.options, **_options(words[: index - 1])}
+        target, notes = _target(options, words[:index], f"{self.path}:{line}")
+        overrides = tuple(word.text.replace(HOLE, "_") for word in words[index + 1 :])
+        return Launch(config, overrides, target, line, tuple(notes))
+
+    def config(self, name: str, command: Command) -> str:
+        """The path of the config from here; raises ``CannotLaunch``."""
+        line, folder = command.line, command.folder
+        path = os.path.relpath(os.path.join(folder.text, os.path.expanduser(name)))
+        if folder.unknown and not os.path.isabs(name):
+            self.resolved(folder, line, "the folder of a `cd`")
+        if not os.path.exists(path):
+            place = os.path.normpath(os.path.join(os.getcwd(), folder.text))
+            hint = "run fp8tune in the folder in which you start the script"
+            raise self.fail(line, f"no {name} in {place}: {hint}", "")
+        return path if path[:3] != "../" else os.path.abspath(path)
+
+    def resolved(self, word: Word, line: int, what: str) -> None:
+        """Raise ``CannotLaunch`` for a word that is not known before the run."""
+        if word.unknown is None:
+            return
+        text, reason = word.unknown
+        if reason.startswith("is argument"):
+            script = f"fp8tune lint --script {self.path} -- ARGUMENTS"
+            raise self.fail(line, f"{what} {reason}; add its arguments: {script}", "")
+        raise self.fail(line, f"{what} is not known before the run: `{text}` {reason}")
+
+    def fail(self, line: int, reason: str, instead: str = INSTEAD) -> CannotLaunch:
+        end = f"; instead: {instead}" if instead else ""
+        return CannotLaunch(f"{self.path}:{line}: {reason}{end}")
+
+
+def _with_holes(words: list[Word], outer: Word) -> Iterator[Word]:
+    """The words of a text; what was not known of the text is not known of them."""
+    for word in words:
+        hole = HOLE in word.text and not word.unknown
+        yield word._replace(unknown=outer.unknown) if hole else word
+
+
+def _sbatch(text: str) -> dict[str, str]:
+    """The options of the ``#SBATCH`` lines, which end at the first command."""
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        stripped = line.strip()
+        if line.startswith("#SBATCH"):
+            try:
+                found |= _named(shlex.split(line[len("#SBATCH") :], comments=True))
+            except ValueError:  # a quote that is not closed
+                continue
+        elif stripped and not stripped.startswith("#"):
+            break
+    return found
+
+
+def _options(words: list[Word]) -> dict[str, str]:
+    """The options of ``srun`` in a command."""
+    names = [word.text.rpartition("/")[2] for word in words]
+    if "srun" not in names:
+        return {}
+    behind = words[names.index("srun") + 1 :]
+    return _named([word.text for word in behind])
+
+
+def _named(words: list[str]) -> dict[str, str]:
+    """The options among words, by their long names."""
+    found = {}
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word[:2] in _SHORT and not word.startswith("--"):
+            name, equals, value = _SHORT[word[:2]], word[2:], word[2:].lstrip("=")
+        elif name.startswith("--"):
+            name = name[2:]
+        else:
+            continue
+        if name in _OPTIONS:
+            following = words[number + 1] if number + 1 < len(words) else ""
+            found[name] = value if equals else following
+    return found
+
+
+def _slurm_variables(options: Mapping[str, str]) -> dict[str, str]:
+    """The variables that Slurm sets for a job, as far as its options say them."""
+    found = {
+        "SLURM_NNODES": options.get("nodes", ""),
+        "SLURM_JOB_NUM_NODES": options.get("nodes", ""),
+        "SLURM_NTASKS": str(_tasks(options) or "") if _says_tasks(options) else "",
+        "SLURM_NTASKS_PER_NODE": options.get("ntasks-per-node", ""),
+        "SLURM_GPUS_PER_NODE": options.get("gpus-per-node", ""),
+        "SLURM_GPUS_ON_NODE": str(_gpus_per_node(options) or ""),
+        "SLURM_JOB_NAME": options.get("job-name", ""),
+        "SLURM_SUBMIT_DIR": os.getcwd(),
+        "PWD": ".",
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _number(value: str) -> int:
+    """A number of nodes, tasks or GPUs, 0 if it is none."""
+    digits = value.isascii() and value.isdigit() and len(value) < 9
+    return int(value) if digits and int(value) <= MAX_WORLD_SIZE else 0
+
+
+def _tasks(options: Mapping[str, str]) -> int:
+    """How many tasks a job step has, 0 if that is not known."""
+    if "ntasks" in options:
+        return _number(options["ntasks"])
+    nodes = _number(options.get("nodes", "1"))
+    return nodes * _number(options.get("ntasks-per-node", "1"))
+
+
+def _says_tasks(options: Mapping[str, str]) -> bool:
+    return "ntasks" in options or "ntasks-per-node" in options
+
+
+def _gpus_per_node(options: Mapping[str, str]) -> int:
+    """The GPUs of a node, 0 if nothing says it."""
+    if "gpus-per-node" in options:
+        return _number(options["gpus-per-node"].rpartition(":")[2])
+    for entry in options.get("gres", "").split(","):
+        name, *rest = entry.removeprefix("gres/").split("(")[0].split(":")
+        if name == "gpu":
+            return _number(rest[-1]) if rest and rest[-1].isdigit() else 1
+    if "gpus-per-task" in options:
+        each = _number(options["gpus-per-task"].rpartition(":")[2])
+        return each * _number(options.get("ntasks-per-node", ""))
+    total = _number(options.get("gpus", "").rpartition(":")[2])
+    nodes = _number(options.get("nodes", "1"))
+    return total // nodes if nodes and total % nodes == 0 else 0
+
+
+def _gpu(options: Mapping[str, str]) -> str:
+    """The GPU that the options name, ``""`` if none or several do."""
+    found = set()
+    typed = (
+        options.get(name, "") for name in ("gpus-per-node", "gpus", "gpus-per-task")
+    )
+    gres = (e.partition(":")[2] for e in options.get("gres", "").split(","))
+    names = [value.rpartition(":")[0] or value for value in (*typed, *gres)]
+    names += re.split(r"[&|,*\[\]()]", options.get("constraint", ""))
+    for name in names:
+        try:
+            found.add(parse_gpu(name) if re.search("[A-Za-z]", name) else "")
+        except BadTarget:
+            continue
+    found.discard("")
+    return found.pop() if len(found) == 1 else ""
+
+
+def _target(
+    options: Mapping[str, str], words: list[Word], place: str
+) -> tuple[Target, list[str]]:
+    """The GPUs that a command gets, and what is odd about their number."""
+    nodes, per_node = _number(options.get("nodes", "1")), _gpus_per_node(options)
+    names = [word.text.rpartition("/")[2] for word in words]
+    torchrun = "torchrun" in names or "torch.distributed.run" in names
+    if torchrun:
+        size = _torchrun(words, per_node)
+    elif not options:  # a step of a job that is not known
+        size = 0
+    else:
+        alone = "srun" not in names and not _says_tasks(options)
+        size = 1 if alone else _tasks(options)
+    asked, notes = nodes * per_node, []
+    if size and asked and size != asked:
+        started = f"{size} process{'es' * (size != 1)} for {asked} GPUs"
+        how = "start one for each GPU, by srun or torchrun"
+        notes.append(f"{place}: starts {started}; {how}")
+    if not torchrun and "srun" not in names and size > 1:
+        how = "which waits for the others; put srun before it"
+        notes.append(f"{place}: starts 1 process of {size}, {how}")
+    gpu = _gpu(options)
+    origins = ORIGIN * bool(gpu), ORIGIN * bool(size)
+    return Target(gpu, size, *origins, per_node), notes
+
+
+def _torchrun(words: list[Word], per_node: int) -> int:
+    """The processes that ``torchrun`` starts, 0 if that is not known."""
+    found = {"nnodes": "1", "nproc-per-node": "1"}
+    texts = [word.text for word in words]
+    for number, text in enumerate(texts):
+        name, equals, value = text.partition("=")
+        name = name.lstrip("-").replace("_", "-")
+        if name in found and text.startswith("--"):
+            following = texts[number + 1] if number + 1 < len(texts) else ""
+            found[name] = value if equals else following
+    if found["nproc-per-node"] in ("gpu", "auto"):
+        found["nproc-per-node"] = str(per_node)
+    return _number(found["nnodes"]) * _number(found["nproc-per-node"])

@@ -1,0 +1,354 @@
+"""The commands of a bash script, with what is known of their words; nothing is run.
+
+Assignments, arguments, arrays and defaults are resolved. What only a run shows, such as
+the output of a command or a variable that a loop sets, is named instead.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from fp8tune.lint.bash_words import (
+    MAX_DEPTH,
+    BadScript,
+    Part,
+    Parts,
+    Token,
+    parts_of,
+    tokens,
+)
+
+MAX_LENGTH = 1 << 16
+"""Longest value of a variable that is kept [characters]."""
+MAX_EXPANDED = 1 << 20
+"""The most that all expansions of a script give [characters]."""
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+_OPENS = ("if", "while", "until", "case", "for", "select", "{")
+_CLOSES = ("fi", "done", "esac", "}")
+_BRANCHES = ("else", "elif")
+_RESERVED = frozenset((*_OPENS, *_CLOSES, *_BRANCHES, "then", "do", "!", "time"))
+_HEADS = {"case": "in", "for": "name", "select": "name"}
+_LOOPS = ("while", "until", "for", "select")
+_DECLARES = ("export", "declare", "local", "readonly", "typeset")
+_READS = ("read", "mapfile", "readarray", "getopts")
+_LOOP, _CONDITION = "is set in a loop", "is set on a condition"
+
+
+HOLE = "\ufffc"
+"""Stands in the text of a word for what is not known."""
+
+
+class Unknown(NamedTuple):
+    """What cannot be resolved: as written, and why."""
+
+    text: str
+    reason: str
+
+
+class Word(NamedTuple):
+    """One word of a command; a ``HOLE`` in it stands for what is ``unknown``."""
+
+    text: str
+    unknown: Unknown | None = None
+
+
+def _hole(text: str, reason: str) -> Word:
+    return Word(HOLE, Unknown(text, reason))
+
+
+def _join(words: Iterable[Word], between: str = "") -> Word:
+    """One word of several."""
+    known = list(words)
+    unknown = next((word.unknown for word in known if word.unknown), None)
+    return Word(between.join(word.text for word in known), unknown)
+
+
+class Command(NamedTuple):
+    """A simple command: its words, its line, and the folder that ``cd`` led to."""
+
+    words: list[Word]
+    line: int
+    folder: Word
+
+
+Value = Word | list[Word]
+"""A text, or an array."""
+
+
+class Shell:
+    """Reads scripts; ``variables`` and ``arguments`` are what is known from outside."""
+
+    def __init__(self, arguments: Iterable[str], variables: Mapping[str, str]) -> None:
+        self.arguments: Value = list(map(Word, arguments))
+        self.variables: dict[str, Value] = {n: Word(v) for n, v in variables.items()}
+        self.folder = Word("")
+        self.blocks: list[tuple[str, set[str]]] = []
+        self.conditional = False
+        self.closed = False
+        self.line, self.expanded = 1, 0
+        self.builtins = {
+            "cd": self._enter,
+            "pushd": self._enter,
+            "shift": self._shift,
+            "set": self._replace_arguments,
+            "unset": self._unset,
+            **dict.fromkeys(_READS, self._read),
+        }
+
+    def commands(self, text: str) -> Iterator[Command]:
+        """The simple commands of a script in order; raises ``BadScript``."""
+        for command in self._statements(text):
+            yield from self._run(command)
+
+    def _statements(self, text: str) -> Iterator[list[Token]]:
+        """The tokens of each simple command; those of its blocks are applied."""
+        command: list[Token] = []
+        skipped = ""  # what ends the head of a loop or of a case
+        for token in tokens(text):
+            word = token.plain
+            if skipped:
+                skipped = self._skipped(skipped, token)
+            elif token.operator:
+                if command:
+                    yield command
+                    if self._leaves(command):
+                        return
+                    command = []
+                skipped = self._operator(token.operator)
+            elif not command and word in _RESERVED:
+                self._reserved(word)
+                skipped = _HEADS.get(word, "")
+            else:
+                command.append(token)
+            if token.operator != "\n":
+                self.closed = token.operator == ")"
+        if command:
+            yield command
+
+    def _reserved(self, word: str) -> None:
+        """Open, change or close the block of a reserved word."""
+        if word in _OPENS:
+            self._open("function" if word == "{" and self.closed else word)
+        elif word in _CLOSES:
+            self._close()
+        elif word in _BRANCHES:
+            self._forget()
+
+    def _operator(self, sign: str) -> str:
+        """Open or close what an operator does; what ends a head that follows."""
+        self.conditional = sign in ("&&", "||")
+        if sign == "(":
+            self._open("(")
+        elif sign == ")":
+            self._close()
+        elif sign.startswith(";;") or sign == ";&":
+            self._forget()
+            return ")"
+        return ""
+
+    def _skipped(self, until: str, token: Token) -> str:
+        """Pass over the head of a loop or of a case; what ends it."""
+        if until == "name":
+            self._set(token.plain, _hole(f"${token.plain}", _LOOP))
+            return "\n"
+        if until == "in":
+            return ")" if token.plain == "in" else until
+        if until == ")" and token.plain == "esac":
+            self._close()
+            return ""
+        ends = (";", "\n") if until == "\n" else (until,)
+        return "" if token.operator in ends else until
+
+    def _leaves(self, command: list[Token]) -> bool:
+        """Whether the script ends here."""
+        name = command[0].plain
+        ends = name == "exit" or (name == "exec" and len(command) > 1)
+        return ends and not self.blocks and not self.conditional
+
+    def _open(self, kind: str) -> None:
+        self.blocks.append((kind, set()))
+
+    def _close(self) -> None:
+        """End a block: what it has set holds on a condition alone."""
+        if self.blocks:
+            self._forget()
+            _, names = self.blocks.pop()
+            if self.blocks:
+                self.blocks[-1][1].update(names)
+
+    def _forget(self) -> None:
+        for name in self.blocks[-1][1] if self.blocks else ():
+            self.variables[name] = _hole(f"${name}", _CONDITION)
+
+    def _inside(self, *kinds: str) -> bool:
+        return any(kind in kinds for kind, _ in self.blocks)
+
+    def _set(self, name: str, value: Value) -> None:
+        """Give a variable a value, as far as it is sure that the line is run."""
+        if self.blocks:
+            self.blocks[-1][1].add(name)
+        length = self._count(value)
+        if self._inside(*_LOOPS):
+            value = _hole(f"${name}", _LOOP)
+        elif self.conditional:
+            value = _hole(f"${name}", _CONDITION)
+        elif length > MAX_LENGTH:
+            value = _hole(f"${name}", "is too long")
+        self.variables[name] = value
+
+    def _run(self, command: list[Token]) -> Iterator[Command]:
+        """Apply what a command does to the state, or hand it out."""
+        self.line = command[0].line
+        first = command[0].plain
+        if first in _DECLARES or all(map(_is_assignment, command)):
+            for token in command:
+                self._assign(token)
+            return
+        while len(command) > 1 and _is_assignment(command[0]):
+            command = command[1:]
+        words = [word for token in command for word in self._fields(token.parts)]
+        builtin = self.builtins.get(words[0].text) if words else None
+        if builtin is not None:
+            builtin(words[1:])
+        elif words:
+            yield Command(words, command[0].line, self.folder)
+
+    def _read(self, words: list[Word]) -> None:
+        for word in words:
+            self._set(word.text, _hole(f"${word.text}", "is read by the script"))
+
+    def _unset(self, words: list[Word]) -> None:
+        for word in words:
+            self.variables.pop(word.text, None)
+
+    def _assign(self, token: Token) -> None:
+        text = token.parts[0].text if token.parts else ""
+        found = _ASSIGNMENT.match(text)
+        if found is None or not _is_assignment(token):
+            return
+        name, more = found[1], bool(found[2])
+        old = self.variables.get(name)
+        before = old if isinstance(old, list) else [old] if old else []
+        if token.items is not None:
+            items = [word for item in token.items for word in self._fields(item)]
+            self._set(name, [*before, *items] if more else items)
+            return
+        first = token.parts[0]._replace(text=text[found.end() :])
+        value = self._text((first, *token.parts[1:]))
+        if more:
+            value = _join((*before[:1], value))
+        self._set(name, [value, *old[1:]] if isinstance(old, list) else value)
+
+    def _enter(self, words: list[Word]) -> None:
+        to = next((word for word in words if word.text[:1] != "-"), Word("~"))
+        folder = Word(os.path.expanduser(to.text), to.unknown)
+        if os.path.isabs(folder.text):
+            self.folder = folder
+        else:
+            self.folder = _join((self.folder, folder), "/" if self.folder.text else "")
+
+    def _shift(self, words: list[Word]) -> None:
+        by = words[0].text if words else "1"
+        known = by.isascii() and by.isdigit() and not (self.blocks or self.conditional)
+        if isinstance(self.arguments, list) and known:
+            self.arguments = self.arguments[int(by[:6]) :]
+        else:
+            self.arguments = _hole("$@", "depends on a `shift` that is not resolved")
+
+    def _replace_arguments(self, words: list[Word]) -> None:
+        """What ``set -- ...`` does; its other options change nothing here."""
+        if words and words[0].text == "--":
+            unknown = any(word.unknown for word in words)
+            sure = not (self.blocks or self.conditional or unknown)
+            self.arguments = words[1:] if sure else _hole("$@", _CONDITION)
+
+    def _text(self, parts: Parts, depth: int = 0) -> Word:
+        """The one word of parts that are not split."""
+        values = (self._value(part, depth) for part in parts)
+        return _join(v if isinstance(v, Word) else _join(v, " ") for v in values)
+
+    def _fields(self, parts: Parts) -> list[Word]:
+        """The words that one word of the script becomes."""
+        done: list[Word] = []
+        last: Word | None = None
+        for part in parts:
+            value = self._value(part)
+            pieces = [value] if isinstance(value, Word) else value
+            if part.name and not part.quoted:
+                pieces = [
+                    Word(text, piece.unknown if HOLE in text else None)
+                    for piece in pieces
+                    for text in piece.text.split()
+                ]
+            elif "@" not in (part.name, part.every):
+                pieces = [_join(pieces, " ")]
+            for number, piece in enumerate(pieces):
+                if number and last is not None:
+                    done.append(last)
+                    last = None
+                last = piece if last is None else _join((last, piece))
+        return done if last is None else [*done, last]
+
+    def _value(self, part: Part, depth: int = 0) -> Value:
+        """What one piece of a word stands for."""
+        if part.reason:
+            return _hole(part.text, part.reason)
+        if not part.name:
+            return Word(part.text)
+        if depth > MAX_DEPTH:
+            return _hole(part.text, "is nested too deeply")
+        value, sign = self._variable(part), part.operator[-1:]
+        self._count(value)
+        empty = value is None or (
+            part.operator[:1] == ":" and value in (Word(""), list[Word]())
+        )
+        if sign in ("-", "=") and empty:
+            default = self._text(parts_of(part.default, quoted=part.quoted), depth + 1)
+            if sign == "=":
+                self._set(part.name, default)
+            return default
+        if sign == "+":
+            return _hole(part.text, _CONDITION)
+        if value is None or (sign == "?" and empty):
+            number = part.name.isdigit()
+            what = f"argument {part.name} of the script"
+            return _hole(
+                part.text, f"is {what}" if number else "is not set in the script"
+            )
+        return value
+
+    def _count(self, value: Value | None) -> int:
+        """Return the length of a value; raise ``BadScript`` where all are too much."""
+        words = value if isinstance(value, list) else [value] if value else []
+        length = sum(len(word.text) + 1 for word in words)
+        self.expanded += length
+        if self.expanded > MAX_EXPANDED:
+            raise BadScript(self.line, "the script becomes too long when expanded")
+        return length
+
+    def _variable(self, part: Part) -> Value | None:
+        """The value of a variable, ``None`` if it is not set."""
+        name, arguments = part.name, self.arguments
+        if name in ("@", "*", "#") or name.isdigit():
+            if self._inside("function"):
+                return _hole(part.text, "is an argument of a function")
+            if name in ("@", "*") or isinstance(arguments, Word):
+                return arguments
+            if name == "#":
+                return Word(str(len(arguments)))
+            index = int(name[:6]) - 1
+            return arguments[index] if 0 <= index < len(arguments) else None
+        value = self.variables.get(name, [] if part.every else None)
+        if isinstance(value, list) and not part.every:
+            return value[0] if value else Word("")
+        return value
+
+
+def _is_assignment(token: Token) -> bool:
+    first = token.parts[0] if token.parts else None
+    bare = first is not None and not (first.quoted or first.name or first.reason)
+    return bare and first is not None and bool(_ASSIGNMENT.match(first.text))

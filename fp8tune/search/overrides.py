@@ -1,0 +1,64 @@
+"""A config with the overrides of a command line written into it.
+
+A search takes that for its config, so that the tuned file needs no overrides.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from fp8tune.search import CannotSearch
+from fp8tune.toml import Path
+from fp8tune.toml.document import Document, parse
+from fp8tune.toml.edit import apply, remove_key, set_values
+from fp8tune.toml.literal import CannotEdit
+from fp8tune.trainers.faults import Loaded, dotted
+from fp8tune.trainers.trainer import Trainer
+
+
+def with_overrides(
+    path: str, data: bytes, known: Trainer, overrides: tuple[str, ...]
+) -> bytes:
+    """Return the bytes of a config with the overrides written into it.
+
+    Raises ``CannotSearch`` for overrides that the trainer refuses or ignores, and for
+    values that TOML cannot hold; ``InvalidToml`` and ``Unreadable``.
+    """
+    document = parse(data)
+    loaded = known.load(document.values, overrides)
+    words = shlex.join(overrides)
+    wrong = next((f.argument.text for f in loaded.faults if f.argument), "")
+    if wrong:
+        command = f"fp8tune lint {shlex.quote(path)} -- {words}"
+        raise CannotSearch(f"{wrong} does not do what it says: see {command}")
+    try:
+        text = _written(document, loaded)
+    except CannotEdit as error:
+        raise CannotSearch(f"cannot write {words} into {path}: {error}") from None
+    after = known.load(parse(text.encode()).values)
+    if after.values != loaded.values:
+        raise CannotSearch(f"{path} cannot hold {words}: write it into the file first")
+    return f"{chr(0xFEFF) * document.bom}{text}".encode()
+
+
+def _written(document: Document, loaded: Loaded) -> str:
+    """Return the text with each overridden key; raises ``CannotEdit``."""
+    values: dict[Path, Any] = {}
+    removed: list[Path] = []
+    for path in loaded.arguments:
+        name = dotted(path)
+        within = (k for k in loaded.written if k == name or k.startswith(f"{name}."))
+        for key in sorted(within):
+            place, value = tuple(key.split(".")), loaded.values[key]
+            if value is not None:
+                values[place] = value
+            elif place in document.spans.values:
+                removed.append(place)
+    return apply(
+        document.text,
+        [
+            *set_values(document, values),
+            *(remove_key(document, place) for place in removed),
+        ],
+    )
