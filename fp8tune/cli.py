@@ -24,6 +24,7 @@ COMMANDS = (
     "report",
     "rules",
     "search",
+    "studies",
 )
 
 
@@ -132,6 +133,16 @@ class _Commands(Group):
             return None
         command: click.Command = import_module(f"fp8tune.commands.{name}").command
         return command
+
+
+def need(command: str, *packages: str) -> None:
+    """Fail if packages are missing; all of them are named at once."""
+    from fp8tune.extras import Missing, require
+
+    try:
+        require(command, *packages)
+    except Missing as error:
+        raise Failure(str(error)) from None
 
 
 def meant(word: str, candidates: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
+from fp8tune.studies import FOLDER, within
+
 
 def _offer(
     candidates: Callable[[click.Context], Iterable[str]],
@@ -58,12 +60,8 @@ def _models(ctx: click.Context) -> Iterable[str]:  # noqa: ARG001
 
 
 def _studies(ctx: click.Context) -> list[str]:
-    try:
-        entries = os.scandir(ctx.params.get("studies") or ".fp8tune")
-    except OSError:
-        return []
-    with entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())
+    folder = str(ctx.params.get("studies") or FOLDER)
+    return [os.path.basename(path) for path in within(folder)]
 
 
 gpus, rules, pages = _offer(_gpus), _offer(_rules), _offer(_pages)

@@ -35,9 +35,12 @@ ALLOWED = {
     "suggest": (),
     "atomic": (),
     "streams": (),
+    "studies": (),
+    "extras": (),
+    "completion": ("lint", "facts", "estimate", "studies"),
     "fields": (),
     "job": ("fields",),
-    "facts": ("facts", "job", "suggest", "atomic", "_index"),
+    "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),
     "build_hook": ("lint",),
     "trainers": ("trainers", "facts", "job", "suggest", "toml", "_index"),
     "lint": (
@@ -74,6 +77,7 @@ ALLOWED = {
         "toml",
         "atomic",
         "streams",
+        "studies",
     ),
     "report": (
         "report",
@@ -85,7 +89,7 @@ ALLOWED = {
         "toml",
         "atomic",
     ),
-    "doctor": ("doctor", "runners", "trials", "job", "trainers"),
+    "doctor": ("doctor", "runners", "trials", "job", "trainers", "extras"),
     "runners": (
         "runners",
         "trials",

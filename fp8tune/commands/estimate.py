@@ -17,9 +17,12 @@ from fp8tune.cli import (
     WithOverrides,
     calibration_file,
     gpus_per_node_option,
+    need,
     read_config,
     text_or_json,
 )
+from fp8tune.extras import SEARCH
+from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
 
 if TYPE_CHECKING:
     from fp8tune.estimate.grid import Variants
@@ -275,7 +278,11 @@ def _records(folder: str) -> tuple[str, list[Record]]:
     """The records of a study, or of the export that lies in its place."""
     from fp8tune.trials.record import BadRecord, parse_all
 
-    if os.path.lexists(os.path.join(folder, "study.journal")):
+    try:
+        folder = find(folder, FOLDER)
+    except NoStudy as error:
+        raise Failure(f"--study: {error}") from None
+    if os.path.lexists(os.path.join(folder, JOURNAL)):
         return _of_study(folder)
     path = os.path.join(folder, "trials.jsonl")
     with contextlib.suppress(FileNotFoundError):
@@ -292,12 +299,10 @@ def _records(folder: str) -> tuple[str, list[Record]]:
 
 
 def _of_study(folder: str) -> tuple[str, list[Record]]:
-    try:
-        from fp8tune.search.storage import BadStudy
-        from fp8tune.search.study import look
-    except ModuleNotFoundError as error:
-        hint = "pip install 'fp8tune[search]'"
-        raise Failure(f"--study needs {error.name}: {hint}") from None
+    need("--study", *SEARCH)
+    from fp8tune.search.storage import BadStudy
+    from fp8tune.search.study import look
+
     try:
         _, trials = look(folder, most=MAX_RECORDS)
     except BadStudy as error:

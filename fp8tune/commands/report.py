@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from fp8tune import completion
-from fp8tune.cli import Failure, studies_option
+from fp8tune.cli import Failure, need, studies_option
+from fp8tune.extras import SEARCH
+from fp8tune.studies import NoStudy, find
 
 
 @click.command("report", short_help="Write the report of a search.")
@@ -27,7 +27,7 @@ from fp8tune.cli import Failure, studies_option
     help="The --storage of the search, e.g. sqlite:///x.db.",
 )
 def command(study: str, plots: bool, output: str, studies: str, storage: str) -> None:
-    """Write the report of STUDY, a folder or the name of one in .fp8tune.
+    """Write the report of STUDY: a folder, or the beginning of a name in .fp8tune.
 
     The search may still run: its trials are only read. The page is one HTML file that
     loads nothing from the network.
@@ -36,19 +36,18 @@ def command(study: str, plots: bool, output: str, studies: str, storage: str) ->
     Example:
       fp8tune report rehearsal_cpu-2520e759 --plots
     """
+    need("report", *SEARCH)
     from fp8tune.search import CannotSearch, load_numpy
 
-    folder = study if os.path.isdir(study) else os.path.join(studies, study)
-    if not os.path.isdir(folder):
-        raise Failure(f"no study {study}: neither a folder nor one in {studies}")
+    try:
+        folder = find(study, studies)
+    except NoStudy as error:
+        raise Failure(str(error)) from None
     try:
         load_numpy()
         from fp8tune.report.html import write_report
 
         written = write_report(folder, output, plots=plots, url=storage)
-    except ModuleNotFoundError as error:
-        hint = "pip install 'fp8tune[search]'"
-        raise Failure(f"report needs {error.name}: {hint}") from None
     except CannotSearch as error:
         raise Failure(str(error)) from None
     except OSError as error:

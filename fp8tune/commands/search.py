@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, TextIO
 
 import click
@@ -12,10 +11,12 @@ from fp8tune.cli import (
     Choice,
     Failure,
     WithOverrides,
+    need,
     studies_option,
     text_or_json,
     world_size_option,
 )
+from fp8tune.extras import SEARCH, TRIALS
 
 
 @click.command("search", cls=WithOverrides, short_help="Search for a faster setting.")
@@ -143,12 +144,10 @@ def command(config: str, output_format: str, **asked: Any) -> int:
         raise Failure(str(error)) from None
     except OSError as error:
         raise Failure(f"{config}: {error.strerror}") from None
-    try:
-        load_numpy()
-        from fp8tune.search.session import search
-    except ModuleNotFoundError as error:
-        hint = "pip install 'fp8tune[search]'"
-        raise Failure(f"search needs {error.name}: {hint}") from None
+    need("search", *SEARCH, *(TRIALS if asked["runner"] == "builtin" else ()))
+    load_numpy()
+    from fp8tune.search.session import search
+
     if asked["in_place"] and asked["output"]:
         raise Failure("--in-place and --output exclude each other")
     if asked["records"] and asked["runner"] != "replay":
@@ -162,11 +161,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:
-    """Write the report of a study, if what that needs is installed."""
-    try:
-        from fp8tune.report.html import write_at_end
-    except ModuleNotFoundError as error:
-        hint = "pip install 'fp8tune[search]'"
-        print(f"note: no report: it needs {error.name}: {hint}", file=sys.stderr)
-        return
+    """Write the report of a study; only now are the packages of plots imported."""
+    from fp8tune.report.html import write_at_end
+
     write_at_end(folder, out, url)

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fp8tune.doctor.machine import Machine
+from fp8tune.extras import INSTALL, SEARCH, TRIALS
 
-INSTALL = "pip install 'fp8tune[search]'"
 PIP_TORCH = "pip install --upgrade torch, as https://pytorch.org/get-started says"
+NVML = "nvidia-ml-py"
 NODE = "run it on a GPU node, or rehearse: fp8tune doctor --device cpu"
 DRIVER = (
     "repair or restart the driver until nvidia-smi lists the GPU, or take another node"
 )
 WATCH = (
-    "pip install 'fp8tune[search]'; a container gets the driver's libnvidia-ml.so.1 by "
+    f"{INSTALL}; a container gets the driver's libnvidia-ml.so.1 by "
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 )
 JOB = "srun --gpus=1 --pty fp8tune doctor"
@@ -76,7 +77,7 @@ def _driver(machine: Machine) -> Iterator[Check]:
 
 def _software(machine: Machine, device: str) -> Iterator[Check]:
     stage, how = machine.stopped
-    for name in ("torch", "torchao", "numpy", "optuna"):
+    for name in (*TRIALS, *SEARCH):
         found = machine.packages.get(name, "")
         if not found:
             yield Check(name, "missing", "not installed", fix=INSTALL)
@@ -85,14 +86,12 @@ def _software(machine: Machine, device: str) -> Iterator[Check]:
             yield Check(name, "missing", found, f"import {name}: {how}", fix)
         else:
             yield Check(name, "ok", found)
-    without = {"rich": "no live table"}
     if device == "cuda":
-        without["nvidia-ml-py"] = "nvidia-smi is asked instead: no energy counter"
-    for name, what in without.items():
-        found = machine.packages.get(name, "")
+        found = machine.packages.get(NVML, "")
         state = "ok" if found else "warning"
-        why, fix = ("", "") if found else (what, INSTALL)
-        yield Check(name, state, found or "not installed", why, fix)
+        without = "nvidia-smi is asked instead: no energy counter"
+        why, fix = ("", "") if found else (without, INSTALL)
+        yield Check(NVML, state, found or "not installed", why, fix)
     if device == "cuda" and "torch" in machine.probe:
         yield _cuda(machine)
 

@@ -9,10 +9,11 @@ from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
+from fp8tune.extras import SEARCH, TRIALS
 from fp8tune.runners import driver, probe
 from fp8tune.runners.gpu import Gpu, Process, able_to_compute, allocator
 
-PACKAGES = ("numpy", "nvidia-ml-py", "optuna", "rich", "torch", "torchao", "triton")
+PACKAGES = (*SEARCH, *TRIALS, "nvidia-ml-py", "triton")
 COMPILERS = ("c++", "g++", "clang++")
 
 

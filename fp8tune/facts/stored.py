@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from fp8tune import atomic
+from fp8tune import atomic, studies
 from fp8tune.facts.calibration import WIDTHS
 from fp8tune.facts.runs import OUT, BadCalibration, Run, is_plausible
 
@@ -53,7 +53,7 @@ def add(path: str, runs: Iterable[Run]) -> None:
     oldest goes where it grows too large.
     """
     read(path)
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    studies.make_folder(os.path.dirname(path) or ".")
     with open(f"{path}.lock", "a", opener=atomic.no_link) as lock:
         with contextlib.suppress(ImportError, OSError):  # systems without such locks
             import fcntl

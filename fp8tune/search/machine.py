@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -52,7 +53,10 @@ def target_gpu(machine: TrialMachine, asked: str) -> str:
     if not machine.name and machine.failure:
         raise CannotSearch(f"{machine.failure}; repair the driver, {rehearse}")
     if not machine.name:
-        raise CannotSearch(f"no NVIDIA GPU found; run on a GPU node, {rehearse}")
+        node = "run on a GPU node"
+        if shutil.which("sbatch") and "SLURM_JOB_ID" not in os.environ:
+            node = "run in a job: srun --gpus=1 --pty fp8tune search ..."
+        raise CannotSearch(f"no NVIDIA GPU found; {node}, {rehearse}")
     try:
         return resolve(asked or machine.name)
     except UnknownGpu:

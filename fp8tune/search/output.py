@@ -60,13 +60,11 @@ def display(
 
 
 def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
-    """Return the live table, where there is a terminal for it and rich is installed."""
+    """Return the live table, if there is a terminal for it."""
     if not out.isatty() or os.environ.get("TERM") in ("dumb", None):
         return None
-    try:
-        from fp8tune.search.live import Board
-    except ModuleNotFoundError:
-        return None
+    from fp8tune.search.live import Board
+
     return Board(plan, study, objective=objective)
 
 

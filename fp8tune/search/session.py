@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
@@ -243,9 +242,6 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     if options.device == "cpu":
         check_host(config, options.budget_s)
     synthetic = why_synthetic_data(config)
-    for name in ("torch", "torchao"):
-        if find_spec(name) is None:
-            raise CannotSearch(f"trials need {name}: pip install 'fp8tune[search]'")
     check_watts(options.objective, machine)
     plan = plan_for_trials(config, options.allow, options.device, machine.gpu)
     check_writable(plan)

@@ -23,8 +23,8 @@ from optuna.storages.journal import BaseJournalBackend
 
 from fp8tune.atomic import no_link
 from fp8tune.search import CannotSearch
+from fp8tune.studies import make_folder
 
-NAME = "study.journal"
 LOCK = "lock"
 MAX_BYTES = 1 << 28
 """Largest journal that is read."""
@@ -56,7 +56,7 @@ class JournalBackend(BaseJournalBackend):
         What is removed is kept in ``PATH.bak``.
         """
         try:
-            os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
+            make_folder(os.path.dirname(self._path) or ".")
             with self._opened(os.O_RDWR | os.O_CREAT) as file, _alone(file):
                 self._remove_cut_line(file)
         except OSError as error:
@@ -201,7 +201,7 @@ def alone_in(folder: str) -> Iterator[None]:
     A killed search leaves no lock behind. File systems without locks go without.
     Raises ``BadStudy`` and ``OSError``.
     """
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)
     with open(os.path.join(folder, LOCK), "a", opener=no_link) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,7 +31,6 @@ from fp8tune.search.storage import (
     ELSEWHERE,
     LOCK,
     MAX_BYTES,
-    NAME,
     BadStudy,
     alone_in,
     check_file,
@@ -39,6 +38,7 @@ from fp8tune.search.storage import (
     open_storage,
     without_password,
 )
+from fp8tune.studies import JOURNAL
 from fp8tune.toml.document import InvalidToml, Unreadable
 from fp8tune.trainers.trainer import NAMES
 from fp8tune.trials.record import BadRecord, Record, positive
@@ -52,7 +52,7 @@ ENDED, TAKEN_UP = "ended", "process"
 was taken up."""
 EXPORT = "trials.jsonl"
 """The export that a search leaves in its study's folder."""
-FILES = (LOCK, NAME, f"{NAME}.bak")
+FILES = (LOCK, JOURNAL, f"{JOURNAL}.bak")
 """Files in a study's folder that a search writes into."""
 VALUE = {"tokens-per-joule": "tokens_per_joule"}
 """The field of a record that holds the value of an objective, if not tokens/s."""
@@ -70,7 +70,7 @@ class Study:
         self.folder = folder
         self.distributions = _distributions(space)
         self.process = 0
-        self.place = url or (os.path.join(folder, NAME) if folder else "")
+        self.place = url or (os.path.join(folder, JOURNAL) if folder else "")
         self._storage: optuna.storages.BaseStorage = optuna.storages.InMemoryStorage()
         if folder:
             self._storage = open_storage(self.place, create=True)
@@ -229,7 +229,7 @@ def look(
     A search may be running in the folder. A journal of more than ``most`` bytes is not
     read. Raises ``BadStudy``.
     """
-    place = url or os.path.join(folder, NAME)
+    place = url or os.path.join(folder, JOURNAL)
     study = _known(folder, url, most)
     if study is None:
         hint = "" if url else "; one that lies in a database needs --storage URL"
@@ -245,7 +245,7 @@ def described(folder: str, url: str = "") -> dict[str, Any] | None:
 
 def _known(folder: str, url: str, most: int) -> optuna.Study | None:
     """The study of a folder, or its study in another storage, if there is one."""
-    place = url or os.path.join(folder, NAME)
+    place = url or os.path.join(folder, JOURNAL)
     file = place.removeprefix("sqlite:///").partition("?")[0]
     if "://" not in file and not os.path.lexists(file):
         return None
@@ -355,7 +355,7 @@ class SavedStudy(NamedTuple):
 def load_study(folder: str, url: str = "", most: int = MAX_BYTES) -> SavedStudy:
     """Read a study without changing anything in it; raises ``BadStudy``."""
     about, trials = look(folder, url, most)
-    place = without_password(url) or os.path.join(folder, NAME)
+    place = without_password(url) or os.path.join(folder, JOURNAL)
     try:
         plan = _plan(about)
     except (KeyError, TypeError, ValueError) as error:

@@ -18,9 +18,9 @@ from fp8tune.search.options import SearchOptions, tuned
 from fp8tune.search.outcome import Outcome
 from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
-from fp8tune.search.storage import NAME as JOURNAL
 from fp8tune.search.study import EXPORT, Study
 from fp8tune.search.writeback import MARK, Choice, write_back
+from fp8tune.studies import JOURNAL
 from fp8tune.toml.diff import unified_diff
 
 EVIDENCE = (JOURNAL, f"{JOURNAL}.bak", EXPORT, LOCK)

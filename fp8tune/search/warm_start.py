@@ -26,6 +26,7 @@ from fp8tune.search.sampler import EarlierTrial, Expected
 from fp8tune.search.sampler.memory import USABLE
 from fp8tune.search.storage import BadStudy
 from fp8tune.search.study import SavedStudy, described, load_study
+from fp8tune.studies import NoStudy, find
 from fp8tune.trials.record import Record, positive
 from fp8tune.trials.space import Space
 from fp8tune.trials.trial import timed, trials_that_counted
@@ -153,7 +154,10 @@ def _choose_study(
     if asked == NONE or (replayed and not asked):
         return None, ""
     if asked:
-        place = asked if os.path.isdir(asked) else os.path.join(studies, asked)
+        try:
+            place = find(asked, studies)
+        except NoStudy as error:
+            raise CannotSearch(f"--start-from: {error}") from None
         similar = compare_study(place, plan, about)
         if similar is None:
             raise CannotSearch(f"--start-from {asked}: no study of a search")

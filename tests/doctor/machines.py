@@ -8,6 +8,8 @@ NODE = Machine(
     gpu=Gpu("NVIDIA H200", "580.82.07", 140.4, "9.0", "NVML"),
     processes=(),
     packages={
+        "jinja2": "3.1.6",
+        "matplotlib": "3.11.2",
         "numpy": "2.4.6",
         "nvidia-ml-py": "13.590.44",
         "optuna": "5.0.0",

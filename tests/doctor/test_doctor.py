@@ -7,6 +7,7 @@ import pytest
 
 from fp8tune.doctor.judge import Check, can_search, judge
 from fp8tune.doctor.machine import slurm
+from fp8tune.extras import INSTALL
 from fp8tune.runners import probe
 from fp8tune.runners.gpu import Gpu, Process
 from tests.doctor.machines import NODE
@@ -31,6 +32,8 @@ def test_a_node_that_has_everything():
         Check("driver", "ok", "580.82.07"),
         Check("torch", "ok", "2.13.0"),
         Check("torchao", "ok", "0.18.0"),
+        Check("jinja2", "ok", "3.1.6"),
+        Check("matplotlib", "ok", "3.11.2"),
         Check("numpy", "ok", "2.4.6"),
         Check("optuna", "ok", "5.0.0"),
         Check("rich", "ok", "15.0.0"),
@@ -57,10 +60,10 @@ def test_a_node_that_has_everything():
             "NVML fails: Unknown Error",
             "restart the driver",
         ),
-        (without("torch"), "torch", "", "pip install 'fp8tune[search]'"),
-        (without("torchao"), "torchao", "", "pip install 'fp8tune[search]'"),
-        (without("numpy"), "numpy", "", "pip install 'fp8tune[search]'"),
-        (without("optuna"), "optuna", "", "pip install 'fp8tune[search]'"),
+        (without("torch"), "torch", "", INSTALL),
+        (without("torchao"), "torchao", "", INSTALL),
+        (without("numpy"), "numpy", "", INSTALL),
+        (without("optuna"), "optuna", "", INSTALL),
         (
             NODE._replace(probe={}, stopped=("torch", "no answer within 90 s")),
             "torch",
@@ -110,7 +113,6 @@ def test_what_is_missing(machine, name, why, fix):
 @each(
     ("machine", "name"),
     [
-        (without("rich"), "rich"),
         (without("triton"), "triton"),
         (NODE._replace(compiler=""), "c++ compiler"),
         (without("nvidia-ml-py"), "nvidia-ml-py"),

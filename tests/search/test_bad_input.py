@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from fp8tune.extras import INSTALL
 from fp8tune.search.study import FILES
 from fp8tune.trials.record import LossRun
 from tests.search.replayed import CONFIG, RECORDS, lines
@@ -150,12 +151,13 @@ def test_records_are_for_a_replay(project, fp8tune):
     assert done.err == "fp8tune: --records is for --runner replay; add that\n"
 
 
-def test_without_numpy(project, fp8tune, monkeypatch):
+def test_all_missing_packages_are_named_at_once(project, fp8tune, monkeypatch):
     project({"a.toml": CONFIG})
-    monkeypatch.setitem(sys.modules, "numpy", None)
+    for name in ("numpy", "torchao"):
+        monkeypatch.setitem(sys.modules, name, None)
     done = fp8tune("search", "a.toml", "--budget", "1h")
     assert done.code == 2
-    assert "search needs numpy: pip install 'fp8tune[search]'" in done.err
+    assert done.err == f"fp8tune: search needs numpy, torchao: {INSTALL}\n"
 
 
 @pytest.mark.parametrize(

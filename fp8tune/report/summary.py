@@ -1,0 +1,59 @@
+"""Studies in two lines each: what `fp8tune studies` prints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fp8tune.lint.wording import counted, plain
+from fp8tune.report.data import headline, read_report
+from fp8tune.search.budget import show_duration
+from fp8tune.search.study import load_study
+
+
+class Summary(NamedTuple):
+    """A study: its folder, and what its report says in short.
+
+    ``state`` is ``running``, ``finished``, ``stopped`` (the same command continues
+    it) or ``unknown``, where the file system has no locks. ``spent_s`` is the time of
+    its trials [s].
+    """
+
+    folder: str
+    config: str
+    state: str
+    trials: int
+    spent_s: float
+    answer: str
+
+
+def summarize(folder: str) -> Summary:
+    """Read a study without changing anything in it; raises ``CannotSearch``."""
+    study = load_study(folder)
+    report = read_report(study)
+    return Summary(
+        folder,
+        study.plan.config.path,
+        "finished"
+        if report.output is not None
+        else {True: "running", False: "stopped", None: "unknown"}[report.is_running],
+        len(study.trials),
+        sum(trial.record.cost_s for trial in study.trials),
+        headline(report),
+    )
+
+
+def text(summary: Summary) -> Iterator[str]:
+    """Yield the two lines of a study."""
+    name = os.path.basename(summary.folder)
+    trials = counted(summary.trials, "trial")
+    spent = show_duration(summary.spent_s)
+    parts = (summary.config, summary.state, trials, spent)
+    yield plain(f"{name}  {', '.join(parts)}")
+    yield plain(f"  {summary.answer}")
+
+
+def as_json(summaries: list[Summary]) -> dict[str, Any]:
+    """Return the studies as one object."""
+    return {"version": 1, "studies": [each._asdict() for each in summaries]}
