@@ -29,6 +29,7 @@ html_title = f"fp8tune {version}"
 html_static_path = ["images"]
 html_copy_source = False
 smartquotes = False
+highlight_language = "text"
 
 # The same links work in the repository and in the site.
 PLACES = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import os
 import shlex
@@ -17,7 +19,7 @@ from fp8tune.report.data import Report, headline, read_report, sentences, warnin
 from fp8tune.report.knobs_plot import knobs_plot
 from fp8tune.report.loss_plot import loss_plot
 from fp8tune.report.memory_plot import memory_plot
-from fp8tune.report.plots import Plot, to_files, to_svg
+from fp8tune.report.plots import NARROW, Plot, to_files, to_svg
 from fp8tune.report.prediction_plot import prediction_plot
 from fp8tune.report.steps_plot import steps_plot
 from fp8tune.report.tables import environment, trial_table
@@ -37,6 +39,10 @@ MAX_ROWS = 1000
 """Rows of a table that are shown."""
 MAX_LINES = 400
 """Lines of the diff that are shown."""
+SCRIPT = "report.js"
+"""The page's script; its digest in the page lets a browser run it and no other."""
+MAX_LINE = 500
+"""Longest line of a config that is shown [characters]."""
 MAX_TEXT = 4000
 """Longest text that is inserted into the page [characters]."""
 
@@ -109,7 +115,9 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    diff, why_no_diff = _diff(report)
+    diff, tuned_text, why_no_diff = _diff(report)
+    script = pages.get_template(SCRIPT).render()
+    digest = hashlib.sha256(script.encode()).digest()
     return pages.get_template(NAME).render(
         report=report,
         headline=headline(report),
@@ -117,11 +125,15 @@ def render(report: Report, plots: Sequence[Plot]) -> str:
         sentences=list(sentences(report)),
         plots=plots,
         svg=to_svg,
+        narrow=NARROW,
         commands=list(next_commands(report)),
         trials=trial_table(report),
         environment=environment(report),
         diff=diff,
         why_no_diff=why_no_diff,
+        tuned=tuned_text,
+        script=script,
+        script_hash=base64.b64encode(digest).decode(),
         max_rows=MAX_ROWS,
         max_lines=MAX_LINES,
         version=__version__,
@@ -188,8 +200,8 @@ def _finalize(value: Any) -> Any:
     return value
 
 
-def _diff(report: Report) -> tuple[list[DiffLine], str]:
-    """Return the diff of the config, or why there is none."""
+def _diff(report: Report) -> tuple[list[DiffLine], str, str]:
+    """Return the diff of the config and its tuned text, or why there are none."""
     config, study = report.plan.config, report.study.name
     path = report.output or tuned(config.path)
     try:
@@ -197,18 +209,19 @@ def _diff(report: Report) -> tuple[list[DiffLine], str]:
             report.plan, report.outcome, study, path, is_replay=report.is_replay
         )
     except CannotWrite as error:
-        return [], f"It cannot be written: {error}"
+        return [], "", f"It cannot be written: {error}"
     if not after:
-        return [], "Nothing: no other values are proposed."
+        return [], "", "Nothing: no other values are proposed."
     text = unified_diff(config.path, config.data, after)
-    return list(_marked(text)), ""
+    lines = after.decode(errors="replace").split("\n")
+    return list(_marked(text)), "\n".join(clean(line, MAX_LINE) for line in lines), ""
 
 
 def _marked(diff: str) -> Iterator[DiffLine]:
     for line in diff.split("\n"):
         is_name = line.startswith(("+++", "---"))
         tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
-        yield DiffLine(clean(line, 500), "span" if is_name else tag)
+        yield DiffLine(clean(line, MAX_LINE), "span" if is_name else tag)
 
 
 def _is_within(path: str, folder: str) -> bool:

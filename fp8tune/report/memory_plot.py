@@ -120,16 +120,17 @@ def _draw_settings(axes: Axes, placed: list[Setting], style: Style) -> None:
         look = style.of_precision(precision)
         if hollow:
             look["label"] += ", may not be chosen"
-        axes.plot(
-            [s.peak_gib for s in own],
-            [s.key_value for s in own],
-            linestyle="none",
-            fillstyle="none" if hollow else "full",
-            alpha=0.75,
-            markersize=6,
-            zorder=2.8,
-            **look,
-        )
+        look |= {
+            "linestyle": "none",
+            "fillstyle": "none" if hollow else "full",
+            "alpha": 0.75,
+            "markersize": 6,
+            "zorder": 2.8,
+        }
+        axes.plot([], [], **look)  # the entry of the legend
+        for setting in own:
+            look["label"] = f"_{setting.label}"
+            axes.plot(setting.peak_gib, setting.key_value, **look)
 
 
 def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:

@@ -6,6 +6,7 @@ that it serves light and dark; the files of ``--plots`` get the light ones.
 
 from __future__ import annotations
 
+import html
 import io
 import logging
 import math
@@ -15,8 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
 from fp8tune.report.text import precision_label
@@ -38,15 +41,27 @@ PLACEHOLDERS = Colours(*(f"#00000{n}" for n in range(1, 8)))
 LIGHT = Colours(
     "#1b1f24", "#5b6470", "#d9dee4", "#ffffff", "#0b62c4", "#b45309", "#b42318"
 )
+UNNAMED = ("_child", "_nolegend_")
+"""What matplotlib calls lines that have no name."""
+MAX_POINTS = 300
+"""Points of a line that tell their values."""
 MARKERS = {"fp8": "o", "bf16": "s"}
 """The marker of each precision."""
 
 
+WIDE, NARROW = 10.0, 5.2
+"""Widths of a figure [inch]: on a screen, and on a phone, where panels are stacked."""
+
+
 class Style(NamedTuple):
-    """How a plot is drawn; ``title`` is written into it if no page says it."""
+    """How a plot is drawn; ``title`` is written into it if no page says it.
+
+    ``width`` is that of the figure [inch].
+    """
 
     colours: Colours
     title: str = ""
+    width: float = WIDE
 
     def of_precision(self, name: str) -> dict[str, Any]:
         """Return the colour, marker and legend entry of a precision."""
@@ -83,9 +98,9 @@ def new_figure(
 
     ``height`` is that of a panel [inch], ``across`` the most panels in a row.
     """
-    columns = min(panels, across)
+    columns = min(panels, across if style.width > NARROW else 1)
     rows = math.ceil(panels / columns)
-    figure = Figure(figsize=(10.0, height * rows), layout="constrained")
+    figure = Figure(figsize=(style.width, height * rows), layout="constrained")
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in every:
         axes.grid(True)
@@ -93,7 +108,7 @@ def new_figure(
     for empty in every[panels:]:
         empty.remove()
     if style.title:
-        title = textwrap.fill(style.title, 95)
+        title = textwrap.fill(style.title, int(9.5 * style.width))
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     return figure, every[:panels]
 
@@ -135,12 +150,13 @@ def shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
     for axes in panels:
         handles, names = axes.get_legend_handles_labels()
         entries = dict(zip(names, handles, strict=True)) | entries
+    columns = 4 if len(entries) < 5 else 3
     figure.legend(
         list(entries.values()),
         list(entries),
         loc="outside lower center",
         frameon=False,
-        ncols=4 if len(entries) < 5 else 3,
+        ncols=columns if figure.get_figwidth() > NARROW else 1,
     )
 
 
@@ -170,16 +186,58 @@ def _settings(colours: Colours) -> dict[Any, Any]:
     }
 
 
-def to_svg(plot: Plot) -> str:
-    """Return a plot as an SVG element in the page's colours."""
+def to_svg(plot: Plot, width: float = WIDE) -> str:
+    """Return a plot as an SVG element in the page's colours; ``width`` in inches."""
     assert plot.draw
     with mpl.rc_context(_settings(PLACEHOLDERS)):
-        text = _svg(plot.draw(Style(PLACEHOLDERS)), "none")
-    text = text[text.index("<svg") :]
+        figure = plot.draw(Style(PLACEHOLDERS, width=width))
+        text = _svg(figure, "none")
+        points = _points(figure)
+    text = text[text.index("<svg") :].replace("</svg>", f"{points}</svg>")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for name, colour in PLACEHOLDERS._asdict().items():
         text = text.replace(colour, f"var(--{name})")
-    return _with_unique_ids(text, f"{plot.name}-")
+    return _with_unique_ids(text, f"{plot.name}-{width:.0f}-")
+
+
+def _points(figure: Figure) -> str:
+    """Return an invisible circle for each point of a figure, with its values."""
+    wide, high = (72 * inches for inches in figure.get_size_inches())
+    to_figure = figure.transFigure.inverted()
+    circles: list[str] = []
+    for axes in figure.axes:
+        for line in axes.lines:
+            values = np.asarray(line.get_xydata(), float)
+            if not 0 < len(values) <= MAX_POINTS or len(circles) > 10 * MAX_POINTS:
+                continue
+            places = to_figure.transform(line.get_transform().transform(values))
+            for (x, y), value in zip(places.tolist(), values.tolist(), strict=True):
+                if 0 < x < 1 and 0 < y < 1:
+                    said = html.escape(_point_text(figure, axes, line, value))
+                    place = f'cx="{wide * x:.1f}" cy="{high * (1 - y):.1f}" r="7"'
+                    circles.append(f"<circle {place}><title>{said}</title></circle>")
+    return f'<g class="tips">{"".join(circles)}</g>'
+
+
+def _point_text(
+    figure: Figure, axes: Axes, line: Line2D, value: tuple[float, float]
+) -> str:
+    """Return what a point is, and its values by the names of the axes."""
+    name = str(line.get_label())
+    rows = [] if name.startswith(UNNAMED) else [name.removeprefix("_")]
+    if line.get_transform() == axes.transData:
+        down = axes.get_ylabel() or figure.axes[0].get_ylabel()
+        for axis, label, number in (
+            (axes.xaxis, axes.get_xlabel() or axes.get_title(), value[0]),
+            (axes.yaxis, down, value[1]),
+        ):
+            ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=False)
+            named = {place: text.get_text() for place, text in ticks}
+            shown = named.get(number) or (
+                f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+            )
+            rows.append(f"{label}: {shown}" if label else shown)
+    return "\n".join(rows)
 
 
 def _with_unique_ids(text: str, prefix: str) -> str:
