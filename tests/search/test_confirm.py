@@ -51,15 +51,21 @@ def record(letter, told, **fields):
     return ran(point, told, **fields)
 
 
+def searched(search, **fields):
+    """Stages and records of a search; a list has a trial for each of its values."""
+    return [
+        (STAGES.get(letter, "search"), record(letter, value, **fields))
+        for letter, told in search.items()
+        for value in (told if isinstance(told, list) else [told])
+    ]
+
+
 def order(search, now, space=SPACE, **fields):
     """The letters of what is confirmed after a search, where each runs as told.
 
     A list is told in turn, again and again.
     """
-    pairs = [
-        (STAGES.get(n, "search"), record(n, told, **fields))
-        for n, told in search.items()
-    ]
+    pairs = searched(search, **fields)
     asked = ""
     while point := again(History(space, GIVEN, trials(*pairs))):
         letter = LETTERS[point]
@@ -129,6 +135,12 @@ ALIKE = {"G": 100, "g": 80, "B": 101, "N": 100.8, "O": 100.6}
             {"G": [100, 90, 104], "O": 95},
             "GOgGgOOGGOggGGggG",
         ),
+        (
+            {"G": 100, "g": 90, "O": [95, 95.2]},
+            {"G": [100, 90, 104], "O": 95},
+            "GgGO" + "GOOG" * 6 + "GOg",
+        ),
+        ({"G": 100, "g": 90, "O": [95, 95.2]}, {"O": 95}, "GgGg"),
         # a slow run of another may have been a bad one, if it lost a tenth at most
         ({"G": 100, "g": 90, "O": 92}, {"O": 103}, "GOGOOGGOogOg"),
         ({"G": 100, "g": 90, "O": 90}, {"O": 103}, "GOGOOGGOogOggO"),
@@ -196,9 +208,7 @@ def test_the_order_where_more_or_less_may_be_chosen(space, search, now, asked):
     ],
 )
 def test_which_settings_are_confirmed(search, expected):
-    known = history(
-        *((STAGES.get(n, "search"), record(n, v)) for n, v in search.items())
-    )
+    known = history(*searched(search))
     assert "".join(LETTERS[point] for point in settings(known)) == expected
 
 
@@ -215,9 +225,7 @@ def test_which_settings_are_confirmed(search, expected):
     ],
 )
 def test_which_one_a_single_bad_run_may_hide(search, confirmed, found):
-    known = history(
-        *((STAGES.get(n, "search"), record(n, v)) for n, v in search.items())
-    )
+    known = history(*searched(search))
     points = [SETTINGS[letter] for letter in confirmed]
     assert overlooked(known, points) == (found and SETTINGS[found])
     twice = history(*((t.stage, t.record) for t in (*known.trials, *known.trials)))
