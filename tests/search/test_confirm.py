@@ -252,7 +252,7 @@ def test_whether_settings_still_run_as_fast_as_in_the_search(
     assert known.drift == pytest.approx(drift)
 
 
-def test_a_larger_budget_confirms_all_anew():
+def test_a_larger_budget_confirms_everything_again():
     """The baseline ran another day: those runs say nothing of today's speed."""
     day, later = {"more": {"budget_s": 600.0}}, {"more": {"budget_s": 7200.0}}
     twice = [("confirm", ran(p, 100, **day)) for p in (GIVEN, BF16)] * 2
@@ -270,7 +270,7 @@ def test_a_larger_budget_confirms_all_anew():
     assert (found.speed.chosen.value, found.speed.baseline.value) == (97, 90)
 
 
-def test_the_given_one_alone_needs_no_confirmation():
+def test_the_baseline_alone_needs_no_confirmation():
     space = Space(KNOBS[:3])
     found = trials(("baseline", ran(GIVEN[:3], space=space)), space=space)
     assert again(History(space, GIVEN[:3], found)) is None
