@@ -239,6 +239,7 @@ def test_which_one_a_single_bad_run_may_hide(search, confirmed, found):
         ({"G": 97.1, "B": 145.65}, 0.971, False, False),
         ({"G": 96.9, "B": 145.35}, 0.969, True, False),
         ({"G": 103.1, "B": 154.65}, 1.031, True, False),
+        ({"G": 100, "B": 144}, 0.98, False, False),
         ({"G": 110, "B": 140}, (1.1 + 140 / 150) / 2, True, True),
         ({}, 1.0, False, False),
     ],

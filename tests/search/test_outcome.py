@@ -289,12 +289,21 @@ def test_a_rival_that_the_budget_cut_off_was_not_seen():
     assert decide(history(*later), 1.0).verdict == "same"
 
 
-def test_one_bad_run_hides_no_gain():
-    """Of eight pairs one is far off: it does not count, and the answer says so."""
-    best = [102.0, 102.3, 101.9, 91.8, 102.1, 102.2, 101.8, 102.0]
+def with_a_run_of(speed):
+    """The outcome after eight pairs of runs, in one of which the best had a speed."""
+    best = [102.0, 102.3, 101.9, speed, 102.1, 102.2, 101.8, 102.0]
     turns = [ran(p, s) for b in best for p, s in ((GIVEN, 100), (BEST, b))]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 102))
-    found = decide(history(*known, *confirmed(*turns)), 1.0)
+    return decide(history(*known, *confirmed(*turns)), 1.0)
+
+
+def test_a_pair_counts_up_to_three_deviations_from_the_median():
+    assert [with_a_run_of(speed).pairs for speed in (99.5, 99.0)] == [8, 7]
+
+
+def test_one_bad_run_hides_no_gain():
+    """Of eight pairs one is far off: it does not count, and the answer says so."""
+    found = with_a_run_of(91.8)
     assert (found.chosen, found.verdict) == (BEST, "faster")
     assert found.pairs == 7
     assert found.find("pairs-left-out").facts == {
