@@ -256,7 +256,7 @@ def measure(name: str, subject: Subject, options: argparse.Namespace) -> dict[st
             )
     print(file=sys.stderr)
     return {
-        "revision": BEFORE if options.before else _revision(),
+        "revision": BEFORE if options.before else "the working tree",
         "modules": subject.modules,
         "tests": subject.tests,
         "seed": options.seed,
@@ -313,10 +313,6 @@ def _run(copy: Path, tests: list[str], limit: float) -> int:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return -1
-
-
-def _revision() -> str:
-    return _output(["git", "rev-parse", "--short", "HEAD"], ROOT).strip()
 
 
 def _record(when: str, name: str, row: dict[str, Any]) -> None:
