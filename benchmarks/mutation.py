@@ -4,8 +4,8 @@ A mutant is a module with one small fault: ``<`` for ``<=``, ``or`` for ``and``,
 0, a loop that never runs. cosmic-ray makes the mutants; those that differ only in type
 annotations are left out. A sample of them, drawn with a seed, is tested one by one in a
 copy of the repository, with the tests that are meant for that code. A mutant that no
-test finds has survived. The same seed and number draw the same mutants, whatever the
-tests are: so two versions of the tests can be compared (``--tests-of``).
+test finds has survived. ``--before`` measures the code of revision 05752e7 with its own
+tests, so that the shares of survivors before and after a redesign can be compared.
 """
 
 from __future__ import annotations
@@ -38,6 +38,20 @@ class Subject(NamedTuple):
     modules: tuple[str, ...]
     tests: tuple[str, ...]
 
+
+MEMORY_TESTS = (
+    "tests/facts/test_peak.py",
+    "tests/facts/test_memory.py",
+    "tests/facts/test_sizing.py",
+    "tests/facts/test_own_steps.py",
+    "tests/facts/test_experts.py",
+    "tests/facts/test_gaps.py",
+    "tests/facts/test_calibration.py",
+    "tests/estimate/test_verdicts.py",
+    "tests/estimate/test_estimate.py",
+    "tests/trainers/kempnerforge/test_lower_bounds.py",
+    "tests/facts/test_accuracy.py",
+)
 
 SUBJECTS = {
     "expressions": Subject(
@@ -74,16 +88,65 @@ SUBJECTS = {
             "tests/search/test_confirm.py",
             "tests/search/test_outcome.py",
             "tests/search/test_unfit.py",
-            "tests/search/test_slow_spell.py",
+            "tests/search/test_statistics.py",
             "tests/search/test_fp8_gain.py",
+            "tests/search/test_slow_spell.py",
         ),
     ),
     "peak-memory": Subject(
-        ("facts/memory/peak.py", "facts/memory/held.py", "facts/memory/fit.py"),
-        ("tests/facts",),
+        (
+            "facts/memory/peak.py",
+            "facts/memory/instants.py",
+            "facts/memory/held.py",
+            "facts/memory/fit.py",
+        ),
+        MEMORY_TESTS,
     ),
 }
 """What is measured. The modules are below ``fp8tune/``."""
+
+BEFORE = "05752e7"
+"""The last revision before the redesign of the search and its tests."""
+SUBJECTS_BEFORE = SUBJECTS | {
+    "statistics": Subject(
+        ("search/statistics.py",),
+        (
+            "tests/search/test_statistics.py",
+            "tests/search/test_alike.py",
+            "tests/search/test_answer.py",
+        ),
+    ),
+    "confirmation": Subject(
+        (
+            "search/confirm.py",
+            "search/answer.py",
+            "search/runs.py",
+            "search/twins.py",
+            "search/eligible.py",
+            "search/turning.py",
+            "search/drift.py",
+        ),
+        (
+            "tests/search/test_confirm.py",
+            "tests/search/test_answer.py",
+            "tests/search/test_unfit.py",
+            "tests/search/test_statistics.py",
+            "tests/search/test_beside_bf16.py",
+            "tests/search/test_slow_spell.py",
+        ),
+    ),
+    "peak-memory": Subject(
+        (
+            "facts/memory.py",
+            "facts/peak.py",
+            "facts/parts.py",
+            "facts/tables.py",
+            "facts/backward.py",
+        ),
+        MEMORY_TESTS,
+    ),
+}
+"""The same code as it was then, where its files had other names."""
 
 
 class Mutant(NamedTuple):
@@ -101,24 +164,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("subjects", nargs="*", choices=[[], *SUBJECTS], help="all")
     parser.add_argument("--count", type=int, default=100, help="mutants of a subject")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tests-of", metavar="REVISION", help="not of the tree")
-    parser.add_argument("--record", metavar="NAME", help=f"add to {RECORD.name}")
+    parser.add_argument("--before", action="store_true", help=f"measure {BEFORE}")
+    parser.add_argument("--record", action="store_true", help=f"in {RECORD.name}")
     options = parser.parse_args(arguments)
-    rows = {}
-    for name in options.subjects or SUBJECTS:
-        mutants = sample(SUBJECTS[name], options.count, options.seed)
-        rows[name] = measure(name, mutants, options.tests_of)
-        print(json.dumps({name: rows[name]}, indent=1), flush=True)
-    if options.record:
-        _record(options.record, rows, options.seed)
+    subjects = SUBJECTS_BEFORE if options.before else SUBJECTS
+    when = "before" if options.before else "after"
+    for name in options.subjects or subjects:
+        row = measure(name, subjects[name], options)
+        print(json.dumps({name: row}, indent=1), flush=True)
+        if options.record:
+            _record(when, name, row)
     return 0
 
 
-def sample(subject: Subject, count: int, seed: int) -> list[Mutant]:
+def sample(folder: Path, subject: Subject, count: int, seed: int) -> list[Mutant]:
     """Draw mutants of a subject's modules, the same ones for the same seed."""
     places = []
     for module in subject.modules:
-        text = (ROOT / "fp8tune" / module).read_text(encoding="utf-8")
+        text = (folder / "fp8tune" / module).read_text(encoding="utf-8")
         places += [(module, text, *place) for place in _places(text)]
     random.Random(seed).shuffle(places)  # noqa: S311
     mutants: dict[str, Mutant] = {}
@@ -173,13 +236,14 @@ def _meaning(text: str) -> str | None:
     return ast.dump(tree)
 
 
-def measure(name: str, mutants: list[Mutant], revision: str | None) -> dict[str, Any]:
+def measure(name: str, subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
     """Test each mutant; the tests must pass on the code as it is."""
     survived = []
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary)
-        _copy(copy, revision)
-        tests = [test for test in SUBJECTS[name].tests if (copy / test).exists()]
+        _copy(copy, BEFORE if options.before else None)
+        mutants = sample(copy, subject, options.count, options.seed)
+        tests = list(subject.tests)
         started = time.monotonic()
         if _run(copy, tests, 3600) != 0:
             raise SystemExit(f"{name}: the tests fail without a mutant")
@@ -191,27 +255,30 @@ def measure(name: str, mutants: list[Mutant], revision: str | None) -> dict[str,
                 f"\r{name} {count}, {len(survived)} survived", end="", file=sys.stderr
             )
     print(file=sys.stderr)
-    share = round(100 * len(survived) / len(mutants), 1)
     return {
+        "revision": BEFORE if options.before else "the working tree",
+        "modules": subject.modules,
+        "tests": subject.tests,
+        "seed": options.seed,
         "mutants": len(mutants),
         "survived": len(survived),
-        "percent": share,
+        "percent": round(100 * len(survived) / len(mutants), 1),
         "survivors": sorted(survived),
     }
 
 
 def _copy(folder: Path, revision: str | None) -> None:
-    """Copy the working tree, with the tests of a revision where one is named."""
+    """Copy a revision, or the working tree where none is named."""
+    if revision:
+        packed = str(folder / "revision.tar")
+        _output(["git", "archive", "--output", packed, revision], ROOT)
+        _output(["tar", "-xf", packed], folder)
+        return
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in _output(listed, ROOT).split("\0"):
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    if revision:
-        shutil.rmtree(folder / "tests")
-        packed = str(folder / "tests.tar")
-        _output(["git", "archive", "--output", packed, revision, "tests"], ROOT)
-        _output(["tar", "-xf", packed], folder)
 
 
 def _output(command: list[str], folder: Path) -> str:
@@ -248,10 +315,10 @@ def _run(copy: Path, tests: list[str], limit: float) -> int:
             return -1
 
 
-def _record(name: str, rows: dict[str, dict[str, Any]], seed: int) -> None:
+def _record(when: str, name: str, row: dict[str, Any]) -> None:
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    subjects = recorded.get(name, {}).get("subjects", {}) | rows
-    recorded[name] = {"machine": machine.describe(), "seed": seed, "subjects": subjects}
+    recorded["machine"] = machine.describe()
+    recorded.setdefault("subjects", {}).setdefault(name, {})[when] = row
     RECORD.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
 
 

@@ -198,8 +198,8 @@ def _counterpart(history: History) -> Point | None:
 
 def _fp8_gain(history: History) -> Point | None:
     """FP8 or bf16 at its best, until it is known which one is faster, if any."""
-    _, known, pair = compare_fp8(history, choose(history).point)
-    if pair is None or known is None or not history.runs(pair.fp8).confirmations:
+    pair = compare_fp8(history, choose(history).point).pair
+    if pair is None or not history.runs(pair.fp8).confirmations:
         return None
     gain = history.measured_gap(*pair)
     enough = len(history.every_pair(*pair)) >= ROUNDS

@@ -133,7 +133,7 @@ def _widened(total: float, freedom: float) -> float:
 def student(freedom: float) -> float:
     """Student's t that holds 95 % to both sides, to 1 % from three degrees of freedom.
 
-    By its expansion around the normal value (Cornish and Fisher, 1938); 2 % too small
+    By its expansion around the normal value (Cornish and Fisher, 1938); 3 % too small
     for two.
     """
     z = NORMAL

@@ -187,6 +187,7 @@ def test_what_has_no_value_is_unknown(source):
         ("defined(a, b)", 0, "defined() takes one name"),
         ("defined()", 0, "defined() takes one name"),
         ("defined(1)", 0, "defined() takes one name"),
+        ("defined(not a)", 0, "defined() takes one name"),
         ("a.b().c", 0, "only names have parts"),
         ("len(l=1)", 0, "functions take no named arguments"),
         ("open(a)", 0, "no such function; there are defined, key, len, min, max, "),
@@ -259,8 +260,9 @@ def test_refused_at_its_place(source, offset, reason):
     ],
 )
 def test_odd_depth_and_bytes_are_refused(source):
-    with pytest.raises(ExpressionError):
+    with pytest.raises(ExpressionError) as error:
         compile_expression(source, NAMES.__contains__, ON_SCOPE)
+    assert error.value.offset in range(len(source))
 
 
 def test_length_is_bounded():

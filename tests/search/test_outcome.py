@@ -287,12 +287,21 @@ def test_a_rival_that_the_budget_cut_off_was_not_seen():
     assert decide(history(*later), 1.0).verdict == "same"
 
 
-def test_one_bad_run_hides_no_gain():
-    """Of eight pairs one is far off: it does not count, and the answer says so."""
-    best = [102.0, 102.3, 101.9, 91.8, 102.1, 102.2, 101.8, 102.0]
+def with_a_run_of(speed):
+    """The outcome after eight pairs of runs, in one of which the best had a speed."""
+    best = [102.0, 102.3, 101.9, speed, 102.1, 102.2, 101.8, 102.0]
     turns = [ran(p, s) for b in best for p, s in ((GIVEN, 100), (BEST, b))]
     known = ("baseline", ran(GIVEN)), ("search", ran(BEST, 102))
-    found = decide(history(*known, *confirmed(*turns)), 1.0)
+    return decide(history(*known, *confirmed(*turns)), 1.0)
+
+
+def test_a_pair_counts_up_to_three_deviations_from_the_median():
+    assert [with_a_run_of(speed).pairs for speed in (99.5, 99.0)] == [8, 7]
+
+
+def test_one_bad_run_hides_no_gain():
+    """Of eight pairs one is far off: it does not count, and the answer says so."""
+    found = with_a_run_of(91.8)
     assert (found.chosen, found.verdict) == (BEST, "faster")
     assert found.pairs == 7
     assert found.find("pairs-left-out").facts == {
@@ -311,7 +320,7 @@ def test_every_pair_that_does_not_count_is_said():
     """Of a config that stays and of FP8 vs bf16 too, and what ran before a resume."""
     turns = [
         ("confirm", ran(point, speed, more={"budget_s": budget}))
-        for budget, shares in ((600.0, [1]), (7200.0, [0.9, 1, 1, 1, 1, 1, 1]))
+        for budget, shares in ((300, [1]), (600, [1, 1]), (7200, [0.9, *[1] * 6]))
         for share in shares
         for point, speed in ((GIVEN, 100), (BEST, 95 * share), (BF16, 80 * share))
     ]
@@ -319,12 +328,12 @@ def test_every_pair_that_does_not_count_is_said():
     found = decide(history_of(trials(*known, *turns)), 1.0)
     left_out = [f for f in found.findings if f.code == "pairs-left-out"]
     assert [f.facts for f in left_out] == [
-        {"outliers": 1, "pairs": pairs, "earlier": 1, "settings": [{}, other]}
+        {"outliers": 1, "pairs": pairs, "earlier": 3, "settings": [{}, other]}
         for pairs, other in ((7, {BATCH: 4}), (6, {PRECISION: "bf16"}))
     ]
     assert message(left_out[0]) == (
         "left out of the comparison of your config and batch_size = 4: 1 of 7 pairs, "
-        "more than 3 standard deviations from their median; 1 pair that ran under a "
+        "more than 3 standard deviations from their median; 3 pairs that ran under a "
         "smaller budget, at another time"
     )
 
@@ -332,11 +341,11 @@ def test_every_pair_that_does_not_count_is_said():
 @pytest.mark.parametrize(
     ("before", "turns", "verdict"),
     [
-        ((100, 101), [(80, 100)], "inconclusive"),
-        ((100, 101), [(80, 100), (100, 101)], "inconclusive"),
+        ((100, 99), [(80, 100)] * 2, "inconclusive"),
+        ((100, 90), [(80, 100)] * 3, "inconclusive"),
+        ((100, 90), [(80, 100)] * 4, "faster"),
         ((100, 125), [(80, 100)], "inconclusive"),
         ((100, 125), [(80, 100), (80, 100)], "faster"),
-        ((100, 101), [(80, 100), (80, 100), (80, 100), (80, 100)], "faster"),
     ],
 )
 def test_few_pairs_are_held_against_what_the_search_saw(before, turns, verdict):

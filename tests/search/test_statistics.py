@@ -31,6 +31,7 @@ from fp8tune.search.statistics import (
 )
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
+from tests.each import each
 from tests.search.tries import (
     BEST,
     BF16,
@@ -89,11 +90,19 @@ def test_the_middle_of_runs(values, middle):
     assert middle_of(values) == pytest.approx(middle, rel=0.006)
 
 
-@pytest.mark.parametrize(
-    ("freedom", "value"), [(3, 3.182), (4, 2.776), (6, 2.447), (10, 2.228), (30, 2.042)]
+@each(
+    ("freedom", "value", "error"),
+    [
+        (2, 4.30265, 0.031),
+        (3, 3.18245, 0.0074),
+        (4, 2.77645, 0.0026),
+        (6, 2.44691, 0.0006),
+        (10, 2.22814, 0.0001),
+        (30, 2.04227, 0.0001),
+    ],
 )
-def test_students_t(freedom, value):
-    assert student(freedom) == pytest.approx(value, rel=0.01)
+def test_students_t(freedom, value, error):
+    assert student(freedom) == pytest.approx(value, rel=error)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +135,20 @@ def test_the_spread_is_pooled_over_what_was_repeated():
     assert before < one < 0.0142
     assert spread([runs(99, 101), runs(9.9, 10.1), runs(1)] * 30) == pytest.approx(
         0.0142, rel=0.05
+    )
+
+
+def test_the_spread_of_pairs_counts_what_settings_share():
+    """Three settings with two pairs each are worth two; one with one pair, nothing."""
+    apart, usual = 0.05, RUN_SPREAD
+    up = math.exp(apart)
+    found = paired_spread([[1.0, up], [up, 1.0], [1.0, up], [2.0]], usual)
+    squares, freedom = 3 * apart**2 / 4 * 4 / 6, 3 * 4 / 6
+    own = math.sqrt(squares / freedom) * student(freedom) / NORMAL
+    both = math.sqrt((squares + 4 * usual**2) / (freedom + 4)) * student(6) / NORMAL
+    assert found == pytest.approx(max(own, both))
+    assert paired_spread([[1.0, up], [2.0]], usual) == pytest.approx(
+        math.sqrt((apart**2 / 4 + 4 * usual**2) / 5) * student(5) / NORMAL
     )
 
 

@@ -39,6 +39,9 @@ def test_what_once_failed_for_good_is_not_chosen(outcome):
     found = decide(history_of(nothing), 1.0)
     assert (found.chosen, found.verdict) == (None, "inconclusive")
     assert found.broken == {BEST: outcome, GIVEN: outcome}
+    later = [("confirm", ran(p)) for p in (BEST, GIVEN)]
+    gone = history(*later, ("confirm", ran(GIVEN, outcome=outcome)))
+    assert gone.ranked == [BEST]
     passing = trials(("search", ran(BEST, 200)), ("confirm", ran(BEST, outcome="hang")))
     assert history_of(passing).ranked == [BEST]
 

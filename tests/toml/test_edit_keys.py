@@ -40,6 +40,7 @@ def test_rename_a_key(text, path, name, after):
     ("text", "path", "name"),
     [
         ("a = 1\nb = 2\n", "a", "b"),
+        ("[t]\na = 1\nb = 2\n", "t.a", "b"),
         ("[t]\n[u]\n", "t", "u"),
         ("t.a = 1\n[u]\n", "t", "u"),
         ("a = 1\n", "x", "b"),

@@ -127,3 +127,24 @@ def test_every_expert_of_moma_is_held(built):
     expert = 3 * 4096 * few["expert_size"] + 4096  # and its row of the router
     assert counts[1] - counts[0] == 32 * 4 * expert
     assert least(few) < least(many)
+
+
+@each(
+    ("values", "words"),
+    [
+        ({}, "about 11.1 GiB (11.1 to 11.3) of the GPU's 79.1: the whole model 11"),
+        (
+            {"model": "dim = 8192\nn_layers = 58"},
+            "about 77.6 GiB (77.6 to 79.1) of the GPU's 79.1, where a "
+            "published run ran out at 75.9: the whole model 78",
+        ),
+        (
+            {"rest": "[data]\npack_sequences = true"},
+            "about 11.1 GiB or more (11.1 at least) of the GPU's 79.1: the whole "
+            "model 11; "
+            "not counted: the mask that packed sequences give attention",
+        ),
+    ],
+)
+def test_what_a_run_needs_in_words(built, values, words):
+    assert str(built(**values)["memory.needs"]) == words
