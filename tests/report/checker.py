@@ -1,5 +1,8 @@
 """A page as HTML, and what all pages keep to."""
 
+import base64
+import hashlib
+import re
 from html.parser import HTMLParser
 
 from fp8tune.report.html import draw_plots, render
@@ -35,6 +38,15 @@ def html(report):
     return render(report, draw_plots(report))
 
 
+def check_script(text):
+    """There is one script, ours, and the page lets a browser run no other."""
+    (script,) = re.findall("<script.*?>(.*?)</script>", text, re.DOTALL)
+    assert "<script>" in text
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src"
+    assert f"{policy} 'sha256-{digest}'" in text
+
+
 def checked(text):
     checker = Checker()
     checker.feed(text)
@@ -43,7 +55,8 @@ def checked(text):
     assert all(link[0] == "#" for link in checker.links)
     assert {link[1:] for link in checker.links} <= set(checker.ids)
     names = {tag for tag, _ in checker.tags}
-    assert not names & {"script", "img", "iframe", "object", "link", "form"}
+    assert not names & {"img", "iframe", "object", "link", "form"}
+    check_script(text)
     events = [k for _, attrs in checker.tags for k in attrs if k.startswith("on")]
     assert events == []
     return checker

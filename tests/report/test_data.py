@@ -73,7 +73,7 @@ def test_settings_are_on_the_scale_of_the_confirmation(tmp_path, rehearsal, scal
 def test_terminal_config_and_page_name_one_speed(replay, tmp_path):
     """The speed of the chosen setting, wherever it stands."""
     out = replay(budget="2h").out
-    (folder,) = (tmp_path / ".fp8tune").iterdir()
+    (folder,) = (tmp_path / ".fp8tune").glob("*/")
     report = read_report(load_study(str(folder)))
     said = re.findall(r"-> ([\d,]*\d)", out)[0]
     tuned = (tmp_path / "a.tuned.toml").read_text()

@@ -11,7 +11,7 @@ load_numpy()
 @pytest.fixture
 def without_plots(monkeypatch):
     """Write reports without their plots, which take most of the time of a replay."""
-    empty = "fp8tune.report.html.to_svg", lambda _figure: "<svg />"
+    empty = "fp8tune.report.html.to_svg", lambda *_: "<svg />"
     monkeypatch.setattr(*empty)
 
 

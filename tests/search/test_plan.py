@@ -48,7 +48,7 @@ def test_a_knob_that_a_record_leaves_out_has_the_given_value():
     [
         ("train.batch_size", True, "a whole number, above 0"),
         ("train.compile_model", 1, "true or false"),
-        ("train.loss_fn", 1, "text"),
+        ("train.loss_fn", 1, "a string"),
         ("train.mixed_precision", "int4", '"bf16", "fp16", "fp32", "fp8"'),
         ("scheduler.min_lr_ratio", 2.0, "a number, at least 0 and at most 1"),
     ],

@@ -257,4 +257,5 @@ def test_a_replay_starts_from_an_earlier_one_only_where_it_is_asked_to(searched)
 def test_a_study_that_cannot_be_started_from(searched):
     outcome = searched(world(), "--start-from", "nowhere")
     assert outcome.code == 2
-    assert outcome.err == "fp8tune: --start-from nowhere: no study of a search\n"
+    said = "no study nowhere in .fp8tune; `fp8tune studies` lists them"
+    assert outcome.err == f"fp8tune: --start-from: {said}\n"

@@ -99,7 +99,7 @@ class Command:
 
     def know(self):
         """Put trials into the study, as an earlier run would have."""
-        (study,) = (self.folder / ".fp8tune").iterdir()
+        (study,) = (self.folder / ".fp8tune").glob("*/")
         kept = Study(load_study(str(study)).plan.space, str(study))
         for stage, batch, precision, speed in KNOWN:
             knobs = {
@@ -162,7 +162,7 @@ def knowing(command):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_once_writes_what_is_known(knowing, number):
-    (study,) = (knowing.folder / ".fp8tune").iterdir()
+    (study,) = (knowing.folder / ".fp8tune").glob("*/")
     assert len(list(study.glob("fp8tune-*"))) == 1, "of the one that was killed"
     process = knowing.at_work()
     process.send_signal(number)
@@ -188,7 +188,7 @@ def test_a_lost_terminal_loses_no_config(knowing, term):
     assert process.wait(timeout=PATIENCE_S) == 130
     tuned = tomllib.loads((knowing.folder / "a.tuned.toml").read_text())["train"]
     assert (tuned["batch_size"], tuned["grad_accum_steps"]) == (2, 2)
-    (study,) = (knowing.folder / ".fp8tune").iterdir()
+    (study,) = (knowing.folder / ".fp8tune").glob("*/")
     assert (study / "report.html").exists()
     assert knowing.left() == []
 
