@@ -50,8 +50,8 @@ def _examples_as_code(app: Sphinx, ctx: object, lines: list[str]) -> None:
     for line in lines:
         if line.startswith("|   "):
             found.append(line.removeprefix("|"))
-        elif line.startswith("| "):
-            found += ["", line.removeprefix("| ").rstrip(":") + "::", ""]
+        elif line.startswith("| ") and line.endswith(":"):
+            found += ["", line.removeprefix("| ") + ":", ""]
         else:
             found.append(line)
     lines[:] = found
