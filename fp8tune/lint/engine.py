@@ -344,7 +344,7 @@ def _filled(template: Template, scope: Any) -> str:
 
 def _own_faults(document: ConfigDocument, directive: Directive) -> Iterator[Fault]:
     if document.bom:
-        from fp8tune.document import Edit
+        from fp8tune.edits import Edit
 
         yield Fault("byte-order-mark", (), {}, (0, 0), (Edit(-1, 0, ""),))
     for problem, span in directive.problems:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fp8tune.document import (
-    CannotEdit,
-    ConfigDocument,
-    Edit,
-    InvalidText,
-    Path,
-    apply,
-    in_order,
-)
+from fp8tune.document import ConfigDocument, InvalidText, Path
+from fp8tune.edits import CannotEdit, Edit, apply, in_order
 from fp8tune.facts.memory.verdict import TOO_MUCH
 from fp8tune.job import Job, Unknown
 from fp8tune.lint.diagnostic import Change, Fix, Region

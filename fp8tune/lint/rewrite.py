@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
-from fp8tune.document import CannotEdit, Edit, InvalidText, Unreadable, apply
+from fp8tune.document import InvalidText, Unreadable
+from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.formats import parse
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found

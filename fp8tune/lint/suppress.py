@@ -101,7 +101,7 @@ def _bad(ignore: Ignore) -> Fault:
     wrong, start = ignore.mistake, ignore.span[0]
     if wrong is None or not wrong.meant:
         return Fault("bad-ignore", (), facts, ignore.span)
-    from fp8tune.document import Edit
+    from fp8tune.edits import Edit
 
     facts |= {"hint": f"write `{wrong.meant}`", "meant": Words(wrong.meant)}
     edit = Edit(start, start + wrong.end, wrong.beginning)

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from fp8tune.document import apply
+from fp8tune.edits import apply
 from fp8tune.formats import parse
 from fp8tune.job import Target
 from fp8tune.lint.builtin import read_builtin

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fp8tune.document import CannotEdit, Edit, apply
+from fp8tune.edits import CannotEdit, Edit, apply
 from fp8tune.lint.mark import SEARCH
 from fp8tune.lint.wording import plain
 from fp8tune.search import CannotSearch

@@ -11,20 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fp8tune.document import (
-    Edit,
-    InvalidText,
-    Lines,
-    Path,
-    Position,
-    Span,
-    Spans,
-    Unreadable,
-)
+from fp8tune.document import InvalidText, Lines, Path, Position, Span, Spans, Unreadable
 from fp8tune.toml.plain import read_plain
 from fp8tune.toml.tokens import BARE_KEY, COMMENT, LONG_STRING, STRING
+
+if TYPE_CHECKING:
+    from fp8tune.edits import Edit
 
 MAX_BYTES = 1 << 20
 """Largest file that is read [bytes]; the largest that the trainers ship has 4602."""

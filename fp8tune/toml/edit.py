@@ -10,7 +10,8 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from fp8tune.document import CannotEdit, Edit, Path, Span
+from fp8tune.document import Path, Span
+from fp8tune.edits import CannotEdit, Edit
 from fp8tune.toml.document import Document, comments
 from fp8tune.toml.literal import key_text, literal, quote_of
 

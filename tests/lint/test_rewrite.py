@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.document import CannotEdit
+from fp8tune.edits import CannotEdit
 from fp8tune.lint.rewrite import MAX_PASSES, apply_fixes, fixed_bytes
 from fp8tune.toml.document import MAX_BYTES
 from tests.each import each

@@ -239,7 +239,7 @@ class _Reader:
         fault = Fault(claim.kind, (), facts, claim.span)
         if claim.figure is None or not claim.number[1] or facts.get("least"):
             return fault
-        from fp8tune.document import Edit
+        from fp8tune.edits import Edit
 
         right = claim.figure.restyled(facts["value"])
         return fault._replace(edits=(Edit(*claim.number, right),))

@@ -124,7 +124,7 @@ def test_the_message_says_whose_gpus(lint):
 
 
 def test_the_edit_makes_the_number_right(kempnerforge):
-    from fp8tune.document import apply
+    from fp8tune.edits import apply
     from fp8tune.lint.claims.contradiction import contradictions
     from fp8tune.lint.directive import read_directive
     from fp8tune.toml.document import parse
