@@ -360,14 +360,14 @@ def _drift(history: History) -> str:
         least, most = min(history.changes), max(history.changes)
         return (
             "Settings did not keep their speed: measured again, one ran at "
-            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. It takes "
-            "more runs to tell bad ones from a machine that changed."
+            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. More runs "
+            "would tell single bad runs from a machine whose speed changed."
         )
     if history.speed_changed:
         return (
-            "The machine changed on the way: settings that were measured again ran at "
-            f"{100 * history.drift:.0f} % of their speed before. Only trials of the "
-            "stage confirm compare with each other."
+            "The machine's speed changed during the search: settings that were "
+            f"measured again ran at {100 * history.drift:.0f} % of their first speed. "
+            "Compare only trials of the confirmation."
         )
     return ""
 

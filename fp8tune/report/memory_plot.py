@@ -106,7 +106,7 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
             color=style.colours.muted,
             linewidth=1.2,
             linestyle=(0, (4, 2)),
-            label="frontier: no setting is faster in less",
+            label="frontier: no other is faster in less memory",
             zorder=1.5,
         )
 
