@@ -141,14 +141,14 @@ def with_gpu_state(
     taken = others or f"{used:.1f} GiB of a process that is not shown"
     if found.outcome == "oom" and crowded:
         message = f"out of memory with {taken} on the GPU"
-        return found._replace(outcome="launch", message=message)
+        return found._replace(outcome="shared", message=message)
     if found.ok and crowded and found.alloc_retries:
         message = f"allocator retries with {taken} on the GPU"
-        return found._replace(outcome="launch", message=message)
+        return found._replace(outcome="shared", message=message)
     if found.ok and (busy := before.get("gpu_busy", 0.0)):
         who = others or "a process that is not shown"
         message = f"{who} computes on the GPU, {100 * busy:.0f} % of the time"
-        return found._replace(outcome="throttled", message=message)
+        return found._replace(outcome="shared", message=message)
     if found.ok and steady.get("slowed", 0.0) > SHARE:
         reasons = ", ".join(steady["clock_reasons"])
         message = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"

@@ -38,6 +38,7 @@ OUTCOMES: Mapping[str, TrialOutcome] = {
     # it made no step, or was ended in its steps by what may pass
     "launch": TrialOutcome("did not start", may_pass=True, late=True),
     "throttled": TrialOutcome("the GPU did not run at its full speed", may_pass=True),
+    "shared": TrialOutcome("was not alone on the GPU", may_pass=True),
     "user": TrialOutcome("the config's own code failed", unfit=True),
 }
 """How a trial can end. The sampler, which imports nothing of this, has the names of

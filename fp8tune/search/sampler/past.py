@@ -12,7 +12,7 @@ from fp8tune.search.sampler.candidates import Point
 MAX_RESERVED = 0.92
 """Share of the GPU's memory that a setting may reserve to be chosen: beyond it
 fragmentation, another batch or an evaluation ends a long run."""
-PASSING = ("throttled", "launch")
+PASSING = ("throttled", "shared", "launch")
 """Outcomes that a second trial of the setting may not have."""
 
 

@@ -90,10 +90,10 @@ class Comparison(NamedTuple):
 def loss_curve(record: Record, precision: str) -> LossCurve | None:
     """Return the curve of a record's run; ``None`` if it is not complete.
 
-    A throttled GPU is slow but computes the same, so its curve counts.
+    A throttled or shared GPU is slow but computes the same, so its curve counts.
     """
     run = record.loss_run
-    if run is None or record.outcome not in ("ok", "throttled", "nan"):
+    if run is None or record.outcome not in ("ok", "throttled", "shared", "nan"):
         return None
     nan = record.outcome == "nan"
     if not nan and min(len(record.losses), len(record.grad_norms)) < run.steps:

@@ -175,6 +175,7 @@ def test_a_search_that_was_killed_goes_on_as_if_it_had_not_been(make):
     [
         (["launch"], True),
         (["throttled"], True),
+        (["shared"], True),
         (["launch", "throttled"], False),
         (["nan"], False),
         (["oom"], False),
