@@ -20,7 +20,7 @@ from fp8tune.search.outcome import (
     Ending,
     Estimate,
     Finding,
-    Outcome,
+    SearchOutcome,
     decide,
     gain_of,
     machine_findings,
@@ -110,7 +110,7 @@ class Report:
     """
 
     study: SavedStudy
-    outcome: Outcome
+    outcome: SearchOutcome
     settings: Sequence[Setting]
     history: History
     is_running: bool | None
@@ -220,7 +220,7 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
+def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOutcome:
     """Return the outcome of the trials, with what the search noted at its end."""
     trials, plan = study.trials, study.plan
     free_s = uncharged_seconds(trials, last_process(trials))
@@ -244,7 +244,7 @@ def _ending(about: Mapping[str, Any]) -> Ending:
     return Ending()
 
 
-def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
+def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
     roles = _roles(plan, history, outcome)
     speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
@@ -285,7 +285,9 @@ def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
     ]
 
 
-def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | None]:
+def _roles(
+    plan: Plan, history: History, outcome: SearchOutcome
+) -> dict[str, Point | None]:
     """Return the point that has each role."""
     pair, space = outcome.measured.pair, plan.space
     in_bf16 = [
@@ -301,7 +303,9 @@ def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | 
     }
 
 
-def _decided(plan: Plan, outcome: Outcome, objective: str) -> dict[Point, Estimate]:
+def _decided(
+    plan: Plan, outcome: SearchOutcome, objective: str
+) -> dict[Point, Estimate]:
     """Return the figures of the outcome by their settings."""
     measured = outcome.energy if objective == ENERGY else outcome.speed
     figures = {outcome.chosen: measured.chosen, plan.baseline: measured.baseline}
@@ -345,7 +349,7 @@ def _outcome(own: Runs) -> str:
 
 
 def _why_not(
-    plan: Plan, outcome: Outcome, point: Point, own: Runs, free: set[Point]
+    plan: Plan, outcome: SearchOutcome, point: Point, own: Runs, free: set[Point]
 ) -> str:
     """Return why a setting that ran may not be chosen, if that is not by its memory."""
     if failed := outcome.broken.get(point):

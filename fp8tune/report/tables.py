@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from fp8tune import __version__
 from fp8tune.lint.wording import counted
-from fp8tune.report.data import CUT_OFF, Report
+from fp8tune.report.data import Report
 from fp8tune.report.text import clean, gib, interval, number, setting_label
 from fp8tune.search.budget import show_duration
-from fp8tune.search.outcome import Estimate
+from fp8tune.search.outcome import Estimate, failure_code
 from fp8tune.search.statistics import speed
-from fp8tune.search.wording import percent
+from fp8tune.search.wording import FAILURES, percent
 from fp8tune.trials.record import Record
 from fp8tune.trials.trial import Trial
 
@@ -55,7 +55,7 @@ def _row(report: Report, trial: Trial, spread: float) -> tuple[str, ...]:
         str(trial.number),
         trial.stage,
         setting_label(space.knobs, space.point(record.knobs)),
-        CUT_OFF if trial.cut_off else record.outcome,
+        "ok" if record.ok and not trial.cut_off else FAILURES[failure_code(trial)],
         interval(_speed(record, spread)) if timed else "-",
         number(joules) if timed and joules else "-",
         gib(record.peak_gib),

@@ -175,7 +175,7 @@ def _counted_matmuls(history: History, point: Point) -> int:
 
 def is_cut_off(record: Record, left: float) -> bool:
     """Whether a trial took all ``left`` seconds of the budget and did not end."""
-    return record.meaning.late and record.cost_s >= left
+    return record.meaning.if_given_up and record.cost_s >= left
 
 
 def time_to_model(trials: Iterable[Trial]) -> float:

@@ -172,13 +172,13 @@ def _searched_all(history: History) -> bool:
     """Tell whether no promising setting is left, nor one whose trial was given up.
 
     A batch as large as one that did not fit, or nearly filled the GPU, needs no trial.
-    A setting that failed once, for a reason that may pass, needs another one.
+    A setting that failed once, by chance, needs another trial.
     """
     space, tried, limits = history.space, set[Point](), dict[Point, float]()
     for point, own in history.settings.items():
         if all(trial.was_given_up for trial in own):
             return False
-        if len(own) > 1 or not own[0].record.meaning.may_pass:
+        if len(own) > 1 or not own[0].record.meaning.retry_once:
             tried.add(point)
         batch, cell = space.batch(point), space.cell(point)
         ran_out = any(trial.record.outcome == "oom" for trial in own)

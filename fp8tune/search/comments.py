@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fp8tune.lint.wording import counted
-from fp8tune.search.outcome import Outcome, is_untied
+from fp8tune.search.outcome import SearchOutcome, is_untied
 from fp8tune.search.plan import Plan, warmup_key
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.wording import FAILURES, change, listed, messages, percent, unit
@@ -37,7 +37,7 @@ MODES = {
 BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
-def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
+def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
     """Return the keys to write, each with what it was and why it changed."""
     if outcome.chosen is None:
         return []
@@ -57,7 +57,7 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
     return [*made, *_accumulation(plan, before, after), *_warmup(plan, outcome)]
 
 
-def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
+def summary(plan: Plan, outcome: SearchOutcome, study: str) -> list[str]:
     """Return the sentences of the block, one for each line, the first ones first.
 
     ``study`` names the study and says what it is: ``study a-1`` or ``replay a-1``.
@@ -79,7 +79,7 @@ def summary(plan: Plan, outcome: Outcome, study: str) -> list[str]:
     return list(filter(None, map("; ".join, lines)))
 
 
-def _why(plan: Plan, outcome: Outcome, key: str, count: int) -> str:
+def _why(plan: Plan, outcome: SearchOutcome, key: str, count: int) -> str:
     """Return why one of ``count`` changed keys has its new value."""
     if key == getattr(plan.space.knob("precision"), "key", "") and outcome.rejected:
         return ": FP8 diverged where bf16 did not"
@@ -98,7 +98,7 @@ def _why(plan: Plan, outcome: Outcome, key: str, count: int) -> str:
     return f": {percent(gain.value)} {unit(outcome.objective)}{together}{unclear}"
 
 
-def _memory(outcome: Outcome) -> Iterator[str]:
+def _memory(outcome: SearchOutcome) -> Iterator[str]:
     record = outcome.record
     if record and record.peak_gib:
         capacity = record.capacity_gib
@@ -107,7 +107,7 @@ def _memory(outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "memory-shortage", "baseline-unreliable")
 
 
-def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
+def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
     """Yield what changes the learning, and how FP8 learns compared with bf16."""
     yield from messages(outcome.findings, "other-tokens-per-step")
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
@@ -117,7 +117,7 @@ def _learning(plan: Plan, outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "stability-not-checked", "may-end-in-nan")
 
 
-def _environment(outcome: Outcome) -> Iterator[str]:
+def _environment(outcome: SearchOutcome) -> Iterator[str]:
     """Yield what the trials ran on."""
     yield from messages(outcome.findings, "rehearsal")
     if outcome.record and outcome.record.environment:
@@ -130,14 +130,14 @@ def _environment(outcome: Outcome) -> Iterator[str]:
     yield from messages(outcome.findings, "extrapolated")
 
 
-def _study(plan: Plan, outcome: Outcome, study: str) -> Iterator[str]:
+def _study(plan: Plan, outcome: SearchOutcome, study: str) -> Iterator[str]:
     gpus = plan.config.job.target.world_size
     on = f", for {counted(gpus, 'GPU')}" * bool(gpus)
     yield f"from {listed('trial', outcome.numbers)} of {study}{on}"
     yield from messages(outcome.findings, "synthetic-data")
 
 
-def _warmup(plan: Plan, outcome: Outcome) -> Iterator[Choice]:
+def _warmup(plan: Plan, outcome: SearchOutcome) -> Iterator[Choice]:
     """Yield another warmup, where the search was allowed to change it."""
     asked = stability.change(outcome.learns) if outcome.learns else None
     if asked:

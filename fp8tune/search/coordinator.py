@@ -30,7 +30,7 @@ from fp8tune.search.outcome import (
     NOTHING_MORE,
     SAME_COMMAND,
     Ending,
-    Outcome,
+    SearchOutcome,
     bad_data,
     decide,
 )
@@ -104,7 +104,7 @@ class Search:
         """Whether no trial would get as far as its model in the time that is left."""
         return self.budget.left <= time_to_model(self.study.trials)
 
-    def run(self) -> Outcome:
+    def run(self) -> SearchOutcome:
         """Search until nothing is gained or the budget is spent; then decide.
 
         Ctrl-C ends the search, not the program: the outcome is what is known.
@@ -191,14 +191,14 @@ class Search:
             yield from self._once(PlannedTrial(bf16, "bf16-baseline", "bf16 baseline"))
 
     def _once(self, proposal: PlannedTrial) -> Iterator[PlannedTrial]:
-        """Once more where that failed of what may pass."""
+        """Yield the trial until it is done: a second time if it failed by chance."""
         while self._is_due(proposal) and self.space.has(proposal.point):
             yield proposal
 
     def _is_due(self, proposal: PlannedTrial) -> bool:
         trials = self._history.trials
         own = [trial.record for trial in trials if trial.stage == proposal.stage]
-        again = len(own) == 1 and own[0].meaning.may_pass
+        again = len(own) == 1 and own[0].meaning.retry_once
         return (not own or again) and not self._too_late
 
     def _searching(self) -> bool:

@@ -20,7 +20,7 @@ from fp8tune.search.budget import show_duration
 from fp8tune.search.coordinator import Event
 from fp8tune.search.history import History
 from fp8tune.search.objective import SPEED, UNITS, show_value
-from fp8tune.search.outcome import failure
+from fp8tune.search.outcome import failure_code
 from fp8tune.search.output import trial_result
 from fp8tune.search.plan import Plan
 from fp8tune.search.statistics import ratio, speed, verdict
@@ -106,7 +106,9 @@ class Board:
         name += {"confirm": " (confirm)", "stability": " (losses)"}.get(trial.stage, "")
         cost = show_duration(record.cost_s)
         if not record.ok:
-            word = "watts unknown" if measured.record.ok else FAILURES[failure(trial)]
+            word = (
+                "watts unknown" if measured.record.ok else FAILURES[failure_code(trial)]
+            )
             how = Text(word, style="" if trial.cut_off else "red")
             return [plain(name), "", "", how, cost]
         if trial.stage == "stability":

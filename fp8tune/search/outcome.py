@@ -96,7 +96,7 @@ class Ending(NamedTuple):
     unchecked: str = ""
 
 
-class Outcome(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The outcome of a search.
 
     ``chosen`` is ``None`` where no setting that may be chosen ran. ``record`` is that
@@ -164,13 +164,13 @@ def decide(
     seconds: float,
     objective: str = SPEED,
     ending: Ending | None = None,
-) -> Outcome:
+) -> SearchOutcome:
     """Decide the outcome of a search that took ``seconds`` by its trials."""
     wanted, trials, baseline = history.by(objective), history.trials, history.baseline
     chosen = choose(wanted)
     allowed = set(history.space.points(baseline))
     tried = wanted.settings.keys()
-    outcome = Outcome(
+    outcome = SearchOutcome(
         chosen=chosen.point,
         verdict=chosen.verdict,
         objective=objective,
@@ -204,7 +204,9 @@ def decide(
     return outcome._replace(findings=tuple(_findings(case, trials)))
 
 
-def with_config(outcome: Outcome, plan: Plan, trials: Sequence[Trial]) -> Outcome:
+def with_config(
+    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
+) -> SearchOutcome:
     """Add the findings that need the config itself, and why no trial succeeded."""
     more = [*_config_findings(outcome, plan)]
     if outcome.chosen is None and trials and not outcome.rejected:
@@ -212,8 +214,8 @@ def with_config(outcome: Outcome, plan: Plan, trials: Sequence[Trial]) -> Outcom
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def failure(trial: Trial) -> str:
-    """Return how a trial failed: its outcome, or what is known beyond that."""
+def failure_code(trial: Trial) -> str:
+    """Return how a trial failed: its outcome, or another key of ``FAILURES``."""
     record = trial.record
     if trial.cut_off:
         return "cut-off"
@@ -289,7 +291,7 @@ class _Case(NamedTuple):
 
     history: History
     chosen: Chosen
-    outcome: Outcome
+    outcome: SearchOutcome
 
     @property
     def baseline(self) -> Point:
@@ -402,7 +404,7 @@ def _place(case: _Case, pair: Fp8Pair) -> str:
     return "chosen" if own in (None, pair.fp8) else "baseline"
 
 
-def settling_budget(outcome: Outcome) -> dict[str, Any]:
+def settling_budget(outcome: SearchOutcome) -> dict[str, Any]:
     """Return what would tell more: the same command, or a budget [s]."""
     step, seconds = outcome.ending.next_step, outcome.ending.settling_s
     if step == LARGER_BUDGET and seconds:
@@ -441,7 +443,7 @@ def _verdict(case: _Case) -> Finding:
     )
 
 
-def _nothing_chosen(outcome: Outcome) -> str:
+def _nothing_chosen(outcome: SearchOutcome) -> str:
     if outcome.rejected:
         return "fp8-diverges-everywhere"
     if outcome.memory_shortage or "oom" in outcome.broken.values():
@@ -549,7 +551,7 @@ def _of_record(record: Record) -> Iterator[Finding]:
         yield Finding("allocator", {"setting": allocator[:200]})
 
 
-def _config_findings(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
+def _config_findings(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
     """Yield what follows from the config itself, and how FP8 learns."""
     chosen, space = outcome.chosen, plan.space
     if chosen is not None:
@@ -576,7 +578,7 @@ def _other_tokens(plan: Plan, knobs: dict[str, Any]) -> Iterator[Finding]:
             return
 
 
-def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
+def _learning(outcome: SearchOutcome, plan: Plan) -> Iterator[Finding]:
     """Yield how FP8 learns, in the words of the comparison itself."""
     key = warmup_key(plan.config.trainer)
     for point, wrong in outcome.rejected.items():
@@ -596,7 +598,7 @@ def _learning(outcome: Outcome, plan: Plan) -> Iterator[Finding]:
         yield Finding("stability-not-checked", {"why": why})
 
 
-def is_untied(outcome: Outcome, plan: Plan) -> bool:
+def is_untied(outcome: SearchOutcome, plan: Plan) -> bool:
     """Tell whether FP8 and bf16 were compared as different models."""
     knob = plan.space.knob("precision")
     if knob is None or not (outcome.learns or outcome.rejected):
@@ -606,11 +608,11 @@ def is_untied(outcome: Outcome, plan: Plan) -> bool:
 
 
 def _failures(
-    outcome: Outcome, plan: Plan, trials: Sequence[Trial]
+    outcome: SearchOutcome, plan: Plan, trials: Sequence[Trial]
 ) -> Iterator[Finding]:
     """Yield how the trials failed, and what to do about it."""
     failed = [trial for trial in trials if not trial.record.ok]
-    for how, count in Counter(map(failure, failed)).most_common():
+    for how, count in Counter(map(failure_code, failed)).most_common():
         yield Finding("failed-trials", {"how": how, "count": count})
     process = last_process(trials)
     latest = [trial for trial in trials if trial.process == process]

@@ -18,7 +18,13 @@ from fp8tune.search.objective import (
     count_without_value,
     show_value,
 )
-from fp8tune.search.outcome import Estimate, Measured, Outcome, failure, is_untied
+from fp8tune.search.outcome import (
+    Estimate,
+    Measured,
+    SearchOutcome,
+    failure_code,
+    is_untied,
+)
 from fp8tune.search.plan import Plan
 from fp8tune.search.stability import findings as stability
 from fp8tune.search.study import Study
@@ -112,7 +118,9 @@ def trial_result(trial: Trial) -> str:
         return f"loss {loss}, {show_duration(record.cost_s)}"
     if not record.ok:
         why = f": {record.message}" if record.message else ""
-        return f"{FAILURES[failure(trial)]} after {show_duration(record.cost_s)}{why}"
+        return (
+            f"{FAILURES[failure_code(trial)]} after {show_duration(record.cost_s)}{why}"
+        )
     peak = f", peak {record.peak_gib:.1f} GiB" if record.peak_gib else ""
     why = f"; may not be chosen: {why}" if (why := record.memory_shortage) else ""
     error = mark(record.extrapolation_error) if record.extrapolated else ""
@@ -120,7 +128,7 @@ def trial_result(trial: Trial) -> str:
     return f"{rate}{peak}, {show_duration(record.cost_s)}{why}"
 
 
-def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
+def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
     """Yield the answer in lines: the findings, the setting, and the counts."""
     for finding in outcome.findings:
         yield message(finding)
@@ -136,13 +144,15 @@ def closing(outcome: Outcome, plan: Plan, output: str) -> Iterator[str]:
         yield f"wrote {output}"
 
 
-def counts(outcome: Outcome) -> str:
+def counts(outcome: SearchOutcome) -> str:
     """Return how many trials there were, and how long they took."""
     trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
     return f"{trials}, {show_duration(outcome.seconds)}"
 
 
-def as_json(outcome: Outcome, plan: Plan, output: str, study: str) -> dict[str, Any]:
+def as_json(
+    outcome: SearchOutcome, plan: Plan, output: str, study: str
+) -> dict[str, Any]:
     """Return the outcome as the one object that programs read.
 
     ``docs/reference/json.md`` describes its fields.

@@ -47,7 +47,7 @@ from fp8tune.search.objective import ENERGY, SPEED
 from fp8tune.search.options import SearchOptions
 from fp8tune.search.outcome import (
     Finding,
-    Outcome,
+    SearchOutcome,
     machine_findings,
     settling_budget,
     with_config,
@@ -203,7 +203,7 @@ def _search(
     return STOPPED if stopped else _exit_code(outcome, plan, output)
 
 
-def _exit_code(outcome: Outcome, plan: Plan, output: str) -> int:
+def _exit_code(outcome: SearchOutcome, plan: Plan, output: str) -> int:
     """Return 0 if a config was written or the user's is the best, else 1."""
     proven = outcome.chosen == plan.baseline and outcome.verdict != "inconclusive"
     changed = outcome.chosen not in (None, plan.baseline)
@@ -369,7 +369,9 @@ def _opening_lines(prepared: Prepared) -> Iterator[str]:
         yield f"goes on with study {study.name}, which has {known}{retry}"
 
 
-def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Outcome:
+def _with_findings(
+    prepared: Prepared, outcome: SearchOutcome, *, stopped: bool
+) -> SearchOutcome:
     """Add the findings that need the config, and what to do where nothing succeeded."""
     if stopped and outcome.chosen is None:
         return outcome
@@ -383,7 +385,7 @@ def _with_findings(prepared: Prepared, outcome: Outcome, *, stopped: bool) -> Ou
     return outcome._replace(findings=(*outcome.findings, *more))
 
 
-def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
+def _failed_before(study: Study, outcome: SearchOutcome) -> Iterator[Finding]:
     """Yield how many settings are not retried because they failed before."""
     count = count_retried_settings(study.trials, study.process)
     if count and all(trial.process < study.process for trial in study.trials):
@@ -392,7 +394,7 @@ def _failed_before(study: Study, outcome: Outcome) -> Iterator[Finding]:
 
 def _print_outcome(
     prepared: Prepared,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     output: str,
     *,
     stopped: bool,

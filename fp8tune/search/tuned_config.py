@@ -15,7 +15,7 @@ from fp8tune.search.calibrate import NAME as CALIBRATION
 from fp8tune.search.comments import ChangedKey, choices, stale_comments, summary
 from fp8tune.search.linting import aftermath, with_measured
 from fp8tune.search.options import SearchOptions, tuned
-from fp8tune.search.outcome import Outcome
+from fp8tune.search.outcome import SearchOutcome
 from fp8tune.search.plan import Plan, TrainConfig, role_of
 from fp8tune.search.storage import LOCK
 from fp8tune.search.study import EXPORT, Study
@@ -101,7 +101,7 @@ def is_same(path: str, other: str) -> bool:
 
 
 def tuned_bytes(
-    plan: Plan, outcome: Outcome, study: str, path: str, *, is_replay: bool
+    plan: Plan, outcome: SearchOutcome, study: str, path: str, *, is_replay: bool
 ) -> bytes:
     """Return the bytes of the tuned config that will stand at ``path``.
 
@@ -118,7 +118,7 @@ def tuned_bytes(
 def write_tuned(
     path: str,
     plan: Plan,
-    outcome: Outcome,
+    outcome: SearchOutcome,
     study: str,
     *,
     is_replay: bool,

@@ -17,32 +17,38 @@ class TrialOutcome(NamedTuple):
 
     ``words`` say it to people. ``unfit``: the setting must not be chosen. ``lasts``: it
     depends on the setting, so that any process would see the same; else it counts only
-    in the process that ran the trial. ``may_pass``: the setting is tried once more at
-    once, and nothing follows for others. ``late``: a trial that is stopped at its
-    deadline may end so.
+    in the process that ran the trial. ``retry_once``: the setting is tried once more at
+    once, and other settings are judged as if the trial had not been. ``if_given_up``: a
+    trial that is stopped at its deadline may end so. ``has_losses``: the losses of all
+    its steps are right, whatever its speed.
     """
 
     words: str
     unfit: bool = False
     lasts: bool = False
-    may_pass: bool = False
-    late: bool = False
+    retry_once: bool = False
+    if_given_up: bool = False
+    has_losses: bool = False
 
 
 OUTCOMES: Mapping[str, TrialOutcome] = {
-    "ok": TrialOutcome("ran", lasts=True),
+    "ok": TrialOutcome("ran", lasts=True, has_losses=True),
     "oom": TrialOutcome("out of memory", unfit=True, lasts=True),
-    "hang": TrialOutcome("hung", late=True),
-    "compile": TrialOutcome("did not compile", unfit=True, late=True),
-    "nan": TrialOutcome("lost its loss (NaN)", unfit=True, lasts=True),
-    # it made no step, or was ended in its steps by what may pass
-    "launch": TrialOutcome("did not start", may_pass=True, late=True),
-    "throttled": TrialOutcome("the GPU did not run at its full speed", may_pass=True),
-    "shared": TrialOutcome("was not alone on the GPU", may_pass=True),
+    "hang": TrialOutcome("hung", if_given_up=True),
+    "compile": TrialOutcome("did not compile", unfit=True, if_given_up=True),
+    "nan": TrialOutcome("lost its loss (NaN)", unfit=True, lasts=True, has_losses=True),
+    # it made no step, or ended in its steps for a reason that may be gone
+    "launch": TrialOutcome("did not start", retry_once=True, if_given_up=True),
+    "throttled": TrialOutcome(
+        "the GPU did not run at its full speed", retry_once=True, has_losses=True
+    ),
+    "shared": TrialOutcome(
+        "was not alone on the GPU", retry_once=True, has_losses=True
+    ),
     "user": TrialOutcome("the config's own code failed", unfit=True),
 }
 """How a trial can end. The sampler, which imports nothing of this, has the names of
-those that may pass once more (``search/sampler/past.py``)."""
+those that are tried once more (``search/sampler/past.py``)."""
 BEFORE_BUILD = ("start", "import", "gpu")
 """Stages of a trial before it builds its model: nothing in them depends on its setting.
 """

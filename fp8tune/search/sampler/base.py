@@ -87,8 +87,8 @@ class Known:
     def untried(self) -> list[Point]:
         """Return the candidates that a trial may tell something about.
 
-        Not those that were tried, unless the failure may pass; not a batch as large as
-        one that did not fit in the same cell; nor what will fail for another reason.
+        Not those that were tried, but for one failure by chance; not a batch as large
+        as one that did not fit in the same cell; nor what will fail for another reason.
         """
         space, runs = self.space, self.runs
         tried: dict[Point, list[Run]] = defaultdict(list)
@@ -117,7 +117,7 @@ def chance_to_run(
     """Return the chance that nothing but memory stops each point.
 
     Failures and successes count by how near they are, in knobs other than the batch.
-    Those that may pass do not count.
+    Failures by chance do not count.
     """
     ran, failed = np.zeros(len(points)), np.zeros(len(points))
     width = len(space.cell(space.candidates[0]))

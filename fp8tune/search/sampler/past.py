@@ -13,7 +13,7 @@ MAX_RESERVED = 0.92
 """Share of the GPU's memory that a setting may reserve to be chosen: beyond it
 fragmentation, another batch or an evaluation ends a long run."""
 PASSING = ("throttled", "shared", "launch")
-"""Outcomes that a second trial of the setting may not have."""
+"""Outcomes of chance: a second trial of the setting may well end otherwise."""
 
 
 class Run(NamedTuple):

@@ -88,12 +88,9 @@ class Comparison(NamedTuple):
 
 
 def loss_curve(record: Record, precision: str) -> LossCurve | None:
-    """Return the curve of a record's run; ``None`` if it is not complete.
-
-    A throttled or shared GPU is slow but computes the same, so its curve counts.
-    """
+    """Return the curve of a record's run; ``None`` if it is not complete."""
     run = record.loss_run
-    if run is None or record.outcome not in ("ok", "throttled", "shared", "nan"):
+    if run is None or not record.meaning.has_losses:
         return None
     nan = record.outcome == "nan"
     if not nan and min(len(record.losses), len(record.grad_norms)) < run.steps:
