@@ -1,7 +1,7 @@
 """Put the built-in rules and schemas into a wheel as one compiled module.
 
-Lint would else parse their TOML at every start. The TOML files stay the only source:
-the module is written when a wheel is built and is in no checkout.
+Without it lint would parse their TOML at every start. The TOML files stay the only
+source: the module is written when a wheel is built and is never in a checkout.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _remarks(trial: Trial) -> Iterator[str]:
 
 
 def _uneven(record: Record) -> str:
-    """Return that a long run is slower than the median step, if it is."""
+    """Return by how much a long run is slower than its median step, else ``""``."""
     times = record.step_ms
     middle = statistics.median(times) if len(times) >= MIN_STEPS else 0.0
     ratio = statistics.fmean(times) / middle if middle else 1.0
@@ -100,7 +100,7 @@ def _uneven(record: Record) -> str:
 
 
 def environment(report: Report) -> list[tuple[str, str]]:
-    """Return what the trials ran on and with, by name."""
+    """Return the hardware and software of the trials, by name."""
     config, about = report.plan.config, report.study.about
     target, allowed = config.job.target, about.get("allow") or []
     count = (
@@ -122,7 +122,7 @@ def environment(report: Report) -> list[tuple[str, str]]:
 
 
 def _reported(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
-    """Yield what the trials reported, with how many did so if they differ."""
+    """Yield what the trials reported, with counts if they differ."""
     places = Counter(clean(trial.record.environment) for trial in trials)
     versions = Counter(_versions(trial.record) for trial in trials)
     for name, values in (("trials ran on", places), ("versions", versions)):

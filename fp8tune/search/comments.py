@@ -38,7 +38,7 @@ BETWEEN = r"\s*(?:=|:|is|of)?\s*"
 
 
 def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
-    """Return the keys to write, each with what it was and why it changed."""
+    """Return the keys to write, each with its old value and why it changed."""
     if outcome.chosen is None:
         return []
     before, after = plan.space.values(plan.baseline), plan.space.values(outcome.chosen)
@@ -58,7 +58,7 @@ def choices(plan: Plan, outcome: SearchOutcome) -> list[Choice]:
 
 
 def summary(plan: Plan, outcome: SearchOutcome, study: str) -> list[str]:
-    """Return the sentences of the block, one for each line, the first ones first.
+    """Return the sentences of the block, one per line, the most important first.
 
     ``study`` names the study and says what it is: ``study a-1`` or ``replay a-1``.
     """
@@ -108,7 +108,7 @@ def _memory(outcome: SearchOutcome) -> Iterator[str]:
 
 
 def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
-    """Yield what changes the learning, and how FP8 learns compared with bf16."""
+    """Yield what changes training, and how FP8's losses compare with bf16's."""
     yield from messages(outcome.findings, "other-tokens-per-step")
     yield from messages(outcome.findings, "setting-rejected", "fp8-may-diverge")
     if outcome.learns and not outcome.find("fp8-may-diverge"):
@@ -118,7 +118,7 @@ def _learning(plan: Plan, outcome: SearchOutcome) -> Iterator[str]:
 
 
 def _environment(outcome: SearchOutcome) -> Iterator[str]:
-    """Yield what the trials ran on."""
+    """Yield the hardware and software of the trials."""
     yield from messages(outcome.findings, "rehearsal")
     if outcome.record and outcome.record.environment:
         parts = [outcome.record.environment]
@@ -138,7 +138,7 @@ def _study(plan: Plan, outcome: SearchOutcome, study: str) -> Iterator[str]:
 
 
 def _warmup(plan: Plan, outcome: SearchOutcome) -> Iterator[Choice]:
-    """Yield another warmup, where the search was allowed to change it."""
+    """Yield the new warmup, if the search was allowed to change it."""
     asked = stability.change(outcome.learns) if outcome.learns else None
     if asked:
         yield Choice(warmup_key(plan.config.trainer), *asked)
@@ -147,7 +147,7 @@ def _warmup(plan: Plan, outcome: SearchOutcome) -> Iterator[Choice]:
 def _accumulation(
     plan: Plan, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Choice]:
-    """Yield the gradient accumulation with which a step keeps its tokens."""
+    """Yield the gradient accumulation that keeps the tokens of a step."""
     batch = plan.space.knob("micro_batch")
     key = plan.config.trainer.schema.job.get("grad_accum", "")
     if batch is None or not key or key in after:
@@ -165,7 +165,7 @@ def _accumulation(
 
 
 class ChangedKey(NamedTuple):
-    """A key whose value the search has changed, and the job's field that it sets."""
+    """A key that the search has changed, and the job's field that it sets."""
 
     key: str
     role: str
@@ -176,7 +176,7 @@ class ChangedKey(NamedTuple):
 def stale_comments(
     path: str, after: bytes, changes: Sequence[ChangedKey]
 ) -> Iterator[str]:
-    """Yield one line for each comment of the tuned config that may no longer hold."""
+    """Yield a line for each comment of the tuned config that may no longer be true."""
     document = parse(after)
     lines = {
         change.key: document.lines.position(keys[0])[0]
@@ -196,7 +196,7 @@ def stale_comments(
 
 
 def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
-    """Whether a comment names a setting with the value that it had."""
+    """Return whether a comment names a setting with its old value."""
     if type(was) is bool:
         return bool(re.search(MODES.get((role, was), "(?!)"), text, re.IGNORECASE))
     if type(was) is not int:
@@ -209,5 +209,5 @@ def _speaks_of(text: str, key: str, role: str, was: Any) -> bool:
 
 
 def _has(text: str, was: Any) -> bool:
-    """Whether a comment has a value in it as a word of its own."""
+    """Return whether a comment contains a value as a separate word."""
     return bool(re.search(rf"(?<![\w.,]){re.escape(shown(was))}(?![\w]|[.,]\d)", text))

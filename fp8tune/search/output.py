@@ -1,4 +1,4 @@
-"""What a search prints: lines while it runs, its answer, and the answer as JSON."""
+"""Print a search: lines while it runs, its answer, and the answer as JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fp8tune.trials.trial import Trial
 
 
 class Watch(NamedTuple):
-    """Who hears of the search: its events, and the lines of the running trial."""
+    """A listener to a search: to its events, and to the output of the running trial."""
 
     event: Callable[[Event], None]
     line: Callable[[dict[str, Any]], None]
@@ -75,7 +75,7 @@ def _board(plan: Plan, study: Study, out: TextIO, objective: str) -> Any:
 
 
 def _notes() -> Callable[[Event], None]:
-    """Return what writes notes on the GPU to stderr, each once."""
+    """Return a function that prints notes on the GPU to stderr, each once."""
     known: set[str] = set()
 
     def note(event: Event) -> None:
@@ -97,7 +97,7 @@ def _notes() -> Callable[[Event], None]:
 
 
 def progress(event: Event, plan: Plan, objective: str = SPEED) -> str:
-    """Return one line for an event: what starts, or what came of it."""
+    """Return one line for an event: a trial starts or has ended."""
     what = f"trial {event.number}: {describe(plan, event.proposal.point)}"
     if event.trial is None:
         left = show_duration(max(0.0, event.left))
@@ -145,7 +145,7 @@ def closing(outcome: SearchOutcome, plan: Plan, output: str) -> Iterator[str]:
 
 
 def counts(outcome: SearchOutcome) -> str:
-    """Return how many trials there were, and how long they took."""
+    """Return the number of trials and the time that they took."""
     trials = f"{counted(outcome.trials, 'trial')}, {outcome.oom_trials} out of memory"
     return f"{trials}, {show_duration(outcome.seconds)}"
 
@@ -153,7 +153,7 @@ def counts(outcome: SearchOutcome) -> str:
 def as_json(
     outcome: SearchOutcome, plan: Plan, output: str, study: str
 ) -> dict[str, Any]:
-    """Return the outcome as the one object that programs read.
+    """Return the outcome as one JSON object.
 
     ``docs/reference/json.md`` describes its fields.
     """

@@ -1,6 +1,6 @@
-"""A config with the overrides of a command line written into it.
+"""Write the overrides of a command line into a config.
 
-A search takes that for its config, so that the tuned file needs no overrides.
+The search uses the result as its config, so that the tuned file needs no overrides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def with_overrides(
     """Return the bytes of a config with the overrides written into it.
 
     Raises ``CannotSearch`` for overrides that the trainer refuses or ignores, and for
-    values that TOML cannot hold; ``InvalidToml`` and ``Unreadable``.
+    values that TOML cannot express; ``InvalidToml`` and ``Unreadable``.
     """
     document = parse(data)
     loaded = known.load(document.values, overrides)

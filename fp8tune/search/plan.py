@@ -1,4 +1,4 @@
-"""From a train config to a search: what may change, and what trials stand for."""
+"""Plan a search from a train config: what may change, and what a trial represents."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TrainConfig(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A search before it starts: its config, its settings, and which is the config's.
+    """A search before it starts: its config, its space, and the baseline.
 
     ``notes`` are lines for the user.
     """
@@ -59,9 +59,9 @@ class Plan(NamedTuple):
         return {*free, self.config.trainer.schema.job.get("grad_accum", "")}
 
     def about(self, **more: Any) -> dict[str, Any]:
-        """Return what tells two searches apart, as their studies keep it.
+        """Return what distinguishes two searches, as stored in their studies.
 
-        It is enough to read the study when the config's file has changed.
+        It suffices to read the study even if the config's file has changed.
         """
         target = self.config.job.target
         return {
@@ -84,8 +84,8 @@ def read_config(
     """Read a train config; raises ``CannotSearch``, ``InvalidToml``, ``Unreadable``.
 
     ``target`` is from the command line; the header comment and the project's settings
-    fill what it leaves open. With ``world_size`` the number of GPUs is never unknown:
-    what the parallel degrees multiply to, else this.
+    fill its gaps. If the number of GPUs is still unknown, it is the product of the
+    parallel degrees, else ``world_size``.
     """
     document = parse(data)
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
@@ -107,7 +107,7 @@ def read_config(
 
 
 def _sized(job: Job, target: Target, otherwise: int) -> Target:
-    """Return a target of as many GPUs as the parallel degrees multiply to."""
+    """Return a target whose number of GPUs is the product of the parallel degrees."""
     declared = job.find("declared_gpus")
     if declared is None:
         return target._replace(world_size=otherwise)
@@ -129,8 +129,8 @@ def plan_for_trials(
     """Plan a search over micro-batch, AC, compile and precision.
 
     Micro-batches divide the sequences of a step, so that gradient accumulation keeps
-    these; the precisions are the config's and bf16. ``gpu`` is the driver's name of the
-    GPU that runs the trials.
+    their number. The precisions are the config's and bf16. ``gpu`` is the driver's name
+    of the GPU that runs the trials.
     """
     try:
         rows = config.job["micro_batch"] * config.job["grad_accum"]
@@ -164,14 +164,14 @@ def plan_for_trials(
 
 
 def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
-    """Return the keys that such a search may change, accumulation among them."""
+    """Return the keys that such a search may change, including accumulation."""
     keys = config.trainer.schema.job
     free = (name for name, role in ROLES.items() if device not in role.frozen_on)
     return {keys.get(name, name) for name in (*free, "grad_accum", *allow)}
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
-    """Whether the trainer and both GPUs have FP8; an unknown GPU may try."""
+    """Return whether the trainer and both GPUs have FP8; an unknown GPU may have it."""
     known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
@@ -179,7 +179,7 @@ def _has_fp8(config: TrainConfig, gpu: str) -> bool:
 
 
 def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
-    """Return the values that the trainer takes for a key."""
+    """Return the values that the trainer accepts for a key."""
     key = config.trainer.schema.job[role]
     spec = dict(config.trainer.schema.dotted_keys())[key]
     return tuple(spec.allowed)
@@ -188,7 +188,7 @@ def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
 def check_allowed(
     names: Sequence[str], allow: Sequence[str], frozen: Sequence[str] = ()
 ) -> None:
-    """Raise ``CannotSearch`` where ``--allow`` has a name that is none of these."""
+    """Raise ``CannotSearch`` if ``--allow`` has an unknown name."""
     for name in allow:
         if name not in names:
             similar = closest(name, names)
@@ -198,7 +198,7 @@ def check_allowed(
 
 
 def check_writable(plan: Plan) -> None:
-    """Raise ``CannotSearch`` where a knob's value could not be written in the end."""
+    """Raise ``CannotSearch`` if a knob's value could not be written at the end."""
     for knob in plan.space.knobs:
         value = next((value for value in knob.values if value is not None), None)
         change = [] if value is None else [Choice(knob.key, value)]
@@ -210,7 +210,7 @@ def check_writable(plan: Plan) -> None:
 
 
 def left_out(reasons: Sequence[str]) -> list[str]:
-    """Return a note for each reason that records are left out; ``""`` is no reason."""
+    """Return a note for each reason why records are left out; ``""`` is no reason."""
     counted = Counter(filter(None, reasons)).items()
     return [
         f"{count} record{'s are' if count != 1 else ' is'} left out: {why}"
@@ -224,7 +224,7 @@ def warmup_key(known: Trainer) -> str:
 
 
 def warmup_names(known: Trainer) -> tuple[str, ...]:
-    """Return the names that ``--allow`` takes for the warmup."""
+    """Return the names that ``--allow`` accepts for the warmup."""
     return "warmup", "warmup_steps", warmup_key(known)
 
 
@@ -251,7 +251,7 @@ def tokens_per_step(job: Job, knobs: dict[str, Any]) -> int:
 
 
 def why_synthetic_data(config: TrainConfig) -> str:
-    """Say why trials train on synthetic data; ``""`` if they read the config's data.
+    """Return why trials train on synthetic data; ``""`` if they read the config's data.
 
     Speeds do not depend on it; losses do.
     """
@@ -262,7 +262,7 @@ def why_synthetic_data(config: TrainConfig) -> str:
 
 
 def ranks_of_trial(config: TrainConfig) -> int:
-    """Return how many ranks a trial stands for; raises ``CannotSearch``."""
+    """Return how many ranks a trial represents; raises ``CannotSearch``."""
     try:
         refusal = config.job["trial_refusal"]
         ranks: int = config.job["shards"] if not refusal else 0
@@ -276,7 +276,7 @@ def ranks_of_trial(config: TrainConfig) -> int:
 
 
 def world_size_note(config: TrainConfig) -> str:
-    """Say how many GPUs the run has that trials stand for, and where that is from."""
+    """Return how many GPUs the run has that trials represent, and who set that."""
     target = config.job.target
     note = f"trials stand for a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
@@ -285,7 +285,7 @@ def world_size_note(config: TrainConfig) -> str:
 
 
 def world_size_warning(config: TrainConfig) -> str:
-    """Warn that the title speaks of more GPUs than trials stand for, else ``""``."""
+    """Return a warning if the title names more GPUs than trials represent."""
     target = config.job.target
     if target.world_size_origin:
         return ""
