@@ -1,4 +1,4 @@
-"""What the shell offers while a command line is typed; see docs/guides/shell.md."""
+"""Shell completion: GPUs, rules and studies (docs/guides/shell.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fp8tune.studies import FOLDER, within
 def _offer(
     candidates: Callable[[click.Context], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Offer the candidates that begin as the last word of a list with commas does."""
+    """Return a completion for the last item of a comma-separated list."""
 
     def complete(
         ctx: click.Context,

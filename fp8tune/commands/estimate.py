@@ -48,7 +48,7 @@ POSITIVE = click.FloatRange(0, 1e12, min_open=True)
 
 
 class Measured(NamedTuple):
-    """A run of the config by the user: peak [GiB], tokens/s, version of torch."""
+    """A measured run of the config: peak [GiB], tokens/s, version of torch."""
 
     peak_gib: float
     tokens: float
@@ -58,7 +58,7 @@ class Measured(NamedTuple):
 def _sizes(
     ctx: click.Context, param: click.Parameter, value: str
 ) -> tuple[int | None, ...]:
-    """The numbers of GPUs that are asked for; one that is ``None`` if there is none."""
+    """Return the numbers of GPUs asked for, ``(None,)`` if none is given."""
     found = [part for part in value.split(",") if part]
     if not all(part.isdecimal() and 0 < int(part) <= 10**7 for part in found):
         reason = f"{value!r} is neither a number of GPUs nor a list like 8,16"
@@ -181,7 +181,7 @@ def _one(
     calibration: str,
     output_format: str,
 ) -> int:
-    """Print everything that is predicted of one config; 1 if it cannot run."""
+    """Print the estimate of one config; return 1 if it cannot run or does not fit."""
     from fp8tune.estimate.grid import Variants
     from fp8tune.estimate.refusals import placed
     from fp8tune.estimate.show import text
@@ -219,7 +219,7 @@ def _table(
     calibration: str,
     output_format: str,
 ) -> int:
-    """Print what is predicted of each config on each target."""
+    """Print a table of each config on each target; return the exit code."""
     from fp8tune.estimate.compare import side
     from fp8tune.estimate.overview import Line, as_json, text
     from fp8tune.facts.runs import BadCalibration
@@ -246,7 +246,7 @@ def _table(
 
 
 def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run]:
-    """What the user has measured of the config itself."""
+    """Return what the user has measured (``--measured``), to calibrate with."""
     from fp8tune.estimate.typed import doubt, typed
     from fp8tune.job import Unknown
 
@@ -276,7 +276,7 @@ def _typed(variants: Variants, measured: Measured, calibration: str) -> list[Run
 
 
 def _trials(variants: Variants, folder: str) -> list[Run]:
-    """What the trials of a search have measured of the config's variants."""
+    """Return a study's trials of variants of the config, to calibrate with."""
     from fp8tune.search.calibrate import measured
 
     path, records = _records(folder)
@@ -292,7 +292,7 @@ def _trials(variants: Variants, folder: str) -> list[Run]:
 
 
 def _records(folder: str) -> tuple[str, list[Record]]:
-    """The records of a study, or of the export that lies in its place."""
+    """Return the folder and the records of a study, or of its export."""
     from fp8tune.trials.record import BadRecord, parse_all
 
     try:

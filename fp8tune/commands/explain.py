@@ -100,7 +100,7 @@ def command(
 
 
 def _print(page: Page, *, whole: bool) -> None:
-    """Print a page as text, and how to see what a brief derivation leaves out."""
+    """Print a page as text; if a derivation is shortened, say how to see all of it."""
     from fp8tune.lint.explain.derivation import is_cut
     from fp8tune.lint.explain.fact import FactPage
     from fp8tune.lint.explain.text import text
@@ -113,5 +113,5 @@ def _print(page: Page, *, whole: bool) -> None:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word looks like the name of a page: `train.seqlen` is misspelt."""
+    """Return whether a word looks like a name, even if misspelt: `train.seqlen`."""
     return any(mark in word for mark in ".-_")

@@ -165,7 +165,7 @@ def command(
 def _of_script(
     script: str, paths: tuple[str, ...], options: Options, style: Style
 ) -> tuple[tuple[str, ...], Options]:
-    """The config that a launch script runs, and the options with its overrides."""
+    """Return the config that a script launches, and the options with its overrides."""
     import os
 
     from fp8tune.lint.discover import CannotRead
@@ -187,7 +187,7 @@ def _of_script(
 
 
 def _options(asked: dict[str, Any]) -> Options:
-    """The options of a run, from those of the command line."""
+    """Return the lint options from those of the command line."""
     from fp8tune.lint.settings import Options
 
     words = _ignore_words(asked.pop("reason"), asked.pop("until"), asked["add_ignore"])
@@ -206,7 +206,7 @@ def _options(asked: dict[str, Any]) -> Options:
 
 
 def _ignore_words(reason: str, until: str, add_ignore: bool) -> str:
-    """What follows the rules' names in the comments of --add-ignore."""
+    """Return what follows the rules' names in the comments of --add-ignore."""
     from fp8tune.lint.mark import words
 
     if (reason or until) and not add_ignore:

@@ -1,4 +1,4 @@
-"""``fp8tune search``: short real trials in a wall budget, and the best written back."""
+"""``fp8tune search``: short real trials in a time budget; writes the best config."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
 
 
 def _write_report(folder: str, out: TextIO, url: str) -> None:
-    """Write the report of a study; only now are the packages of plots imported."""
+    """Write the report of a study; the plotting packages are imported only here."""
     from fp8tune.report.html import write_at_end
 
     write_at_end(folder, out, url)

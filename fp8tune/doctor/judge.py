@@ -1,4 +1,4 @@
-"""What a machine lacks for a search, each with the command that supplies it."""
+"""What a machine lacks for a search, each item with the command that installs it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FP8_FROM = (8, 9)
 class Check(NamedTuple):
     """One line of the report.
 
-    ``state`` is ``ok``, ``missing`` where a search cannot run without it, ``warning``
-    where it can, ``info``; ``why`` and ``fix`` are for what is not in order.
+    ``state`` is ``ok``, ``missing`` (a search cannot run without it), ``warning`` (it
+    can) or ``info``. ``why`` and ``fix`` are empty if all is well.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 
 def judge(machine: Machine, device: str) -> list[Check]:
-    """Every line of the report, in the order in which things depend on each other."""
+    """Return the lines of the report: each comes after those that it depends on."""
     lines = [Check("python", "ok", machine.python)]
     if device == "cuda":
         lines += _driver(machine)
@@ -49,7 +49,7 @@ def judge(machine: Machine, device: str) -> list[Check]:
 
 
 def can_search(checks: list[Check]) -> bool:
-    """Whether nothing is missing."""
+    """Return whether nothing is missing."""
     return all(check.state != "missing" for check in checks)
 
 
@@ -143,7 +143,7 @@ def _around(machine: Machine) -> Iterator[Check]:
 
 
 def _parts(capability: str) -> tuple[int, ...]:
-    """``9.0`` as numbers; what is none is taken for new enough."""
+    """Return a capability such as ``9.0`` as numbers; other text is new enough."""
     try:
         return tuple(map(int, capability.split(".")))
     except ValueError:

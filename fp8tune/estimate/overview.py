@@ -1,4 +1,4 @@
-"""Several configs, GPUs and numbers of GPUs as one table: which GPUs, and how many."""
+"""Compare configs, GPU types and numbers of GPUs in one table."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _range(band: Band) -> str:
 
 
 def _row(cells: tuple[str, ...], widths: list[int]) -> str:
-    """One line: words to the left, numbers to the right."""
+    """Return one line: words to the left, numbers to the right."""
     return "  " + "  ".join(
         f"{cell:{width}}" if column in (0, 3) else f"{cell:>{width}}"
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))

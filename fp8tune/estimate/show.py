@@ -1,4 +1,4 @@
-"""An estimate for people, at 80 columns."""
+"""Print an estimate for people, at 80 columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAID = ("--", "the comment", "pyproject")
 
 
 def text(path: str, found: Estimate) -> Iterator[str]:
-    """The estimate in lines."""
+    """Yield the lines of an estimate."""
     said = found.said
     yield plain(path)
     yield ""
@@ -48,7 +48,7 @@ def text(path: str, found: Estimate) -> Iterator[str]:
 
 
 def _target(found: Estimate) -> Iterator[str]:
-    """For how many GPUs, where the user has not said it."""
+    """Yield for how many GPUs it is, if the user did not say."""
     size, by = found.target.world_size, found.target.world_size_origin
     gpus = f"on {size} GPU{'s' * (size != 1)}"
     if by == ASSUMED:
@@ -108,7 +108,7 @@ def _memory(said: Prediction, gpu: str) -> Iterator[str]:
 
 
 def _why_fit(said: Prediction, gpu: str) -> str:
-    """What a verdict rests on, in brackets."""
+    """Return the basis of a verdict, in brackets."""
     if said.fit == "unknown":
         return why(said.missing, "memory.fit", gpu)
     if said.gpu_gib is None:
@@ -139,7 +139,7 @@ def _by_runs(band: Band) -> Iterator[str]:
 
 
 def _elsewhere(found: Estimate) -> Iterator[str]:
-    """What is known of other targets where the config's own is not said."""
+    """Yield the verdicts on other targets if the config's own is not known."""
     if found.world_sizes:
         yield "  GPUs      " + "".join(f"{size:>8}" for size in found.world_sizes)
         few = small(found.world_sizes.values())
@@ -236,14 +236,14 @@ def _advice(found: Estimate) -> Iterator[str]:
 
 
 def _left(saving: Saving) -> str:
-    """The peak after a change, where that may still be too much."""
+    """Return the peak after a change if it may still be too much."""
     if saving.fit not in (MAY_NOT_FIT, *TOO_MUCH):
         return ""
     return f" (leaves {figure(saving.peak_gib)}: {saving.fit.replace('-', ' ')})"
 
 
 def _no_start(found: Estimate) -> str:
-    """Why there is no setting to start with."""
+    """Return why there is no setting to start with."""
     cells = [cell.prediction for cell in found.cells]
     if all(said.impossible for said in cells):
         return "no starting point: no micro-batch, AC mode or precision can run"
@@ -259,7 +259,7 @@ def _no_start(found: Estimate) -> str:
 
 
 def _setting(cell: Cell, kind: str = "") -> str:
-    """A cell in words, with why it has this precision."""
+    """Return a cell of the grid in words; ``kind`` follows its precision."""
     peak, speed = cell.prediction.memory, f", {cell.tokens:,.0f} tokens/s"
     return (
         f"{cell.precision}{kind}, micro-batch {cell.micro_batch}, accumulation "

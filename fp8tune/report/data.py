@@ -1,6 +1,6 @@
-"""What a report shows of a study: its answer in words, and each setting once.
+"""The data of a report: a study's answer in words, and each tried setting once.
 
-No other module of the report reads the fields of an outcome.
+This is the only module of the report that reads the fields of an outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fp8tune.search.outcome import (
     Ending,
     Estimate,
     Finding,
-    Outcome,
+    SearchOutcome,
     decide,
     gain_of,
     machine_findings,
@@ -64,15 +64,15 @@ MAX_SENTENCE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One point that was tried.
+    """One setting that was tried.
 
     ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
     ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
     how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
-    ``value`` is what it reaches of the objective, on the scale of the chosen setting's
-    figure in the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the
-    highest of all its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that
-    may be chosen reaches more in as much memory.
+    ``value`` is its objective, on the scale of the chosen setting's figure in the
+    outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all its
+    runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen is
+    better and needs no more memory.
     """
 
     point: Point
@@ -103,14 +103,14 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A study with its answer and its settings.
+    """A study, its answer and its settings.
 
     ``history`` has the trials that count, in tokens/s. ``is_running`` says whether the
-    search is at work now; ``None`` if locks cannot tell.
+    search is running now; ``None`` if the file system has no locks.
     """
 
     study: SavedStudy
-    outcome: Outcome
+    outcome: SearchOutcome
     settings: Sequence[Setting]
     history: History
     is_running: bool | None
@@ -185,7 +185,7 @@ class Report:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the same search with more time would tell more."""
+        """Whether the same search with a larger budget could find more."""
         is_open = not self.outcome.is_conclusive or self.output is None
         next_step = self.outcome.ending.next_step
         return bool(next_step) and is_open and not self.fp8_diverges
@@ -200,7 +200,7 @@ class Report:
         return [t for t in timed(self.study.trials) if at(t.record.knobs) == point]
 
     def gain_over(self, other: Point) -> Estimate | None:
-        """Return how much more the chosen setting reaches than another one."""
+        """Return the chosen setting's objective relative to another one's."""
         return gain_of(self.history_in_objective, self.chosen, other)
 
 
@@ -220,8 +220,8 @@ def read_report(study: SavedStudy) -> Report:
     )
 
 
-def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
-    """Return the outcome of the trials, with what the search noted at its end."""
+def _outcome_of(study: SavedStudy, history: History, objective: str) -> SearchOutcome:
+    """Return the outcome of the trials, with what the search recorded at its end."""
     trials, plan = study.trials, study.plan
     free_s = uncharged_seconds(trials, last_process(trials))
     spent = sum(t.record.cost_s for t in trials) - free_s
@@ -231,7 +231,7 @@ def _outcome_of(study: SavedStudy, history: History, objective: str) -> Outcome:
 
 
 def _ending(about: Mapping[str, Any]) -> Ending:
-    """Return how the search ended, by what it noted."""
+    """Return how the search ended, by its record."""
     if not isinstance(about.get("output"), str):
         return Ending(SAME_COMMAND)
     match about.get("ending"):
@@ -244,7 +244,7 @@ def _ending(about: Mapping[str, Any]) -> Ending:
     return Ending()
 
 
-def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
+def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
     roles = _roles(plan, history, outcome)
     speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
@@ -285,7 +285,9 @@ def _settings(plan: Plan, history: History, outcome: Outcome) -> list[Setting]:
     ]
 
 
-def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | None]:
+def _roles(
+    plan: Plan, history: History, outcome: SearchOutcome
+) -> dict[str, Point | None]:
     """Return the point that has each role."""
     pair, space = outcome.measured.pair, plan.space
     in_bf16 = [
@@ -301,7 +303,9 @@ def _roles(plan: Plan, history: History, outcome: Outcome) -> dict[str, Point | 
     }
 
 
-def _decided(plan: Plan, outcome: Outcome, objective: str) -> dict[Point, Estimate]:
+def _decided(
+    plan: Plan, outcome: SearchOutcome, objective: str
+) -> dict[Point, Estimate]:
     """Return the figures of the outcome by their settings."""
     measured = outcome.energy if objective == ENERGY else outcome.speed
     figures = {outcome.chosen: measured.chosen, plan.baseline: measured.baseline}
@@ -345,9 +349,9 @@ def _outcome(own: Runs) -> str:
 
 
 def _why_not(
-    plan: Plan, outcome: Outcome, point: Point, own: Runs, free: set[Point]
+    plan: Plan, outcome: SearchOutcome, point: Point, own: Runs, free: set[Point]
 ) -> str:
-    """Return why a setting that ran may not be chosen, if that is not by its memory."""
+    """Return why a setting that ran may not be chosen, memory aside."""
     if failed := outcome.broken.get(point):
         return f"failed in another run: {FAILURES[failed]}"
     ran = plan.space.allows(point, plan.baseline) and _outcome(own) == "ok"
@@ -355,19 +359,19 @@ def _why_not(
 
 
 def _drift(history: History) -> str:
-    """Say that settings no longer ran at their speed, and how; else ``""``."""
+    """Return by how much the machine's speed changed during the search, else ``""``."""
     if history.changed_apart:
         least, most = min(history.changes), max(history.changes)
         return (
             "Settings did not keep their speed: measured again, one ran at "
-            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. It takes "
-            "more runs to tell bad ones from a machine that changed."
+            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. More runs "
+            "would tell single bad runs from a machine whose speed changed."
         )
     if history.speed_changed:
         return (
-            "The machine changed on the way: settings that were measured again ran at "
-            f"{100 * history.drift:.0f} % of their speed before. Only trials of the "
-            "stage confirm compare with each other."
+            "The machine's speed changed during the search: settings that were "
+            f"measured again ran at {100 * history.drift:.0f} % of their first speed. "
+            "Compare only trials of the confirmation."
         )
     return ""
 
@@ -384,7 +388,7 @@ def frontier(settings: Iterable[Setting]) -> set[Point]:
 
 
 def headline(report: Report) -> str:
-    """Return the answer in one line: the first finding that is no warning."""
+    """Return the answer in one line: the first finding that is not a warning."""
     if not report.study.trials:
         return "No trial has ended yet"
     if report.outcome.find("fp8-may-diverge"):
@@ -400,7 +404,7 @@ def _answer(report: Report) -> Finding:
 
 
 def warnings(report: Report) -> Iterator[str]:
-    """Yield what must be known before the answer is believed."""
+    """Yield what a reader must know before trusting the answer."""
     learns, trials = report.outcome.learns, report.study.trials
     if report.is_rehearsal:
         yield (
@@ -429,7 +433,7 @@ def warnings(report: Report) -> Iterator[str]:
 
 
 def sentences(report: Report) -> Iterator[str]:
-    """Yield the findings as sentences, and what only the page says."""
+    """Yield the findings as sentences, and those that only the page has."""
     outcome, study = report.outcome, report.study
     if report.chosen not in (None, report.plan.baseline):
         yield f"Chosen: {clean(describe(report.plan, report.chosen), MAX_SENTENCE)}."

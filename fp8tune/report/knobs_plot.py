@@ -1,4 +1,4 @@
-"""Plot what each knob did: lines join settings that differ in that knob alone."""
+"""Plot the effect of each knob: lines join settings that differ in that knob alone."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ MAX_TICKS = 26
 
 
 class Line(NamedTuple):
-    """Settings that differ in one knob: what they reach, by the place of its value.
+    """Settings that differ in one knob: their objective, by the position of its value.
 
-    ``is_chosen``: all other knobs are as chosen. ``failed`` has how those ended that
-    reached nothing.
+    ``is_chosen``: all other knobs are as chosen. ``failed`` says how settings without a
+    figure ended.
     """
 
     is_chosen: bool
@@ -45,10 +45,10 @@ class Line(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What one knob did: its values in words, its lines, and what they say.
+    """The effect of one knob: its values in words, its lines, and a sentence.
 
-    ``gain`` is the ratio that ``sentence`` states. ``won``: it is the gain of the
-    chosen value over the baseline's, which is another one.
+    ``gain`` is the ratio that ``sentence`` states. ``won``: the chosen value differs
+    from the baseline's, and ``gain`` compares the two.
     """
 
     name: str
@@ -94,7 +94,7 @@ def knobs_plot(report: Report) -> Plot:
 
 
 def knob_effects(report: Report) -> list[Effect]:
-    """Return the effects of the knobs that have one, what gained most first.
+    """Return the effects of the knobs that have one, the largest gain first.
 
     Knobs whose chosen value is the baseline's follow.
     """
@@ -103,7 +103,7 @@ def knob_effects(report: Report) -> list[Effect]:
 
 
 def _places(report: Report) -> list[int]:
-    """Return the knobs to show: a rehearsal tells nothing of the precision."""
+    """Return the knobs to show; a rehearsal does not show the precision."""
     return [
         place
         for place, knob in enumerate(report.plan.space.knobs)
@@ -173,7 +173,7 @@ def _value(knob: Knob, at: int) -> str:
 def _chosen_change(
     report: Report, place: int, lines: Sequence[Line], labels: Sequence[str]
 ) -> tuple[str, float, bool] | None:
-    """Return what the chosen value does against the baseline's, else the best other."""
+    """Compare the chosen value with the baseline's, else with the best other."""
     chosen, baseline = report.chosen, report.plan.baseline[place]
     line = next((line for line in lines if line.is_chosen), None)
     if chosen is None or line is None or chosen[place] not in line.values:

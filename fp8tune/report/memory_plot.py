@@ -69,7 +69,7 @@ def _title(report: Report, placed: list[Setting]) -> str:
 
 
 def _scale_note(report: Report) -> str:
-    """Return how the settings compare if some were only measured before others."""
+    """Return how settings compare if some were not measured in the confirmation."""
     repeated = [own.confirmed for own in report.history_in_objective.settings.values()]
     if report.is_rehearsal or not any(repeated) or all(repeated):
         return ""
@@ -106,7 +106,7 @@ def _draw_frontier(axes: Axes, placed: list[Setting], style: Style) -> None:
             color=style.colours.muted,
             linewidth=1.2,
             linestyle=(0, (4, 2)),
-            label="frontier: no setting is faster in less",
+            label="frontier: no other is faster in less memory",
             zorder=1.5,
         )
 
@@ -134,7 +134,7 @@ def _draw_settings(axes: Axes, placed: list[Setting], style: Style) -> None:
 
 
 def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
-    """Draw the settings that have a role larger, with name and interval."""
+    """Draw larger markers, with name and interval, for settings with a role."""
     for setting in placed:
         if not setting.roles or not setting.value:
             continue
@@ -165,7 +165,7 @@ def _draw_roles(axes: Axes, placed: list[Setting], style: Style) -> None:
 
 
 def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
-    """Draw the end of the GPU's memory if the settings come near it."""
+    """Draw the GPU's memory limit if settings come near it."""
     high, capacity = axes.get_xlim()[1], report.capacity_gib
     if capacity and capacity < 1.5 * high:
         name = f"all memory of the GPU, {capacity:.1f} GiB"
@@ -174,7 +174,7 @@ def _draw_capacity(axes: Axes, report: Report, style: Style) -> None:
 
 
 def _draw_out_of_memory(axes: Axes, report: Report, style: Style) -> None:
-    """Mark what ran out of memory at its predicted peak, else at the right edge."""
+    """Mark settings without memory at their predicted peak, else at the right edge."""
     low, high = axes.get_xlim()
     edge = high - 0.015 * (high - low)
     places = [

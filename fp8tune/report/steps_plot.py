@@ -34,8 +34,8 @@ MIN_STEPS = 2
 class StepTimes:
     """The step times of one run of a setting.
 
-    ``steps`` are a step's number from 0, its time [ms], and why it did not count, or
-    ``""``. ``added_ms`` is predicted communication.
+    ``steps`` has each step's number from 0, its time [ms], and why it did not count, or
+    ``""``. ``added_ms`` is predicted communication [ms], which is added to each step.
     """
 
     setting: Setting

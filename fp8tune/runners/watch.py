@@ -25,7 +25,7 @@ BUSY = 0.25
 """Share of the time in which something computes, from which it slows a trial."""
 LOOKS = 4
 """Samples to take until a GPU is idle: it may still show the use of the last trial."""
-SHARE = 0.1
+SLOWED_SHARE = 0.1
 """Share of the steady time from which a harmful slowdown makes a trial throttled."""
 
 
@@ -129,27 +129,27 @@ def with_gpu_state(
 ) -> Record:
     """Return a record with the state of the GPU, which may change its outcome.
 
-    Memory that another process held, a GPU that slowed itself down and one that others
-    computed on do not count against the setting: all may pass.
+    Memory that another process held, a GPU that others computed on, and lowered clocks
+    do not count against the setting: another trial may not meet them.
     """
     found = from_data({**found.data(), **before, **steady})
     if driver and found.versions:
         found = found._replace(versions={**found.versions, "driver": driver})
     others = process_names(found.others)
     used = before.get("gpu_used_gib", 0.0)
-    crowded = used > CROWDED_GIB
+    others_hold_memory = used > CROWDED_GIB
     taken = others or f"{used:.1f} GiB of a process that is not shown"
-    if found.outcome == "oom" and crowded:
+    if found.outcome == "oom" and others_hold_memory:
         message = f"out of memory with {taken} on the GPU"
-        return found._replace(outcome="launch", message=message)
-    if found.ok and crowded and found.alloc_retries:
+        return found._replace(outcome="shared", message=message)
+    if found.ok and others_hold_memory and found.alloc_retries:
         message = f"allocator retries with {taken} on the GPU"
-        return found._replace(outcome="launch", message=message)
+        return found._replace(outcome="shared", message=message)
     if found.ok and (busy := before.get("gpu_busy", 0.0)):
         who = others or "a process that is not shown"
         message = f"{who} computes on the GPU, {100 * busy:.0f} % of the time"
-        return found._replace(outcome="throttled", message=message)
-    if found.ok and steady.get("slowed", 0.0) > SHARE:
+        return found._replace(outcome="shared", message=message)
+    if found.ok and steady.get("slowed", 0.0) > SLOWED_SHARE:
         reasons = ", ".join(steady["clock_reasons"])
         message = f"{100 * steady['slowed']:.0f} % of the time: {reasons}"
         return found._replace(outcome="throttled", message=message)

@@ -1,6 +1,6 @@
-"""A config with the overrides of a command line written into it.
+"""Write the overrides of a command line into a config.
 
-A search takes that for its config, so that the tuned file needs no overrides.
+The search uses the result as its config, so that the tuned file needs no overrides.
 """
 
 from __future__ import annotations

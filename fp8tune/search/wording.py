@@ -1,4 +1,4 @@
-"""What each finding says, in one sentence: for terminal, JSON, comments and report."""
+"""The sentence of each finding, for terminal, JSON, comments and report."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _mark(facts: Facts) -> str:
 
 
 def _next(facts: Facts, does: str = "should settle it") -> str:
-    """Return what to type to learn more; ``""`` where nothing would tell more."""
+    """Return what to type to find more; ``""`` if nothing would."""
     if seconds := facts.get("budget_s"):
         return f"; --budget {typed(seconds)} {does}"
     if facts.get("next_step") == LARGER_BUDGET:
@@ -179,7 +179,7 @@ def _fp8_at(facts: Facts) -> str:
 
 
 def _fp8_compared(facts: Facts, verdict: str = "FP8 vs bf16") -> str:
-    """Return FP8's gain over bf16, and the bf16 setting where other knobs differ."""
+    """Return FP8's gain over bf16, and the bf16 setting if other knobs differ."""
     differs = facts["bf16_differs"]
     own = f" with {setting(differs)}" if differs else ""
     gain = change(facts["gain"], unit(facts["objective"]))
@@ -289,7 +289,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         "other settings may be faster, but are likely to run out of memory, as many did"
     ),
     "pairs-left-out": _pairs_left_out,
-    # what else speaks for or against a setting
+    # other evidence for or against a setting
     "wrong-data": lambda facts: (
         f"ended, as no trial can train on the data of the config: {facts['why']}"
     ),
@@ -376,7 +376,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
         f"{_next(facts, 'may retry them') or '; a larger --budget may retry them'}"
     ),
 }
-"""What each code says."""
+"""The sentence of each code, or a function from the finding's facts to it."""
 
 
 def messages(findings: Iterable[Finding], *codes: str) -> Iterator[str]:

@@ -271,7 +271,7 @@ PARTED = [*WHOLE[:5], *confirmed(told(BEST, 149), told(GIVEN, 80))]
         (WHOLE, {"device": "cpu"}, ["A rehearsal on a CPU"]),
         (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
         (WHOLE, {"output": None}, ["The search was cut off before its end. "]),
-        (SLOWED, {}, ["The machine changed on the way: settings that were measured"]),
+        (SLOWED, {}, ["The machine's speed changed during the search: settings"]),
         (PARTED, {}, ["Settings did not keep their speed: measured again, one ran "]),
         (
             [

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fp8tune.search.history import History
-from fp8tune.search.outcome import Ending, decide, failure
+from fp8tune.search.outcome import Ending, decide, failure_code
 from fp8tune.search.wording import MESSAGES, message
 from fp8tune.trials.space import Space
 from tests.conftest import REPOSITORY
@@ -397,15 +397,15 @@ def test_the_docs_name_every_code():
 )
 def test_a_failure_has_a_code(outcome, step_ms, stage, how):
     record = ran(GIVEN, outcome=outcome, step_ms=step_ms, stage_reached=stage)
-    assert failure(*trials(("search", record))) == how
+    assert failure_code(*trials(("search", record))) == how
 
 
 def test_what_the_end_of_the_budget_did_is_no_fault_of_the_setting():
     record = ran(GIVEN, outcome="launch", cut_off=True, stage_reached="import")
-    assert failure(*trials(("search", record))) == "cut-off"
+    assert failure_code(*trials(("search", record))) == "cut-off"
 
 
 @pytest.mark.parametrize("kind", ["BadData", "ShortData"])
 def test_data_that_does_not_suit_is_no_fault_of_any_code(kind):
     record = ran(GIVEN, outcome="user", error=kind)
-    assert failure(*trials(("search", record))) == "wrong-data"
+    assert failure_code(*trials(("search", record))) == "wrong-data"

@@ -1,4 +1,4 @@
-"""The settings that may be tried, as tuples of positions in each knob's values."""
+"""The candidate settings, as tuples of indices into each knob's values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Params]
 
 
 class Roles(NamedTuple):
-    """The keys of the knobs whose meaning the models know; ``None``: no such knob.
+    """The keys of the knobs that the models know; ``None``: no such knob.
 
     ``batch``: sequences per GPU and forward pass. ``ac``: activation checkpointing,
     with the values ``none``, ``selective``, ``full``. ``compile``: true or false.
@@ -35,10 +35,11 @@ class Roles(NamedTuple):
 
 
 class CandidateSpace:
-    """The candidates of a search, and the values that its trials had besides.
+    """The candidates of a search, and other values that its trials have.
 
     A trial may have a value that the search does not try, such as bf16 in a search for
-    the best FP8 setting: the models learn from it, and it is never proposed.
+    the best FP8 setting. The models learn from such a trial, but its value is never
+    proposed.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class CandidateSpace:
         )
 
     def point(self, params: Params) -> Point | None:
-        """Return the point of a setting; ``None`` if it has a value of its own."""
+        """Return the point of a setting; ``None`` if it has an unknown value."""
         found = []
         for key, known in zip(self.keys, self._positions, strict=True):
             value = params.get(key)
@@ -82,32 +83,32 @@ class CandidateSpace:
         return {key: values[position] for key, values, position in chosen}
 
     def place(self, key: str | None) -> int | None:
-        """Return where a knob stands in a point; ``None`` if there is no such knob."""
+        """Return the index of a knob in a point; ``None`` if there is no such knob."""
         return self.keys.index(key) if key in self.keys else None
 
     def cell(self, point: Point) -> Point:
-        """Return the point without its batch: a cell's settings share a memory line."""
+        """Return the point without its batch: a cell shares one memory model."""
         place = self.place(self.roles.batch)
         return point if place is None else (*point[:place], *point[place + 1 :])
 
     def batch(self, point: Point) -> float:
-        """Return the batch of a point; 0 where none is known or it is no number."""
+        """Return the batch of a point; 0 if there is none or it is not a number."""
         place = self.place(self.roles.batch)
         value = None if place is None else self.values[place][point[place]]
         return float(value) if is_count(value) else 0.0
 
     def is_smooth(self, place: int) -> bool:
-        """Whether a knob's values are numbers, near by their logarithms."""
+        """Return whether a knob's values are numbers (compared by their logarithms)."""
         values = self.values[place]
         return len(values) > 2 and all(map(is_count, values))
 
     def coordinate(self, place: int, value: Any) -> float:
-        """Return where a value of a smooth knob lies: 0 the smallest, 1 the largest."""
+        """Return the position of a numeric knob's value, from 0 (smallest) to 1."""
         low, high = (math.log(end(self.values[place])) for end in (min, max))
         return (math.log(value) - low) / (high - low)
 
     def coordinates(self, points: Sequence[Point]) -> Array:
-        """Return a row for each point: coordinates, positions where not smooth."""
+        """Return a row per point: coordinates of numeric knobs, indices of others."""
         columns = [
             [self.coordinate(place, value) for value in values]
             if self.is_smooth(place)
@@ -120,7 +121,7 @@ class CandidateSpace:
 
 
 def settings(grid: Grid) -> list[dict[str, Any]]:
-    """Return every setting of a grid; ``ValueError`` where there is none."""
+    """Return every setting of a grid; raises ``ValueError`` if there is none."""
     if isinstance(grid, Mapping):
         combined = itertools.product(*grid.values())
         found = [dict(zip(grid, values, strict=True)) for values in combined]
@@ -134,7 +135,7 @@ def settings(grid: Grid) -> list[dict[str, Any]]:
 
 
 def is_count(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number above 0."""
+    """Return whether a value is a number above 0."""
     return _is_number(value) and value > 0
 
 

@@ -1,12 +1,12 @@
 """The speed model: the tokens/s of every setting, learned from the trials.
 
 The logarithm of tokens/s is a Gaussian process. Its mean is a saturating curve in the
-batch with the usual effects of AC and compile, or what an estimate expects, whichever
-makes the measurements more probable. Its covariance has a part per knob, smaller parts
-per pair, triple, ... of knobs, and one for what a nearly full GPU may cost. Trials of a
-similar study are a second, correlated output with a level of its own, and the
-correlation is fitted as well (intrinsic coregionalization: Bonilla, Chai and Williams,
-Multi-task Gaussian Process Prediction, 2007).
+batch with the typical effects of AC and compile, or the estimate, whichever makes the
+measurements more probable. Its covariance has a part per knob, smaller parts per pair,
+triple, ... of knobs, and one for the cost of a nearly full GPU. Trials of a similar
+study are a second, correlated output with its own level. Their correlation is fitted
+too (intrinsic coregionalization: Bonilla, Chai and Williams, Multi-task Gaussian
+Process Prediction, 2007).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BONDS = (0.97, 0.99, 0.9, 0.6)
 
 
 class Features(NamedTuple):
-    """What the model sees of points, one row each.
+    """The model's inputs, one row per point.
 
     ``coordinates`` has a column per knob; ``usual`` and ``expected`` are logarithms of
     tokens/s, by the usual effects without the batch and by the estimate; ``pressure``
@@ -79,15 +79,15 @@ class Kernel:
 
     @property
     def cell_variance(self) -> float:
-        """Variance of what is each cell's own: an estimate may be wrong by so much."""
+        """Variance of the part that each cell has alone: the error of an estimate."""
         return CELL_ERROR**2 + (ESTIMATE_ERROR * self.trust) ** 2
 
 
 class SpeedModel:
-    """Predicts logarithms of tokens/s from those measured at ``seen``.
+    """Predicts log tokens/s from the values measured at ``seen``.
 
-    ``has_estimate``: whether the features hold an estimate's expectation.
-    ``evidence`` is the logarithm of the probability of the measurements.
+    ``has_estimate``: whether the features include an estimate. ``evidence`` is the log
+    probability of the measurements.
     """
 
     def __init__(
@@ -198,8 +198,8 @@ def features(
 ) -> Features:
     """Return the features of this study's points.
 
-    ``memory_share`` is the share of usable memory of each, ``expected`` the logarithm
-    of the tokens/s that an estimate expects, zeros without one.
+    ``memory_share`` is the share of usable memory of each; ``expected`` is the log of
+    the estimated tokens/s, zeros without an estimate.
     """
     ac, compiles = space.place(space.roles.ac), space.place(space.roles.compile)
     usual = np.zeros(len(points))
@@ -216,6 +216,6 @@ def features(
 
 
 def prior_log_speed(features: Features, half: float = HALVES[0]) -> Array:
-    """Return log tokens/s by the usual effects, up to a constant."""
+    """Return log tokens/s by typical effects, up to a constant."""
     usual = features.usual - PRESSURE * features.pressure
     return usual + np.log(features.batch / (features.batch + half)) if half else usual

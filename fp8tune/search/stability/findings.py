@@ -1,4 +1,4 @@
-"""What the loss runs at an FP8 setting show: verdict, warmup to propose, sentences."""
+"""Evaluate the loss runs at an FP8 setting: verdict, warmup to propose, sentences."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ for 405B. DeepSeek-V3 (arXiv 2412.19437): 2000. See rules/stability/no-warmup.to
 
 
 class Stability(NamedTuple):
-    """How FP8 learns at a setting, by all its runs.
+    """The comparison of losses at an FP8 setting, from all its loss runs.
 
-    ``tested`` is at the config's warmup, or the longest one that a run holds. In that
-    case, if a run diverged, ``first_steps`` is over the config's own first steps.
-    ``others`` are other warmups; ``proposed_warmup`` is the shortest of all that stays
-    inside the spread, ``None`` if none does. ``tokens`` are those of one run.
+    ``tested`` is at the config's warmup, or at the longest one that fits in a run. In
+    the latter case, if a run diverged, ``first_steps`` is over the config's own first
+    steps. ``others`` are other warmups; ``proposed_warmup`` is the shortest of all that
+    stays inside the spread, ``None`` if none does. ``tokens`` is the number of tokens
+    of one run.
     """
 
     tested: Comparison
@@ -51,7 +52,7 @@ class Stability(NamedTuple):
 
     @property
     def verdict(self) -> LossVerdict:
-        """What is known of FP8 as the config would run it."""
+        """The verdict on FP8 as the config would run it."""
         return LossVerdict.INCONCLUSIVE if self.may_diverge else self.decisive.verdict
 
     @property
@@ -62,18 +63,18 @@ class Stability(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether runs were too short for the config's warmup and had a shorter one."""
+        """Whether runs had a shorter warmup because the config's did not fit."""
         return self.tested.warmup_steps < self.config_warmup
 
     @property
     def pairs_needed(self) -> int:
-        """Pairs of runs that another warmup needs: at least all that diverged."""
+        """The number of pairs that another warmup needs: at least all that diverged."""
         diverged = self.tested.verdict == LossVerdict.DIVERGED
         return self.tested.seeds if diverged else WARMUP_PAIRS
 
     @property
     def may_diverge(self) -> bool:
-        """Whether FP8 diverged, but in too few runs or only under a shorter warmup."""
+        """Whether FP8 diverged, but in too few runs or only with a shorter warmup."""
         result = self.decisive
         if result.verdict == LossVerdict.DIVERGED:
             return result.warmup_steps < self.config_warmup
@@ -82,12 +83,12 @@ class Stability(NamedTuple):
 
     @property
     def rejects(self) -> bool:
-        """Whether the setting must not be chosen: it diverges as it would be run."""
+        """Whether the setting must not be chosen because FP8 diverges."""
         return self.verdict == LossVerdict.DIVERGED and self.warmup_to_write is None
 
     @property
     def warmup_to_write(self) -> int | None:
-        """The proposed warmup if it may be written, be it the config's own or not."""
+        """The proposed warmup (it may be the config's own) if it may be written."""
         may_write = self.may_change_warmup and not self.is_cut
         return self.proposed_warmup if may_write else None
 
@@ -95,7 +96,7 @@ class Stability(NamedTuple):
 def stability_by_setting(
     space: Space, trials: Sequence[Trial]
 ) -> dict[Point, Stability]:
-    """Return what is known of each FP8 setting, in the order of the first runs."""
+    """Return the comparison at each FP8 setting, in the order of the first runs."""
     last = {fp8_setting(space, t): t.record for t in trials if t.stage == "stability"}
     results = {}
     for point, curves in curves_by_setting(space, trials).items():
@@ -109,7 +110,7 @@ def stability_by_setting(
 def curves_by_setting(
     space: Space, trials: Sequence[Trial]
 ) -> dict[Point, list[LossCurve]]:
-    """Return the complete loss runs by the FP8 setting that they were made for."""
+    """Return the complete loss runs, by the FP8 setting that they compare."""
     curves: dict[Point, list[LossCurve]] = {}
     for trial in trials:
         point = fp8_setting(space, trial) if trial.stage == "stability" else None
@@ -122,18 +123,18 @@ def curves_by_setting(
 
 
 def fp8_setting(space: Space, trial: Trial) -> Point | None:
-    """Return the FP8 setting that a loss run was made for; half the runs are bf16."""
+    """Return the FP8 setting that a loss run, in FP8 or bf16, belongs to."""
     return space.in_precision(space.point(trial.record.knobs), "fp8")
 
 
 def loss_key(space: Space, point: Point) -> Point:
-    """Return the part of a setting that changes losses: equal keys learn alike."""
+    """Return the part of a setting that changes losses."""
     pairs = zip(space.knobs, point, strict=True)
     return tuple(index for knob, index in pairs if not knob.traits.learns_alike)
 
 
 def assess(curves: Sequence[LossCurve]) -> Stability | None:
-    """Return what the runs of one setting show; ``None`` while there is no pair."""
+    """Return the comparison of one setting's runs; ``None`` without a pair."""
     by_warmup = pairs_by_warmup(curves)
     run = curves[0].loss_run if curves else None
     if run is None or run.warmup_steps not in by_warmup:
@@ -213,7 +214,7 @@ def verdict_line(result: Stability) -> str:
 
 
 def _outcome(tested: Comparison) -> str:
-    """Return what one comparison shows."""
+    """Return the result of one comparison in words."""
     if any(tested.diverged):
         return f"FP8 diverged in {_diverged(tested)}"
     if tested.verdict == LossVerdict.OUTSIDE:
@@ -245,7 +246,7 @@ def evidence(tested: Comparison) -> str:
 
 
 def _cause(fp8: int, bf16: int) -> str:
-    """Return why so many diverged runs do not show a fault of FP8."""
+    """Return why this many diverged runs do not prove a fault of FP8."""
     if not bf16:
         return f"{counted(fp8, 'run')} may be chance"
     if not fp8:
@@ -254,7 +255,7 @@ def _cause(fp8: int, bf16: int) -> str:
 
 
 def warning(result: Stability | None) -> str:
-    """Return that FP8 may diverge and how to find out; ``""`` without such a doubt."""
+    """Return a warning that FP8 may diverge, and how to find out; else ``""``."""
     if result is None or not result.may_diverge:
         return ""
     tested, warmup = result.tested, result.config_warmup
@@ -270,7 +271,7 @@ def warning(result: Stability | None) -> str:
 
 
 def warmup_lines(result: Stability, key: str) -> Iterator[str]:
-    """Yield what other warmups did, and which one is proposed."""
+    """Yield the results of other warmups, and which warmup is proposed."""
     best, warmup = result.proposed_warmup, result.config_warmup
     tried = ", ".join(f"{c.warmup_steps} {c.verdict}" for c in result.others)
     if result.verdict == LossVerdict.INCONCLUSIVE or best == 0 == warmup:
@@ -295,7 +296,7 @@ def warmup_lines(result: Stability, key: str) -> Iterator[str]:
 
 
 def change(result: Stability) -> tuple[int, str] | None:
-    """Return the warmup to write and why; ``None`` to leave the config's."""
+    """Return the warmup to write and why; ``None`` to keep the config's."""
     best, warmup = result.warmup_to_write, result.config_warmup
     if best is None or best == warmup:
         return None
@@ -306,9 +307,9 @@ def change(result: Stability) -> tuple[int, str] | None:
 def as_json(
     result: Stability | None, not_checked: str, two_models: str = ""
 ) -> dict[str, Any] | None:
-    """Return the comparison as JSON holds it.
+    """Return the comparison as JSON.
 
-    ``not_checked`` says why it is missing or did not end, ``two_models`` that FP8 and
+    ``not_checked`` says why it is missing or unfinished, ``two_models`` that FP8 and
     bf16 are different models.
     """
     if result is None:
