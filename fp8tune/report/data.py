@@ -44,13 +44,13 @@ from fp8tune.trials.trial import (
     uncharged_seconds,
 )
 
-ROLES = {
+STANDINGS = {
     "chosen": "chosen",
     "baseline": "your config",
     "bf16-baseline": "bf16 baseline",
     "runner-up": "runner-up",
 }
-"""The roles that a setting may have, as the page names them."""
+"""What a setting may be in the answer, as the page names it."""
 CUT_OFF = "cut off by the budget"
 """The outcome of a setting whose trials the end of the budget cut off."""
 BEFORE_ANSWER = (
@@ -67,18 +67,18 @@ class Setting:
     """One setting that was tried.
 
     ``label`` names all knobs, ``short_label`` those in which the tried settings differ.
-    ``roles`` are keys of ``ROLES``. ``outcome`` is ``ok`` if one run succeeded, else
-    how the last one failed. ``why_not`` says why a setting that ran may not be chosen.
-    ``value`` is its objective, on the scale of the chosen setting's figure in the
-    outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all its
-    runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen is
-    better and needs no more memory.
+    ``standings`` are keys of ``STANDINGS``. ``outcome`` is ``ok`` if one run succeeded,
+    else how the last one failed. ``why_not`` says why a setting that ran may not be
+    chosen. ``value`` is its objective, on the scale of the chosen setting's figure in
+    the outcome; ``speed`` is the same in tokens/s. ``peak_gib`` is the highest of all
+    its runs [GiB], 0 if unknown. ``on_frontier``: no other setting that may be chosen
+    is better and needs no more memory.
     """
 
     point: Point
     label: str
     short_label: str
-    roles: tuple[str, ...]
+    standings: tuple[str, ...]
     precision: str
     outcome: str
     runs: int
@@ -92,8 +92,8 @@ class Setting:
 
     @property
     def role_names(self) -> str:
-        """Its roles in words, or ``""``."""
-        return " = ".join(ROLES[role] for role in self.roles)
+        """Its standings in words, or ``""``."""
+        return " = ".join(STANDINGS[name] for name in self.standings)
 
     @property
     def key_value(self) -> float:
@@ -190,9 +190,9 @@ class Report:
         next_step = self.outcome.ending.next_step
         return bool(next_step) and is_open and not self.fp8_diverges
 
-    def with_role(self, role: str) -> Setting | None:
+    def with_standing(self, name: str) -> Setting | None:
         """Return the setting that has a role, if it was tried."""
-        return next((s for s in self.settings if role in s.roles), None)
+        return next((s for s in self.settings if name in s.standings), None)
 
     def trials_of(self, point: Point) -> list[Trial]:
         """Return the timed trials of a setting, as they were recorded."""
@@ -246,7 +246,7 @@ def _ending(about: Mapping[str, Any]) -> Ending:
 
 def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Setting]:
     space, objective, runs = plan.space, outcome.objective, history.settings
-    roles = _roles(plan, history, outcome)
+    standings = _standings(plan, history, outcome)
     speeds = _on_one_scale(history, outcome.chosen, _decided(plan, outcome, SPEED))
     values = speeds
     if objective != SPEED:
@@ -264,7 +264,9 @@ def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Sett
             point=point,
             label=setting_label(space.knobs, point),
             short_label=setting_label(space.knobs, point, varied or None),
-            roles=tuple(role for role, marked in roles.items() if marked == point),
+            standings=tuple(
+                name for name, marked in standings.items() if marked == point
+            ),
             precision=str(space.value(point, "precision") or ""),
             outcome=_outcome(own),
             runs=len(own),
@@ -285,7 +287,7 @@ def _settings(plan: Plan, history: History, outcome: SearchOutcome) -> list[Sett
     ]
 
 
-def _roles(
+def _standings(
     plan: Plan, history: History, outcome: SearchOutcome
 ) -> dict[str, Point | None]:
     """Return the point that has each role."""
@@ -442,7 +444,7 @@ def sentences(report: Report) -> Iterator[str]:
         findings += machine_findings(study.trials, on_cpu=report.is_rehearsal)
     title = None if outcome.find("fp8-may-diverge") else _answer(report)
     yield from map(_sentence, messages(each for each in findings if each != title))
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     if chosen is None:
         return
     if chosen.peak_gib:

@@ -23,7 +23,7 @@ from fp8tune.search.writeback import MEASURED, Choice, write_back
 from fp8tune.toml.document import parse
 from fp8tune.toml.edit import apply
 from fp8tune.trials.record import Record
-from fp8tune.trials.space import ROLES
+from fp8tune.trials.space import TRAITS
 
 FAILS = {"rejected": "refuses this config", "crash": "crashes on this config"}
 """What the trainer does, by the category of a finding that is an error."""
@@ -77,7 +77,7 @@ def runnable(
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
     keys = config.trainer.schema.job
-    usual = {keys.get(name) for name, role in ROLES.items() if role.always_accepted}
+    usual = {keys.get(name) for name, role in TRAITS.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [

@@ -22,7 +22,7 @@ from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
 from fp8tune.trainers.faults import Loaded
 from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
-from fp8tune.trials.space import ROLES, Knob, Point, Space, traits_of
+from fp8tune.trials.space import TRAITS, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
 
@@ -140,7 +140,7 @@ def plan_for_trials(
     batches = [n for n in range(1, min(rows, MAX_BATCH) + 1) if rows % n == 0]
     values = {
         "micro_batch": tuple(dict.fromkeys([*batches, config.job["micro_batch"]])),
-        "ac": _allowed(config, "ac"),
+        "ac": _values_taken(config, "ac"),
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
@@ -159,14 +159,14 @@ def plan_for_trials(
         )
         for role, some in values.items()
     ]
-    baseline = tuple(knob.place(config.job[knob.key]) for knob in knobs)
+    baseline = tuple(knob.index_of(config.job[knob.key]) for knob in knobs)
     return Plan(config, Space(knobs), baseline)
 
 
-def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
+def keys_to_free(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, including accumulation."""
     keys = config.trainer.schema.job
-    free = (name for name, role in ROLES.items() if device not in role.frozen_on)
+    free = (name for name, role in TRAITS.items() if device not in role.frozen_on)
     return {keys.get(name, name) for name in (*free, "grad_accum", *allow)}
 
 
@@ -175,10 +175,10 @@ def _has_fp8(config: TrainConfig, gpu: str) -> bool:
     known = [config.job.find("gpu.fp8_matmul")]
     with suppress(UnknownGpu):
         known.append(find(resolve(gpu)).fp8_matmul if gpu else None)
-    return "fp8" in _allowed(config, "precision") and False not in known
+    return "fp8" in _values_taken(config, "precision") and False not in known
 
 
-def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
+def _values_taken(config: TrainConfig, role: str) -> tuple[str, ...]:
     """Return the values that the trainer accepts for a key."""
     key = config.trainer.schema.job[role]
     spec = dict(config.trainer.schema.dotted_keys())[key]

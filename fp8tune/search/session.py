@@ -58,7 +58,7 @@ from fp8tune.search.plan import (
     Plan,
     TrainConfig,
     check_writable,
-    free_keys,
+    keys_to_free,
     plan_for_trials,
     ranks_of_trial,
     read_config,
@@ -237,7 +237,7 @@ def _prepare_trials(options: SearchOptions, held: ExitStack) -> Prepared:
     if options.device == "cuda":
         gpu = target_gpu(machine, gpu)
     config = _read_config(options, gpu, "--gpu", world_size=1)
-    check_config(config, free_keys(config, options.allow, options.device))
+    check_config(config, keys_to_free(config, options.allow, options.device))
     ranks = ranks_of_trial(config)
     if options.device == "cpu":
         check_host(config, options.budget_s)

@@ -131,7 +131,7 @@ def test_what_a_smaller_budget_cut_off_does_not_count(tmp_path):
     last = (*trials[-1], {"budget_s": 7200.0})
     report = report_of(tmp_path / "s", [*trials[:-1], last])
     assert (report.chosen, report.outcome.broken) == (BEST, {})
-    assert report.with_role("chosen").may_be_chosen
+    assert report.with_standing("chosen").may_be_chosen
 
 
 def test_a_cut_off_trial_did_not_fail(tmp_path):
@@ -316,7 +316,7 @@ SAVING = [
 def test_tokens_per_joule(tmp_path):
     """Plots are of the objective; predictions and the table of trials have tokens/s."""
     report = report_of(tmp_path / "a", SAVING, objective="tokens-per-joule")
-    chosen = report.with_role("chosen")
+    chosen = report.with_standing("chosen")
     assert (chosen.point, report.unit) == (BEST, "tokens/J")
     assert (round(chosen.value.value, 2), round(chosen.speed.value)) == (1.3, 90)
     assert "+30.0 % tokens per joule (+28.4 to +31.6)" in headline(report)

@@ -144,13 +144,13 @@ class _Peaks:
         """Number the unknowns: intercept, slope, two per value of a knob, the cells."""
         space = self._space
         means, deviations = [0.0, 0.0], [0.7, 0.9]
-        batch = space.place(space.roles.batch)
+        batch = space.place(space.named.batch)
         self._columns: dict[int, int] = {}
         for place, values in enumerate(space.values):
             if place == batch:
                 continue
             self._columns[place] = len(means)
-            is_ac = space.keys[place] == space.roles.ac
+            is_ac = space.keys[place] == space.named.ac
             for value in values:
                 means += [0.0, SLOPE.get(str(value), 0.5) if is_ac else 0.0]
                 deviations += [0.05 if batch is not None else 0.5]

@@ -99,7 +99,7 @@ class SpeedModel:
         has_estimate: bool = False,
     ) -> None:
         self._smooth = [space.is_smooth(place) for place in range(len(space.keys))]
-        self._batch = space.place(space.roles.batch)
+        self._batch = space.place(space.named.batch)
         self._seen, self._logs = seen, logs
         self._noise = NOISE**2 * np.eye(len(logs))
         self._halves = HALVES if space.has_batches else ()
@@ -201,7 +201,7 @@ def features(
     ``memory_share`` is the share of usable memory of each; ``expected`` is the log of
     the estimated tokens/s, zeros without an estimate.
     """
-    ac, compiles = space.place(space.roles.ac), space.place(space.roles.compile)
+    ac, compiles = space.place(space.named.ac), space.place(space.named.compile)
     usual = np.zeros(len(points))
     for row, point in enumerate(points):
         if ac is not None:

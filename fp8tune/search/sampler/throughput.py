@@ -118,7 +118,7 @@ def _value_not_tried(known: Known, ahead: Outlook) -> Proposal | None:
     tried = [run.point for run in known.runs]
     tried += known.earlier.points if _has_guide(ahead) else []
     for place, key in enumerate(space.keys):
-        if key == space.roles.batch or len(space.values[place]) > MOST_VALUES:
+        if key == space.named.batch or len(space.values[place]) > MOST_VALUES:
             continue
         seen = {point[place] for point in tried}
         new = np.array([point[place] not in seen for point in ahead.candidates])
