@@ -102,13 +102,20 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
 Plan = Callable[["Job"], Any]
 """A function that computes a name for a job."""
 
+Setting = Callable[["Job", Any], dict[str, Any]]
+"""The config keys and their values that give a job another value of a field.
+
+Raises ``Unknown`` where that cannot be said.
+"""
+
 
 class Vocabulary(NamedTuple):
     """All names that the jobs of one trainer know.
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
-    ``computed`` has the fields and facts that are functions. ``found`` and ``plans``
-    are caches of origins and plans.
+    ``computed`` has the fields and facts that are functions, ``settings`` how to set
+    those of them that a search may change. ``trainer`` is its name. ``found`` and
+    ``plans`` are caches of origins and plans.
     """
 
     keys: frozenset[str]
@@ -117,6 +124,8 @@ class Vocabulary(NamedTuple):
     spelled: dict[str, str]
     found: dict[str, list[str]]
     plans: dict[str, Plan]
+    settings: dict[str, Setting] = {}
+    trainer: str = ""
 
     def knows(self, name: str) -> bool:
         """Return whether a job of this trainer can have the name."""
@@ -217,12 +226,17 @@ def _unknown(name: str) -> Plan:
 
 
 def vocabulary(
-    keys: frozenset[str], renamed: dict[str, str], computed: dict[str, Source]
+    keys: frozenset[str],
+    renamed: dict[str, str],
+    computed: dict[str, Source],
+    settings: dict[str, Setting] | None = None,
+    trainer: str = "",
 ) -> Vocabulary:
     """Build a vocabulary; a function's parameter ``a_b`` reads the name ``a.b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in renamed}
-    return Vocabulary(keys, renamed, computed, spelled, {}, {})
+    more = settings or {}, trainer
+    return Vocabulary(keys, renamed, computed, spelled, {}, {}, *more)
 
 
 class Job(dict[str, Any]):
@@ -284,11 +298,25 @@ class Job(dict[str, Any]):
 
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
         """Return the job with other values of fields, or on another number of GPUs."""
-        renamed = self.words.renamed
-        changed = {renamed.get(name, name): value for name, value in changes.items()}
         gpus = world_size or self.target.world_size
         target = self.target._replace(world_size=gpus)
-        return self._like(self.given | changed, target)
+        return self._like(self.given | self.keys_for(changes), target)
+
+    def keys_for(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """The config keys to set for other values of fields; raises ``Unknown``.
+
+        A field that is no single key is set after those that are.
+        """
+        renamed, settings = self.words.renamed, self.words.settings
+        keys = {
+            renamed.get(name, name): value
+            for name, value in changes.items()
+            if name not in settings
+        }
+        for name in filter(settings.__contains__, changes):
+            job = self._like(self.given | keys, self.target)
+            keys |= settings[name](job, changes[name])
+        return keys
 
     def keep_tokens(self, changes: dict[str, Any]) -> "Job":
         """Return the job with other values and accumulation that keeps the tokens.
@@ -296,8 +324,10 @@ class Job(dict[str, Any]):
         A step has the same tokens as far as the micro-batch allows. Accumulation stays
         as it is if ``changes`` sets it, or if the fields are not known.
         """
-        changed, key = self.with_values(changes), self.words.renamed.get("grad_accum")
-        if key is None or not {key, "grad_accum"}.isdisjoint(changes):
+        changed, words = self.with_values(changes), self.words
+        key = words.renamed.get("grad_accum", "grad_accum")
+        is_set = key in words.keys or key in words.settings
+        if not is_set or not {key, "grad_accum"}.isdisjoint(changes):
             return changed
         try:
             rows = self["micro_batch"] * self["grad_accum"]

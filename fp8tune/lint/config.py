@@ -11,7 +11,8 @@ from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import Trainer, recognise, trainer
+from fp8tune.trainers.recognise import chosen
+from fp8tune.trainers.trainer import Trainer, trainer
 
 
 class NotAConfig(Exception):
@@ -40,10 +41,13 @@ class Config(NamedTuple):
         return self.document.lines.position(span[0]).line if span else 0
 
 
-def read_config(path: str, target: Target, overrides: tuple[str, ...] = ()) -> Config:
+def read_config(
+    path: str, target: Target, overrides: tuple[str, ...] = (), whose: str = ""
+) -> Config:
     """Read one config, ``-`` for stdin, with the trainer's own arguments behind it.
 
-    Raises ``CannotRead``, ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
+    ``whose`` is the trainer that the command line names. Raises ``CannotRead``,
+    ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
     """
     data = read(path)
     try:
@@ -52,12 +56,13 @@ def read_config(path: str, target: Target, overrides: tuple[str, ...] = ()) -> C
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    kind = recognise(document.values, explicit=True)
-    name = settings.trainer or kind.trainer
-    if not name:
+    directive = read_directive(document.text)
+    names = (whose, directive.trainer, settings.trainer)
+    kind = chosen(document.values, names, explicit=True)
+    if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
-    known, target = trainer(name), settings.complete(target)
-    said = read_directive(document.text).complete(target)
+    known, target = trainer(kind.trainer), settings.complete(target)
+    said = directive.complete(target)
     loaded = known.load(document.values, overrides)
     job = known.job(loaded, said)
     return Config(path, data, document, target, known, loaded, job, overrides)
