@@ -18,7 +18,7 @@ from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.discover import read
 from fp8tune.lint.shell import HOLE, Command, Shell, Word
 from fp8tune.trainers.about import trainers
-from fp8tune.trainers.faults import Call
+from fp8tune.trainers.call import Call
 from fp8tune.trainers.trainer import Trainer, trainer
 
 ORIGIN = "--script"

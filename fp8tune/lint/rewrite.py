@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune import atomic
+from fp8tune.document import InvalidText, Unreadable
+from fp8tune.edits import CannotEdit, Edit, apply
+from fp8tune.formats import parse
 from fp8tune.lint.diagnostic import Diagnostic, Fix, Report
 from fp8tune.lint.discover import CannotRead, Found
-from fp8tune.toml.document import InvalidToml, Unreadable, parse
-from fp8tune.toml.edit import Edit, apply
-from fp8tune.toml.literal import CannotEdit
 
 if TYPE_CHECKING:
     from fp8tune.lint.settings import Options
@@ -51,7 +51,7 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
         result = apply_fixes(data, look, unsafe=options.unsafe_fixes)
     report = result.report._replace(fixed=result.fixed)
     if options.diff:
-        from fp8tune.toml.diff import unified_diff
+        from fp8tune.diff import unified_diff
 
         patch = unified_diff(report.path, data, result.data)
         return look(data)._replace(fixed=result.fixed, patch=patch)
@@ -157,7 +157,7 @@ def _seen(
         data = fixed_bytes(now.data, chosen)
         parse(data)
         return data, look(data)
-    except (CannotEdit, InvalidToml, Unreadable):
+    except (CannotEdit, InvalidText, Unreadable):
         return None
 
 

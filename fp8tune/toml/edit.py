@@ -7,50 +7,17 @@ may conflict with dotted keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
-from fp8tune.toml import Path, Span
+from fp8tune.document import Path, Span
+from fp8tune.edits import CannotEdit, Edit
 from fp8tune.toml.document import Document, comments
-from fp8tune.toml.literal import CannotEdit, key_text, literal, quote_of
+from fp8tune.toml.literal import key_text, literal, quote_of
 
 _REST = re.compile(r"([ \t]*)(#[^\n]*?)?(\r?\n|\Z)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _CLOSING = re.compile(r"[ \t]*\]\]?")
-
-
-class Edit(NamedTuple):
-    """Replace the characters from ``start`` to ``end`` by ``text``.
-
-    -1 is the position of a byte-order mark.
-    """
-
-    start: int
-    end: int
-    text: str
-
-
-def apply(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text after all edits; raises ``CannotEdit`` if they overlap."""
-    parts, end = [], 0
-    for edit in in_order(edits):
-        parts += [text[end : edit.start], edit.text]
-        end = edit.end
-    return "".join([*parts, text[end:]])
-
-
-def in_order(edits: Iterable[Edit]) -> list[Edit]:
-    """Return the edits sorted by position; raises ``CannotEdit`` if they overlap."""
-    ordered = sorted(edits, key=_place)
-    if any(after.start < before.end for before, after in pairwise(ordered)):
-        raise CannotEdit("edits overlap")
-    return ordered
-
-
-def _place(edit: Edit) -> tuple[int, int, bool, str]:
-    """Return the sort key of an edit; at the end of a text, keys precede new tables."""
-    return edit.start, edit.end, edit.text.lstrip().startswith("["), edit.text
 
 
 def set_values(document: Document, values: Mapping[Path, Any]) -> Iterator[Edit]:

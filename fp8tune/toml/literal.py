@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fp8tune.edits import CannotEdit
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LARGEST = 2**63
-
-
-class CannotEdit(Exception):
-    """The text is written in a way that this edit does not support."""
 
 
 def literal(value: Any, quote: str = '"') -> str:

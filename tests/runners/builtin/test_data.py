@@ -65,8 +65,8 @@ def test_data_that_the_trainer_does_not_find(tmp_path, data, files, missing):
 @pytest.mark.parametrize(
     ("rows", "error", "said"),
     [
-        (0, BadData, "no file of .* holds 33 tokens, a sequence; name longer ones"),
-        (1, ShortData, "files of .* hold less than 2 sequences of 33 "),
+        (0, BadData, "no data file holds 33 tokens, a sequence; name longer ones"),
+        (1, ShortData, "the data files hold less than 2 sequences of 33 "),
     ],
 )
 def test_too_few_sequences_are_said(tmp_path, rows, error, said):
