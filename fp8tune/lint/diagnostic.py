@@ -50,6 +50,7 @@ class Fix(NamedTuple):
     ``safety`` is ``safe`` (the run stays what it was, or only one was meant) or
     ``unsafe``; then ``changes`` says what becomes of the run. ``reads_on`` says that
     the trainer stopped here before it had read all, so that more may show behind.
+    ``not_applied`` is why ``--fix`` or ``--unsafe-fixes`` tried it and left it out.
     """
 
     safety: str
@@ -57,6 +58,7 @@ class Fix(NamedTuple):
     changes: str
     edits: tuple[Change, ...]
     reads_on: bool = False
+    not_applied: str = ""
 
 
 class Diagnostic(NamedTuple):

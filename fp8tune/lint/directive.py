@@ -14,6 +14,9 @@ from fp8tune.job import Target
 from fp8tune.lint.mark import is_ignore, speaks
 from fp8tune.suggest import closest
 
+PROJECT = "pyproject.toml"
+"""Source of a GPU or world size that is the project's."""
+
 MAX_WORLD_SIZE = 10**7
 MAX_COMMENTS = 20
 MAX_LENGTH = 200

@@ -131,6 +131,7 @@ class _Case:
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
         self.job: Job = known.job(self.loaded, directive.complete(target))
+        self.target = target
         self.alone = None if any(target) else self.job
         self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
@@ -193,7 +194,9 @@ class _Case:
         known, loaded, alone = self.known, self.loaded, self.alone
         if self.overrides:  # a comment speaks of the file alone
             loaded, alone = known.load(self.document.values), None
-        return contradictions(self.document, known, loaded, self.directive, alone)
+        return contradictions(
+            self.document, known, loaded, self.directive, self.target, alone
+        )
 
     def _findings_of(self, faults: Iterable[Fault]) -> Iterator[Diagnostic]:
         for fault in faults:

@@ -55,6 +55,9 @@ def rewritten(found: Found, data: bytes, look: Look, options: Options) -> Report
 
         patch = unified_diff(report.path, data, result.data)
         return look(data)._replace(fixed=result.fixed, patch=patch)
+    if not options.add_ignore:
+        left = explained(result, look, unsafe=options.unsafe_fixes)
+        report = report._replace(diagnostics=left)
     if found.path == "-":
         return report._replace(text=result.data)
     if result.data != data:
@@ -212,6 +215,31 @@ def _worse(
         return bool(new) and not (hidden and after.total() <= before.total())
     written = set(_names(parse(data).values)) - set(_names(parse(now.data).values))
     return any(key.rpartition(".")[2] in written for _, key in new)
+
+
+def explained(result: Rewritten, look: Look, *, unsafe: bool) -> list[Diagnostic]:
+    """The findings left, where each fix that was tried says why it was not applied."""
+    return [
+        one._replace(fix=one.fix._replace(not_applied=_objection(result, one, look)))
+        if one.fix and (unsafe or one.fix.safety == "safe")
+        else one
+        for one in result.report.diagnostics
+    ]
+
+
+def _objection(now: Rewritten, found: Diagnostic, look: Look) -> str:
+    """Why the fix of one finding cannot be applied to this text."""
+    after = _seen(now, [found], look)
+    if after is None or after[1].skipped:
+        return "the file would be no train config"
+    data, report = after
+    if _tally([found]) & _tally(report.diagnostics):
+        return "it does not remove the finding"
+    if not _worse(now, data, report, [found]):
+        return "the fixes of this file undo each other"
+    new = _tally(_errors(report)) - _tally(_errors(now.report))
+    error = next(e for e in _errors(report) if (e.rule, e.key) in new)
+    return f"lint would then report: error[{error.rule}] {error.message}"
 
 
 def _names(values: dict[str, Any]) -> Iterator[str]:

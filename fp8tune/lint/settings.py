@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.document import Unreadable
 from fp8tune.job import Target
-from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
+from fp8tune.lint.directive import MAX_WORLD_SIZE, PROJECT, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
 from fp8tune.toml.document import MAX_BYTES, InvalidToml, parse
@@ -78,12 +78,11 @@ class Settings(NamedTuple):
 
     def complete(self, target: Target) -> Target:
         """The target of the command line, with what it leaves open from here."""
-        origin = "pyproject.toml"
         if self.gpu and not target.gpu:
-            target = target._replace(gpu=self.gpu, gpu_origin=origin)
+            target = target._replace(gpu=self.gpu, gpu_origin=PROJECT)
         if self.world_size and not target.world_size:
             size = self.world_size
-            target = target._replace(world_size=size, world_size_origin=origin)
+            target = target._replace(world_size=size, world_size_origin=PROJECT)
         if self.gpus_per_node and not target.gpus_per_node:
             target = target._replace(gpus_per_node=self.gpus_per_node)
         return target
@@ -124,7 +123,7 @@ def settings_for(folder: str) -> Settings:
 
 @cache
 def _settings_in(folder: str) -> Settings | None:
-    path = os.path.join(folder, "pyproject.toml")
+    path = os.path.join(folder, PROJECT)
     table = _table(path)
     return None if table is None else _Reader(path, table).settings()
 

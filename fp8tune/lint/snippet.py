@@ -109,7 +109,9 @@ def _on_command_line(found: Diagnostic) -> Iterator[tuple[Label, str]]:
 
 
 def _offer(fix: Fix) -> str:
-    """What a fix does and the option that asks for it."""
+    """What a fix does, and the option that asks for it or why it was not applied."""
+    if fix.not_applied:
+        return f"{plain(fix.title)}: not applied, because {plain(fix.not_applied)}"
     if fix.safety == "safe":
         return f"{plain(fix.title)} (--fix)"
     return f"{plain(fix.title)} (--unsafe-fixes; {plain(fix.changes)})"

@@ -105,8 +105,9 @@ def verdict(
 
     - ``out-of-memory``: all of it is above the GPU's memory
     - ``probably-out-of-memory``: its middle is above ``RAN_OUT``
-    - ``may-not-fit``: its upper end is above ``FULLEST``
-    - ``fits``: all of it is below
+    - ``may-not-fit``: its upper end is above ``FULLEST``, its middle not above
+      ``RAN_OUT``
+    - ``fits``: all of it is below ``FULLEST``
 
     ``limit_gib`` is the most memory that the GPU can have, ``memory_gib`` what it has.
     Raises ``Unknown`` where that is not known, and for a pipeline that is not out of

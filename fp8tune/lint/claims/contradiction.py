@@ -16,7 +16,7 @@ from fp8tune.lint.claims.modes import modes
 from fp8tune.lint.claims.prose import Comments, Line, lower
 from fp8tune.lint.claims.quantities import quantities
 from fp8tune.lint.claims.stated import Stated
-from fp8tune.lint.directive import Directive
+from fp8tune.lint.directive import PROJECT, Directive
 from fp8tune.trainers.faults import Fault, Loaded, dotted
 from fp8tune.trainers.trainer import Trainer
 
@@ -39,16 +39,18 @@ def contradictions(
     known: Trainer,
     loaded: Loaded,
     directive: Directive,
+    target: Target,
     job: Job | None = None,
 ) -> Iterator[Fault]:
     """The claims that cannot be true of this file.
 
-    The file is judged by itself: how many GPUs the command line or the project says is
-    about another run. ``job`` is that of the file alone, where the caller has it. A
-    claim does not count in a hedged sentence, nor where another one says something
-    else about the same thing.
+    The file is judged by itself. Where its keys leave the number of GPUs open, the
+    title's counts, unless ``target``, what the command line or the project says, is
+    another one. ``job`` is that of the file alone, where the caller has it. A claim
+    does not count in a hedged sentence, nor where another one says something else
+    about the same thing.
     """
-    reader = _Reader(document, known, loaded, directive)
+    reader = _Reader(document, known, loaded, directive, target)
     if job is not None and reader.loaded is loaded:
         reader.plain = job
     for claim in reader.claims:
@@ -61,7 +63,7 @@ def titled_gpus(
     document: ConfigDocument, known: Trainer, loaded: Loaded, directive: Directive
 ) -> tuple[int, int]:
     """How many GPUs the title says that the file is for, and on which line, or 0."""
-    return _Reader(document, known, loaded, directive).gpus
+    return _Reader(document, known, loaded, directive, Target()).gpus
 
 
 class _Reader:
@@ -71,7 +73,9 @@ class _Reader:
         known: Trainer,
         loaded: Loaded,
         directive: Directive,
+        target: Target,
     ) -> None:
+        self.target = target
         self.document = document
         self.known = known
         self.loaded = _under_header(document, known, loaded)
@@ -97,9 +101,12 @@ class _Reader:
 
     @cached_property
     def titled(self) -> tuple[Job, str]:
-        """The job on as many GPUs as the title says, and words that say so."""
+        """The job on as many GPUs as the title says, and words that say so.
+
+        The job of the file alone if the run has another number.
+        """
         size, line = self.gpus
-        if not size:
+        if not size or self.target.world_size not in (0, size):
             return self.plain, ""
         job = self.known.job(self.loaded, Target(world_size=size))
         return job, f" on the {size} GPUs of line {line}"
@@ -139,22 +146,25 @@ class _Reader:
     def _gpus(self, figure: Figure) -> dict[str, Any]:
         size = self.directive.world_size
         if size:
-            words = f"`world-size={size}` on line {self.directive.world_size_line}"
+            line = self.directive.world_size_line
+            words = f"the file says `world-size={size}` on line {line}"
             return {} if figure.means(size) else _facts(size, words)
         degrees = {name: self.plain[name] for name in _DEGREES}
         product, end = math.prod(degrees.values()), ", which does not divide it"
-        fits = not figure.value % product
+        fits, size = not figure.value % product, self.target.world_size
         try:
             degrees = {"dp_shard": self.plain["dp_shard"], **degrees}
         except Unknown:
-            pass
+            project = self.target.world_size_origin == PROJECT
+            if fits and project and not figure.means(size):
+                return _facts(size, f"{PROJECT} says `world-size = {size}`")
         else:
             product, end = math.prod(degrees.values()), ""
             fits = figure.means(product)
         if fits:
             return {}
         words = " x ".join(f"{n} {v}" for n, v in degrees.items() if v != 1) or "1"
-        return _facts(product, f"{words} = {product} GPUs{end}")
+        return _facts(product, f"the file says {words} = {product} GPUs{end}")
 
     def _parameters(self, figure: Figure) -> dict[str, Any]:
         least = self.plain["decoder_parameters"]

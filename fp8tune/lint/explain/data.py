@@ -8,6 +8,7 @@ from typing import Any
 
 from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.fact import FactPage
+from fp8tune.lint.explain.glossary import Term
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.rule import RulePage
 from fp8tune.lint.wording import shown
@@ -18,6 +19,7 @@ KINDS = {
     FactPage: "fact",
     ListPage: "list",
     MythPage: "myths",
+    Term: "word",
 }
 
 

@@ -10,6 +10,7 @@ from fp8tune.lint.explain import ListPage, MythPage, Page
 from fp8tune.lint.explain.corrected import Corrected
 from fp8tune.lint.explain.derivation import SEEN, Node
 from fp8tune.lint.explain.fact import FactPage
+from fp8tune.lint.explain.glossary import Term
 from fp8tune.lint.explain.key import KeyPage
 from fp8tune.lint.explain.myths import Myth
 from fp8tune.lint.explain.rule import FixText, RulePage, Verdict
@@ -60,6 +61,9 @@ def _blocks(page: Page) -> Iterator[Block]:
         case MythPage():
             for myth in page.myths:
                 yield Block(f'"{myth.claim}": {myth.verdict}', _myth(myth))
+        case Term():
+            yield Block(page.name, prose(page.meaning, ""))
+            yield Block("Read more", prose(page.see))
 
 
 def _rule(page: RulePage) -> Iterator[Block]:

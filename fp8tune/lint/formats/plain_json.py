@@ -87,10 +87,12 @@ def _label(label: Label) -> dict[str, Any]:
 
 def _fix(fix: Fix) -> dict[str, Any]:
     changes = {"changes": fix.changes} if fix.changes else {}
+    not_applied = {"not_applied": fix.not_applied} if fix.not_applied else {}
     return {
         "safety": fix.safety,
         "title": fix.title,
         **changes,
+        **not_applied,
         "edits": [{**edit.region._asdict(), "text": edit.text} for edit in fix.edits],
     }
 
