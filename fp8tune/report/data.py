@@ -51,7 +51,7 @@ STANDINGS = {
     "runner-up": "runner-up",
 }
 """What a setting may be in the answer, as the page names it."""
-CUT_OFF = "cut off by the budget"
+CUT_OFF = FAILURES["cut-off"]
 """The outcome of a setting whose trials the end of the budget cut off."""
 BEFORE_ANSWER = (
     *("fp8-may-diverge", "fp8-rejected", "setting-rejected"),
@@ -321,26 +321,18 @@ def _on_one_scale(
 ) -> dict[Point, Estimate]:
     """Return how fast each setting is, so that all compare with the chosen one.
 
-    The machine may have changed between the search and the confirmation. A setting
-    that was only measured before it is scaled by how the chosen one has changed since.
-    In a rehearsal each setting keeps what its own runs measured: runs on a CPU differ
-    too much for such a scale.
+    The machine may have changed between the search and the confirmation. A setting's
+    speed is therefore the chosen one's, times the gap between the two by runs of one
+    time: plots show the ratios that the outcome states.
     """
-    if history.is_rehearsal:
-        chosen = None
-    before = history.searched_speeds
     mine = decided.get(chosen) if chosen else None
-    scale = mine.value / before[chosen].value if mine and chosen in before else 1.0
     speeds = dict(decided)
-    for point, own in history.settings.items():
+    for point in history.settings:
         measured = history.speed(point)
         if point in speeds or measured is None:
             continue
-        ratio = history.gap(point, chosen) if own.confirmed else None
-        if ratio and mine:
-            factor = mine.value * ratio.value / measured.value
-        else:
-            factor = 1.0 if own.confirmed else scale
+        gap = history.gap(point, chosen)
+        factor = mine.value * gap.value / measured.value if mine and gap else 1.0
         speeds[point] = Estimate(*(factor * end for end in measured))
     return speeds
 

@@ -71,7 +71,7 @@ def _title(report: Report, placed: list[Setting]) -> str:
 def _scale_note(report: Report) -> str:
     """Return how settings compare if some were not measured in the confirmation."""
     repeated = [own.confirmed for own in report.history_in_objective.settings.values()]
-    if report.is_rehearsal or not any(repeated) or all(repeated):
+    if not any(repeated) or all(repeated):
         return ""
     return (
         "Settings that were not measured again in the confirmation are scaled by how "

@@ -501,13 +501,23 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
         yield Finding("memory-shortage", {"why": why})
     if how := outcome.broken.get(baseline):
         yield Finding("baseline-unreliable", {"outcome": how})
-    if outcome.runner_up not in (None, baseline) and outcome.runner_up_gain:
-        facts: dict[str, Any] = {"objective": outcome.objective}
-        facts["gain"] = outcome.runner_up_gain
-        facts["setting"] = case.changes(outcome.runner_up)
-        yield Finding("runner-up", facts)
+    if outcome.runner_up and outcome.runner_up != baseline:
+        yield Finding("runner-up", _runner_up(case, outcome.runner_up))
     if short := _without_memory(case):
         yield Finding("too-little-memory", {"settings": short})
+
+
+def _runner_up(case: _Case, point: Point) -> dict[str, Any]:
+    """Return how the runner-up differs from the chosen setting, and how much slower."""
+    chosen = case.chosen.point or case.baseline
+    return {
+        "objective": case.outcome.objective,
+        "gain": case.outcome.runner_up_gain,
+        "pairs": len(case.history.pairs(point, chosen)),
+        "setting": case.changes(point),
+        "differs": changes(case.space, chosen, point),
+        "chosen_is_baseline": case.keeps_baseline,
+    }
 
 
 def _without_memory(case: _Case) -> list[dict[str, Any]]:

@@ -153,7 +153,7 @@ def speed(records: Sequence[Record], deviation: float = RUN_SPREAD) -> Speed | N
     kept = in_line([math.log(value) for value in values], deviation)
     counted = list(itertools.compress(values, kept))
     differ = max(deviation, steps_spread(records), _apart(map(math.log, counted)))
-    return _around(middle_of(counted), NORMAL * differ / math.sqrt(len(counted)))
+    return _around(middle_speed(counted), NORMAL * differ / math.sqrt(len(counted)))
 
 
 def _apart(values: Iterable[float]) -> float:
@@ -190,6 +190,15 @@ def middle_of(values: Sequence[float]) -> float:
     """
     pairs = itertools.combinations_with_replacement(values, 2)
     return statistics.median((one + other) / 2 for one, other in pairs)
+
+
+def middle_speed(values: Sequence[float]) -> float:
+    """Return the middle of some speeds, as ``middle_of`` with geometric means.
+
+    So the speeds of two settings have the ratio that ``paired`` finds.
+    """
+    pairs = itertools.combinations_with_replacement(values, 2)
+    return statistics.median(math.sqrt(one * other) for one, other in pairs)
 
 
 def ratio(one: Speed, other: Speed) -> Speed:

@@ -81,7 +81,11 @@ def change(gain: Estimate, what: str = "") -> str:
     value = f"{percent(gain.value)} {what}".rstrip()
     if gain.low is None or gain.high is None:
         return value
-    return f"{value} ({100 * (gain.low - 1):+.1f} to {100 * (gain.high - 1):+.1f})"
+    return f"{value} ({_interval(gain.low, gain.high)})"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}"
 
 
 def rate(measured: Estimate | None, objective: str) -> str:
@@ -234,6 +238,23 @@ def _too_little_memory(facts: Facts) -> str:
     return f"too little memory: {'; '.join(shown + more)}"
 
 
+def _runner_up(facts: Facts) -> str:
+    chosen = "your config" if facts["chosen_is_baseline"] else "the chosen setting"
+    return f"runner-up: {chosen} with {setting(facts['differs'])}: {behind(facts)}"
+
+
+def behind(facts: Facts) -> str:
+    """Return by how much the runner-up is slower, and how certain that is."""
+    gain, pairs = facts["gain"], facts["pairs"]
+    word = verdict_word("faster" if gain.value > 1 else "slower", facts["objective"])
+    by = f"{abs(100 * (gain.value - 1)):.1f} % {word}"
+    if gain.low is not None and gain.high is not None:
+        return f"{by} ({_interval(gain.low, gain.high)} %)"
+    return (
+        f"{by} ({counted(pairs, 'pair')} of runs)" if pairs else f"{by}, not confirmed"
+    )
+
+
 def _options(facts: Facts) -> str:
     return "try " + " or ".join(OPTIONS[name] for name in facts["options"])
 
@@ -303,9 +324,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "baseline-unreliable": lambda facts: (
         f"your config ran once and failed in another run: {FAILURES[facts['outcome']]}"
     ),
-    "runner-up": lambda facts: (
-        f"runner-up: {setting(facts['setting'])}, {change(facts['gain'])}"
-    ),
+    "runner-up": _runner_up,
     "may-end-in-nan": (
         "the config's loss ended in NaN, and this setting learns alike: watch it"
     ),
