@@ -1,4 +1,4 @@
-"""Rules, schemas and GPUs as a module, for wheels: see ``fp8tune/build_hook.py``."""
+"""Write rules, schemas and GPUs as a module for wheels (``fp8tune/build_hook.py``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEFT_OUT = ("bad", "good", "experiment", "why", "summary", "confidence", "since
 
 
 def source() -> str:
-    """The text of ``fp8tune/_index.py``."""
+    """Return the text of ``fp8tune/_index.py``."""
     rules = []
     KNOWN.clear()
     for category, path in rule_files(builtin_folder()):
@@ -40,7 +40,7 @@ def source() -> str:
 
 
 def _compile(rule: Rule) -> None:
-    """Compile all expressions of a rule, so that their trees are known."""
+    """Compile all expressions of a rule, so that their trees are cached."""
     if rule.source:
         _ = rule.when, rule.guard and (rule.guarding, rule.rest)
         _ = rule.same and rule.compared

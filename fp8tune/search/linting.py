@@ -77,8 +77,8 @@ def runnable(
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
     keys = config.trainer.schema.job
-    usual = {keys.get(name) for name, role in ROLES.items() if role.always_accepted}
-    if all(key in usual or key not in known for r in records for key in r.knobs):
+    accepted = {keys.get(name) for name, role in ROLES.items() if role.always_accepted}
+    if all(key in accepted or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [
         odd(tuple((k, v) for k, v in r.knobs.items() if k in known)) for r in records

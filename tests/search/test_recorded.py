@@ -40,12 +40,12 @@ def test_a_given_value_without_records_is_a_place_of_its_own(mine):
     assert knob.values == (1, 2, mine)
     assert start == 2
     assert note.startswith("`a.b`: the config ")
-    assert note.endswith("the records hold 1, 2")
+    assert note.endswith("the records have 1, 2")
 
 
 def test_many_values_are_not_all_named():
     _, _, note = recorded_knob("a.b", "", 0, range(1, 20), ())
-    assert note.endswith("hold 1, 2, 3, 4, 5, 6, 7, 8, ...")
+    assert note.endswith("have 1, 2, 3, 4, 5, 6, 7, 8, ...")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class ListPage(NamedTuple):
-    """The names that belong to a section, a category of rules or a group of facts."""
+    """The names in a section, a category of rules or a group of facts."""
 
     name: str
     meaning: str
@@ -63,11 +63,12 @@ def explain(
     *,
     whole: bool = True,
 ) -> Page | None:
-    """The page of a name; ``None`` if nothing is called so.
+    """Return the page of a name; ``None`` if nothing has that name.
 
-    Rules are judged as in lint, for what the user has said. Facts have the target that
-    ``place`` finds with what keeps it from running there, and measured runs correct
-    them, as in an estimate. Their values are derived as a ``whole``, or briefly.
+    Rules are checked as in lint, for the target that the user named. Facts are computed
+    for the target that ``place`` returns, which also says why the config cannot run
+    there; measured ``runs`` correct them, as in an estimate. Derivations are complete
+    if ``whole``, else brief.
     """
     for rule in builtin():
         if name in (rule.name, rule.code):
@@ -90,7 +91,7 @@ def explain(
 
 
 def nearest(name: str) -> str:
-    """The name with a page that was probably meant, or ``""``."""
+    """Return the name of the page that was probably meant, or ``""``."""
     pages = {page: page for page in _names()}
     for key, (_, spec) in keys().items():
         section = key.partition(".")[0]
@@ -102,10 +103,10 @@ def nearest(name: str) -> str:
 
 
 def search(words: str) -> ListPage | None:
-    """The pages that have most of the words, the nearest first.
+    """Return the pages that contain most of the words, the best match first.
 
-    Names and summaries are searched, and the reasons that rules and myths give. A word
-    may go on: ``checkpoint`` finds checkpoints.
+    It searches names, summaries, and the reasons of rules and myths. A word may be the
+    beginning of a longer one: ``checkpoint`` finds checkpoints.
     """
     wanted = _words(words)
     ranked = []
@@ -133,7 +134,7 @@ def _has(words: set[str], beginning: str) -> bool:
 
 
 def _texts() -> Iterator[tuple[Entry, str]]:
-    """Every page with its summary, and what else it says."""
+    """Yield every page with its summary, and the rest of its text."""
     for rule in builtin():
         yield Entry(rule.name, rule.summary), rule.why
     for name, (_, spec) in keys().items():
@@ -148,7 +149,7 @@ def _texts() -> Iterator[tuple[Entry, str]]:
 
 @cache
 def keys() -> dict[str, tuple[str, Key]]:
-    """Every key with its trainer; those of list entries as ``data.datasets[].path``."""
+    """Return every key with its trainer; those of lists as ``data.datasets[].path``."""
     found = {}
     for owner in NAMES:
         schema = trainer(owner).schema
@@ -167,7 +168,7 @@ def _names() -> Iterator[str]:
 
 
 def _list(name: str) -> ListPage | None:
-    """The keys of a section, the rules of a category, the facts of a group."""
+    """Return the keys of a section, the rules of a category, the facts of a group."""
     entries = [
         Entry(key, spec.doc)
         for key, (_, spec) in keys().items()
