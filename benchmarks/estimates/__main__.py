@@ -21,8 +21,8 @@ DOCUMENT = ROOT / "docs" / "accuracy.md"
 HEAD = """\
 # How far the estimates are off
 
-Predictions for every published run that we have. Written by `python -m benchmarks.estimates`
-on {date}; none of the runs is ours. Each row links its source.
+Predictions for every published run that we have. Written by `python -m
+benchmarks.estimates` on {date}; none of the runs is ours. Each row links its source.
 
 | promise | found | |
 | --- | --- | --- |
@@ -37,8 +37,8 @@ freed bf16 logits and the buffers of other streams are added
 
 "Left out" is the error after all other runs of the group and family have calibrated the
 estimate. "One run" is the error after calibration by one run, for the worst choice of
-that run. If the runs of a group differ little, both are weak evidence. Calibration first
-corrects the parts that number formats and shards do not give exactly
+that run. If the runs of a group differ little, both are weak evidence. Calibration
+first corrects the parts that number formats and shards do not give exactly
 (`fp8tune/facts/off.py`). One factor for all parts, as before 2026-11-22, left one pair
 of runs 2.02 % apart.
 
@@ -55,22 +55,22 @@ torchtitan, which is predicted 5 % too low.
 
 Memory that torch has not allocated is not predicted: the CUDA context, NCCL's buffers,
 and cached blocks, which the allocator frees before it runs out. The only published pair
-is 71.6 GiB in nvidia-smi with 51.3 allocated (7b_32gpu_fsdp). So a run fits up to
-91.5 % of the GPU, which the fullest run that worked had allocated, with
+is 71.6 GiB in nvidia-smi with 51.3 allocated (7b_32gpu_fsdp). So a run fits up to 91.5
+% of the GPU, which the fullest run that worked had allocated, with
 `expandable_segments:True`. No run of KempnerForge that fills more than 66.7 % (70B with
 TP 4) is known to have worked without that setting, and its docs say that the run with
-experts at 76 % needs it. `fp8tune estimate` names the setting above 66.7 %. Above 95.9 %
-of the GPU a run is probably out of memory: one run had allocated that much when it ran
-out. Other trainers have run with 94.3 % of an H100 reserved (prime-rl, Qwen3-30B-A3B),
-and with 96.2 % of a B200.
+experts at 76 % needs it. `fp8tune estimate` names the setting above 66.7 %. Above 95.9
+% of the GPU a run is probably out of memory: one run had allocated that much when it
+ran out. Other trainers have run with 94.3 % of an H100 reserved (prime-rl,
+Qwen3-30B-A3B), and with 96.2 % of a B200.
 
 {summary}
 
 The error band of each family, and the errors of its runs. The last two columns are for
 runs and configs in bf16. With FP8 in either, the band after calibration is at least the
-2 % by which pairs of FP8 and bf16 differ; under full AC that is no narrower than before.
-With experts the band narrows only for the config that ran, because other configs may
-route tokens differently.
+2 % by which pairs of FP8 and bf16 differ; under full AC that is no narrower than
+before. With experts the band narrows only for the config that ran, because other
+configs may route tokens differently.
 
 {bands}
 

@@ -122,7 +122,7 @@ def command(config: str, output_format: str, **asked: Any) -> int:
     config below this folder. The same command continues a search that was stopped.
 
     Exit code 0: a config was written, or yours is the best. 1: no trial succeeded, or
-    no setting is surely faster. 2: the search could not start. 130: interrupted; the
+    no setting is clearly faster. 2: the search could not start. 130: interrupted; the
     study is kept, and the best setting so far is written.
 
     \b
