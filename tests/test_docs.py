@@ -115,6 +115,8 @@ WRITTEN += sorted((ROOT / "docs").glob("*.md"))
 WRITTEN += sorted((ROOT / "rules").glob("*/*.toml"))
 for folder in ("guides", "concepts", "reference"):
     WRITTEN += sorted((ROOT / "docs" / folder).glob("*.md"))
+for folder in ("", "results"):
+    WRITTEN += sorted((ROOT / "benchmarks" / folder).glob("*.md"))
 
 
 @each("path", WRITTEN)

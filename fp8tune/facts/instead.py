@@ -1,4 +1,4 @@
-"""Other values for the same run: the fastest that fit, and what they gain.
+"""Alternative values for the same run: the fastest that fit, and their gain.
 
 A value fits if the whole band of the predicted peak is usable memory. Gains
 are ratios of predicted tokens/s; each prediction is within 4 % of KempnerForge's
@@ -222,7 +222,7 @@ def _check_gpus(job: Job) -> None:
 
 
 def _batches(rows: int) -> Iterator[dict[str, Any]]:
-    """Micro-batches that divide a step's sequences, with their accumulation."""
+    """Yield micro-batches that divide a step's sequences, with their accumulation."""
     for size in range(1, min(rows, MOST) + 1):
         if rows % size == 0:
             yield {"micro_batch": size, "grad_accum": rows // size}

@@ -1,4 +1,4 @@
-"""The lint command, once its options are read: check, show, exit code."""
+"""Run the lint command: check, show, exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lint(paths: tuple[str, ...], options: Options, style: Style) -> int:
         result = run(paths or (".",), options)
         _show(result, options, style)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has gone: main() finds it again
+    except BrokenPipeError:  # the reader has gone: main() handles it
         return 2
     except (OSError, Problem):
         raise

@@ -1,6 +1,6 @@
-"""What a run is asked for: by ``[tool.fp8tune]`` of a project, and by options."""
+"""Settings of a run: ``[tool.fp8tune]`` of the project, and options."""
 
-# no future annotations: as text, those of a NamedTuple double what it costs to import
+# no future annotations: as strings, they double the import time of a NamedTuple
 import os
 import stat
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from fp8tune.trainers.about import misnamed
 
 
 class BadSettings(Exception):
-    """``[tool.fp8tune]`` cannot be used; says where and why."""
+    """``[tool.fp8tune]`` cannot be used; the message says where and why."""
 
 
 class Options(NamedTuple):
-    """What the command line asks for.
+    """The options of the command line.
 
     ``overrides`` are the trainer's own arguments, ``script`` the GPUs that a launch
-    script asks for.
+    script requests.
     """
 
     gpu: str = ""
@@ -49,7 +49,7 @@ class Options(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a project asks for; ``folder`` is where its pyproject.toml stands."""
+    """The settings of a project; ``folder`` contains its pyproject.toml."""
 
     folder: str = ""
     gpu: str = ""
@@ -68,7 +68,7 @@ class Settings(NamedTuple):
 
     @property
     def selectors(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """What names rules, with the file and the setting that it stands in."""
+        """Yield the settings that select rules, with their file and name."""
         place = f"{os.path.join(self.folder, 'pyproject.toml')}: [tool.fp8tune]"
         yield f"{place} `select`", self.select
         yield f"{place} `ignore`", self.ignore
@@ -108,7 +108,7 @@ _KEYS = (
 
 @cache
 def settings_for(folder: str) -> Settings:
-    """The settings that hold for files in ``folder`` (an absolute path).
+    """Return the settings for files in ``folder`` (an absolute path).
 
     Raises ``BadSettings``.
     """
@@ -183,7 +183,7 @@ class _Reader:
         )
 
     def search_config(self, folder: str) -> str:
-        """The config that a search without a path takes."""
+        """Return the config that a search without a path uses."""
         table = self.table.get("search", {})
         if not isinstance(table, dict):
             raise self.fail("`search` is a table")

@@ -357,14 +357,14 @@ def _drift(history: History) -> str:
     if history.changed_apart:
         least, most = min(history.changes), max(history.changes)
         return (
-            "Settings did not keep their speed: measured again, one ran at "
-            f"{100 * least:.0f} % of it and another at {100 * most:.0f} %. More runs "
-            "would tell single bad runs from a machine whose speed changed."
+            "The settings' speeds changed: when repeated, one ran at "
+            f"{100 * least:.0f} % of its first speed, another at {100 * most:.0f} %. "
+            "More runs would show whether single runs were bad or the machine changed."
         )
     if history.speed_changed:
         return (
             "The machine's speed changed during the search: settings that were "
-            f"measured again ran at {100 * history.drift:.0f} % of their first speed. "
+            f"repeated ran at {100 * history.drift:.0f} % of their first speed. "
             "Compare only trials of the confirmation."
         )
     return ""
@@ -402,8 +402,8 @@ def warnings(report: Report) -> Iterator[str]:
     learns, trials = report.outcome.learns, report.study.trials
     if report.is_rehearsal:
         yield (
-            "A rehearsal on a CPU. The trials are real FP8 training, but nothing here "
-            "tells how fast a GPU is, nor whether FP8 pays."
+            "A rehearsal on a CPU. The trials are real FP8 training, but they do not "
+            "show how fast a GPU is, nor whether FP8 pays."
         )
     if report.is_replay:
         yield (
@@ -420,8 +420,8 @@ def warnings(report: Report) -> Iterator[str]:
     if learns and learns.verdict == LossVerdict.OUTSIDE:
         yield f"More tokens may not be worth it: {verdict_line(learns)}."
     if report.output is None:
-        states = {True: "still runs", False: "was cut off before its end"}
-        doubt = "still runs, or was cut off"
+        states = {True: "is still running", False: "was cut off before its end"}
+        doubt = "is still running, or was cut off"
         state = doubt if report.is_running is None else states[report.is_running]
         yield f"The search {state}. The answer may change."
 

@@ -254,7 +254,7 @@ def _measured(history: History, chosen: Point | None) -> Measured:
         gain_of(history, chosen, baseline),
         _estimate(fp8.bf16, fp8_pairs),
         fp8.gain and _estimate(fp8.gain, fp8_pairs),
-        _fp8_verdict(fp8.gain, fp8_pairs, history.usual.same),
+        _fp8_verdict(fp8.gain, fp8_pairs, history.noise.same),
         fp8_pairs,
         fp8.pair,
     )
@@ -436,7 +436,7 @@ def _verdict(case: _Case) -> Finding:
         return Finding("no-other-setting-ran", {**base, **settings})
     behind = case.history.gap(outcome.runner_up, case.baseline)
     within = behind.high - 1 if behind else 0.0
-    same = case.history.usual.same
+    same = case.history.noise.same
     return Finding(
         "baseline-best",
         {**base, **settings} | ({"within": within} if within > same else {}),
@@ -494,7 +494,7 @@ def _caveats(case: _Case, trials: Sequence[Trial]) -> Iterator[Finding]:
     outcome, baseline = case.outcome, case.baseline
     if wrong := bad_data(trials):
         yield Finding("wrong-data", {"why": wrong})
-    same = case.history.usual.same
+    same = case.history.noise.same
     if outcome.verdict == "same" and same > SAME:
         yield Finding("coarse-on-cpu", {"within": same})
     if why := outcome.memory_shortage.get(baseline):

@@ -193,9 +193,9 @@ def check_allowed(
     for name in allow:
         if name not in names:
             similar = closest(name, names)
-            hint = f"; it frees {', '.join(frozen)}" if frozen else ""
+            hint = f"; it can free {', '.join(frozen)}" if frozen else ""
             hint = f"; did you mean `{similar}`?" if similar else hint
-            raise CannotSearch(f"--allow {name}: no knob of that name{hint}")
+            raise CannotSearch(f"--allow {name}: no such knob{hint}")
 
 
 def check_writable(plan: Plan) -> None:
@@ -207,7 +207,7 @@ def check_writable(plan: Plan) -> None:
             keys = plan.config.job.keys_for(given)
             write_back(plan.config.data, [Choice(*each) for each in keys.items()])
         except CannotWrite as error:
-            odd = f"{plan.config.path}: the result of a search could not be written"
+            odd = f"{plan.config.path}: a search could not write its result"
             raise CannotSearch(f"{odd}: {error}") from None
 
 
@@ -274,17 +274,17 @@ def ranks_of_trial(config: TrainConfig) -> int:
         hint = "; give the number of GPUs as --world-size N" * asked
         raise CannotSearch(f"{config.path}: {missing} is not known{hint}") from None
     if refusal:
-        raise CannotSearch(f"{config.path}: no trial can stand for {refusal}")
+        raise CannotSearch(f"{config.path}: a trial cannot represent {refusal}")
     return ranks
 
 
 def world_size_note(config: TrainConfig) -> str:
     """Return how many GPUs the run has that trials represent, and who set that."""
     target = config.job.target
-    note = f"trials stand for a run on {counted(target.world_size, 'GPU')}"
+    note = f"trials represent a run on {counted(target.world_size, 'GPU')}"
     if target.world_size_origin:
         return f"{note}, by {target.world_size_origin}"
-    return f"{note}, as nothing says how many; --world-size N is for N"
+    return f"{note}, an assumed number; set it with --world-size N"
 
 
 def world_size_warning(config: TrainConfig) -> str:
@@ -297,6 +297,7 @@ def world_size_warning(config: TrainConfig) -> str:
     if gpus <= target.world_size:
         return ""
     return (
-        f"warning: {config.path}:{line}: the title says {gpus} GPUs; what is best on "
-        f"{counted(target.world_size, 'GPU')} is not there; give --world-size {gpus}"
+        f"warning: {config.path}:{line}: the title says {gpus} GPUs; the best on "
+        f"{counted(target.world_size, 'GPU')} may not be the best there; give "
+        f"--world-size {gpus}"
     )

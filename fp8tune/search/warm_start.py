@@ -160,7 +160,7 @@ def _choose_study(
             raise CannotSearch(f"--start-from: {error}") from None
         similar = compare_study(place, plan, about)
         if similar is None:
-            raise CannotSearch(f"--start-from {asked}: no study of a search")
+            raise CannotSearch(f"--start-from {asked}: not a study of a search")
         if similar.wrong:
             raise CannotSearch(f"--start-from {asked}: {similar.wrong}")
     else:
@@ -313,7 +313,7 @@ def _other_versions(other: Mapping[str, Any], about: Mapping[str, Any]) -> str:
         return ""
     then = ", ".join(f"{name} {other.get(name) or 'unknown'}" for name in changed)
     now = ", ".join(str(about.get(name) or "unknown") for name in changed)
-    return f"it was measured with {then}; here is {now}"
+    return f"it was measured with {then}, not {now}"
 
 
 def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
@@ -322,10 +322,10 @@ def _unusable(plan: Plan, study: SavedStudy, objective: str) -> str:
     if not ended:
         return "it is not finished"
     if not any(trial.record.ok for trial in by_objective(ended, objective)):
-        return f"its trials do not tell their {objective.replace('-', ' ')}"
+        return f"its trials have no {objective.replace('-', ' ')}"
     own = {knob.key for knob in plan.space.knobs}
     if {knob.key for knob in study.plan.space.knobs} != own:
-        return "it searched other keys"
+        return "it varied other keys"
     return ""
 
 

@@ -274,7 +274,7 @@ PARTED = [*WHOLE[:5], *confirmed(told(BEST, 149), told(GIVEN, 80))]
         (WHOLE, {"records": "ab12"}, ["A replay of recorded trials"]),
         (WHOLE, {"output": None}, ["The search was cut off before its end. "]),
         (SLOWED, {}, ["The machine's speed changed during the search: settings"]),
-        (PARTED, {}, ["Settings did not keep their speed: measured again, one ran "]),
+        (PARTED, {}, ["The settings' speeds changed: when repeated, one ran "]),
         (
             [
                 *WHOLE,
@@ -332,7 +332,10 @@ def test_tokens_per_joule(tmp_path):
         ({"output": "a.toml"}, ["fp8tune lint a.toml"]),
         ({"output": ""}, ["fp8tune search a.toml --budget 2h  # writes it"]),
         ({"output": "", "records": "ab12"}, ["fp8tune lint a.toml"]),
-        ({"output": None}, ["fp8tune search a.toml --budget 2h  # goes on from here"]),
+        (
+            {"output": None},
+            ["fp8tune search a.toml --budget 2h  # continues the search"],
+        ),
         (
             {
                 "device": "cpu",
@@ -341,7 +344,7 @@ def test_tokens_per_joule(tmp_path):
             },
             [
                 "fp8tune search a.toml --budget 2h --gpu h200 --device cpu  "
-                "# goes on from here",
+                "# continues the search",
                 "fp8tune search a.toml --budget 2h --gpu h200  # on a GPU",
             ],
         ),
@@ -357,8 +360,10 @@ def test_a_search_that_runs_is_left_alone(tmp_path):
     folder = study(tmp_path / ".fp8tune/s", WHOLE[:3], output=None)
     with alone_in(folder):
         report = read_report(load_study(folder))
-    assert list(warnings(report)) == ["The search still runs. The answer may change."]
-    again = ["fp8tune report s  # again: the search still runs"]
+    assert list(warnings(report)) == [
+        "The search is still running. The answer may change."
+    ]
+    again = ["fp8tune report s  # again: the search is still running"]
     assert list(next_commands(report)) == again
 
 
@@ -367,12 +372,12 @@ def test_options_that_continue_the_same_search(tmp_path):
     report = report_of(tmp_path / "mine/s", [], options=kept)
     assert list(next_commands(report)) == [
         "fp8tune search a.toml --budget 2h --gpu h200 --allow warmup "
-        "--allow 'odd $(x)' --in-place  # goes on from here"
+        "--allow 'odd $(x)' --in-place  # continues the search"
     ]
 
 
 def test_a_search_that_goes_on_has_time(tmp_path):
     long = [("baseline", told(GIVEN, 100, cost_s=3.9 * 3600))]
     report = report_of(tmp_path / "s", long)
-    again = "fp8tune search a.toml --budget 5h  # goes on from here"
+    again = "fp8tune search a.toml --budget 5h  # continues the search"
     assert list(next_commands(report)) == [again]

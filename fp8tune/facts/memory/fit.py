@@ -1,4 +1,4 @@
-"""Whether the peak fits the GPU: its band by measured runs, and the verdict."""
+"""Whether the peak fits the GPU: its error band from measured runs, and the verdict."""
 
 from __future__ import annotations
 

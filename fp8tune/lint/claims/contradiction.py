@@ -1,4 +1,4 @@
-"""What the comments of a config say and its keys do not."""
+"""Find comments that contradict the keys of a config."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def contradictions(
     target: Target,
     job: Job | None = None,
 ) -> Iterator[Fault]:
-    """The claims that cannot be true of this file.
+    """Yield the claims that cannot be true of this file.
 
     The file is judged by itself. Where its keys leave the number of GPUs open, the
     title's counts, unless ``target``, what the command line or the project says, is
@@ -84,7 +84,7 @@ class _Reader:
         self.claims = list(islice(self._claims(), MAX_CLAIMS))
 
     def _claims(self) -> Iterator[Claim]:
-        """All claims, also those in sentences that are hedged."""
+        """Yield all claims, those in hedged sentences too."""
         for line in self.comments.lines():
             for claim in _claimed(line.text, header=line.header, inline=line.inline):
                 yield claim.moved(line)
@@ -96,7 +96,7 @@ class _Reader:
 
     @cached_property
     def plain(self) -> Job:
-        """The job as the file alone gives it."""
+        """The job of the file alone."""
         return self.known.job(self.loaded, self.directive.complete(Target()))
 
     @cached_property
@@ -113,7 +113,7 @@ class _Reader:
 
     @cached_property
     def gpus(self) -> tuple[int, int]:
-        """How many GPUs the title says, and on which line, or 0."""
+        """How many GPUs the title names, and on which line; 0 if none."""
         for claim in self.claims:
             if claim.name == "world_size" and self.stated.holds(claim):
                 line = self.document.lines.position(claim.span[0]).line
@@ -121,7 +121,7 @@ class _Reader:
         return 0, 0
 
     def value(self, name: str) -> tuple[Any, Job, str]:
-        """A value, the job that gave it, and words for the GPUs it rests on."""
+        """Return a value, its job, and words for the GPUs that it depends on."""
         try:
             return self.plain[name], self.plain, ""
         except Unknown:
@@ -129,7 +129,7 @@ class _Reader:
             return job[name], job, words
 
     def against(self, claim: Claim) -> dict[str, Any]:
-        """What speaks against a claim, as facts of a fault; empty if nothing does."""
+        """Return what contradicts a claim, as facts of a fault; else empty."""
         try:
             if claim.name == "world_size":
                 return self._gpus(_figure(claim))
@@ -176,10 +176,10 @@ class _Reader:
         return {"least": bound, **_facts(least)} if wrong else {}
 
     def _memory(self, claim: Claim) -> dict[str, Any]:
-        """Against less memory than the run needs; the allocator may reserve more."""
+        """Return what contradicts a memory figure: the run needs more."""
         words, _, _ = self.comments.sentence(claim.span)
         if re.search(_OTHER, words.lower()):
-            return {}  # of another mode than the run's, as may be
+            return {}  # possibly of another mode than the run's
         least, job, basis = self.value(claim.name)
         if not _figure(claim).below(least):
             return {}
@@ -211,18 +211,18 @@ class _Reader:
         return {"key": job.key(name), "basis": Words(basis), **_facts(value, working)}
 
     def _elsewhere(self, claim: Claim, job: Job) -> bool:
-        """Whether the sentence speaks of another number of GPUs than the run has."""
+        """Return whether the sentence is about another number of GPUs."""
         words, _, _ = self.comments.sentence(claim.span)
         size = math.prod(job[name] for name in (*_DEGREES, "dp_shard"))
         return any(int(number) != size for number in re.findall(_GPUS, words))
 
     def _name(self, claim: Claim) -> str:
-        """The name of the job, or the key, that a claim is about."""
+        """Return the name of the job, or the key, that a claim is about."""
         name, words = _CALLED.get(claim.name, claim.name), self.plain.words
         if claim.name == BESIDE:
             return self._beside(claim)
         if name == "step.tokens" and self.plain.get("vlm"):
-            raise Unknown(name)  # of text, or of text and image: it may mean either
+            raise Unknown(name)  # of text, or of text and images
         if "." in name or name in words.renamed or name != claim.name:
             return name
         sections = self.known.schema.sections if "_" in name else ()
@@ -232,7 +232,7 @@ class _Reader:
         return keys[0] if len(keys) == 1 else name
 
     def _beside(self, claim: Claim) -> str:
-        """The key whose value stands before the comment, on its line."""
+        """Return the key whose value precedes the comment on its line."""
         text, start = self.document.text, claim.line.start
         hash_at = text.rindex("#", 0, start)
         begin = text.rfind("\n", 0, start) + 1
@@ -242,7 +242,7 @@ class _Reader:
         raise Unknown("the key on the line")
 
     def fault(self, claim: Claim, facts: dict[str, Any]) -> Fault:
-        """The fault of a claim, with the edit that makes its number right."""
+        """Return the fault of a claim, with the edit that corrects its number."""
         said = Words(" ".join(self.document.text[slice(*claim.span)].split()))
         key = self.plain.key(_ABOUT.get(claim.name, claim.name))
         facts = {"said": said, "key": key, **facts}
@@ -257,14 +257,14 @@ class _Reader:
 
 @lru_cache(4096)
 def _claimed(text: str, *, header: bool, inline: bool) -> tuple[Claim, ...]:
-    """What a comment claims, wherever it starts: the configs of a sweep share many."""
+    """Return the claims of a comment (cached: configs of a sweep share comments)."""
     line = Line(text, 0, lower(text), header, inline)
     return (*quantities(line), *modes(line))
 
 
 @cache
 def _names(known: Trainer) -> frozenset[str]:
-    """What may stand before ``=`` in a comment."""
+    """Return the names that may precede ``=`` in a comment."""
     keys = (key.rpartition(".")[2] for key in known.vocabulary.keys)
     return frozenset((*keys, *_CALLED, *_DEGREES))
 

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class ListPage(NamedTuple):
-    """The names that belong to a section, a category of rules or a group of facts."""
+    """The names in a section, a category of rules or a group of facts."""
 
     name: str
     meaning: str
@@ -66,7 +66,7 @@ def explain(
     whole: bool = True,
     whose: str = "",
 ) -> Page | None:
-    """The page of a name; ``None`` if nothing is called so.
+    """Return the page of a name; ``None`` if nothing has that name.
 
     A key that several trainers have is that of the config's trainer, else of ``whose``,
     else of the first; its page names the others. Rules are judged as in lint, for what
@@ -99,7 +99,7 @@ def explain(
 
 
 def nearest(name: str) -> str:
-    """The name with a page that was probably meant, or ``""``."""
+    """Return the name of the page that was probably meant, or ``""``."""
     pages = {page: page for page in _names()}
     for key, owners in keys().items():
         section = key.partition(".")[0]
@@ -112,10 +112,10 @@ def nearest(name: str) -> str:
 
 
 def search(words: str) -> ListPage | None:
-    """The pages that have most of the words, the nearest first.
+    """Return the pages that contain most of the words, the best match first.
 
-    Names and summaries are searched, and the reasons that rules and myths give. A word
-    may go on: ``checkpoint`` finds checkpoints.
+    It searches names, summaries, and the reasons of rules and myths. A word may be the
+    beginning of a longer one: ``checkpoint`` finds checkpoints.
     """
     wanted = _words(words)
     ranked = []
@@ -143,7 +143,7 @@ def _has(words: set[str], beginning: str) -> bool:
 
 
 def _texts() -> Iterator[tuple[Entry, str]]:
-    """Every page with its summary, and what else it says."""
+    """Yield every page with its summary, and the rest of its text."""
     for rule in builtin():
         yield Entry(rule.name, rule.summary), rule.why
     for name, owners in keys().items():
@@ -199,7 +199,7 @@ def _names() -> Iterator[str]:
 
 
 def _list(name: str) -> ListPage | None:
-    """The keys of a section, the rules of a category, the facts of a group."""
+    """Return the keys of a section, the rules of a category, the facts of a group."""
     entries = [
         Entry(key, next(iter(owners.values())).doc)
         for key, owners in keys().items()

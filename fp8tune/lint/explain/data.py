@@ -24,13 +24,13 @@ KINDS = {
 
 
 def data(page: Page) -> str:
-    """A page as one JSON object, ``kind`` telling which fields it has."""
+    """Return a page as one JSON object; ``kind`` says which fields it has."""
     head = {"version": 1, "kind": KINDS[type(page)]}
     return json.dumps(head | _plain(page), indent=2)
 
 
 def _plain(value: Any) -> Any:
-    """Values that JSON has; what it lacks becomes text."""
+    """Return a value as JSON; types that JSON lacks become text."""
     if hasattr(value, "_asdict"):
         return {name: _plain(part) for name, part in value._asdict().items()}
     if isinstance(value, dict):

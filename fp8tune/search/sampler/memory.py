@@ -258,9 +258,9 @@ def _peak(run: Run) -> float:
 
 def _capacity(capacity_gib: float, runs: Sequence[Run]) -> float:
     """Return the GPU's memory as the runs report it, else as given if plausible."""
-    told = next((run.capacity_gib for run in runs if run.capacity_gib), 0.0)
+    reported = next((run.capacity_gib for run in runs if run.capacity_gib), 0.0)
     most = max(map(_peak, runs), default=0.0)
-    return told or (capacity_gib if capacity_gib > most else 0.0)
+    return reported or (capacity_gib if capacity_gib > most else 0.0)
 
 
 def _capacities(capacity: float) -> tuple[Array, Array]:
