@@ -8,8 +8,9 @@ stage that was entered (``accepted`` if all were passed), and ``error``, the exc
 The stages are those of ``Trainer.__init__`` for rank 0 of as many ranks as the config
 runs on: config manager, mesh (torch's fake process group), model on the meta device,
 converters, batch sizes, sharding. GPUs are taken to have FP8. Left out, as they depend
-on the machine: tokenizer, data set, memory. Pipelines are not split. Each config is
-judged in a process of its own, because torchtitan changes global state.
+on the machine: tokenizer, data set, memory. A pipeline is not split: the whole model stands
+for a stage. Each config is judged in a process of its own, because torchtitan changes
+global state.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _stages(text: str, world_size: int) -> Iterator[str]:
     flavors = getattr(spec, "model_args", None) or spec.config
     arguments = flavors[config.model.flavor]
     _update(arguments, config)
-    with torch.device("meta"):
+    with torch.device("meta"), _dtype(config.training):
         model = getattr(spec, "model_cls", None) or spec.cls
         model = model(arguments)
     yield "converters"
@@ -122,8 +123,8 @@ def _stages(text: str, world_size: int) -> Iterator[str]:
     converters.build_model_converters(config, dims).convert(model)
     yield "batch"
     _batch(config.training, dims.dp_replicate * dims.dp_shard)
-    if dims.pp_enabled:
-        return
+    if dims.pp_enabled and not spec.pipelining_fn:
+        raise RuntimeError("no pipeline for this model")
     yield "sharding"
     _parallelize(spec.parallelize_fn, model, mesh, dims, config)
 
@@ -167,6 +168,18 @@ def _update(arguments: Any, config: Any) -> None:
         arguments.update_from_config(config, type("Tokenizer", (), words)())
     else:
         arguments.update_from_config(config)
+
+
+def _dtype(training: Any) -> contextlib.AbstractContextManager[Any]:
+    """The dtype of weights; 0.1.0 has no key for it."""
+    if not hasattr(training, "dtype"):
+        return contextlib.nullcontext()
+    dtypes = import_module("torchtitan.config").TORCH_DTYPE_MAP
+    tools = import_module("torchtitan.tools.utils")
+    context: contextlib.AbstractContextManager[Any] = tools.set_default_dtype(
+        dtypes[training.dtype]
+    )
+    return context
 
 
 def _batch(training: Any, ranks: int) -> None:

@@ -24,7 +24,7 @@ from benchmarks.torchtitan.wheels import ROOT_CLASS, VERSIONS, Field, Wheel
 
 FOLDER = ROOT / "fp8tune" / "trainers" / "torchtitan"
 WORDS = Path(__file__).parent / "words.toml"
-WRITTEN = ("aka", "near", "doc")
+WRITTEN = ("min", "nonzero", "allowed", "aka", "near", "doc")
 """What ``words.toml`` says about a key, in this order."""
 
 
