@@ -36,7 +36,7 @@ from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.diagnostic import Report
 from fp8tune.lint.engine import check
 from fp8tune.lint.examples import plain_config
-from fp8tune.lint.needs import needs
+from fp8tune.lint.needs import needs_of
 from fp8tune.lint.rewrite import apply_fixes, ignore
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.run import Result
@@ -264,9 +264,7 @@ class Run(NamedTuple):
 def _rules() -> Rules:
     """The built-in rules, of which the check skips those that a wheel would skip."""
     rules = read_builtin()
-    for rule in rules:
-        rule.needs = needs(rule)
-    return Rules(rules, {})
+    return Rules(rules, {}, needs_of=cache(partial(needs_of, rules)))
 
 
 def linted(data: bytes, number: int) -> str:

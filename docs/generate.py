@@ -20,7 +20,9 @@ from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.explain.rule import FixText, RulePage, rule_page
 from fp8tune.lint.rules import CONSEQUENCES
 from fp8tune.lint.wording import plain, shown
-from fp8tune.trainers.trainer import NAMES, trainer
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.schema import Key
+from fp8tune.trainers.trainer import trainer
 
 FOLDERS = ("rules", "facts", "evidence")
 """Folders below ``docs/`` that hold generated pages alone."""
@@ -161,7 +163,8 @@ def _experiment(experiment: dict[str, object]) -> Iterator[str]:
 
 def _keys() -> Iterator[str]:
     yield "# Config keys"
-    for owner in NAMES:
+    for owner in trainers():
+        newest = trainer(owner).id
         schema = trainer(owner).schema
         yield (
             f"What [{schema.title}]({schema.source}) reads. `fp8tune explain KEY` adds "
@@ -171,12 +174,15 @@ def _keys() -> Iterator[str]:
             yield f"## [{section}]"
             yield _table(
                 ("Key", "Type", "Default", "Takes", "Meaning", "Called elsewhere"),
-                (_key(name) for name in keys() if name.partition(".")[0] == section),
+                (
+                    _key(name, owners[newest])
+                    for name, owners in keys().items()
+                    if newest in owners and name.partition(".")[0] == section
+                ),
             )
 
 
-def _key(name: str) -> tuple[str, ...]:
-    _, spec = keys()[name]
+def _key(name: str, spec: Key) -> tuple[str, ...]:
     called = ", ".join(f"`{word}`" for word in spec.aka)
     bare = name.partition(".")[2]
     value = f"`{default(spec)}`" if not spec.required else default(spec)
@@ -191,7 +197,7 @@ def _facts() -> Iterator[tuple[str, Iterable[str]]]:
     yield "index", _facts_index(groups)
     yield "job", _job()
     for group, names in groups.items():
-        pages = (fact_page(NAMES[0], name) for name in names)
+        pages = (fact_page(next(iter(trainers())), name) for name in names)
         yield group, (f"# {group}", *(block for p in pages for block in _fact(p)))
 
 
@@ -210,7 +216,7 @@ def _facts_index(groups: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _job() -> Iterator[str]:
-    owner = NAMES[0]
+    owner = next(iter(trainers()))
     title = trainer(owner).schema.title
     fields = [fact_page(owner, name) for name in FIELDS]
     yield "# job"

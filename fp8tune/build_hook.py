@@ -1,7 +1,7 @@
-"""Put the built-in rules and schemas into a wheel as one compiled module.
+"""Put the built-in rules and schemas into a wheel as compiled modules.
 
 Lint would else parse their TOML at every start. The TOML files stay the only source:
-the module is written when a wheel is built and is in no checkout.
+the modules are written when a wheel is built and are in no checkout.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class IndexHook(BuildHookInterface):
-    """Adds ``fp8tune/_index.py`` to a wheel."""
+    """Adds ``fp8tune/_index.py`` and the schemas beside it to a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the module, unless the checkout itself is installed."""
+        """Write the modules, unless the checkout itself is installed."""
         if version == "editable":
             return
         sys.path.insert(0, self.root)
         try:
-            from fp8tune.lint.index import source
+            from fp8tune.lint.index import sources
+
+            modules = list(sources())
         finally:
             sys.path.remove(self.root)
         self._folder = tempfile.TemporaryDirectory()  # for as long as the hook lives
-        path = os.path.join(self._folder.name, "_index.py")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(source())
-        build_data["force_include"][path] = "fp8tune/_index.py"
+        for module, text in modules:
+            name = f"{module.rpartition('.')[2]}.py"
+            path = os.path.join(self._folder.name, name)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            build_data["force_include"][path] = f"fp8tune/{name}"

@@ -100,13 +100,20 @@ def sources(module: ModuleType, prefix: str = "") -> dict[str, Source]:
 Plan = Callable[["Job"], Any]
 """Works out a name for a job."""
 
+Setting = Callable[["Job", Any], dict[str, Any]]
+"""The config keys and their values that give a job another value of a field.
+
+Raises ``Unknown`` where that cannot be said.
+"""
+
 
 class Vocabulary(NamedTuple):
     """All names that the jobs of one trainer know.
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
-    ``computed`` holds the fields and facts that are functions. ``found`` and ``plans``
-    remember the origins and the plans that were asked for.
+    ``computed`` holds the fields and facts that are functions, ``settings`` how those
+    of them are set that a search may change. ``found`` and ``plans`` remember the
+    origins and the plans that were asked for.
     """
 
     keys: frozenset[str]
@@ -115,6 +122,7 @@ class Vocabulary(NamedTuple):
     spelled: dict[str, str]
     found: dict[str, list[str]]
     plans: dict[str, Plan]
+    settings: dict[str, Setting] = {}
 
     def knows(self, name: str) -> bool:
         """Whether some job of this trainer may have the name."""
@@ -215,12 +223,15 @@ def _unknown(name: str) -> Plan:
 
 
 def vocabulary(
-    keys: frozenset[str], renamed: dict[str, str], computed: dict[str, Source]
+    keys: frozenset[str],
+    renamed: dict[str, str],
+    computed: dict[str, Source],
+    settings: dict[str, Setting] = {},  # noqa: B006
 ) -> Vocabulary:
     """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in renamed}
-    return Vocabulary(keys, renamed, computed, spelled, {}, {})
+    return Vocabulary(keys, renamed, computed, spelled, {}, {}, settings)
 
 
 class Job(dict[str, Any]):
@@ -282,11 +293,25 @@ class Job(dict[str, Any]):
 
     def with_values(self, changes: dict[str, Any], world_size: int = 0) -> "Job":
         """The job of the same run with other values of fields, or on other GPUs."""
-        renamed = self.words.renamed
-        changed = {renamed.get(name, name): value for name, value in changes.items()}
         gpus = world_size or self.target.world_size
         target = self.target._replace(world_size=gpus)
-        return self._like(self.given | changed, target)
+        return self._like(self.given | self.keys_for(changes), target)
+
+    def keys_for(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """The config keys to set for other values of fields; raises ``Unknown``.
+
+        A field that is no single key is set after those that are.
+        """
+        renamed, settings = self.words.renamed, self.words.settings
+        keys = {
+            renamed.get(name, name): value
+            for name, value in changes.items()
+            if name not in settings
+        }
+        for name in filter(settings.__contains__, changes):
+            job = self._like(self.given | keys, self.target)
+            keys |= settings[name](job, changes[name])
+        return keys
 
     def keep_tokens(self, changes: dict[str, Any]) -> "Job":
         """The job with other values, accumulating so that a step has as many tokens.
@@ -294,8 +319,10 @@ class Job(dict[str, Any]):
         As far as the micro-batch allows. Accumulation that ``changes`` names stays, and
         so does the config's where the fields are not known.
         """
-        changed, key = self.with_values(changes), self.words.renamed.get("grad_accum")
-        if key is None or not {key, "grad_accum"}.isdisjoint(changes):
+        changed, words = self.with_values(changes), self.words
+        key = words.renamed.get("grad_accum", "grad_accum")
+        is_set = key in words.keys or key in words.settings
+        if not is_set or not {key, "grad_accum"}.isdisjoint(changes):
             return changed
         try:
             rows = self["micro_batch"] * self["grad_accum"]

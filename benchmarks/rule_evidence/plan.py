@@ -19,7 +19,8 @@ from fp8tune.lint.experiment import (
     requirement,
 )
 from fp8tune.lint.rules import Rule
-from fp8tune.trainers.trainer import NAMES, trainer
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import trainer
 
 
 class Task(NamedTuple):
@@ -109,6 +110,6 @@ def verdict(task: Task, config: str, run: Seen, control: Seen) -> tuple[str, str
 
 def job(task: Task, config: str) -> Job:
     """The job of a config as the rule sees it, on the experiment's ranks."""
-    owner = trainer(task.rule.trainer or NAMES[0])
+    owner = trainer(next(iter((*task.rule.trainers, *trainers()))))
     target = read_directive(config).complete(Target(world_size=task.experiment.ranks))
     return owner.job(owner.load(tomllib.loads(config)), target)

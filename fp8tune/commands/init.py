@@ -80,7 +80,7 @@ def command(
     """
     from fp8tune.estimate.starter import CannotStart, starter
     from fp8tune.lint.directive import BadTarget, asked
-    from fp8tune.trainers.trainer import misnamed
+    from fp8tune.trainers.about import misnamed
     from fp8tune.trainers.trainer import trainer as by_name
 
     if wrong := misnamed(trainer):

@@ -127,8 +127,7 @@ def _cell(variants: Variants, batch: int, accum: int, ac: str, precision: str) -
 
 def _modes(variants: Variants) -> list[str]:
     """AC modes that find something to wrap, and the config's own."""
-    schema, job = variants.trainer.schema, variants.job
-    allowed = dict(schema.dotted_keys())[schema.job["ac"]].allowed
+    job, allowed = variants.job, variants.trainer.values_of("ac")
     return [mode for mode in allowed if mode in (*job["ac_modes"], job["ac"])]
 
 

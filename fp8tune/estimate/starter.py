@@ -47,6 +47,8 @@ def starter(
     starts with. ``seq_len`` is in tokens, ``step_tokens`` over all GPUs. Raises
     ``CannotStart``.
     """
+    if not trainer.starter:
+        raise CannotStart(f"there is no config to start from for {trainer.about.title}")
     if model not in models():
         near = closest(model, models())
         hint = f"; did you mean {near}?" if near else f"; known: {', '.join(models())}"

@@ -11,6 +11,7 @@ from fp8tune.lint.rules import CATEGORIES, Rule, read_text
 from fp8tune.lint.syntax import KNOWN
 
 _HEAD = r"""(?m)^(name|code|severity|trainer|fault|when|same|differs) = (["'])(.*)\2$"""
+_LISTS = r"(?m)^(trainer|versions) = \[(.*)\]$"
 
 
 def builtin_folder() -> str:
@@ -48,7 +49,9 @@ def _builtin(path: str, category: str) -> Rule:
     """A rule of a checkout, of which only the head is looked at."""
     text = read_text(path)
     head, _, _ = text.partition("\n[[")
-    fields = {match[1]: match[3] for match in re.finditer(_HEAD, head)}
+    fields: dict[str, Any] = {m[1]: m[3] for m in re.finditer(_HEAD, head)}
+    for match in re.finditer(_LISTS, head):
+        fields[match[1]] = re.findall('"([^"]*)"', match[2])
     rule = Rule(path, category, fields, text)
     rule.builtin = True
     return rule
@@ -60,5 +63,4 @@ def indexed(path: str, category: str, front: dict[str, Any]) -> Rule:
     rule.builtin = True
     rule.front = front
     rule.guard = front["guard"]
-    rule.needs = front["needs"]
     return rule

@@ -11,7 +11,8 @@ from fp8tune.lint.discover import read
 from fp8tune.lint.settings import settings_for
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import Trainer, recognise, trainer
+from fp8tune.trainers.recognise import chosen
+from fp8tune.trainers.trainer import Trainer, trainer
 
 
 class NotAConfig(Exception):
@@ -52,12 +53,13 @@ def read_config(path: str, target: Target, overrides: tuple[str, ...] = ()) -> C
         line, column = error.position
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    kind = recognise(document.values, explicit=True)
-    name = settings.trainer or kind.trainer
-    if not name:
+    directive = read_directive(document.text)
+    names = (directive.trainer, settings.trainer)
+    kind = chosen(document.values, names, explicit=True)
+    if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")
-    known, target = trainer(name), settings.complete(target)
-    said = read_directive(document.text).complete(target)
+    known, target = trainer(kind.trainer), settings.complete(target)
+    said = directive.complete(target)
     loaded = known.load(document.values, overrides)
     job = known.job(loaded, said)
     return Config(path, data, document, target, known, loaded, job, overrides)

@@ -24,7 +24,7 @@ _COMMENT = (
 )
 _FIGURE = r"\S*(?:gpu|world.size)s?[ \t]*="
 _TABLE = r"(?m)^[ \t]*\[\[?[^\[\],\n]+\]"
-_NAMES = ("gpu", "world-size", "gpus-per-node")
+_NAMES = ("gpu", "world-size", "gpus-per-node", "trainer")
 
 
 class BadTarget(Exception):
@@ -43,6 +43,7 @@ class Directive(NamedTuple):
     world_size_line: int = 0
     problems: tuple[tuple[str, Span], ...] = ()
     gpus_per_node: int = 0
+    trainer: str = ""
 
     def complete(self, target: Target) -> Target:
         """The target of the command line or project, with this one in between.
@@ -127,6 +128,12 @@ def _word(found: Directive, name: str, value: str, line: int) -> Directive:
         return found._replace(world_size=size, world_size_line=line)
     if name == "gpus-per-node":
         return found._replace(gpus_per_node=parse_world_size(value, name))
+    if name == "trainer":
+        from fp8tune.trainers.about import misnamed
+
+        if wrong := misnamed(value):
+            raise BadTarget(wrong)
+        return found._replace(trainer=value)
     near = closest(name, _NAMES)
     hint = f"; did you mean {near}=?" if near else ""
     raise BadTarget(f"unknown name {name!r}{hint}")

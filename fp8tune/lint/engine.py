@@ -7,6 +7,7 @@ import marshal
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fp8tune.job import Job, Target, Unknown
@@ -21,7 +22,8 @@ from fp8tune.lint.suppress import Sieve
 from fp8tune.lint.wording import Template, plain
 from fp8tune.toml.document import Document, InvalidToml, parse
 from fp8tune.trainers.faults import COMMENTED, Fault, Loaded
-from fp8tune.trainers.trainer import Trainer, may_be_config, recognise, trainer
+from fp8tune.trainers.recognise import chosen, may_be_config
+from fp8tune.trainers.trainer import Trainer, trainer
 
 if TYPE_CHECKING:
     from fp8tune.lint.fix import Offer
@@ -37,6 +39,7 @@ def check(
     target: Target,
     *,
     only: str = "",
+    usual: str = "",
     explicit: bool = True,
     others: Mapping[str, str] | None = None,
     overrides: tuple[str, ...] = (),
@@ -45,29 +48,30 @@ def check(
 
     ``target`` is what the command line says; the file's own header comment fills
     what it leaves open, then ``[tool.fp8tune]`` (already in ``target``'s origin).
-    ``only`` names the trainer instead of recognising it, ``explicit`` says that
-    the user named the file. ``others`` are the rules on two files that another file of
-    the run makes true, with its path (``compare``). ``overrides`` are the arguments
-    that the trainer gets behind the config. Raises ``Unreadable``.
+    ``only`` names the trainer instead of recognising it, ``usual`` does so where the
+    header comment does not; ``explicit`` says that the user named the file. ``others``
+    are the rules on two files that another file of the run makes true, with its path
+    (``compare``). ``overrides`` are the arguments that the trainer gets behind the
+    config. Raises ``Unreadable``.
     """
     try:
         document = parse(data)
     except InvalidToml as error:
-        if only or may_be_config(error.text, explicit=explicit):
+        if only or usual or may_be_config(error.text, explicit=explicit):
             from fp8tune.lint import invalid_toml
 
             return invalid_toml.report(path, error, rules)
         return Report(path, [], skipped="not TOML")
-    kind = recognise(document.values, explicit=explicit)
-    name = only or kind.trainer
-    if not only and (not name or (kind.fragment and not explicit)):
+    directive = read_directive(document.text)
+    names = (only, directive.trainer, usual)
+    kind = chosen(document.values, names, explicit=explicit)
+    if not kind.trainer or (kind.fragment and not explicit):
         return Report(path, [], skipped=kind.description)
-    known = trainer(name)
-    report = _Case(
-        path, document, known, rules, target, others or {}, overrides
-    ).report()
+    known = trainer(kind.trainer)
+    case = partial(_Case, path, document, directive, known, rules, target)
+    report = case(others or {}, overrides).report()
     if overrides:
-        first = _Case(path, document, known, rules, target, {}, ()).report()
+        first = case({}, ()).report()
         return _checked_twice(report, first, known)
     return report
 
@@ -109,6 +113,7 @@ class _Case:
         self,
         path: str,
         document: Document,
+        directive: Directive,
         known: Trainer,
         rules: Rules,
         target: Target,
@@ -121,13 +126,11 @@ class _Case:
         self.compared: dict[str, tuple[str, bytes]] = {}
         self.document = document
         self.rules = rules
-        directive = read_directive(document.text)
         self.directive = directive
         self.known = known
         self.loaded: Loaded = known.load(document.values, overrides)
         self.job: Job = known.job(self.loaded, directive.complete(target))
         self.alone = None if any(target) else self.job
-        self.trainer = known.name
         self.places = Places(document, self.job, self.loaded)
         self.unjudged: dict[str, str] = {}
         self.gaps: dict[str, tuple[str, str]] = {}
@@ -171,7 +174,7 @@ class _Case:
         passing = {
             rule.name
             for rule in self.rules.named(named if asked else ())
-            if not asked.isdisjoint(rule.targets)
+            if not asked.isdisjoint(rule.targets(self.known.vocabulary))
         }
         alone = self.rules.on_two_files - self.others.keys()
         return self.rules.selected - self.unjudged.keys() - passing - alone
@@ -195,7 +198,7 @@ class _Case:
         for fault in faults:
             scope = of_fault(self.job, fault)
             for rule in self.rules.by_fault.get(fault.kind, ()):
-                if rule.trainer in ("", self.trainer):
+                if rule.is_for(self.known):
                     yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:
@@ -203,7 +206,7 @@ class _Case:
 
         Only of a config without faults is it known which rules it cannot meet.
         """
-        known, loaded, job = self.rules.conditions[self.trainer], self.loaded, self.job
+        known, loaded, job = self.rules.conditions(self.known), self.loaded, self.job
         guards: dict[str, bool | None] = {"": None}
         for rule in known.rules if loaded.faults else known.needing(loaded):
             guard = rule.guard
@@ -300,7 +303,7 @@ class _Case:
             "world_size": ("world size", target.world_size_origin),
         }
         names: dict[str, list[str]] = {}
-        for name, origin in (said[target] for target in rule.targets):
+        for name, origin in (said[t] for t in rule.targets(self.known.vocabulary)):
             names.setdefault(origin, []).append(name)
         words = "; ".join(
             f"{' and '.join(each)} from {origin}"

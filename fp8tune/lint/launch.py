@@ -17,7 +17,9 @@ from fp8tune.lint.bash_words import BadScript
 from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.discover import read
 from fp8tune.lint.shell import HOLE, Command, Shell, Word
-from fp8tune.trainers.trainer import NAMES, Trainer, trainer
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.faults import Call
+from fp8tune.trainers.trainer import Trainer, trainer
 
 ORIGIN = "--script"
 """Who says the GPUs."""
@@ -96,7 +98,8 @@ def read_launch(
         raise CannotLaunch(f"{path}:{error}; instead: {INSTEAD}") from None
     runs = {(one.config, one.overrides, one.target): one for one in reversed(found)}
     if not runs:
-        looked = "python, torchrun or srun with train.py CONFIG"
+        commands = " or ".join(about.launch for about in trainers().values())
+        looked = f"python, torchrun or srun with {commands}"
         raise CannotLaunch(
             f"{path}: no call of a trainer ({looked}); instead: {INSTEAD}"
         )
@@ -126,12 +129,11 @@ class _Script:
     def launches(self) -> Iterator[Launch]:
         for command in self.shell.commands(self.text):
             for inner in self.nested(command, MAX_NESTED):
-                for name in NAMES:
-                    known = trainer(name)
+                for known in map(trainer, trainers()):
                     words = [word.text for word in inner.words]
-                    index = known.command_line.config_index(words)
-                    if index:
-                        yield self.launch(inner, index, known)
+                    call = known.command_line.find_call(words)
+                    if call:
+                        yield self.launch(inner, call, known)
 
     def nested(self, command: Command, depth: int) -> Iterator[Command]:
         """The command, or those of the text that it hands to ``bash -c``."""
@@ -152,20 +154,22 @@ class _Script:
                 return
         yield command
 
-    def launch(self, command: Command, index: int, known: Trainer) -> Launch:
+    def launch(self, command: Command, call: Call, known: Trainer) -> Launch:
         """The run that a command starts; raises ``CannotLaunch``."""
         words, line = command.words, command.line
-        if index >= len(words):
+        if call.config >= len(words):
             raise self.fail(line, "the trainer is called without a config")
-        self.resolved(words[index], line, "the config")
+        self.resolved(words[call.config], line, "the config")
         free_text = known.command_line.is_free_text
-        for word in words[index + 1 :]:
+        behind = [words[number] for number in call.overrides]
+        for word in behind:
             if word.unknown and not free_text(known.schema, word.text):
                 self.resolved(word, line, "an override")
-        config = self.config(words[index].text, command)
-        options = {**self.options, **_options(words[: index - 1])}
-        target, notes = _target(options, words[:index], f"{self.path}:{line}")
-        overrides = tuple(word.text.replace(HOLE, "_") for word in words[index + 1 :])
+        config = self.config(words[call.config].text[call.prefix :], command)
+        launcher = words[: call.launcher]
+        options = {**self.options, **_options(launcher)}
+        target, notes = _target(options, launcher, f"{self.path}:{line}")
+        overrides = tuple(word.text.replace(HOLE, "_") for word in behind)
         return Launch(config, overrides, target, line, tuple(notes))
 
     def config(self, name: str, command: Command) -> str:

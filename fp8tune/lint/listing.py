@@ -39,7 +39,7 @@ def as_json(rules: Iterable[Rule]) -> str:
             "confidence": rule.confidence,
             "status": rule.status,
             "since": rule.since,
-            "trainer": rule.trainer or None,
+            "trainer": rule.data.get("trainer"),
             "summary": rule.summary,
             "references": rule.references,
         }

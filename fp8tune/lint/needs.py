@@ -8,22 +8,27 @@ the wheel is built.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fp8tune.job import Target, Unknown, Vocabulary
 from fp8tune.lint.expression import Expression, compile_tree
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.syntax import Tree, parse
-from fp8tune.trainers.trainer import NAMES, Trainer, trainer
+from fp8tune.trainers.trainer import Trainer
 
 
-def needs(rule: Rule) -> list[list[str]]:
+def needs_of(rules: Iterable[Rule], known: Trainer) -> dict[str, list[list[str]]]:
+    """What each rule on a trainer's jobs needs of a config, by its name."""
+    mine = (rule for rule in rules if rule.source and rule.is_for(known))
+    return {rule.name: needs(rule, known) for rule in mine}
+
+
+def needs(rule: Rule, known: Trainer) -> list[list[str]]:
     """Lists of keys: a config without faults that meets the rule writes one of each.
 
     ``key=value`` is a key that has to have this value.
     """
-    if not rule.source or (not rule.trainer and len(NAMES) > 1):
-        return []
-    known = trainer(rule.trainer or NAMES[0])
     job = known.job(known.load({}), Target())
     parts = [
         (tree, compile_tree(tree, rule.source, rule.knows, ON_SCOPE))

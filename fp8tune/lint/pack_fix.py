@@ -12,7 +12,6 @@ from fp8tune.lint.rules import Rule
 from fp8tune.suggest import closest
 from fp8tune.toml import Path
 from fp8tune.trainers import faults
-from fp8tune.trainers.trainer import trainer
 
 SAFETIES = ("safe", "unsafe")
 
@@ -42,7 +41,7 @@ def _wrong(rule: Rule, name: str) -> str:
     """Why a fix cannot write what ``name`` means."""
     if name == "fault":
         return "" if rule.fault else "only a rule with `fault` speaks of one"
-    keys = trainer(rule.trainer).vocabulary.keys if rule.trainer else frozenset()
+    keys = {key for known in rule.known() for key in known.vocabulary.keys}
     if name in keys or (name in FIELDS and name not in Target._fields):
         return ""
     if rule.knows(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from fp8tune.toml import Path
 from fp8tune.toml.document import Document, InvalidToml, Unreadable, parse
 from fp8tune.toml.strings import offset_in_string
 from fp8tune.trainers import faults
-from fp8tune.trainers.trainer import NAMES
+from fp8tune.trainers.about import trainers
 
 MAX_FILES = 2000
 MAX_BYTES = 1 << 16
@@ -42,7 +42,6 @@ _TEXTS = (
     "since",
     "message",
     "status",
-    "trainer",
     "when",
     "same",
     "differs",
@@ -55,8 +54,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "severity": SEVERITIES,
     "confidence": CONFIDENCES,
     "status": STATUSES,
-    "trainer": NAMES,
-    "fault": tuple(faults.FACTS),
+    "trainer": tuple(trainers()),
+    "fault": faults.kinds(),
 }
 _ENTRIES: dict[str, dict[str, str]] = {
     "at": {"key": "text names", "any": "names", "mark": "text", "label": "text"},
@@ -195,8 +194,12 @@ class _Reader:
             self._text(key, value)
         elif key in _ENTRIES:
             self._entries(key, value)
+        elif key in ("trainer", "versions"):
+            self._names(key, value)
         elif key != "references":
-            near = closest(key, (*_TEXTS, *_ENTRIES, "references"))
+            near = closest(
+                key, (*_TEXTS, *_ENTRIES, "references", "trainer", "versions")
+            )
             raise self.fail((key,), f"unknown key `{key}`{meant(near)}")
         elif not _texts(value):
             raise self.fail((key,), "references is an array of addresses")
@@ -208,10 +211,28 @@ class _Reader:
             raise self.fail((key,), f"{key} holds letters, digits and dashes only")
         if not value.strip() and key not in ("help", "why"):
             raise self.fail((key,), f"{key} is empty")
-        if key in _CHOICES and value not in _CHOICES[key]:
-            near = closest(value, _CHOICES[key])
-            allowed = ", ".join(_CHOICES[key])
-            raise self.fail((key,), f"{key} is one of {allowed}{meant(near)}")
+        if key in _CHOICES:
+            self._choice(key, value, _CHOICES[key])
+
+    def _choice(self, key: str, value: str, allowed: Sequence[str]) -> None:
+        if value not in allowed:
+            near = meant(closest(value, allowed))
+            raise self.fail((key,), f"{key} is one of {', '.join(allowed)}{near}")
+
+    def _names(self, key: str, value: Any) -> None:
+        """Check the trainers that a rule is for, or the versions of one."""
+        if key == "trainer" and isinstance(value, str):
+            value = [value]
+        if not _texts(value) or not value:
+            raise self.fail((key,), f"{key} is an array of names")
+        allowed = _CHOICES["trainer"]
+        if key == "versions":
+            named = self.document.values.get("trainer")
+            if named not in allowed:
+                raise self.fail((key,), "versions are of one trainer: name it")
+            allowed = tuple(trainers()[str(named)].versions)
+        for name in value:
+            self._choice(key, name, allowed)
 
     def _entries(self, key: str, value: Any) -> None:
         if not isinstance(value, list) or not all(isinstance(e, dict) for e in value):

@@ -18,10 +18,13 @@ from fp8tune.lint.rule_parts import At, Example, at, example
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import Template, compile_template
 from fp8tune.trainers import faults
-from fp8tune.trainers.trainer import NAMES, trainer
+from fp8tune.trainers.about import trainers
+from fp8tune.trainers.trainer import trainer
 
 if TYPE_CHECKING:
+    from fp8tune.job import Vocabulary
     from fp8tune.lint.repair import Repair
+    from fp8tune.trainers.trainer import Trainer
 
 _BRACKETS = r"\([^()]*\)"
 
@@ -60,9 +63,8 @@ class Rule:
     """One rule, as its file says it.
 
     ``head`` holds the fields that decide whether the rule fires; the rest of the
-    file, ``text`` if it was read, is parsed when the rule is first spoken of. Where
-    its condition holds, a config without faults writes a key of each list of ``needs``
-    (``key=value``: with that value); it is empty where that is not known.
+    file, ``text`` if it was read, is parsed when the rule is first spoken of. It is for
+    ``trainers``, all if there are none, and of one for ``versions``, or all.
     """
 
     def __init__(
@@ -74,12 +76,13 @@ class Rule:
         self.name = head["name"]
         self.code = head["code"]
         self.severity = head["severity"]
-        self.trainer = head.get("trainer", "")
+        named = head.get("trainer", ())
+        self.trainers = (named,) if isinstance(named, str) else tuple(named)
+        self.versions = tuple(head.get("versions", ()))
         self.fault = head.get("fault", "")
         self.source = head.get("when", "")
         self.same = head.get("same", "")
         self.differs = head.get("differs", "")
-        self.needs: list[list[str]] = []
         self._given = text
 
     def __getstate__(self) -> dict[str, Any]:
@@ -225,11 +228,18 @@ class Rule:
 
         return compile_repair(entry, self.compiled)
 
-    @cached_property
-    def targets(self) -> tuple[str, ...]:
-        """Which of ``gpu`` and ``world_size`` the message or condition rests on."""
+    def is_for(self, known: Trainer) -> bool:
+        """Whether the rule is for configs of this version of a trainer."""
+        if self.trainers and known.name not in self.trainers:
+            return False
+        return not self.versions or known.version in self.versions
+
+    def targets(self, words: Vocabulary) -> tuple[str, ...]:
+        """Which of ``gpu`` and ``world_size`` the message or condition rests on.
+
+        ``words`` are those of the trainer whose config is checked.
+        """
         names = {*self.message.names, *self._condition_names()}
-        words = trainer(self.trainer or NAMES[0]).vocabulary
         found = {origin for name in names for origin in words.origins(name)}
         return tuple(name for name in ("gpu", "world_size") if name in found)
 
@@ -242,22 +252,31 @@ class Rule:
     def knows(self, name: str) -> bool:
         """Whether the rule may speak of ``name``."""
         if name.startswith("fault."):
-            return name.removeprefix("fault.") in faults.FACTS.get(self.fault, ())
-        if self.trainer:
-            return trainer(self.trainer).vocabulary.knows(name)
+            return name.removeprefix("fault.") in self._fault_facts()
+        if self.trainers:
+            return any(known.vocabulary.knows(name) for known in self.known())
         return name in FIELDS or name in FACTS
+
+    def known(self) -> Iterator[Trainer]:
+        """Every version of the trainers that the rule is for, if it names any."""
+        found = (trainer(id_) for name in self.trainers for id_ in trainers()[name].ids)
+        return (known for known in found if self.is_for(known))
+
+    def _fault_facts(self) -> tuple[str, ...]:
+        return faults.facts_of(self.fault, self.trainers)
 
     def vocabulary(self) -> Iterator[str]:
         """Every name that the rule may use, for did-you-mean."""
-        yield from (f"fault.{name}" for name in faults.FACTS.get(self.fault, ()))
-        if self.trainer:
-            yield from trainer(self.trainer).vocabulary.names()
-        else:
+        yield from (f"fault.{name}" for name in self._fault_facts())
+        if not self.trainers:
             yield from (*FIELDS, *FACTS)
+        for known in self.known():
+            yield from known.vocabulary.names()
 
     def compiled(self, source: str) -> Expression:
         """An expression that may speak of what the rule knows."""
-        keys = trainer(self.trainer).vocabulary.renamed if self.trainer else {}
+        ids = [id_ for name in self.trainers for id_ in trainers()[name].ids]
+        keys = trainer(ids[0]).vocabulary.renamed if len(ids) == 1 else {}
         knows = _anything if self.builtin else self.knows  # tests check those
         return compile_expression(source, knows, ON_SCOPE, keys)
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from importlib import import_module
 
 from fp8tune.lint.diagnostic import Diagnostic, Label
 from fp8tune.lint.rules import Rule
+from fp8tune.trainers.about import module_of
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import NAMES
+from fp8tune.trainers.trainer import Trainer
+
+Needs = dict[str, list[list[str]]]
+"""Lists of keys by the names of rules.
+
+A config without faults that meets the rule writes a key of each list (``key=value``:
+with that value).
+"""
 
 
 class Rules:
     """The rules of a run, by what makes them fire.
 
     ``names`` are those of all rules, selected or not, with their codes;
-    ``known`` are the names alone.
+    ``known`` are the names alone. ``needs_of`` says what rules need of a config, if not
+    the wheel.
     """
 
     def __init__(
@@ -22,6 +32,7 @@ class Rules:
         rules: list[Rule],
         severity: dict[str, str],
         every: Iterable[Rule] = (),
+        needs_of: Callable[[Trainer], Needs] | None = None,
     ) -> None:
         self.rules = rules
         self.selected = frozenset(rule.name for rule in rules)
@@ -33,7 +44,15 @@ class Rules:
             if rule.fault:
                 self.by_fault.setdefault(rule.fault, []).append(rule)
         self.severity = severity
-        self.conditions = {name: _Conditions(rules, name) for name in NAMES}
+        self._conditions: dict[str, _Conditions] = {}
+        self._needs_of = needs_of or _needs_by_wheel
+
+    def conditions(self, known: Trainer) -> _Conditions:
+        """Return the rules with a condition on the jobs of a trainer's version."""
+        if known.id not in self._conditions:
+            needs = self._needs_of(known)
+            self._conditions[known.id] = _Conditions(self.rules, known, needs)
+        return self._conditions[known.id]
 
     def named(self, names: Container[str]) -> Iterator[Rule]:
         """Return those of the selected rules with these names."""
@@ -64,22 +83,30 @@ class Rules:
         )
 
 
+def _needs_by_wheel(known: Trainer) -> Needs:
+    """Return what each built-in rule needs of a trainer's config; not in a checkout."""
+    try:
+        needs: Needs = import_module(module_of(known.id)).NEEDS
+    except ImportError:
+        return {}
+    return needs
+
+
 class _Conditions:
     """The rules with a condition on the jobs of one trainer.
 
     Each list of keys of which a rule needs one is a bit, the same for all rules.
     """
 
-    def __init__(self, rules: Iterable[Rule], trainer: str) -> None:
-        mine = ("", trainer)
-        self.rules = [rule for rule in rules if rule.source and rule.trainer in mine]
+    def __init__(self, rules: Iterable[Rule], known: Trainer, by_name: Needs) -> None:
+        self.rules = [rule for rule in rules if rule.source and rule.is_for(known)]
+        needs = [by_name.get(r.name, []) if r.builtin else [] for r in self.rules]
         bits: dict[tuple[str, ...], int] = {}
-        for rule in self.rules:
-            for keys in map(tuple, rule.needs):
-                bits.setdefault(keys, 1 << len(bits))
+        for keys in (tuple(keys) for lists in needs for keys in lists):
+            bits.setdefault(keys, 1 << len(bits))
         self._needs = [
-            (rule, sum(bits[keys] for keys in {*map(tuple, rule.needs)}))
-            for rule in self.rules
+            (rule, sum(bits[keys] for keys in {*map(tuple, lists)}))
+            for rule, lists in zip(self.rules, needs, strict=True)
         ]
         self._needing: dict[int, list[Rule]] = {}
         self._brings: dict[str, int] = {}

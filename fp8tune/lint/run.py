@@ -17,7 +17,7 @@ from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.selection import Problem, select
 from fp8tune.lint.settings import BadSettings, Options, Settings, settings_for
 from fp8tune.toml.document import Unreadable
-from fp8tune.trainers.trainer import misnamed
+from fp8tune.trainers.about import misnamed
 
 if TYPE_CHECKING:
     from fp8tune.lint.baseline import Book
@@ -225,7 +225,7 @@ class _Runner:
             return self._passed(found, path)
         rules = self.rules(settings, path)
         target = settings.complete(self.target)
-        only = self.options.trainer or settings.trainer * found.explicit
+        usual = settings.trainer * found.explicit
         baseline = "" if path == "-" else self.options.baseline or settings.baseline
         fail_on = self.options.fail_on or settings.fail_on or "error"
         others = self.others.get(path)
@@ -237,7 +237,8 @@ class _Runner:
                 data,
                 rules,
                 target,
-                only=only,
+                only=self.options.trainer,
+                usual=usual,
                 explicit=found.explicit,
                 others=others,
                 overrides=overrides,

@@ -12,7 +12,7 @@ from fp8tune.lint.directive import MAX_WORLD_SIZE, BadTarget, parse_gpu
 from fp8tune.lint.rules import SEVERITIES
 from fp8tune.suggest import closest
 from fp8tune.toml.document import MAX_BYTES, InvalidToml, Unreadable, parse
-from fp8tune.trainers.trainer import NAMES
+from fp8tune.trainers.about import misnamed
 
 
 class BadSettings(Exception):
@@ -233,9 +233,8 @@ class _Reader:
 
     def trainer(self) -> str:
         value = self.table.get("trainer", "")
-        if "trainer" in self.table and value not in NAMES:
-            near = _meant(value, NAMES)
-            raise self.fail(f"`trainer` is one of {', '.join(NAMES)}{near}")
+        if "trainer" in self.table and (wrong := misnamed(str(value))):
+            raise self.fail(f"`trainer`: {wrong}")
         return str(value)
 
     def severity(self) -> tuple[tuple[str, str], ...]:

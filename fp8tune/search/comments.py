@@ -46,13 +46,14 @@ def choices(plan: Plan, outcome: Outcome) -> list[Choice]:
     changed = [knob for knob, old, new in indices if old != new]
     made = [
         Choice(
-            knob.key,
-            after[knob.key],
+            key,
+            value,
             f"{shown(before.get(knob.key))} -> {shown(after[knob.key])}"
             + _why(plan, outcome, knob.key, len(changed)),
         )
         for knob in changed
         if knob.key in after
+        for key, value in plan.config.job.keys_for({knob.key: after[knob.key]}).items()
     ]
     return [*made, *_accumulation(plan, before, after), *_warmup(plan, outcome)]
 
@@ -149,11 +150,11 @@ def _accumulation(
 ) -> Iterator[Choice]:
     """Yield the gradient accumulation with which a step keeps its tokens."""
     batch = plan.space.knob("micro_batch")
-    key = plan.config.trainer.schema.job.get("grad_accum", "")
+    job, key = plan.config.job, plan.config.trainer.key_of("grad_accum")
     if batch is None or not key or key in after:
         return
     old, new = before.get(batch.key), after.get(batch.key)
-    steps = plan.config.job.find("grad_accum")
+    steps = job.find("grad_accum")
     if old == new or not all(type(n) is int and n > 0 for n in (old, new, steps)):
         return
     kept = max(1, round(old * steps / new))
@@ -161,7 +162,8 @@ def _accumulation(
     tokens = f"{old} x {steps} -> {new} x {kept} sequences per rank and step"
     reason = tokens if exact else f"{tokens}: as near as it gets; check the schedule"
     if kept != steps or not exact:
-        yield Choice(key, kept, reason)
+        for name, value in job.with_values(after).keys_for({key: kept}).items():
+            yield Choice(name, value, reason)
 
 
 class ChangedKey(NamedTuple):

@@ -67,17 +67,18 @@ def runnable(
     What is wrong with the config itself is not held against them, nor are knobs that
     every trial has: those are known to go with each other.
     """
-    known = dict(config.trainer.schema.dotted_keys())
+    known = {*dict(config.trainer.schema.dotted_keys()), *config.trainer.about.settings}
     own = {found.rule for found in _fatal(config, config.data)}
 
     @cache
     def odd(pairs: tuple[tuple[str, Any], ...]) -> str:
-        made = [Choice(key, value) for key, value in pairs if value is not None]
+        given = {key: value for key, value in pairs if value is not None}
+        made = [Choice(*each) for each in config.job.keys_for(given).items()]
         found = _fatal(config, write_back(config.data, made))
         return next((f"{f.message} [{f.rule}]" for f in found if f.rule not in own), "")
 
-    keys = config.trainer.schema.job
-    usual = {keys.get(name) for name, role in ROLES.items() if role.always_accepted}
+    key_of = config.trainer.key_of
+    usual = {key_of(name) for name, role in ROLES.items() if role.always_accepted}
     if all(key in usual or key not in known for r in records for key in r.knobs):
         return list(records), []
     wrong = [
@@ -92,7 +93,7 @@ def _fatal(config: TrainConfig, data: bytes) -> Iterator[Diagnostic]:
     target = config.job.target
     if not target.world_size_origin:  # assumed, for the trials alone
         target = target._replace(world_size=0)
-    name, rules = config.trainer.name, rules_for(config.path)
+    name, rules = config.trainer.id, rules_for(config.path)
     for found in check(config.path, data, rules, target, only=name).diagnostics:
         fails = found.rule in UNSEEN or found.category in FAILS
         if fails and found.severity == "error":

@@ -11,7 +11,7 @@ from fp8tune.lint.settings import settings_for
 from fp8tune.search import CannotSearch
 from fp8tune.search.budget import parse_duration
 from fp8tune.toml.document import InvalidToml, Unreadable, parse
-from fp8tune.trainers.trainer import recognise
+from fp8tune.trainers.recognise import recognise
 
 TUNED = ".tuned.toml"
 """How the names of tuned configs end."""

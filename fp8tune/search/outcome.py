@@ -33,7 +33,7 @@ from fp8tune.trials.trial import Trial, last_process, retries_all
 SAME_COMMAND, LARGER_BUDGET, NOTHING_MORE = "same-command", "larger-budget", ""
 """What would tell more than an outcome."""
 BAD_DATA, DATA_ERRORS = "BadData", ("BadData", "ShortData")
-"""Errors of trials that cannot train on the data of ``[data]``: whatever the setting,
+"""Errors of trials that cannot train on the data of the config: whatever the setting,
 or with so large a micro-batch."""
 STEPPING = ("first_step", "steady", "profile")
 """Stages in which a trial makes steps."""
@@ -270,7 +270,7 @@ def _fp8_verdict(gain: Speed | None, pairs: int, same: float) -> str:
 
 
 def bad_data(trials: Iterable[Trial]) -> str:
-    """Return why no setting can train on the data of ``[data]``, by the last trial."""
+    """Return why no setting can train on the data of the config, by the last trial."""
     failed = [t.record for t in trials if t.record.error == BAD_DATA]
     return failed[-1].message.removeprefix(f"{BAD_DATA}: ") if failed else ""
 

@@ -20,8 +20,10 @@ from fp8tune.search import CannotSearch
 from fp8tune.search.writeback import CannotWrite, Choice, write_back
 from fp8tune.suggest import closest
 from fp8tune.toml.document import parse
+from fp8tune.trainers.about import misnamed, titles
 from fp8tune.trainers.faults import Loaded
-from fp8tune.trainers.trainer import NAMES, Trainer, misnamed, recognise, trainer
+from fp8tune.trainers.recognise import chosen
+from fp8tune.trainers.trainer import Trainer, trainer
 from fp8tune.trials.space import ROLES, Knob, Point, Space, traits_of
 
 MAX_BATCH = 256
@@ -56,7 +58,7 @@ class Plan(NamedTuple):
     def free_keys(self) -> set[str]:
         """The keys that the search may change, gradient accumulation among them."""
         free = {knob.key for knob in self.space.knobs if not knob.frozen}
-        return {*free, self.config.trainer.schema.job.get("grad_accum", "")}
+        return {*free, self.config.trainer.key_of("grad_accum")}
 
     def about(self, **more: Any) -> dict[str, Any]:
         """Return what tells two searches apart, as their studies keep it.
@@ -68,7 +70,7 @@ class Plan(NamedTuple):
             "config": self.config.path,
             "config_text": self.config.data.decode(),
             **({"overrides": self.config.overrides} if self.config.overrides else {}),
-            "trainer": self.config.trainer.name,
+            "trainer": self.config.trainer.id,
             "gpu": target.gpu,
             "world_size": target.world_size,
             "knobs": [knob._asdict() for knob in self.space.knobs],
@@ -89,17 +91,17 @@ def read_config(
     """
     document = parse(data)
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
-    kind = recognise(document.values, explicit=True)
-    name = name or settings.trainer or kind.trainer
-    if not name:
-        titles = ", ".join(trainer(known).schema.title for known in NAMES)
-        what = f"{path}: {kind.description}"
-        raise CannotSearch(f"{what}; search takes configs of {titles}")
-    if wrong := misnamed(name):
+    directive = read_directive(document.text)
+    if name and (wrong := misnamed(name)):
         raise CannotSearch(wrong)
-    known = trainer(name)
+    names = (name, directive.trainer, settings.trainer)
+    kind = chosen(document.values, names, explicit=True)
+    if not kind.trainer:
+        what = f"{path}: {kind.description}"
+        raise CannotSearch(f"{what}; search takes configs of {titles()}")
+    known = trainer(kind.trainer)
     loaded = known.load(document.values)
-    target = read_directive(document.text).complete(settings.complete(target))
+    target = directive.complete(settings.complete(target))
     job = known.job(loaded, target)
     if world_size and not target.world_size:
         job = known.job(loaded, _sized(job, target, world_size))
@@ -144,7 +146,7 @@ def plan_for_trials(
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
-    keys = config.trainer.schema.job
+    keys = {role: config.trainer.key_of(role) for role in values}
     if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, gpu):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
@@ -165,9 +167,9 @@ def plan_for_trials(
 
 def free_keys(config: TrainConfig, allow: Sequence[str], device: str) -> set[str]:
     """Return the keys that such a search may change, accumulation among them."""
-    keys = config.trainer.schema.job
     free = (name for name, role in ROLES.items() if device not in role.frozen_on)
-    return {keys.get(name, name) for name in (*free, "grad_accum", *allow)}
+    names = (*free, "grad_accum", *allow)
+    return {config.trainer.key_of(name) or name for name in names}
 
 
 def _has_fp8(config: TrainConfig, gpu: str) -> bool:
@@ -179,10 +181,8 @@ def _has_fp8(config: TrainConfig, gpu: str) -> bool:
 
 
 def _allowed(config: TrainConfig, role: str) -> tuple[str, ...]:
-    """Return the values that the trainer takes for a key."""
-    key = config.trainer.schema.job[role]
-    spec = dict(config.trainer.schema.dotted_keys())[key]
-    return tuple(spec.allowed)
+    """Return the values that may be tried for a field."""
+    return tuple(config.trainer.values_of(role))
 
 
 def check_allowed(
@@ -201,9 +201,10 @@ def check_writable(plan: Plan) -> None:
     """Raise ``CannotSearch`` where a knob's value could not be written in the end."""
     for knob in plan.space.knobs:
         value = next((value for value in knob.values if value is not None), None)
-        change = [] if value is None else [Choice(knob.key, value)]
+        given = {} if value is None else {knob.key: value}
         try:
-            write_back(plan.config.data, change)
+            keys = plan.config.job.keys_for(given)
+            write_back(plan.config.data, [Choice(*each) for each in keys.items()])
         except CannotWrite as error:
             odd = f"{plan.config.path}: the result of a search could not be written"
             raise CannotSearch(f"{odd}: {error}") from None
@@ -220,7 +221,7 @@ def left_out(reasons: Sequence[str]) -> list[str]:
 
 def warmup_key(known: Trainer) -> str:
     """Return the trainer's key of the warmup: only the stability stage changes it."""
-    return known.schema.job.get("warmup_steps", "")
+    return known.key_of("warmup_steps")
 
 
 def warmup_names(known: Trainer) -> tuple[str, ...]:
@@ -230,7 +231,8 @@ def warmup_names(known: Trainer) -> tuple[str, ...]:
 
 def role_of(known: Trainer, key: str) -> str:
     """Return the job's field that a key sets; ``""`` if none."""
-    return {name: field for field, name in known.schema.job.items()}.get(key, "")
+    fields = {name: field for field, name in known.schema.job.items()}
+    return fields.get(key, key * (key in known.about.settings))
 
 
 def rows_per_step(job: Job, knobs: dict[str, Any]) -> int:
@@ -258,7 +260,7 @@ def why_synthetic_data(config: TrainConfig) -> str:
     job, name = config.job, config.trainer.schema.title
     if missing := job["data_missing"]:
         return f"{missing}, where {name} stops"
-    return "" if job["data_files"] else "`[data]` names no shards"
+    return "" if job["data_files"] else f"{config.trainer.about.data} names no shards"
 
 
 def ranks_of_trial(config: TrainConfig) -> int:

@@ -33,15 +33,16 @@ from fp8tune.trials.trial import Trial, trial_from_data, without_repaired
 
 MAX_BYTES = 1 << 28
 CUT_OFF = "cut off by the end of a budget, which says nothing under another one"
-CONVERGENCE = frozenset(
+LEARNED = frozenset(
     (
-        *("model", "optimizer", "scheduler", "data"),
-        *("adapter", "video", "vision_encoder", "vlm"),
         *("precision", "seq_len", "max_steps", "learning_rate", "warmup_steps"),
-        *("clip_norm", "data_seed", "load_path", "seed", "z_loss_weight"),
+        *("clip_norm", "data_seed", "seed", "z_loss"),
     )
 )
-"""Sections, roles and names of keys that change what is learned: frozen by default."""
+"""Fields and names of keys that change what is learned: frozen by default.
+
+So are the tables and keys of which the trainer says so.
+"""
 
 
 class RecordedSearch(NamedTuple):
@@ -147,6 +148,7 @@ def plan_for_records(
     ]
     made = [
         recorded_knob(
+            config.trainer,
             key,
             role_of(config.trainer, key),
             own[key],
@@ -168,7 +170,12 @@ def plan_for_records(
 
 
 def recorded_knob(
-    key: str, role: str, own: Any, recorded: Iterable[Any], allow: Sequence[str]
+    known: Trainer,
+    key: str,
+    role: str,
+    own: Any,
+    recorded: Iterable[Any],
+    allow: Sequence[str],
 ) -> tuple[Knob, int, str]:
     """Return the knob of a recorded key, the place of the config's value, and a note.
 
@@ -176,19 +183,28 @@ def recorded_knob(
     it. If all records agree on another value of a frozen knob, the search starts there.
     """
     values = _ordered(recorded)
-    section, _, name = key.rpartition(".")
-    names = {role, key, section.partition(".")[0], name}
-    frozen = bool(names & CONVERGENCE) and not {role, key} & set(allow)
+    frozen = changes_learning(known, key, role) and not {role, key} & set(allow)
     knob = Knob(key, values, role, frozen)
     start = _place(values, own)
     if start is not None:
         return knob, start, ""
     has = "does not set it" if own is None else f"has {json.dumps(own)}"
-    known = ", ".join(map(json.dumps, values[:8])) + (", ..." if values[8:] else "")
-    note = f"`{key}`: the config {has}, the records hold {known}"
+    hold = ", ".join(map(json.dumps, values[:8])) + (", ..." if values[8:] else "")
+    note = f"`{key}`: the config {has}, the records hold {hold}"
     if frozen and role != "precision" and len(values) == 1:
         return knob, 0, note
     return knob._replace(values=(*values, own)), len(values), note
+
+
+def changes_learning(known: Trainer, key: str, role: str) -> bool:
+    """Whether a key of a trainer may change what is learned.
+
+    All keys of its tables may, but for those of the tables that it calls harmless.
+    """
+    section, about = key.partition(".")[0], known.about
+    harmless = section in about.harmless or section not in known.schema.sections
+    names = {role, key.rpartition(".")[2]}
+    return not harmless or bool(names & LEARNED) or key in about.learned
 
 
 def _ordered(recorded: Iterable[Any]) -> tuple[Any, ...]:
@@ -216,7 +232,7 @@ def _same_steps(
 
     Records that do not name the accumulation have it so that this holds.
     """
-    key = config.trainer.schema.job.get("grad_accum", "")
+    key = config.trainer.key_of("grad_accum")
     own = rows_per_step(config.job, {})
     if not own or {"grad_accum", key} & set(allow):
         return records, []

@@ -40,7 +40,7 @@ from fp8tune.search.storage import (
 )
 from fp8tune.studies import JOURNAL
 from fp8tune.toml.document import InvalidToml, Unreadable
-from fp8tune.trainers.trainer import NAMES
+from fp8tune.trainers.about import misnamed
 from fp8tune.trials.record import BadRecord, Record, positive
 from fp8tune.trials.space import Knob, Point, Space
 from fp8tune.trials.trial import STAGES, Trial, parse_trial
@@ -377,7 +377,7 @@ def _plan(about: dict[str, Any]) -> Plan:
         if b"\0" in os.fsencode(str(about.get(name))):
             raise ValueError(f"{name} is no path")
     path, text = str(about["config"]), str(about["config_text"])
-    if about["trainer"] not in NAMES:
+    if misnamed(str(about["trainer"])):
         raise ValueError("trainer")
     target = Target(str(about["gpu"]), int(about["world_size"]))
     config = read_config(path, text.encode(), target, about["trainer"])

@@ -25,7 +25,7 @@ FAILURES = {
     "cut-off": "cut off by the end of the budget",
     "does-not-count": "does not count",
     "died-in-its-steps": "died in its steps",
-    "wrong-data": "the data of [data] does not suit the config",
+    "wrong-data": "the data of the config does not suit it",
 }
 """How a trial failed."""
 VERDICTS = {"faster": "more efficient", "slower": "less efficient"}
@@ -291,7 +291,7 @@ MESSAGES: dict[str, str | Callable[[Facts], str]] = {
     "pairs-left-out": _pairs_left_out,
     # what else speaks for or against a setting
     "wrong-data": lambda facts: (
-        f"ended, as no trial can train on the data of [data]: {facts['why']}"
+        f"ended, as no trial can train on the data of the config: {facts['why']}"
     ),
     "coarse-on-cpu": lambda facts: (
         f"up to {100 * facts['within']:.0f} % is the same: a CPU tells no more"

@@ -6,9 +6,11 @@ own loader refuses or takes for something else.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fp8tune.toml import Path, Span
+from fp8tune.trainers.about import trainers
 
 if TYPE_CHECKING:
     from fp8tune.toml.edit import Edit
@@ -50,15 +52,13 @@ FACTS: dict[str, tuple[str, ...]] = {
     "table-replaced": ("key", "value"),
     "entry-not-a-table": ("key", "value", "table"),
     "missing-key": ("key", "name"),
-    "dataset-without-source": ("key",),
-    "steps-not-increasing": ("key", "value"),
-    "bad-modalities": ("key", "value", "reason"),
-    "bad-experts": ("key", "value", "reason"),
-    "unknown-freeze-module": ("key", "value", "allowed", "hint", "meant", "sure"),
     "ignored-argument": ("name", "key", "hint"),
     **COMMENTED,
 }
-"""The kinds of faults, and the facts that a rule's message may name for each."""
+"""The kinds of faults that any trainer may have, and the facts of each for a message.
+
+Those of one trainer's loader alone are in its ``trainer.toml``.
+"""
 
 FIXABLE = (
     "byte-order-mark",
@@ -68,6 +68,38 @@ FIXABLE = (
     "expired-ignore",
 )
 """The kinds whose faults know the edits that fix them."""
+
+
+def facts_of(kind: str, names: Iterable[str] = ()) -> tuple[str, ...]:
+    """The facts of a kind of fault that a rule for these trainers may name.
+
+    A rule that names no trainer may name those of any.
+    """
+    if kind in FACTS:
+        return FACTS[kind]
+    known = trainers()
+    owners = (known[name] for name in names or known)
+    return next((tuple(a.faults[kind]) for a in owners if kind in a.faults), ())
+
+
+def kinds() -> tuple[str, ...]:
+    """Every kind of fault, of whatever trainer."""
+    own = (kind for about in trainers().values() for kind in about.faults)
+    return tuple(dict.fromkeys((*FACTS, *own)))
+
+
+class Call(NamedTuple):
+    """A command that runs the trainer, by its words.
+
+    The first ``launcher`` words start it (srun, torchrun), word number ``config`` names
+    the config behind ``prefix`` characters, and those of ``overrides`` change it. A
+    ``config`` that is no word's number: the command names none.
+    """
+
+    launcher: int
+    config: int
+    overrides: tuple[int, ...]
+    prefix: int = 0
 
 
 class Argument(NamedTuple):

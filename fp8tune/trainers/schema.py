@@ -1,9 +1,12 @@
-"""The keys of a trainer's config, read from its ``schema.toml``."""
+"""The keys of a trainer's config, read from the schema of its version."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
 import os.path
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, NamedTuple
+
+from fp8tune.trainers.about import FOLDER, module_of
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -113,6 +116,7 @@ class Schema(NamedTuple):
     classes: dict[str, dict[str, Key]]
     required: dict[str, tuple[str, ...]]
     job: dict[str, str]
+    version: str = ""
 
     def section_class(self, section: str) -> str:
         """The class of a top-level section, without ``| None``."""
@@ -151,23 +155,24 @@ class Schema(NamedTuple):
                         yield f"{prefix}.{key}", spec
 
 
-def parsed(name: str) -> dict[str, Any]:
-    """What ``schema.toml`` of a trainer's folder holds."""
+def parsed(trainer: str) -> dict[str, Any]:
+    """What the schema of a trainer's version says: ``torchtitan==0.2.2``."""
     import tomllib
 
-    path = os.path.join(os.path.dirname(__file__), name, "schema.toml")
-    with open(path, "rb") as file:
-        return tomllib.load(file)
+    name, _, version = trainer.partition("==")
+    file = f"schema-{version}.toml" if version else "schema.toml"
+    with open(os.path.join(FOLDER, name, file), "rb") as schema:
+        return tomllib.load(schema)
 
 
-def read(name: str) -> Schema:
-    """The schema of a trainer."""
+def read(trainer: str) -> Schema:
+    """The schema of a trainer's version."""
     try:
-        from fp8tune._index import SCHEMAS
-    except ImportError:
-        data = parsed(name)
+        module = import_module(module_of(trainer))
+    except ImportError:  # in a checkout
+        data = parsed(trainer)
     else:
-        data = SCHEMAS[name]
+        data = module.SCHEMA
     classes = {
         name: {key: _key(spec) for key, spec in keys.items()}
         for name, keys in data["classes"].items()
@@ -181,4 +186,5 @@ def read(name: str) -> Schema:
         for name, keys in classes.items()
     }
     head = data["title"], data["source"], data["sections"]
-    return Schema(*head, variants, classes, required, data["job"])
+    version = trainer.partition("==")[2]
+    return Schema(*head, variants, classes, required, data["job"], version)

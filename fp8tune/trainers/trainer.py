@@ -1,49 +1,36 @@
-"""A trainer: its schema, its loader, its words, and how to know its configs."""
+"""A trainer: its schema, its loader, its words and its command line."""
 
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fp8tune.facts import FACTS
-from fp8tune.job import Job, Target, Unknown, Vocabulary, sources, vocabulary
-from fp8tune.suggest import closest
+from fp8tune.job import Job, Setting, Target, Unknown, Vocabulary, sources, vocabulary
 from fp8tune.trainers import schema
-from fp8tune.trainers.faults import Loaded
+from fp8tune.trainers.about import FOLDER, About, trainers
 
-NAMES = ("kempnerforge",)
-"""Trainers that are known; each is a folder next to this file."""
-
-FOREIGN = {
-    "a Python project file": {"build-system", "project", "tool"},
-    "a Cargo manifest": {"package", "dependencies", "workspace"},
-    "a torchtitan config": {
-        "training",
-        "parallelism",
-        "lr_scheduler",
-        "activation_checkpoint",
-    },
-}
-"""Top-level tables by which other TOML files are known."""
-
-
-_HEADER = r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)"
-
+if TYPE_CHECKING:
+    from fp8tune.trainers.faults import Loaded
 
 DEGREES = "the parallel degrees"
 """Source of the number of GPUs if nothing else gives it."""
 
 
 class Trainer:
-    """One trainer, loaded from its folder."""
+    """One version of a trainer, loaded from its folder.
+
+    ``id`` names both, as ``torchtitan==0.2.2``, where there are several versions.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.id = name
+        self.name, _, self.version = name.partition("==")
+        self.about: About = trainers()[self.name]
         self.schema = schema.read(name)
         self._loader = self._module("loader").Loader(self.schema)
 
@@ -55,14 +42,36 @@ class Trainer:
         """Every name that a rule for this trainer may use."""
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
         computed = dict(FACTS)
-        for name in import_module(f"fp8tune.trainers.{self.name}").WORDS:
+        for name in self.about.words:
             computed |= sources(self._module(name))
-        return vocabulary(keys | self.optional_sections, self.schema.job, computed)
+        keys |= self.optional_sections
+        return vocabulary(keys, self.schema.job, computed, self._settings())
+
+    def _settings(self) -> dict[str, Setting]:
+        """How the fields are set that are no single key of the config."""
+        names = self.about.settings
+        return {name: getattr(self._module("settings"), name) for name in names}
+
+    def key_of(self, field: str) -> str:
+        """The key that sets a field of the job; ``""`` if nothing does.
+
+        A field that follows from several keys is set by its own name.
+        """
+        return self.schema.job.get(field) or field * (field in self.about.settings)
+
+    def values_of(self, field: str) -> list[Any]:
+        """The values that may be tried for a field of the job."""
+        if field in self.about.values:
+            return self.about.values[field]
+        key = self.schema.job.get(field, "")
+        return dict(self.schema.dotted_keys())[key].allowed if key else []
 
     @cached_property
     def starter(self) -> str:
-        """The text of a config to start from, with fields to fill in."""
-        path = os.path.join(os.path.dirname(__file__), self.name, "starter.toml")
+        """The text of a config to start from; ``""`` where there is none."""
+        path = os.path.join(FOLDER, self.name, "starter.toml")
+        if not os.path.exists(path):
+            return ""
         with open(path, encoding="utf-8") as file:
             return file.read()
 
@@ -106,117 +115,20 @@ class Trainer:
         On as many GPUs as its degrees ask for, if no number is given and they
         leave none open: no other number starts.
         """
-        job = Job(self.vocabulary, loaded.values, loaded.written, target)
+        values = loaded.values
+        if self.version:
+            values = values | {"trainer_version": self.version}
+        job = Job(self.vocabulary, values, loaded.written, target)
         with suppress(Unknown):
             if not target.world_size:
                 size = int(job["declared_gpus"])
                 placed = target._replace(world_size=size, world_size_origin=DEGREES)
-                job = Job(self.vocabulary, loaded.values, loaded.written, placed)
+                job = Job(self.vocabulary, values, loaded.written, placed)
         return job
 
 
 @cache
 def trainer(name: str) -> Trainer:
-    """The trainer of that name."""
-    return Trainer(name)
-
-
-def misnamed(name: str) -> str:
-    """Why there is no trainer of that name, and what there is; ``""`` if there is."""
-    if name in NAMES:
-        return ""
-    near = closest(name, NAMES)
-    hint = f"; did you mean {near}?" if near else f"; known: {', '.join(NAMES)}"
-    return f"no trainer named {name!r}{hint}"
-
-
-def may_be_config(text: str, *, explicit: bool) -> bool:
-    """Whether a text that does not parse, or is not parsed, may be a train config.
-
-    A file that the user named may be one unless it has tables of another kind of
-    file and none of a trainer; another file needs two of a trainer's sections.
-    """
-    names = set(re.findall(_HEADER, text))
-    mine = max(len(names & trainer(name).schema.sections.keys()) for name in NAMES)
-    foreign = any(names & tables for tables in FOREIGN.values())
-    return mine > 1 or (explicit and (mine > 0 or not foreign))
-
-
-EXPLICIT, FOUND = 3, 2
-"""One in so many keys or tables must be a trainer's: of a file that the user named,
-and of another."""
-
-
-class Kind(NamedTuple):
-    """What a TOML file is: ``trainer`` is empty when it is no train config."""
-
-    trainer: str
-    fragment: bool
-    description: str
-
-
-def recognise(values: dict[str, Any], *, explicit: bool = False) -> Kind:
-    """Distinguish train configs from model fragments and other TOML files.
-
-    A file that the user named counts as a config if a third of its keys or tables
-    are a trainer's, another one if half are.
-    """
-    for description, tables in FOREIGN.items():
-        hits = len(tables.intersection(values))
-        if hits > 1 or (hits and hits == len(values)):
-            return Kind("", False, description)
-    description = "no table that a known trainer reads"
-    for name in NAMES:
-        kind = _kind(trainer(name), values, EXPLICIT if explicit else FOUND)
-        if kind:
-            return kind
-        if values.keys() & trainer(name).schema.sections.keys():
-            title = trainer(name).schema.title
-            description = f"most of it is not {title}'s (--trainer {name} checks it)"
-    return Kind("", False, description)
-
-
-def _kind(candidate: Trainer, values: dict[str, Any], share: int) -> Kind | None:
-    names = candidate.schema.sections
-    sections = [name for name in values if name in names]
-    fragment = f"a model fragment for {candidate.schema.title}"
-    if not sections:
-        if share == EXPLICIT and _misspelt(candidate, values):
-            return Kind(candidate.name, False, f"a {candidate.schema.title} config")
-        bare = max(len(k & values.keys()) for k in candidate.section_keys.values())
-        is_fragment = bare > 1 and bare * 2 > len(values)
-        return Kind(candidate.name, True, fragment) if is_fragment else None
-    if sections == ["model"] and len(values) == 1:
-        return Kind(candidate.name, True, fragment)
-    if _familiar(candidate, values, share):
-        return Kind(candidate.name, False, f"a {candidate.schema.title} config")
-    return None
-
-
-def _misspelt(candidate: Trainer, values: dict[str, Any]) -> bool:
-    """Whether most tables have nearly a section's name and one of its keys."""
-    names = candidate.schema.sections
-    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
-    near = [
-        name
-        for name, table in tables.items()
-        if (section := closest(name, names))
-        and candidate.section_keys[section] & table.keys()
-    ]
-    return 2 * len(near) > len(values)
-
-
-def _familiar(candidate: Trainer, values: dict[str, Any], share: int) -> bool:
-    """Whether one in ``share`` of the keys, or of the tables, is the trainer's."""
-    sections = candidate.section_keys
-    known = total = 0
-    for section, table in values.items():
-        keys = sections.get(section)
-        if isinstance(table, dict):
-            total += len(table)
-            known += 0 if keys is None else len(keys.intersection(table))
-        else:
-            total += 1
-            known += keys is not None
-    tables = len(sections.keys() & values.keys())
-    return known * share >= total or tables * share > len(values)
+    """The trainer of that name: the version that it names, or the newest."""
+    newest = trainers()[name.partition("==")[0]].ids[0]
+    return trainer(newest) if "==" not in name and newest != name else Trainer(name)

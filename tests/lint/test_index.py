@@ -8,9 +8,10 @@ import pytest
 from fp8tune.facts import gpus
 from fp8tune.lint import index
 from fp8tune.lint.builtin import builtin_folder, indexed, read_builtin
+from fp8tune.lint.needs import needs_of
 from fp8tune.lint.syntax import parse
-from fp8tune.trainers import schema
-from fp8tune.trainers.trainer import NAMES
+from fp8tune.trainers import about, recognise, schema
+from fp8tune.trainers.trainer import trainer
 from tests.each import each
 
 BUILTIN = read_builtin()
@@ -20,16 +21,23 @@ SPOKEN = ("message", "help", "at", "references", "fix")
 @pytest.fixture(scope="module")
 def written():
     found = {}
-    exec(compile(index.source(), "_index.py", "exec"), found)
+    for name, text in index.sources():
+        found[name] = {}
+        exec(compile(text, name, "exec"), found[name])
     return found
 
 
 @pytest.fixture(scope="module")
-def rules(written):
+def shared(written):
+    return written["fp8tune._index"]
+
+
+@pytest.fixture(scope="module")
+def rules(shared):
     folder = builtin_folder()
     places = (
         (os.path.join(folder, category, name), category, front)
-        for category, name, front in written["RULES"]
+        for category, name, front in shared["RULES"]
     )
     return {path: indexed(path, *rest) for path, *rest in places}
 
@@ -41,7 +49,7 @@ def test_rules_are_in_order(rules):
 @each("rule", BUILTIN, ids=lambda rule: rule.name)
 def test_rule_is_the_same(rules, rule):
     other = rules[rule.path]
-    for name in ("category", "name", "code", "severity", "trainer", "fault", "source"):
+    for name in ("category", "name", "code", "severity", "trainers", "fault", "source"):
         assert getattr(other, name) == getattr(rule, name)
     assert (other.guard, other.builtin) == (rule.guard, True)
     assert {k: other.front.get(k) for k in SPOKEN} == {
@@ -51,18 +59,32 @@ def test_rule_is_the_same(rules, rule):
 
 
 @each("rule", BUILTIN, ids=lambda rule: rule.name)
-def test_conditions_lie_ready(written, rule):
+def test_conditions_lie_ready(shared, rule):
     wanted = [source for source in (rule.source, *rule.parts) if source]
-    assert [written["TREES"][source] for source in wanted] == list(map(parse, wanted))
+    assert [shared["TREES"][source] for source in wanted] == list(map(parse, wanted))
 
 
-def test_gpus_are_the_same(written):
-    assert written["GPUS"] == gpus.parsed()
+def test_gpus_and_trainers_are_the_same(shared):
+    assert shared["GPUS"] == gpus.parsed()
+    assert shared["TRAINERS"] == list(about.parsed())
+    assert shared["FOREIGN"] == recognise.foreign_parsed()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_schema_is_the_same(written, name):
-    assert written["SCHEMAS"][name] == schema.parsed(name)
+def test_each_version_of_a_trainer_has_its_own_module(written):
+    names = [name for known in about.trainers().values() for name in known.ids]
+    wanted = {
+        about.module_of(name): {
+            "SCHEMA": schema.parsed(name),
+            "NEEDS": needs_of(BUILTIN, trainer(name)),
+        }
+        for name in names
+    }
+    found = {
+        name: {part: module[part] for part in ("SCHEMA", "NEEDS")}
+        for name, module in written.items()
+        if name != "fp8tune._index"
+    }
+    assert found == wanted
 
 
 def test_another_process_reads_the_file(rules):

@@ -5,8 +5,11 @@ import pytest
 from fp8tune.lint.builtin import read_builtin
 from fp8tune.lint.rules import Rule
 from fp8tune.lint.syntax import parse
+from fp8tune.trainers.trainer import trainer
 from tests.each import each
 from tests.lint.every_rule import PACK, each_rule
+
+WORDS = trainer("kempnerforge").vocabulary
 
 
 def test_a_rule_without_optional_fields():
@@ -20,7 +23,7 @@ def test_a_rule_without_optional_fields():
         [],
         [],
     )
-    assert (rule.trainer, rule.fault, rule.source) == ("", "", "")
+    assert (rule.trainers, rule.fault, rule.source) == ((), "", "")
     assert rule.help.fill({}) == ""
     assert rule.message.fill({}) == "m"
 
@@ -53,7 +56,7 @@ def test_names_that_a_rule_may_use(rule, known, unknown):
     ],
 )
 def test_what_a_message_rests_on(name, targets):
-    assert next(rule for rule in PACK if rule.name == name).targets == targets
+    assert next(rule for rule in PACK if rule.name == name).targets(WORDS) == targets
 
 
 def test_the_front_of_a_file_is_the_file_without_its_examples():

@@ -12,7 +12,7 @@ from fp8tune.lint.engine import check
 from fp8tune.lint.examples import lint_example, run_examples
 from fp8tune.lint.experiment import experiments
 from fp8tune.lint.expression import compile_expression
-from fp8tune.lint.rules import CATEGORIES
+from fp8tune.lint.rules import CATEGORIES, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.wording import compile_template
@@ -48,13 +48,19 @@ def test_quick_head_equals_the_full_parse(rule):
         "name": rule.name,
         "code": rule.code,
         "severity": rule.severity,
-        "trainer": rule.trainer,
+        "trainer": rule.trainers,
+        "versions": rule.versions,
         "fault": rule.fault,
         "when": rule.source,
     }
     with open(rule.path, "rb") as file:
         data = tomllib.load(file)
-    assert quick == {field: data.get(field, "") for field in quick}
+    whole = Rule(rule.path, rule.category, data)
+    assert quick == {
+        **{field: data.get(field, "") for field in quick},
+        "trainer": whole.trainers,
+        "versions": whole.versions,
+    }
 
 
 @each_rule
@@ -222,7 +228,7 @@ def test_a_rule_of_one_trainer_reads_its_keys_or_is_neutral(rule):
     keys = {"model.", "train.", "data.", "eval.", "vlm.", "video.", "distributed."}
     names = rule.when.names if rule.source else ()
     own = [name for name in names if any(name.startswith(key) for key in keys)]
-    assert not own or rule.trainer
+    assert not own or rule.trainers
 
 
 def test_rule_files_are_sorted_by_consequence_and_name():

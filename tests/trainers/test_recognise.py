@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from fp8tune.trainers.trainer import Kind, may_be_config, recognise
+from fp8tune.trainers.recognise import Kind, may_be_config, recognise
 from tests.each import each
 
 CONFIG = Kind("kempnerforge", False, "a KempnerForge config")

@@ -8,7 +8,7 @@ import pytest
 from fp8tune.fields import FIELDS
 from fp8tune.trainers import schema
 from fp8tune.trainers.faults import dotted
-from fp8tune.trainers.trainer import NAMES, Trainer, trainer
+from fp8tune.trainers.trainer import Trainer, trainer
 from tests.each import each
 
 SCHEMA = trainer("kempnerforge").schema
@@ -16,11 +16,6 @@ KEYS = dict(SCHEMA.dotted_keys())
 FOLDER = Path(schema.__file__).parent / "kempnerforge"
 RAW = tomllib.loads((FOLDER / "schema.toml").read_text(encoding="utf-8"))
 PYTHON = {"int": int, "float": float, "bool": bool, "str": str}
-
-
-def test_every_trainer_has_a_folder():
-    folders = {path.parent.name for path in FOLDER.parent.glob("*/schema.toml")}
-    assert folders == set(NAMES)
 
 
 def test_a_trainer_is_read_once():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from fp8tune.lint.explain.reads import builtin
 from fp8tune.lint.explain.rule import RulePage, rule_page
 from fp8tune.lint.rules import CATEGORIES, CONSEQUENCES
 from fp8tune.suggest import closest
+from fp8tune.trainers.about import trainers
 from fp8tune.trainers.schema import Key
-from fp8tune.trainers.trainer import NAMES, trainer
+from fp8tune.trainers.trainer import trainer
 
 
 class Entry(NamedTuple):
@@ -62,24 +63,31 @@ def explain(
     runs: Sequence[Run] = (),
     *,
     whole: bool = True,
+    whose: str = "",
 ) -> Page | None:
     """The page of a name; ``None`` if nothing is called so.
 
-    Rules are judged as in lint, for what the user has said. Facts have the target that
-    ``place`` finds with what keeps it from running there, and measured runs correct
-    them, as in an estimate. Their values are derived as a ``whole``, or briefly.
+    A key that several trainers have is that of the config's trainer, else of ``whose``,
+    else of the first; its page names the others. Rules are judged as in lint, for what
+    the user has said. Facts have the target that ``place`` finds with what keeps it
+    from running there, and measured runs correct them, as in an estimate. Their values
+    are derived as a ``whole``, or briefly.
     """
     for rule in builtin():
         if name in (rule.name, rule.code):
             return rule_page(rule, config)
     key = _INDEX.sub("[]", name)
+    asked = config.trainer.id if config else whose
     if key in keys():
-        owner, spec = keys()[key]
-        return key_page(owner, key, spec, config)
-    for owner in NAMES:
+        owners = keys()[key]
+        owner = _owner(owners, asked)
+        others = {trainer(each).name for each in owners} - {trainer(owner).name}
+        of_key = key_page(owner, key, owners[owner], config)
+        return of_key._replace(also=sorted(others))
+    for owner in [asked] if asked else every():
         if name in (*FIELDS, *trainer(owner).vocabulary.computed):
             known, refused = place(config) if config else (None, [])
-            mine = known.trainer.name if known else owner
+            mine = known.trainer.id if known else owner
             page = fact_page(mine, name, known, runs, whole=whole)
             needs_run = name.partition(".")[0] in OF_A_RUN
             return page._replace(refused=refused if needs_run else [])
@@ -92,9 +100,10 @@ def explain(
 def nearest(name: str) -> str:
     """The name with a page that was probably meant, or ``""``."""
     pages = {page: page for page in _names()}
-    for key, (_, spec) in keys().items():
+    for key, owners in keys().items():
         section = key.partition(".")[0]
-        for word in (*spec.aka, key.rpartition(".")[2]):
+        aka = (word for spec in owners.values() for word in spec.aka)
+        for word in (*aka, key.rpartition(".")[2]):
             pages.setdefault(word, key)
             pages.setdefault(f"{section}.{word}", key)
     near = closest(name, pages) or closest(name.rpartition(".")[2], pages)
@@ -136,31 +145,49 @@ def _texts() -> Iterator[tuple[Entry, str]]:
     """Every page with its summary, and what else it says."""
     for rule in builtin():
         yield Entry(rule.name, rule.summary), rule.why
-    for name, (_, spec) in keys().items():
-        yield Entry(name, spec.doc), " ".join(spec.aka)
-    names = dict.fromkeys((*FIELDS, *FACTS))
-    for owner in NAMES:
-        names |= dict.fromkeys(trainer(owner).vocabulary.computed)
-        yield from ((Entry(name, meaning(owner, name)), "") for name in names)
+    for name, owners in keys().items():
+        for spec in {spec.doc: spec for spec in owners.values()}.values():
+            yield Entry(name, spec.doc), " ".join(spec.aka)
+    names: dict[str, str] = {}
+    for owner in every():
+        words = (*FIELDS, *FACTS, *trainer(owner).vocabulary.computed)
+        names = dict.fromkeys(words, owner) | names
+    for name, owner in names.items():
+        yield Entry(name, meaning(owner, name)), ""
     for myth in myths():
         yield Entry(myth.name, f"{myth.claim}: {myth.verdict}"), myth.answer
 
 
+def every() -> list[str]:
+    """The trainers' versions, the newest of each trainer first."""
+    return [name for about in trainers().values() for name in about.ids]
+
+
 @cache
-def keys() -> dict[str, tuple[str, Key]]:
-    """Every key with its trainer; those of list entries as ``data.datasets[].path``."""
-    found = {}
-    for owner in NAMES:
+def keys() -> dict[str, dict[str, Key]]:
+    """Every key by the trainers' versions that have it.
+
+    Those of list entries as ``data.datasets[].path``.
+    """
+    found: dict[str, dict[str, Key]] = {}
+    for owner in every():
         schema = trainer(owner).schema
         for name, key in (*schema.dotted_keys(), *schema.entry_keys()):
-            found[name] = owner, key
+            found.setdefault(name, {})[owner] = key
     return found
+
+
+def _owner(owners: Collection[str], asked: str) -> str:
+    """The version that is asked for, if it has the key; else the newest one."""
+    name = asked.partition("==")[0]
+    order = [asked, *(each for each in owners if trainer(each).name == name), *owners]
+    return next(each for each in order if each in owners)
 
 
 def _names() -> Iterator[str]:
     yield from (word for rule in builtin() for word in (rule.name, rule.code))
     yield from keys()
-    for owner in NAMES:
+    for owner in every():
         yield from trainer(owner).schema.sections
         yield from trainer(owner).vocabulary.computed
     yield from (*FIELDS, *CATEGORIES, *(myth.name for myth in myths()), "myths")
@@ -169,12 +196,12 @@ def _names() -> Iterator[str]:
 def _list(name: str) -> ListPage | None:
     """The keys of a section, the rules of a category, the facts of a group."""
     entries = [
-        Entry(key, spec.doc)
-        for key, (_, spec) in keys().items()
+        Entry(key, next(iter(owners.values())).doc)
+        for key, owners in keys().items()
         if key.partition(".")[0] == name
     ]
     entries += [Entry(r.name, r.summary) for r in builtin() if r.category == name]
     for fact in FACTS:
         if fact.partition(".")[0] == name:
-            entries.append(Entry(fact, meaning(NAMES[0], fact)))
+            entries.append(Entry(fact, meaning(every()[0], fact)))
     return ListPage(name, CONSEQUENCES.get(name, ""), entries) if entries else None

@@ -18,7 +18,7 @@ class KeyPage(NamedTuple):
     """All that is known of a key.
 
     ``takes`` says which values are accepted, ``field`` what rules call it, ``called``
-    what other trainers call it.
+    what other trainers call it, ``also`` those that have a key of the same name.
     """
 
     name: str
@@ -36,13 +36,14 @@ class KeyPage(NamedTuple):
     myths: list[Myth]
     source: str
     value: Node | None
+    also: list[str] = []
 
 
 def key_page(owner: str, name: str, key: Key, config: Config | None = None) -> KeyPage:
     """The page of a key; one of list entries has no value of its own in a config."""
     schema = trainer(owner).schema
     field = next((f for f, said_by in schema.job.items() if said_by == name), "")
-    has_value = config is not None and config.trainer.name == owner and "[]" not in name
+    has_value = config is not None and config.trainer.id == owner and "[]" not in name
     return KeyPage(
         name=name,
         trainer=schema.title,

@@ -20,7 +20,7 @@ from fp8tune.lint.rules import CONSEQUENCES, Rule
 from fp8tune.lint.ruleset import Rules
 from fp8tune.lint.scope import ON_SCOPE
 from fp8tune.lint.snippet import Painter
-from fp8tune.trainers.trainer import trainer
+from fp8tune.trainers.about import trainers
 
 
 class FixText(NamedTuple):
@@ -110,7 +110,7 @@ def rule_page(rule: Rule, config: Config | None = None) -> RulePage:
         confidence=rule.confidence,
         status=rule.status,
         since=rule.since,
-        trainer=trainer(rule.trainer).schema.title if rule.trainer else "",
+        trainer=" and ".join(trainers()[name].title for name in rule.trainers),
         summary=rule.summary,
         why=rule.why.strip(),
         when=_when(rule),
@@ -185,7 +185,7 @@ def _verdict(rule: Rule, config: Config) -> Verdict:
         config.data,
         _against(rule),
         config.target,
-        only=config.trainer.name,
+        only=config.trainer.id,
         overrides=config.overrides,
     )
     fired = _mine(rule, report.diagnostics)

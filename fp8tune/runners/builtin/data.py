@@ -82,10 +82,10 @@ def shards(spec: Spec) -> Iterator[Tensor]:
                     left = both
         if not rows:
             hint = "name longer ones, or set a smaller sequence length"
-            raise BadData(f"no file of [data] holds {size} tokens, a sequence; {hint}")
+            raise BadData(f"no data file holds {size} tokens, a sequence; {hint}")
         if rows < spec.micro_batch:
             many = f"{spec.micro_batch} sequences of {size} tokens"
-            held = f"the files of [data] hold less than {many}, one micro-batch"
+            held = f"the data files hold less than {many}, one micro-batch"
             raise ShortData(held)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fp8tune.toml import Path
 from fp8tune.toml.document import Unreadable
-from fp8tune.trainers.faults import Argument, Fault, Loaded, dotted
+from fp8tune.trainers.faults import Argument, Call, Fault, Loaded, dotted
 from fp8tune.trainers.kempnerforge.loader import Config, Loader
 from fp8tune.trainers.schema import Schema
 
@@ -213,15 +213,17 @@ def _merged(
     return whole
 
 
-def config_index(words: Sequence[str]) -> int:
-    """Where the config stands in a command that runs the trainer; 0 in any other.
+def find_call(words: Sequence[str]) -> Call | None:
+    """Return where a command that runs the trainer has its config; else ``None``.
 
     The command is ``python``, ``torchrun``, ``srun`` or the like before ``train.py``.
     """
     names = [word.rpartition("/")[2] for word in words]
     script = names.index("train.py") if "train.py" in names else -1
     runs = any(name.startswith(_LAUNCHERS) for name in names[:script])
-    return script + 1 if script == 0 or (script > 0 and runs) else 0
+    if script == 0 or (script > 0 and runs):
+        return Call(script, script + 1, tuple(range(script + 2, len(words))))
+    return None
 
 
 def is_free_text(schema: Schema, word: str) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fp8tune.trainers.kempnerforge.hints import Hints
+from fp8tune.trainers.hints import Hints
 from tests.each import each
 
 

@@ -1,0 +1,112 @@
+"""What each trainer says of itself: the ``trainer.toml`` of its folder.
+
+A folder of this package that holds that file is a trainer; nothing lists them. A
+trainer has one ``schema.toml``, or a ``schema-VERSION.toml`` for each of its versions.
+"""
+
+# no future annotations: as text, those of a NamedTuple double what it costs to import
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from fp8tune.suggest import closest
+
+FOLDER = os.path.dirname(__file__)
+
+
+class About(NamedTuple):
+    """A trainer before its schema is read; the fields are explained in docs/guides.
+
+    ``versions`` are those that have a schema, the oldest first; a trainer with one
+    ``schema.toml`` has the version ``""``.
+    """
+
+    name: str
+    title: str
+    words: list[str]
+    tables: list[str]
+    launch: str
+    data: str
+    versions: list[str] = [""]
+    unlisted: str = ""
+    fragments: list[str] = []
+    settings: list[str] = []
+    learned: list[str] = []
+    harmless: list[str] = []
+    values: dict[str, list[Any]] = {}
+    faults: dict[str, list[str]] = {}
+    bands: dict[str, dict[str, list[float]]] = {}
+
+    @property
+    def ids(self) -> list[str]:
+        """The names of its versions, the newest first: ``torchtitan==0.2.2``."""
+        versions = reversed(self.versions)
+        return [f"{self.name}=={v}" if v else self.name for v in versions]
+
+
+@cache
+def trainers() -> dict[str, About]:
+    """Every trainer by its name, in the order of the alphabet."""
+    try:
+        from fp8tune._index import TRAINERS
+    except ImportError:  # in a checkout
+        return {name: About(**data) for name, data in parsed()}
+    return {name: About(**data) for name, data in TRAINERS}
+
+
+def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the ``trainer.toml`` of each folder says, with its name and versions."""
+    import tomllib
+
+    for name in sorted(os.listdir(FOLDER)):
+        path = os.path.join(FOLDER, name, "trainer.toml")
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                data = tomllib.load(file)
+            yield name, {"name": name, "versions": _versions(name), **data}
+
+
+def _versions(name: str) -> list[str]:
+    """The versions of a trainer that have a schema, the oldest first."""
+    files = os.listdir(os.path.join(FOLDER, name))
+    found = (re.fullmatch(r"schema(?:-(\d[\w.]*))?\.toml", file) for file in files)
+    return sorted((match[1] or "" for match in found if match), key=_order)
+
+
+def _order(version: str) -> list[tuple[int, str]]:
+    """What sorts 0.10 after 0.9."""
+    parts = re.findall(r"\d+|[a-z]+", version)
+    return [(int(part) if part.isdigit() else -1, part) for part in parts]
+
+
+def misnamed(name: str) -> str:
+    """Why there is no such trainer or version, and what there is; ``""`` if there is.
+
+    ``name`` is ``torchtitan`` or ``torchtitan==0.2.2``.
+    """
+    known = trainers()
+    plain, _, version = name.partition("==")
+    if plain not in known:
+        near = closest(plain, known)
+        hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
+        return f"no trainer named {plain!r}{hint}"
+    about = known[plain]
+    if plain == name or name in about.ids:
+        return ""
+    if about.versions == [""]:
+        return f"{about.title} has one version here: write {plain}"
+    known_versions = f"known: {', '.join(about.versions)}"
+    reason = f"no {about.title} {version}; {known_versions}"
+    return f"{reason}; {about.unlisted}" if about.unlisted else reason
+
+
+def module_of(trainer: str) -> str:
+    """The module of a wheel that holds the schema of a trainer's version."""
+    return "fp8tune._index_" + re.sub(r"\W+", "_", trainer)
+
+
+def titles() -> str:
+    """The trainers' names as people write them, for messages."""
+    return ", ".join(about.title for about in trainers().values())

@@ -1,0 +1,201 @@
+"""Whose config a TOML file is: told by the tables and keys that a trainer knows."""
+
+# no future annotations: as text, those of a NamedTuple double what it costs to import
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from fp8tune.suggest import closest
+from fp8tune.trainers.about import FOLDER, About, trainers
+from fp8tune.trainers.trainer import Trainer, trainer
+
+EXPLICIT, FOUND = 3, 2
+"""One in so many keys or tables must be a trainer's: of a file that the user named,
+and of another."""
+
+_HEADER = r"(?m)^[ \t]*\[+[ \t]*([A-Za-z_-]+)"
+
+
+class Kind(NamedTuple):
+    """What a TOML file is: ``trainer`` is empty when it is no train config.
+
+    Else it names the version too, as ``torchtitan==0.2.2``, where there are several.
+    """
+
+    trainer: str
+    fragment: bool
+    description: str
+
+
+@cache
+def foreign() -> dict[str, set[str]]:
+    """Kinds of TOML files that are no trainer's, by their top-level tables."""
+    try:
+        from fp8tune._index import FOREIGN
+    except ImportError:  # in a checkout
+        return {kind: set(tables) for kind, tables in foreign_parsed().items()}
+    return {kind: set(tables) for kind, tables in FOREIGN.items()}
+
+
+def foreign_parsed() -> dict[str, list[str]]:
+    """What ``foreign.toml`` says."""
+    import tomllib
+
+    with open(os.path.join(FOLDER, "foreign.toml"), "rb") as file:
+        return tomllib.load(file)
+
+
+def may_be_config(text: str, *, explicit: bool) -> bool:
+    """Whether a text that does not parse, or is not parsed, may be a train config.
+
+    A file that the user named may be one unless it has tables of another kind of
+    file and none of a trainer; another file needs two of a trainer's tables.
+    """
+    names = set(re.findall(_HEADER, text))
+    mine = max(len(names.intersection(a.tables)) for a in trainers().values())
+    return mine > 1 or (
+        explicit
+        and (mine > 0 or not any(names & tables for tables in foreign().values()))
+    )
+
+
+def recognise(
+    values: dict[str, Any], *, explicit: bool = False, only: str = ""
+) -> Kind:
+    """Distinguish train configs from model fragments and other TOML files.
+
+    A file that the user named counts as a config if a third of its keys or tables
+    are a trainer's, another one if half are. Of several trainers and versions it is
+    of the one that knows most of its keys: of equals the newest version, and the first
+    trainer. ``only`` names the trainer where its version alone is open.
+    """
+    for description, tables in foreign().items():
+        hits = len(tables.intersection(values))
+        if hits > 1 or (hits and hits == len(values)):
+            return Kind("", False, description)
+    share = EXPLICIT if explicit else FOUND
+    ranked = list(_ranked(values, only))
+    if not ranked:
+        return _without_tables(values, explicit=explicit, only=only)
+    best = max(ranked, key=lambda match: match.known)
+    about, known = best.about, best.trainer
+    if set(values) <= set(about.fragments):
+        return Kind(known.id, True, f"a model fragment for {about.title}")
+    if best.is_familiar(share):
+        return Kind(known.id, False, f"a {about.title} config")
+    return Kind(
+        "",
+        False,
+        f"most of it is not {about.title}'s (--trainer {about.name} checks it)",
+    )
+
+
+class _Match(NamedTuple):
+    """How many keys of a file a trainer knows, of how many; and of the tables."""
+
+    about: About
+    trainer: Trainer
+    known: int
+    total: int
+    tables: int
+    all_tables: int
+
+    def is_familiar(self, share: int) -> bool:
+        """Whether one in ``share`` of the keys, or of the tables, is the trainer's."""
+        known, tables = self.known * share, self.tables * share
+        return known >= self.total or tables > self.all_tables
+
+
+def _ranked(values: dict[str, Any], only: str) -> Iterator[_Match]:
+    """Yield the trainers' versions that may know most of a file's keys.
+
+    A schema is read only if its trainer may know more keys than all before it.
+    """
+    most = -1
+    for about in _by_name(only):
+        if values.keys().isdisjoint(about.tables):
+            continue
+        for name in about.ids:
+            if _at_most(values, about) <= most:
+                break
+            match = _matched(values, about, trainer(name))
+            if match.tables:
+                most = max(most, match.known)
+                yield match
+
+
+def _by_name(only: str) -> list[About]:
+    return [trainers()[only]] if only else list(trainers().values())
+
+
+def _at_most(values: dict[str, Any], about: About) -> int:
+    """How many keys of a file a trainer may know, by its tables alone."""
+    mine = (values[name] for name in values.keys() & about.tables)
+    return sum(len(table) if isinstance(table, dict) else 1 for table in mine)
+
+
+def _matched(values: dict[str, Any], about: About, candidate: Trainer) -> _Match:
+    sections = candidate.section_keys
+    known = total = 0
+    for section, table in values.items():
+        keys = sections.get(section)
+        if isinstance(table, dict):
+            total += len(table)
+            known += 0 if keys is None else len(keys.intersection(table))
+        else:
+            total += 1
+            known += keys is not None
+    tables = len(sections.keys() & values.keys())
+    return _Match(about, candidate, known, total, tables, len(values))
+
+
+def _without_tables(values: dict[str, Any], *, explicit: bool, only: str) -> Kind:
+    """What a file is that has no table of a trainer: misspelt, or keys alone."""
+    for about in _by_name(only) if values else ():
+        for candidate in map(trainer, about.ids):
+            if explicit and _misspelt(candidate, values):
+                return Kind(candidate.id, False, f"a {about.title} config")
+            if about.fragments:
+                keys = candidate.section_keys.values()
+                bare = max(len(known & values.keys()) for known in keys)
+                if bare > 1 and bare * 2 > len(values):
+                    what = f"a model fragment for {about.title}"
+                    return Kind(candidate.id, True, what)
+    return Kind("", False, "no table that a known trainer reads")
+
+
+def _misspelt(candidate: Trainer, values: dict[str, Any]) -> bool:
+    """Whether most tables have nearly a section's name and one of its keys."""
+    names = candidate.schema.sections
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    near = [
+        name
+        for name, table in tables.items()
+        if (section := closest(name, names))
+        and candidate.section_keys[section] & table.keys()
+    ]
+    return 2 * len(near) > len(values)
+
+
+def version_of(name: str, values: dict[str, Any]) -> str:
+    """The trainer's version that a file is of, where only the trainer is named.
+
+    The newest of those that know most of its keys.
+    """
+    if "==" in name or trainers()[name].versions == [""]:
+        return name
+    ranked = list(_ranked(values, name))
+    if not ranked:
+        return trainers()[name].ids[0]
+    return max(ranked, key=lambda match: match.known).trainer.id
+
+
+def chosen(values: dict[str, Any], names: Iterable[str], *, explicit: bool) -> Kind:
+    """Whose config a file is: of the first of ``names`` that is given, else by keys."""
+    name = next(filter(None, names), "")
+    if name:
+        about = trainers()[name.partition("==")[0]]
+        return Kind(version_of(name, values), False, f"a {about.title} config")
+    return recognise(values, explicit=explicit)
