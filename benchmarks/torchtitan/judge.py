@@ -7,7 +7,7 @@ stage that was entered (``accepted`` if all were passed), and ``error``, the exc
 
 The stages are those of ``Trainer.__init__`` for rank 0 of as many ranks as the config
 runs on: config manager, mesh (torch's fake process group), model on the meta device,
-converters, batch sizes, sharding. GPUs are taken to have FP8. Left out, as they depend
+converters, batch sizes, sharding, autocast. GPUs are taken to have FP8. Left out, as they depend
 on the machine: tokenizer, data set, memory. A pipeline is not split: the whole model stands
 for a stage. Each config is judged in a process of its own, because torchtitan changes
 global state.
@@ -127,6 +127,9 @@ def _stages(text: str, world_size: int) -> Iterator[str]:
         raise RuntimeError("no pipeline for this model")
     yield "sharding"
     _parallelize(spec.parallelize_fn, model, mesh, dims, config)
+    yield "autocast"
+    utils = import_module("torchtitan.distributed.utils")
+    utils.maybe_enable_amp(dims, config.training.mixed_precision_param, "cpu")
 
 
 def _config(text: str) -> Any:

@@ -59,6 +59,11 @@ MOVED = {
 }
 """Tables of another release, and where their keys are in this one."""
 
+ADDED = {
+    "hf_transformers": "torchtitan.experiments.transformers_modeling_backend.job_config"
+}
+"""Tables that a module of torchtitan adds, and the module."""
+
 TRUE_WORDS = ("true", "yes", "on", "1")
 
 _NOTHING = object()
@@ -90,10 +95,7 @@ class _Run:
     def __init__(self, loader: Loader) -> None:
         self.schema, self.hints = loader.schema, loader.hints
         self.version = loader.schema.version
-        self.values: dict[str, Any] = {
-            **loader.defaults,
-            "trainer_version": self.version,
-        }
+        self.values: dict[str, Any] = dict(loader.defaults)
         self.written: set[str] = set()
         self.faults: list[Fault] = []
         self.own_keys = False
@@ -152,7 +154,10 @@ class _Run:
         if self.own_keys:
             return
         moved = MOVED.get(str(path[0])) if len(path) == 1 else None
+        module = ADDED.get(str(path[0])) if len(path) == 1 else None
         hint = f"did you mean {moved}?" if moved else ""
+        if module:
+            hint = f'set `job.custom_config_module = "{module}"`, which adds it'
         if not hint and len(self.faults) < 20:
             hint = self.hints.for_key(path, keys)
         facts = {"table": table, "hint": hint, **key_meant(hint, path, keys)}
@@ -300,8 +305,6 @@ class _Run:
         for name in ("training.dtype", "training.mixed_precision_param"):
             if name in self.values:
                 self.one_of(name, DTYPES)
-        name = "parallelism.fsdp_reshard_after_forward"
-        self.one_of(name, self.spec(name).allowed)
         name = "parallelism.context_parallel_load_balancer"
         if self.values.get(name) == "":
             self.one_of(name, ("headtail", "ptrr"))
@@ -315,7 +318,6 @@ LATER = frozenset(
         "activation_checkpoint.mode",
         "training.dtype",
         "training.mixed_precision_param",
-        "parallelism.fsdp_reshard_after_forward",
         "quantize.linear.float8.recipe_name",
         "float8.recipe_name",
     )
