@@ -84,6 +84,14 @@ gpus_per_node_option = click.option(
 )
 """The target of a run, for every command that reads a config."""
 
+trainer_option = click.option(
+    "--trainer",
+    default="",
+    metavar="NAME",
+    shell_complete=completion.trainers,
+    help="Trainer of the config, where its keys do not show it: NAME or NAME==VERSION.",
+)
+
 studies_option = click.option(
     "--studies",
     default=".fp8tune",
@@ -159,6 +167,7 @@ def read_config(
     world_size: int | None,
     gpus_per_node: int = 0,
     overrides: tuple[str, ...] = (),
+    trainer: str = "",
 ) -> Config:
     """The config of a command line; raises ``Failure``."""
     from fp8tune.lint import config
@@ -166,10 +175,13 @@ def read_config(
     from fp8tune.lint.discover import CannotRead
     from fp8tune.lint.settings import BadSettings
     from fp8tune.toml.document import Unreadable
+    from fp8tune.trainers.about import misnamed
 
+    if trainer and (wrong := misnamed(trainer)):
+        raise Failure(wrong)
     try:
         target = asked(gpu, world_size, gpus_per_node)
-        return config.read_config(path, target, overrides)
+        return config.read_config(path, target, overrides, trainer)
     except Unreadable as error:
         raise Failure(f"{path}: {error}") from None
     except (CannotRead, config.NotAConfig, BadSettings, BadTarget) as error:

@@ -53,6 +53,13 @@ def _pages(ctx: click.Context) -> Iterator[str]:
     yield from FACTS
 
 
+def _trainers(ctx: click.Context) -> Iterator[str]:  # noqa: ARG001
+    from fp8tune.trainers.about import trainers
+
+    for about in trainers().values():
+        yield from dict.fromkeys((about.name, *about.ids))
+
+
 def _models(ctx: click.Context) -> Iterable[str]:  # noqa: ARG001
     from fp8tune.estimate.starter import models
 
@@ -66,3 +73,4 @@ def _studies(ctx: click.Context) -> list[str]:
 
 gpus, rules, pages = _offer(_gpus), _offer(_rules), _offer(_pages)
 models, studies = _offer(_models), _offer(_studies)
+trainers = _offer(_trainers)

@@ -112,8 +112,8 @@ class Vocabulary(NamedTuple):
 
     ``keys`` are the trainer's config keys, ``renamed`` maps fields to keys,
     ``computed`` holds the fields and facts that are functions, ``settings`` how those
-    of them are set that a search may change. ``found`` and ``plans`` remember the
-    origins and the plans that were asked for.
+    of them are set that a search may change, ``trainer`` is whose they are. ``found``
+    and ``plans`` remember the origins and the plans that were asked for.
     """
 
     keys: frozenset[str]
@@ -123,6 +123,7 @@ class Vocabulary(NamedTuple):
     found: dict[str, list[str]]
     plans: dict[str, Plan]
     settings: dict[str, Setting] = {}
+    trainer: str = ""
 
     def knows(self, name: str) -> bool:
         """Whether some job of this trainer may have the name."""
@@ -226,12 +227,14 @@ def vocabulary(
     keys: frozenset[str],
     renamed: dict[str, str],
     computed: dict[str, Source],
-    settings: dict[str, Setting] = {},  # noqa: B006
+    settings: dict[str, Setting] | None = None,
+    trainer: str = "",
 ) -> Vocabulary:
     """Build a vocabulary; parameters spell ``a.b`` as ``a_b``."""
     spelled = {name.replace(".", "_"): name for name in (*keys, *computed)}
     spelled |= {name: name for name in renamed}
-    return Vocabulary(keys, renamed, computed, spelled, {}, {}, settings)
+    more = settings or {}, trainer
+    return Vocabulary(keys, renamed, computed, spelled, {}, {}, *more)
 
 
 class Job(dict[str, Any]):

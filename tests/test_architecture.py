@@ -37,7 +37,7 @@ ALLOWED = {
     "streams": (),
     "studies": (),
     "extras": (),
-    "completion": ("lint", "facts", "estimate", "studies"),
+    "completion": ("lint", "facts", "estimate", "studies", "trainers"),
     "fields": (),
     "job": ("fields",),
     "facts": ("facts", "job", "suggest", "atomic", "studies", "_index"),

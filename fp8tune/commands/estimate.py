@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import stat
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +22,7 @@ from fp8tune.cli import (
     need,
     read_config,
     text_or_json,
+    trainer_option,
 )
 from fp8tune.extras import SEARCH
 from fp8tune.studies import FOLDER, JOURNAL, NoStudy, find
@@ -110,6 +113,7 @@ def _sizes(
     help="Calibrate with the trials of a search, e.g. .fp8tune/NAME.",
 )
 @calibration_file
+@trainer_option
 @text_or_json
 def command(
     configs: tuple[str, ...],
@@ -122,6 +126,7 @@ def command(
     study: str,
     calibration: str,
     output_format: str,
+    trainer: str,
     overrides: tuple[str, ...],
 ) -> int:
     """Predict memory and speed of CONFIG (- for stdin), over batch, AC and precision.
@@ -148,11 +153,24 @@ def command(
             raise Failure("a measured run is of one config, one GPU and one world size")
         targets = list(product(configs, names, sizes))
         nodes = gpus_per_node or 0
-        return _table(targets, nodes, overrides, calibration, output_format)
+        read_one = partial(_config, nodes, trainer, overrides)
+        return _table(targets, read_one, calibration, output_format)
     (config,), (gpu,), (world_size,) = configs, names, sizes
-    known = read_config(config, gpu, world_size, gpus_per_node or 0, overrides)
+    known = _config(gpus_per_node or 0, trainer, overrides, config, gpu, world_size)
     measured_run = Measured(measured or 0.0, measured_speed or 0.0, measured_torch)
     return _one(config, known, measured_run, study, calibration, output_format)
+
+
+def _config(
+    gpus_per_node: int,
+    trainer: str,
+    overrides: tuple[str, ...],
+    path: str,
+    gpu: str,
+    world_size: int | None,
+) -> Config:
+    """Read a config with the options that all configs of the command have."""
+    return read_config(path, gpu, world_size, gpus_per_node, overrides, trainer)
 
 
 def _one(
@@ -197,8 +215,7 @@ def _one(
 
 def _table(
     targets: list[tuple[str, str, int | None]],
-    gpus_per_node: int,
-    overrides: tuple[str, ...],
+    read_one: Callable[[str, str, int | None], Config],
     calibration: str,
     output_format: str,
 ) -> int:
@@ -216,7 +233,7 @@ def _table(
         raise Failure(str(error)) from None
     lines = []
     for path, gpu, size in targets:
-        known = read_config(path, gpu, size, gpus_per_node, overrides)
+        known = read_one(path, gpu, size)
         one = side(known, runs=runs)
         target = one.variants.target
         lines.append(Line(path, target.gpu, target.world_size, one))

@@ -16,6 +16,7 @@ from fp8tune.cli import (
     gpus_per_node_option,
     read_config,
     text_or_json,
+    trainer_option,
     world_size_option,
 )
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     "--all", "whole", is_flag=True, help="Derive a value down to the config keys."
 )
 @calibration_file
+@trainer_option
 @text_or_json
 def command(
     name: str,
@@ -44,6 +46,7 @@ def command(
     gpus_per_node: int | None,
     whole: bool,
     calibration: str,
+    trainer: str,
     output_format: str,
     overrides: tuple[str, ...],
 ) -> None:
@@ -60,14 +63,19 @@ def command(
       fp8tune explain memory.peak_gib train.toml
     """
     from fp8tune.lint.explain import explain, nearest, search
+    from fp8tune.trainers.about import misnamed
 
     whole |= output_format == "json"
     nodes = gpus_per_node or 0
     if overrides and not config:
         raise Failure("overrides need the config that they change: name it before --")
-    known = read_config(config, gpu, world_size, nodes, overrides) if config else None
+    known = None
+    if config:
+        known = read_config(config, gpu, world_size, nodes, overrides, trainer)
+    elif trainer and (wrong := misnamed(trainer)):
+        raise Failure(wrong)
     if known is None:
-        page = explain(name)
+        page = explain(name, whose=trainer)
     else:
         from fp8tune.estimate.target import on_its_gpus
         from fp8tune.facts.runs import BadCalibration

@@ -48,10 +48,10 @@ from fp8tune.cli import Failure
 )
 @click.option(
     "--trainer",
-    default="kempnerforge",
-    show_default=True,
+    default="",
     metavar="NAME",
-    help="Trainer that the config is for.",
+    shell_complete=completion.trainers,
+    help="Trainer that the config is for; by default the first that has such a config.",
 )
 @click.option(
     "--output", default="", metavar="FILE", help="Write to a new FILE, not to stdout."
@@ -80,14 +80,16 @@ def command(
     """
     from fp8tune.estimate.starter import CannotStart, starter
     from fp8tune.lint.directive import BadTarget, asked
-    from fp8tune.trainers.about import misnamed
+    from fp8tune.trainers.about import misnamed, trainers
     from fp8tune.trainers.trainer import trainer as by_name
 
-    if wrong := misnamed(trainer):
+    if trainer and (wrong := misnamed(trainer)):
         raise Failure(wrong)
+    known = map(by_name, [trainer] if trainer else trainers())
     try:
         target = asked(gpu, world_size)
-        text = starter(by_name(trainer), model, target, seq_len, step_tokens)
+        chosen = next(each for each in known if each.starter or trainer)
+        text = starter(chosen, model, target, seq_len, step_tokens)
     except (BadTarget, CannotStart) as error:
         raise Failure(str(error)) from None
     if not output:

@@ -26,7 +26,8 @@ FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
     "--trainer",
     default="",
     metavar="NAME",
-    help="Check every file as a config of this trainer, e.g. kempnerforge.",
+    shell_complete=completion.trainers,
+    help="Check every file as a config of this trainer: NAME or NAME==VERSION.",
 )
 @click.option(
     "--output-format",

@@ -14,6 +14,7 @@ from fp8tune.cli import (
     need,
     studies_option,
     text_or_json,
+    trainer_option,
     world_size_option,
 )
 from fp8tune.extras import SEARCH, TRIALS
@@ -35,12 +36,7 @@ from fp8tune.extras import SEARCH, TRIALS
     help="GPU that the run is for, if it has more memory than this one, e.g. h200.",
 )
 @world_size_option
-@click.option(
-    "--trainer",
-    default="",
-    metavar="NAME",
-    help="Trainer of CONFIG, if it is not recognised, e.g. kempnerforge.",
-)
+@trainer_option
 @click.option(
     "--runner",
     type=Choice(["builtin", "replay"]),

@@ -48,7 +48,7 @@ def placed(refused: list[Refusal], config: Config) -> list[Refusal]:
         config.data,
         Rules(_rules(), {}),
         target,
-        only=config.trainer.name,
+        only=config.trainer.id,
         overrides=config.overrides,
     )
     places = [(one.rule, one.message, one.labels[0]) for one in found.diagnostics]
@@ -70,7 +70,7 @@ def of_file(faults: Iterable[Fault], job: Job) -> list[Refusal]:
         said
         for fault in faults
         for rule in _rules()
-        if rule.fault == fault.kind
+        if rule.fault == fault.kind and rule.is_for(job.words.trainer)
         for said in _said(rule, of_fault(job, fault), voids=True)
     ]
 
@@ -81,7 +81,8 @@ def of_job(job: Job, changed: Iterable[str] = ()) -> list[Refusal]:
     return [
         said
         for rule in _rules()
-        if rule.source and (not fields or rests_on(rule, job, fields))
+        if rule.source and rule.is_for(job.words.trainer)
+        if not fields or rests_on(rule, job, fields)
         if _fires(rule, job)
         for said in _said(rule, job, voids=_voids(rule, job))
     ]
@@ -89,7 +90,7 @@ def of_job(job: Job, changed: Iterable[str] = ()) -> list[Refusal]:
 
 def rests_on(rule: Rule, job: Job, fields: set[str]) -> bool:
     """Whether a rule looks at one of some fields."""
-    keys = {job.words.renamed.get(name, name) for name in fields}
+    keys = {key for name in fields for key in job.words.origins(name)}
     return not keys.isdisjoint(_origins(rule, job))
 
 

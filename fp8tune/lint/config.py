@@ -41,10 +41,13 @@ class Config(NamedTuple):
         return self.document.lines.position(span[0]).line if span else 0
 
 
-def read_config(path: str, target: Target, overrides: tuple[str, ...] = ()) -> Config:
+def read_config(
+    path: str, target: Target, overrides: tuple[str, ...] = (), whose: str = ""
+) -> Config:
     """Read one config, ``-`` for stdin, with the trainer's own arguments behind it.
 
-    Raises ``CannotRead``, ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
+    ``whose`` is the trainer that the command line names. Raises ``CannotRead``,
+    ``Unreadable``, ``BadSettings`` and ``NotAConfig``.
     """
     data = read(path)
     try:
@@ -54,7 +57,7 @@ def read_config(path: str, target: Target, overrides: tuple[str, ...] = ()) -> C
         raise NotAConfig(f"{path}:{line}:{column}: {error.reason}") from None
     settings = settings_for(os.path.dirname(os.path.abspath(path)))
     directive = read_directive(document.text)
-    names = (directive.trainer, settings.trainer)
+    names = (whose, directive.trainer, settings.trainer)
     kind = chosen(document.values, names, explicit=True)
     if not kind.trainer:
         raise NotAConfig(f"{path}: {kind.description}")

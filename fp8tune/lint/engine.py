@@ -198,7 +198,7 @@ class _Case:
         for fault in faults:
             scope = of_fault(self.job, fault)
             for rule in self.rules.by_fault.get(fault.kind, ()):
-                if rule.is_for(self.known):
+                if rule.is_for(self.known.id):
                     yield from self._finding(rule, scope, fault)
 
     def _conditions(self) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ from fp8tune.trainers.trainer import Trainer
 
 def needs_of(rules: Iterable[Rule], known: Trainer) -> dict[str, list[list[str]]]:
     """What each rule on a trainer's jobs needs of a config, by its name."""
-    mine = (rule for rule in rules if rule.source and rule.is_for(known))
+    mine = (rule for rule in rules if rule.source and rule.is_for(known.id))
     return {rule.name: needs(rule, known) for rule in mine}
 
 

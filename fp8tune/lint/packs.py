@@ -54,8 +54,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "severity": SEVERITIES,
     "confidence": CONFIDENCES,
     "status": STATUSES,
-    "trainer": tuple(trainers()),
-    "fault": faults.kinds(),
 }
 _ENTRIES: dict[str, dict[str, str]] = {
     "at": {"key": "text names", "any": "names", "mark": "text", "label": "text"},
@@ -213,6 +211,8 @@ class _Reader:
             raise self.fail((key,), f"{key} is empty")
         if key in _CHOICES:
             self._choice(key, value, _CHOICES[key])
+        if key == "fault":
+            self._choice(key, value, faults.kinds())
 
     def _choice(self, key: str, value: str, allowed: Sequence[str]) -> None:
         if value not in allowed:
@@ -225,7 +225,7 @@ class _Reader:
             value = [value]
         if not _texts(value) or not value:
             raise self.fail((key,), f"{key} is an array of names")
-        allowed = _CHOICES["trainer"]
+        allowed = tuple(trainers())
         if key == "versions":
             named = self.document.values.get("trainer")
             if named not in allowed:

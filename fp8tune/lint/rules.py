@@ -228,11 +228,12 @@ class Rule:
 
         return compile_repair(entry, self.compiled)
 
-    def is_for(self, known: Trainer) -> bool:
-        """Whether the rule is for configs of this version of a trainer."""
-        if self.trainers and known.name not in self.trainers:
+    def is_for(self, trainer: str) -> bool:
+        """Whether the rule is for configs of a trainer's version, by its id."""
+        name, _, version = trainer.partition("==")
+        if self.trainers and name not in self.trainers:
             return False
-        return not self.versions or known.version in self.versions
+        return not self.versions or version in self.versions
 
     def targets(self, words: Vocabulary) -> tuple[str, ...]:
         """Which of ``gpu`` and ``world_size`` the message or condition rests on.
@@ -260,7 +261,7 @@ class Rule:
     def known(self) -> Iterator[Trainer]:
         """Every version of the trainers that the rule is for, if it names any."""
         found = (trainer(id_) for name in self.trainers for id_ in trainers()[name].ids)
-        return (known for known in found if self.is_for(known))
+        return (known for known in found if self.is_for(known.id))
 
     def _fault_facts(self) -> tuple[str, ...]:
         return faults.facts_of(self.fault, self.trainers)

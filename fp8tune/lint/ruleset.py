@@ -99,7 +99,7 @@ class _Conditions:
     """
 
     def __init__(self, rules: Iterable[Rule], known: Trainer, by_name: Needs) -> None:
-        self.rules = [rule for rule in rules if rule.source and rule.is_for(known)]
+        self.rules = [rule for rule in rules if rule.source and rule.is_for(known.id)]
         needs = [by_name.get(r.name, []) if r.builtin else [] for r in self.rules]
         bits: dict[tuple[str, ...], int] = {}
         for keys in (tuple(keys) for lists in needs for keys in lists):

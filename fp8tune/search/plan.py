@@ -146,8 +146,9 @@ def plan_for_trials(
         "compile": (False, True),
         "precision": tuple(dict.fromkeys([precision, "bf16"])),
     }
-    keys = {role: config.trainer.key_of(role) for role in values}
-    if {"precision", keys["precision"]} & set(allow) and _has_fp8(config, gpu):
+    keys = {role: key for role in values if (key := config.trainer.key_of(role))}
+    values = {role: some for role, some in values.items() if role in keys}
+    if {"precision", keys.get("precision")} & set(allow) and _has_fp8(config, gpu):
         values["precision"] = tuple(dict.fromkeys([*values["precision"], "fp8"]))
     known = [*values, *(keys[role] for role in values), *warmup_names(config.trainer)]
     frozen = [role for role in sorted(values) if device in traits_of(role).frozen_on]

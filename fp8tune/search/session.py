@@ -320,7 +320,7 @@ def _read_config(
     if not overrides:
         return config
     data = with_overrides(path, data, config.trainer, overrides)
-    config = read_config(path, data, target, config.trainer.name, world_size)
+    config = read_config(path, data, target, config.trainer.id, world_size)
     return config._replace(overrides=overrides)
 
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from fp8tune import trainers as package
 from fp8tune.suggest import closest
-
-FOLDER = os.path.dirname(__file__)
 
 
 class About(NamedTuple):
@@ -60,17 +59,24 @@ def parsed() -> Iterator[tuple[str, dict[str, Any]]]:
     """What the ``trainer.toml`` of each folder says, with its name and versions."""
     import tomllib
 
-    for name in sorted(os.listdir(FOLDER)):
-        path = os.path.join(FOLDER, name, "trainer.toml")
+    names = {name for folder in package.__path__ for name in os.listdir(folder)}
+    for name in sorted(names):
+        path = path_of(name, "trainer.toml")
         if os.path.isfile(path):
             with open(path, "rb") as file:
                 data = tomllib.load(file)
             yield name, {"name": name, "versions": _versions(name), **data}
 
 
+def path_of(*names: str) -> str:
+    """The path of a trainer's file, or where it would be."""
+    paths = [os.path.join(folder, *names) for folder in package.__path__]
+    return next(filter(os.path.exists, paths), paths[0])
+
+
 def _versions(name: str) -> list[str]:
     """The versions of a trainer that have a schema, the oldest first."""
-    files = os.listdir(os.path.join(FOLDER, name))
+    files = os.listdir(path_of(name))
     found = (re.fullmatch(r"schema(?:-(\d[\w.]*))?\.toml", file) for file in files)
     return sorted((match[1] or "" for match in found if match), key=_order)
 

@@ -1,14 +1,13 @@
 """Whose config a TOML file is: told by the tables and keys that a trainer knows."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
-import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from fp8tune.suggest import closest
-from fp8tune.trainers.about import FOLDER, About, trainers
+from fp8tune.trainers.about import About, path_of, trainers
 from fp8tune.trainers.trainer import Trainer, trainer
 
 EXPLICIT, FOUND = 3, 2
@@ -43,7 +42,7 @@ def foreign_parsed() -> dict[str, list[str]]:
     """What ``foreign.toml`` says."""
     import tomllib
 
-    with open(os.path.join(FOLDER, "foreign.toml"), "rb") as file:
+    with open(path_of("foreign.toml"), "rb") as file:
         return tomllib.load(file)
 
 

@@ -1,12 +1,11 @@
 """The keys of a trainer's config, read from the schema of its version."""
 
 # no future annotations: as text, those of a NamedTuple double what it costs to import
-import os.path
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fp8tune.trainers.about import FOLDER, module_of
+from fp8tune.trainers.about import module_of, path_of
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -161,7 +160,7 @@ def parsed(trainer: str) -> dict[str, Any]:
 
     name, _, version = trainer.partition("==")
     file = f"schema-{version}.toml" if version else "schema.toml"
-    with open(os.path.join(FOLDER, name, file), "rb") as schema:
+    with open(path_of(name, file), "rb") as schema:
         return tomllib.load(schema)
 
 

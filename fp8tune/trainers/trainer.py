@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fp8tune.facts import FACTS
 from fp8tune.job import Job, Setting, Target, Unknown, Vocabulary, sources, vocabulary
 from fp8tune.trainers import schema
-from fp8tune.trainers.about import FOLDER, About, trainers
+from fp8tune.trainers.about import About, path_of, trainers
 
 if TYPE_CHECKING:
     from fp8tune.trainers.faults import Loaded
@@ -39,13 +39,18 @@ class Trainer:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Every name that a rule for this trainer may use."""
+        """Every name that a rule for this trainer may use.
+
+        A function of the folder with a fact's name, dots as underscores, replaces it.
+        """
         keys = frozenset(name for name, _ in self.schema.dotted_keys())
-        computed = dict(FACTS)
-        for name in self.about.words:
-            computed |= sources(self._module(name))
+        computed, facts = dict(FACTS), {name.replace(".", "_"): name for name in FACTS}
+        for module in self.about.words:
+            for name, source in sources(self._module(module)).items():
+                computed[facts.get(name, name)] = source
         keys |= self.optional_sections
-        return vocabulary(keys, self.schema.job, computed, self._settings())
+        more = self._settings(), self.id
+        return vocabulary(keys, self.schema.job, computed, *more)
 
     def _settings(self) -> dict[str, Setting]:
         """How the fields are set that are no single key of the config."""
@@ -69,7 +74,7 @@ class Trainer:
     @cached_property
     def starter(self) -> str:
         """The text of a config to start from; ``""`` where there is none."""
-        path = os.path.join(FOLDER, self.name, "starter.toml")
+        path = path_of(self.name, "starter.toml")
         if not os.path.exists(path):
             return ""
         with open(path, encoding="utf-8") as file:

@@ -77,7 +77,7 @@ def explain(
         if name in (rule.name, rule.code):
             return rule_page(rule, config)
     key = _INDEX.sub("[]", name)
-    asked = config.trainer.id if config else whose
+    asked = config.trainer.id if config else whose and trainer(whose).id
     if key in keys():
         owners = keys()[key]
         owner = _owner(owners, asked)

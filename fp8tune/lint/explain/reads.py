@@ -44,7 +44,7 @@ def builtin() -> tuple[Rule, ...]:
 
 @cache
 def _all_below(owner: str, rule: Rule) -> frozenset[str]:
-    if not rule.source or not rule.is_for(trainer(owner)):
+    if not rule.source or not rule.is_for(trainer(owner).id):
         return frozenset()
     names: Iterable[frozenset[str]] = (below(owner, name) for name in rule.when.names)
     return frozenset().union(*names)

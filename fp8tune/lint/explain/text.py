@@ -139,6 +139,9 @@ def _key(page: KeyPage) -> Iterator[Block]:
     yield Block("Facts that depend on it", _names(page.facts))
     yield _myths(page.myths)
     yield Block("Source", [f"  {page.source}"])
+    for other in page.also:
+        command = f"fp8tune explain {page.name} --trainer {other}"
+        yield Block(f"{other} has a key of this name too: `{command}`", [])
 
 
 def _fact(page: FactPage) -> Iterator[Block]:

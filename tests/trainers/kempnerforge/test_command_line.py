@@ -6,6 +6,7 @@
 import pytest
 
 from fp8tune.toml.document import Unreadable
+from fp8tune.trainers.faults import Call
 from tests.each import each
 
 FILE = {"train": {"batch_size": 4, "compile_model": True}, "model": {"dim": 256}}
@@ -86,15 +87,15 @@ def test_what_is_not_checked_is_refused(kempnerforge, word, reason):
 
 
 @each(
-    ("command", "index"),
+    ("command", "call"),
     [
-        ("python scripts/train.py a.toml", 2),
-        ("srun -N 2 uv run python /x/scripts/train.py a.toml --x.y=1", 7),
-        ("uv run torchrun --standalone scripts/train.py a.toml", 5),
-        ("./train.py a.toml", 1),
-        ("cat scripts/train.py a.toml", 0),
-        ("python scripts/eval.py a.toml", 0),
+        ("python scripts/train.py a.toml", Call(1, 2, ())),
+        ("srun -N 2 uv run python x/train.py a.toml --x.y=1", Call(6, 7, (8,))),
+        ("uv run torchrun --standalone scripts/train.py a.toml", Call(4, 5, ())),
+        ("./train.py a.toml", Call(0, 1, ())),
+        ("cat scripts/train.py a.toml", None),
+        ("python scripts/eval.py a.toml", None),
     ],
 )
-def test_a_command_that_runs_the_trainer(kempnerforge, command, index):
-    assert kempnerforge.command_line.config_index(command.split()) == index
+def test_a_command_that_runs_the_trainer(kempnerforge, command, call):
+    assert kempnerforge.command_line.find_call(command.split()) == call

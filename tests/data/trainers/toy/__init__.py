@@ -1,0 +1,1 @@
+"""A trainer of the tests."""

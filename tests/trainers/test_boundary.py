@@ -1,0 +1,310 @@
+"""A trainer is one folder: nothing else names it, and others may stand beside it."""
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+import fp8tune.trainers
+from fp8tune.fields import FIELDS
+from fp8tune.job import Target
+from fp8tune.lint.builtin import read_builtin
+from fp8tune.lint.engine import check
+from fp8tune.lint.explain import explain, keys
+from fp8tune.lint.packs import read_pack
+from fp8tune.lint.ruleset import Rules
+from fp8tune.search.plan import plan_for_trials, read_config
+from fp8tune.search.recorded import changes_learning
+from fp8tune.search.writeback import Choice, write_back
+from fp8tune.trainers.about import About, misnamed, trainers
+from fp8tune.trainers.faults import kinds
+from fp8tune.trainers.recognise import Kind, chosen, recognise
+from fp8tune.trainers.trainer import trainer
+from tests.each import each
+
+NAME = re.compile("kempner|torchtitan|prime.?rl", re.IGNORECASE)
+CITATIONS = ("fp8tune/estimate/show.py",)
+"""Files that may name a trainer in a message, as the source of a figure."""
+
+
+def code_that_names_a_trainer(path):
+    """The identifiers and texts of a module; docstrings, comments and URLs may cite."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node):
+            if not isinstance(value, str) or id(node) in prose:
+                continue
+            if NAME.search(value) and not value.startswith("https://"):
+                yield f"{path.name}:{node.lineno}: {value[:60]}"
+
+
+def test_nothing_outside_its_folder_names_a_trainer(repository):
+    package = repository / "fp8tune"
+    modules = [
+        path
+        for path in package.rglob("*.py")
+        if path.relative_to(package).parts[0] != "trainers"
+        or len(path.relative_to(package).parts) == 2
+    ]
+    assert len(modules) > 100
+    found = {
+        str(path.relative_to(repository)): names
+        for path in modules
+        if (names := list(code_that_names_a_trainer(path)))
+    }
+    assert set(found) == set(CITATIONS)
+
+
+@pytest.fixture
+def toy(repository, monkeypatch):
+    """Add a second trainer, with two versions, to those that are found."""
+    folder = str(repository / "tests" / "data" / "trainers")
+    places = [*fp8tune.trainers.__path__, folder]
+    caches = (trainers, trainer, keys)
+    monkeypatch.setattr(fp8tune.trainers, "__path__", places)
+    for cached in caches:
+        cached.cache_clear()
+    yield trainers()["toy"]
+    monkeypatch.undo()
+    for cached in caches:
+        cached.cache_clear()
+
+
+def sections(about):
+    return {name for each in about.ids for name in trainer(each).schema.sections}
+
+
+@pytest.mark.usefixtures("toy")
+def test_what_trainers_say_of_themselves_is_whole():
+    for about in trainers().values():
+        tables = sections(about)
+        names = {n for each in about.ids for n, _ in trainer(each).schema.dotted_keys()}
+        learned = {name for name in about.learned if "." not in name}
+        assert set(about.tables) == tables
+        assert learned | set(about.harmless) == tables
+        assert learned.isdisjoint(about.harmless)
+        assert {name for name in about.learned if "." in name} <= names
+        assert {*about.settings, *about.values} <= set(FIELDS)
+        assert set(about.fragments) <= tables
+        assert set(about.faults) <= set(kinds())
+
+
+def test_versions_are_told_by_their_name(toy):
+    assert toy == About(
+        name="toy",
+        title="Toy",
+        words=["job"],
+        tables=["run", "precision", "model", "schedule"],
+        launch="toy.py --config CONFIG",
+        data="`[input]`",
+        versions=["1.0", "2.0"],
+        unlisted="3.0 and later have no config file",
+        settings=["precision", "grad_accum"],
+        learned=["model", "schedule"],
+        harmless=["run", "precision"],
+        values={"precision": ["bf16", "fp8"]},
+        faults={"toy-odd-batch": ["key", "value"]},
+    )
+    assert trainer("toy") is trainer("toy==2.0")
+    assert (trainer("toy==1.0").name, trainer("toy==1.0").version) == ("toy", "1.0")
+    assert [misnamed(name) for name in ("toy", "toy==1.0", "kempnerforge")] == [""] * 3
+    unknown = "no Toy 3.1; known: 1.0, 2.0; 3.0 and later have no config file"
+    assert misnamed("toy==3.1") == unknown
+    assert misnamed("toys").endswith("did you mean toy?")
+    assert misnamed("kempnerforge==1").endswith("write kempnerforge")
+
+
+@each(
+    ("text", "kind"),
+    [
+        ("[run]\nbatch = 2\n", Kind("toy==2.0", False, "a Toy config")),
+        ("[run]\nfp8 = true\n", Kind("toy==1.0", False, "a Toy config")),
+        (
+            "[run]\nfp8 = true\n[precision]\nconverters = []\n[schedule]\nlr = 1\n",
+            Kind("toy==2.0", False, "a Toy config"),
+        ),
+        (
+            "[model]\ndim = 8\n[train]\nseq_len = 8\n",
+            Kind("kempnerforge", False, "a KempnerForge config"),
+        ),
+        (
+            "[model]\ndim = 8\n[run]\nbatch = 8\n",
+            Kind("toy==2.0", False, "a Toy config"),
+        ),
+        (
+            "[run]\na = 1\nb = 2\nc = 3\n[x]\ny = 1\n",
+            Kind("", False, "most of it is not Toy's (--trainer toy checks it)"),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("toy")
+def test_the_best_match_of_trainers_and_versions(text, kind):
+    assert recognise(tomllib.loads(text)) == kind
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_name_decides_and_the_keys_choose_its_version():
+    old = {"run": {"fp8": True}}
+    assert chosen(old, ("", "toy"), explicit=True).trainer == "toy==1.0"
+    assert chosen(old, ("toy==2.0", "toy==1.0"), explicit=True).trainer == "toy==2.0"
+    assert chosen({}, ("toy",), explicit=True).trainer == "toy==2.0"
+    assert chosen(old, ("kempnerforge",), explicit=True).trainer == "kempnerforge"
+
+
+RULE = """
+name = "toy-{name}"
+code = "T{name}"
+summary = "a rule on toys"
+severity = "error"
+confidence = "certain"
+since = "0.1.0"
+{head}
+message = "{message}"
+references = ["https://example.com"]
+[[at]]
+key = "{at}"
+[[bad]]
+config = ""
+[[good]]
+config = ""
+"""
+RULES = {
+    "fault": ('trainer = "toy"\nfault = "toy-odd-batch"', "odd {fault.value}", "fault"),
+    "new": (
+        'trainer = ["toy"]\nwhen = "micro_batch > 2"',
+        "{key(micro_batch)}",
+        "micro_batch",
+    ),
+    "old": (
+        'trainer = "toy"\nversions = ["1.0"]\nwhen = "precision == \\"fp8\\""',
+        "old fp8",
+        "run.fp8",
+    ),
+    "any": ('when = "hidden_size < 1024"', "small", "hidden_size"),
+}
+
+
+@pytest.fixture
+def toy_rules(toy, tmp_path):
+    folder = tmp_path / "crash"
+    folder.mkdir()
+    for name, (head, message, at) in RULES.items():
+        text = RULE.format(name=name, head=head, message=message, at=at)
+        (folder / f"toy-{name}.toml").write_text(text)
+    return Rules([*read_builtin(), *read_pack(str(tmp_path))], {})
+
+
+@each(
+    ("text", "found"),
+    [
+        ("[run]\nbatch = 4\n[model]\ndim = 64\n", ["toy-new", "toy-any"]),
+        ("[run]\nfp8 = true\n[model]\ndim = 2048\n", ["toy-old"]),
+        ("# fp8tune: trainer=toy==2.0\n[run]\nfp8 = true\n", ["toy-any"]),
+        ("[run]\nbatch = 3\n[model]\ndim = 2048\n", ["toy-fault", "toy-new"]),
+    ],
+)
+def test_rules_are_for_trainers_and_versions(toy_rules, text, found):
+    report = check("a.toml", text.encode(), toy_rules, Target())
+    assert [d.rule for d in report.diagnostics if d.rule[:3] == "toy"] == found
+
+
+OLD = "[run]\nbatch = 2\nglobal_batch = 8\nfp8 = true\n[model]\ndim = 2048\n"
+NEW = '[run]\nbatch = 2\n[precision]\nconverters = ["x", "float8"]\n'
+
+
+@each(
+    ("text", "changes", "written"),
+    [
+        (OLD, {"precision": "bf16"}, {"run.fp8": False}),
+        (NEW, {"precision": "bf16"}, {"precision.converters": ["x"]}),
+        (
+            NEW.replace("float8", "y"),
+            {"precision": "fp8", "run.batch": 4},
+            {"run.batch": 4, "precision.converters": ["x", "y", "float8"]},
+        ),
+        (
+            OLD,
+            {"grad_accum": 8, "micro_batch": 1},
+            {"run.batch": 1, "run.global_batch": 8},
+        ),
+    ],
+)
+@pytest.mark.usefixtures("toy")
+def test_a_field_of_several_keys_is_set_by_its_trainer(text, changes, written):
+    config = read_config("a.toml", text.encode(), Target())
+    keys = config.job.keys_for(changes)
+    assert keys == written
+    after = write_back(text.encode(), [Choice(*each, "why") for each in keys.items()])
+    job = read_config("a.toml", after, Target()).job
+    wanted = config.job.with_values(changes)
+    fields = ("precision", "micro_batch", "grad_accum")
+    assert [job[f] for f in fields] == [wanted[f] for f in fields]
+    assert [wanted[name] for name in changes] == list(changes.values())
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_step_keeps_its_tokens_whatever_sets_the_accumulation():
+    job = read_config("a.toml", OLD.encode(), Target()).job
+    smaller = job.keep_tokens({"micro_batch": 1})
+    assert (smaller["grad_accum"], smaller["run.global_batch"]) == (8, 8)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_trainer_may_replace_a_fact():
+    target = Target("h100")
+    jobs = [
+        read_config("a.toml", text.encode(), target).job
+        for text in (OLD, "[train]\nseq_len = 64\n")
+    ]
+    assert [job["speed.on_hopper"] for job in jobs] == ["always", True]
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_search_freezes_what_the_trainer_calls_learned():
+    new = trainer("toy")
+    names = ("schedule.lr", "model.dim", "run.batch", "precision.converters", "x.y")
+    assert [changes_learning(new, name, "") for name in names] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert changes_learning(new, "precision", "precision")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_plan_has_knobs_that_are_fields():
+    config = read_config("a.toml", NEW.encode(), Target("h100"))
+    plan = plan_for_trials(config, ["precision"], "cuda")
+    assert [(knob.key, knob.values, knob.frozen) for knob in plan.space.knobs] == [
+        ("run.batch", (1, 2, 4, 8), False),
+        ("precision", ("fp8", "bf16"), False),
+    ]
+    assert plan.free_keys == {"run.batch", "precision", "grad_accum"}
+
+
+@pytest.mark.usefixtures("toy")
+def test_keys_of_two_trainers_stand_side_by_side():
+    assert list(keys()["model.dim"]) == ["kempnerforge", "toy==2.0", "toy==1.0"]
+    pages = [explain("model.dim", whose=name) for name in ("", "toy", "toy==1.0")]
+    assert [(page.trainer, page.source[-3:], page.also) for page in pages] == [
+        ("KempnerForge", pages[0].source[-3:], ["toy"]),
+        ("Toy", "2.0", ["kempnerforge"]),
+        ("Toy", "1.0", ["kempnerforge"]),
+    ]
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_script_that_runs_it(fp8tune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.toml").write_text(NEW)
+    (tmp_path / "a.sh").write_text("srun -n 4 python toy.py --config=a.toml --x=1\n")
+    found = fp8tune("lint", "--script", "a.sh")
+    assert "runs a.toml --x=1, on 4 GPUs" in found.err + found.out
