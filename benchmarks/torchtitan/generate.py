@@ -37,7 +37,23 @@ MODELS["0.2.2"] = MODELS["0.2.0"] | NEWER
 SIZES = (1, 2, 4, 8, 8, 8, 16, 64)
 """Numbers of GPUs."""
 
-ODD: tuple[Any, ...] = (0, 1, -1, 2, 3, 7, 0.5, 1e30, "", "2", "x", "true", True, [], [1])
+ODD: tuple[Any, ...] = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    0.5,
+    1e30,
+    "",
+    "2",
+    "x",
+    "true",
+    True,
+    [],
+    [1],
+)
 ODD += (["a"], {}, {"a": 1}, ["model"], "bfloat16", "full", 10**6)
 """Values that are tried for any key."""
 
@@ -126,10 +142,10 @@ def _precision(config: Config, draw: random.Random, version: str) -> None:
     names = ("float8", "quantize.linear.float8", "quantize.grouped_mm.float8")
     right = names[0] if old else names[1]
     table = _table(config, "model")
-    table["converters"] = draw.choice(
-        ([right], [right], [right], [names[0]], [names[1]], [names[2]], right, [])
-        + (([right, names[2]], ["fp8"], [right, right], "float8", [names[0], right]))
-    )
+    choices: list[Any] = [[right], [right], [right], right, "float8", [], ["fp8"]]
+    choices += [[name] for name in names]
+    choices += [[right, names[2]], [right, right], [names[0], right]]
+    table["converters"] = draw.choice(choices)
     float8 = _table(config, "float8" if old else "quantize.linear.float8")
     for key, values in (
         ("enable_fsdp_float8_all_gather", (True, False, "false")),
@@ -159,8 +175,8 @@ def _compile(config: Config, draw: random.Random, version: str) -> None:
         table = _table(config, "compile")
         table["enable"] = draw.choice((True, True, False, "false", "true"))
         if draw.random() < 0.5:
-            components = (["loss"], ["model", "loss"], ["model"], [], "model", ["all"])
-            table["components"] = draw.choice(components)
+            components: list[Any] = [["loss"], ["model", "loss"], ["model"], []]
+            table["components"] = draw.choice([*components, "model", ["all"]])
     if draw.random() < 0.5:
         _table(config, "parallelism")["enable_async_tensor_parallel"] = True
 
@@ -216,7 +232,11 @@ def _odd(config: Config, draw: random.Random, _: str) -> None:
 def _rest(config: Config, draw: random.Random, version: str) -> None:
     """Set keys that the other changes leave alone."""
     choices: list[tuple[str, str, tuple[Any, ...]]] = [
-        ("training", "mixed_precision_param", ("float32", "bfloat16", "bf16", "float16")),
+        (
+            "training",
+            "mixed_precision_param",
+            ("float32", "bfloat16", "bf16", "float16"),
+        ),
         ("training", "mixed_precision_reduce", ("float32", "bfloat16")),
         ("training", "enable_cpu_offload", (True, False)),
         ("parallelism", "fsdp_reshard_after_forward", ("always", "never", "sometimes")),
@@ -239,10 +259,11 @@ def _rest(config: Config, draw: random.Random, version: str) -> None:
     _table(config, name)[key] = draw.choice(values)
 
 
-def _flat(config: Config, draw: random.Random, _: str) -> None:
+def _flat(config: dict[str, Any], draw: random.Random, _: str) -> None:
     """Let a table be something else."""
     if draw.random() < 0.3:
-        config[draw.choice(list(config))] = draw.choice(("x", ["a"]))  # type: ignore[assignment]
+        other: list[Any] = ["x", ["a"]]
+        config[draw.choice(list(config))] = draw.choice(other)
 
 
 CHANGES: tuple[Change, ...] = (

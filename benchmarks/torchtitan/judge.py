@@ -1,16 +1,16 @@
 """What a release of torchtitan itself says of configs, one JSON line each.
 
-``python -m benchmarks.torchtitan.judge SITE < configs.jsonl`` needs a Python with torch,
-torchao and what torchtitan imports. SITE is a folder with the unpacked wheel. An input
-line holds ``version``, ``world_size`` and ``toml``; the output adds ``stage``, the last
-stage that was entered (``accepted`` if all were passed), and ``error``, the exception.
+``python -m benchmarks.torchtitan.judge SITE < configs.jsonl`` needs a Python with
+torch, torchao and what torchtitan imports. SITE is a folder with the unpacked wheel.
+An input line holds ``version``, ``world_size`` and ``toml``. The output adds ``error``,
+the exception, and ``stage``, where it was raised (``accepted`` if none was).
 
 The stages are those of ``Trainer.__init__`` for rank 0 of as many ranks as the config
 runs on: config manager, mesh (torch's fake process group), model on the meta device,
-converters, batch sizes, sharding, autocast. GPUs are taken to have FP8. Left out, as they depend
-on the machine: tokenizer, data set, memory. A pipeline is not split: the whole model stands
-for a stage. Each config is judged in a process of its own, because torchtitan changes
-global state.
+converters, batch sizes, sharding, autocast. GPUs are taken to have FP8. Left out, as
+they depend on the machine: tokenizer, data set, memory. A pipeline is not split: the
+whole model stands for a stage. Each config is judged in a process of its own, because
+torchtitan changes global state.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def _pretend_gpu() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("torchtitan"):
             if hasattr(module, "has_cuda_capability"):
-                module.has_cuda_capability = lambda *_: True
+                vars(module)["has_cuda_capability"] = lambda *_: True
             if getattr(module, "device_type", "") == "cuda":
-                module.device_type = "cpu"
+                vars(module)["device_type"] = "cpu"
 
 
 def _stages(text: str, world_size: int) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The shapes of torchtitan's built-in models, generated from its wheels.
 
 ``python -m benchmarks.torchtitan.models WHEELS`` writes
-``fp8tune/trainers/torchtitan/models.toml``: each flavor of each decoder with the releases
-that have it, and every model that a release knows. Sizes come from the tables of model
+``fp8tune/trainers/torchtitan/models.toml``: each flavor of each decoder with the
+releases that have it, and every model that a release knows. Sizes come from the tables of model
 arguments in each wheel, which are parsed and not run; FFN sizes follow the formulas of
 the model code. ``--check`` writes nothing and exits with 1 if the file differs.
 """
@@ -29,10 +29,10 @@ HEAD = """\
 #
 # [[model]]: a `model.name` with the releases that know it; `pipeline` is false where it
 # cannot be split into pipeline stages.
-# [[flavor]]: sizes of one flavor. `ffn` is the width of a dense FFN, `expert` that of one
-# expert, `dense` the number of blocks with a dense FFN. `mla` holds the ranks and head
-# sizes of latent attention, which replaces heads of equal size. `attention` is not sdpa
-# where the flavor asks for a kernel with masks. No `vocab`: that of the tokenizer.
+# [[flavor]]: sizes of one flavor. `ffn` is the width of a dense FFN, `expert` that of
+# one expert, `dense` the number of blocks with a dense FFN. `mla` holds the ranks and
+# head sizes of latent attention, which replaces heads of equal size. `attention` is
+# given where it is not sdpa but a kernel with masks. No `vocab`: that of the tokenizer.
 """
 DECODERS = ("llama3", "llama4", "qwen3", "deepseek_v3", "gpt_oss")
 """Models whose flavors are read."""
@@ -171,7 +171,9 @@ def _llama_ffn(arguments: dict[str, Any], parts: int = 1) -> int:
 
 def _decoder(arguments: dict[str, Any]) -> dict[str, Any]:
     heads = arguments["n_heads"]
-    kept = arguments.get("attn_type", "flex" if arguments.get("use_flex_attn") else "sdpa")
+    kept = arguments.get(
+        "attn_type", "flex" if arguments.get("use_flex_attn") else "sdpa"
+    )
     return {
         "dim": arguments["dim"],
         "layers": arguments["n_layers"],

@@ -2,9 +2,9 @@
 
 ``TRAINER_PYTHON -m benchmarks.torchtitan.verdicts WHEELS --count 450 --seed 1`` draws
 configs (``generate.py``) for each release, lets the release judge them (``judge.py``)
-and compares. ``--output FILE`` keeps the verdicts as JSON lines, and ``--verdicts FILE``
-compares with those that were kept, without the trainer. fp8tune refuses a config when
-a rule of the category ``rejected`` fires as an error.
+and compares. ``--output FILE`` keeps the verdicts as JSON lines (gzip), and
+``--verdicts FILE`` compares with those that were kept, without the trainer. fp8tune
+refuses a config when a rule of the category ``rejected`` fires as an error.
 
 Verdicts that rest on a missing package or on the torchao at hand say nothing about the
 config; they are counted apart. Exit code 0: all others agree; 1: some do not.
@@ -66,10 +66,17 @@ def by_trainer(wheels: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
             drawn = "".join(f"{json.dumps(c)}\n" for c in configs(version, count, seed))
             command = [sys.executable, "-m", "benchmarks.torchtitan.judge", site]
             done = subprocess.run(  # noqa: S603
-                command, input=drawn, capture_output=True, text=True, cwd=ROOT, check=False
+                command,
+                input=drawn,
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                check=False,
             )
             if done.returncode:
-                raise SystemExit(f"torchtitan {version}: {done.stderr.splitlines()[-1]}")
+                raise SystemExit(
+                    f"torchtitan {version}: {done.stderr.splitlines()[-1]}"
+                )
             yield from map(json.loads, done.stdout.splitlines())
 
 
@@ -106,7 +113,9 @@ def difference(rules: Rules, verdict: dict[str, Any]) -> str:
     if bool(found) == bool(verdict["error"]):
         return ""
     ours = ", ".join(finding.rule for finding in found) or "accepts"
-    theirs = f"{verdict['stage']}: {verdict['error']}" if verdict["error"] else "accepts"
+    theirs = (
+        f"{verdict['stage']}: {verdict['error']}" if verdict["error"] else "accepts"
+    )
     return f"{verdict['id']}: trainer: {theirs}; fp8tune: {ours}"
 
 

@@ -62,7 +62,9 @@ def _annotation(node: ast.expr) -> tuple[str, tuple[Any, ...]]:
     kind, allowed = ast.unparse(node), ()
     for part in ast.walk(node):
         if isinstance(part, ast.Subscript) and ast.unparse(part.value) == "Literal":
-            values = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
+            values = (
+                part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
+            )
             allowed = tuple(ast.literal_eval(value) for value in values)
             kind = kind.replace(ast.unparse(part), "Literal")
     return {"float | int": "float", "list[Literal]": "list[str]"}.get(kind, kind), (

@@ -19,14 +19,16 @@ EXPERT_MODELS = ("llama4", "deepseek_v3", "gpt_oss")
 """Models that FSDP wraps if experts are parallel, without shards of their own."""
 
 
+LLAMA_3_TOKENS = 128256
+"""Words of Llama 3's tokenizer (https://huggingface.co/meta-llama/Llama-3.1-8B)."""
+
+
 def is_run(job: Job) -> bool:
     """Whether the file describes a run: always, it names its model by two words."""
     return bool(job.written)
 
 
-def flavor(
-    trainer_version: str, model_name: str, model_flavor: str
-) -> dict[str, Any]:
+def flavor(trainer_version: str, model_name: str, model_flavor: str) -> dict[str, Any]:
     """Sizes of the model; unknown for models of one's own and of other kinds."""
     found = models.flavors(trainer_version, model_name).get(model_flavor)
     return known("model.flavor", found)
@@ -79,8 +81,13 @@ def activation() -> str:
     return "silu"
 
 
-def vocab_size(flavor: dict[str, Any]) -> int:
-    """Rows of the embedding; in 0.1.0 the tokenizer decides them."""
+def vocab_size(flavor: dict[str, Any], model_tokenizer_path: Any = None) -> int:
+    """Rows of the embedding; in 0.1.0 those of the tokenizer.
+
+    A tokenizer of Llama 3 is known by its path, as the download script names it.
+    """
+    if "vocab" not in flavor and "llama-3" in str(model_tokenizer_path).lower():
+        return LLAMA_3_TOKENS
     return int(known("vocab_size", flavor.get("vocab")))
 
 
@@ -223,7 +230,9 @@ def expert_mesh_fits(
     return ep == 1 or (ep % own == 0 and all_ranks % ep == 0)
 
 
-def cp_refused(trainer_version: str, model_name: str, cp: int, attention_kind: str) -> bool:
+def cp_refused(
+    trainer_version: str, model_name: str, cp: int, attention_kind: str
+) -> bool:
     """Whether the model refuses CP with its kind of attention (update_from_config)."""
     if cp == 1 or attention_kind == "sdpa":
         return False
@@ -250,9 +259,7 @@ def ddp_refused(
     return model_name in ("llama3", "llama4") and tp * pp > 1
 
 
-def grad_accum(
-    training_global_batch_size: int, micro_batch: int, dp_ranks: int
-) -> int:
+def grad_accum(training_global_batch_size: int, micro_batch: int, dp_ranks: int) -> int:
     """Micro-batches per optimizer step (train.py)."""
     if training_global_batch_size < 0:
         return 1
@@ -323,6 +330,11 @@ def sequence_parallel(tp: int) -> bool:
 def head_shards(tp: int) -> int:
     """Ranks over which the output head is split."""
     return tp
+
+
+def optimizer(optimizer_name: str) -> str:
+    """The optimizer: adamw or adam (components/optimizer.py)."""
+    return Words(optimizer_name.lower())
 
 
 def betas(optimizer_beta1: float, optimizer_beta2: float) -> tuple[float, float]:

@@ -111,7 +111,9 @@ class _Run:
         for section, table in raw.items():
             path: Path = (section,)
             if section not in self.schema.sections:
-                self.unknown(path, f"a {self.schema.title} config", self.schema.sections)
+                self.unknown(
+                    path, f"a {self.schema.title} config", self.schema.sections
+                )
             elif isinstance(table, dict):
                 self.table(self.schema.sections[section], table, path)
             else:
@@ -184,7 +186,7 @@ class _Run:
             self.fault("not-listed", path, value=raw, allowed=spec.allowed)
 
     def switch(self, raw: Any, path: Path) -> None:
-        """What is no switch is one by Python's rules: any text but the empty is true."""
+        """What is no switch is one by Python's rules: text is true unless empty."""
         self.values[dotted(path)] = bool(raw)
         if isinstance(raw, str) and raw and raw.strip().lower() not in TRUE_WORDS:
             self.fault("read-as-true", path, value=raw)
@@ -260,11 +262,11 @@ class _Run:
 
     def converter(self, name: Any, path: Path, allowed: tuple[str, ...]) -> None:
         """Note a converter that this release does not have."""
-        last = str(name).rpartition(".")[2]
-        same = (one for one in allowed if one.endswith(last) and "grouped" not in one)
-        meant = next(same, "")
+        parts = str(name).split(".")
+        same = (one for one in allowed if one.split(".")[-1] == parts[-1])
+        meant = next(same, "") if "grouped_mm" not in parts else ""
         hint = f'did you mean "{meant}"?' if meant else ""
-        facts = {"allowed": list(allowed), "hint": hint}
+        facts: dict[str, Any] = {"allowed": list(allowed), "hint": hint}
         if meant:
             facts |= {"meant": meant, "sure": True}
         self.fault("value-not-allowed", path, value=name, **facts)
@@ -286,7 +288,10 @@ class _Run:
 
     def checkpointing(self) -> None:
         """The mode, and with selective AC its option, which must be text."""
-        mode, option = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
+        mode, option = (
+            "activation_checkpoint.mode",
+            "activation_checkpoint.selective_ac_option",
+        )
         modes = self.spec(mode).allowed
         if not self.one_of(mode, modes) or self.values[mode] != "selective":
             return
@@ -294,7 +299,11 @@ class _Run:
         if isinstance(value, str) and (value == "op" or value.isdigit()):
             return
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            facts = {"hint": f'did you mean "{value}"?', "meant": str(value), "sure": True}
+            facts = {
+                "hint": f'did you mean "{value}"?',
+                "meant": str(value),
+                "sure": True,
+            }
         else:
             facts = {"hint": 'did you mean "op"?', "meant": "op", "sure": False}
         facts["allowed"] = ["op", "1", "2"]
@@ -327,7 +336,10 @@ LATER = frozenset(
 
 def _modules(raw: dict[str, Any]) -> Iterator[str]:
     """The modules that a file names, which may add keys to the config."""
-    for table, key in (("job", "custom_config_module"), ("experimental", "custom_args_module")):
+    for table, key in (
+        ("job", "custom_config_module"),
+        ("experimental", "custom_args_module"),
+    ):
         value = raw.get(table)
         if isinstance(value, dict) and isinstance(value.get(key), str) and value[key]:
             yield value[key]

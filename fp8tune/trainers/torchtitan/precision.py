@@ -13,7 +13,12 @@ from fp8tune.job import Unknown, Words
 LINEAR = ("quantize.linear.float8", "float8")
 """The converter of linears, since 0.2.0 and before."""
 
-OTHERS = ("quantize.linear.mx", "quantize.grouped_mm.float8", "quantize.grouped_mm.mx", "mx")
+OTHERS = (
+    "quantize.linear.mx",
+    "quantize.grouped_mm.float8",
+    "quantize.grouped_mm.mx",
+    "mx",
+)
 
 AUTO = "auto_filter_small_kn"
 """A filter that is no text: torchao skips linears that are too small to gain."""
@@ -162,7 +167,7 @@ def fp8_skips(fp8_filters: tuple[str, ...]) -> list[str]:
 
 
 def fp8_converts_head(float8_linears: bool, fp8_skips: list[str]) -> bool:
-    """Whether the output head becomes a Float8Linear: unless a filter is in its name."""
+    """Whether the output head becomes a Float8Linear: if no filter is in its name."""
     return float8_linears and not any(name in "output" for name in fp8_skips)
 
 
