@@ -166,6 +166,11 @@ def fp8_skips(fp8_filters: tuple[str, ...]) -> list[str]:
     return [name for name in fp8_filters if name != AUTO]
 
 
+def fp8_tp_refused() -> bool:
+    """Whether it refuses FP8 with tensor parallelism: never."""
+    return False
+
+
 def fp8_converts_head(float8_linears: bool, fp8_skips: list[str]) -> bool:
     """Whether the output head becomes a Float8Linear: if no filter is in its name."""
     return float8_linears and not any(name in "output" for name in fp8_skips)
